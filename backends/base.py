@@ -39,7 +39,7 @@ class InputCheck:
     """
 
     digest: bytes
-    differs: Callable[[], None]
+    report_mismatch: Callable[[], None]
 
 
 class Executable(ABC):
@@ -63,7 +63,7 @@ class Executable(ABC):
         that depends on the inputs leaves the run before that."""
         return self(args)
 
-    def arranged(self, number: int, shards: Shards) -> Shards:
+    def arrange_argument(self, number: int, shards: Shards) -> Shards:
         """Return the shards of an argument in the layout of this program.
 
         The array of the argument keeps them, so that later calls need not convert the layout again.
@@ -74,7 +74,7 @@ class Executable(ABC):
         """Allow results to overwrite these arguments if no other reference to them exists."""
         return
 
-    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
+    def overwritten_results(self, donated: Sequence[int]) -> Mapping[int, int]:
         """Return the results that overwrite unshared arguments in `donated`, with their sizes in
         bytes."""
         return {}
@@ -120,7 +120,7 @@ class UnshardedExecutable(ABC):
         """
         return None
 
-    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
+    def overwritten_results(self, donated: Sequence[int]) -> Mapping[int, int]:
         """Return the results that overwrite unshared arguments in `donated`, with their sizes in
         bytes."""
         return {}
@@ -153,7 +153,7 @@ class Backend(ABC):
         It is a per-device function, or a function without collectives for one device.
         """
 
-    def bring(
+    def load_or_compile(
         self, module: Module, lowered: Callable[[], Module]
     ) -> Executable | UnshardedExecutable:
         """Return the cached executable of a partitioned module, or `compile` the module that
@@ -169,7 +169,7 @@ class ProcessLink(ABC):
     """
 
     @abstractmethod
-    def who(self, process: int) -> str:
+    def process_name(self, process: int) -> str:
         """Return the name of a process in errors: its index and its host."""
 
     @abstractmethod

@@ -32,7 +32,7 @@ class DeviceExecutable(Executable):
     """
 
     @abstractmethod
-    def keep(self, shards: Shards) -> DeviceShards:
+    def to_device(self, shards: Shards) -> DeviceShards:
         """Return the shards in device memory; the same shards if they are there already."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class DeviceExecutable(Executable):
 
     def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
         """Run on shards in any memory; fetch the results."""
-        return [list(result) for result in self.run([self.keep(shards) for shards in args])]
+        return [list(result) for result in self.run([self.to_device(shards) for shards in args])]
 
 
 class DeviceBackend(Backend):

@@ -47,8 +47,8 @@ class ProgramValue:
 
     name: str
     label: str
-    whole: TensorType
-    part: TensorType
+    unsharded_type: TensorType
+    shard_type: TensorType
     sharding: Sharding
     donated: bool = False
     value: Array | None = None
@@ -112,7 +112,7 @@ def _unsharded_interface(main: Function) -> tuple[Sequence[GlobalTensor], Sequen
         return main.spmd.params, main.spmd.results
 
     def whole(type: TensorType) -> GlobalTensor:
-        return GlobalTensor(type, Sharding.whole(SINGLE_DEVICE_MESH.name, type.rank))
+        return GlobalTensor(type, Sharding.fully_replicated(SINGLE_DEVICE_MESH.name, type.rank))
 
     return [whole(v.type) for v in main.body.params], [whole(v.type) for v in main.body.returns]
 

@@ -19,16 +19,16 @@ class ShardWindows(Sequence[Array]):
     Devices that hold the same part share an array.
     """
 
-    __slots__ = ("_arrays", "pieces", "shape", "storage")
+    __slots__ = ("_arrays", "shard_indices", "shape", "storage")
 
     def __init__(
         self, storage: Storage, shape: tuple[int, ...], pieces: Sequence[ShardIndex]
     ) -> None:
-        self.storage, self.shape, self.pieces = storage, shape, pieces
+        self.storage, self.shape, self.shard_indices = storage, shape, pieces
         self._arrays: dict[ShardIndex, Array] = {}
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return len(self.shard_indices)
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -37,7 +37,7 @@ class ShardWindows(Sequence[Array]):
     def __getitem__(self, index: int | slice) -> Array | list[Array]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        piece = self.pieces[index]
+        piece = self.shard_indices[index]
         if piece not in self._arrays:
             self._arrays[piece] = self.storage.array[_window_index(piece, self.shape)]
         return self._arrays[piece]
@@ -53,7 +53,7 @@ def is_windows_of(shards: Shards, pieces: Sequence[ShardIndex], shape: tuple[int
     return (
         isinstance(shards, ShardWindows)
         and shards.storage.shape == shape
-        and shards.pieces == pieces
+        and shards.shard_indices == pieces
     )
 
 

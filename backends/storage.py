@@ -35,7 +35,7 @@ class Storage:
         return made
 
     @classmethod
-    def around(cls, array: npt.NDArray[Any]) -> "Storage":
+    def wrap(cls, array: npt.NDArray[Any]) -> "Storage":
         """Return the memory of a contiguous array that is not referenced or written to
         elsewhere."""
         return cls(array.__array_interface__["data"][0], array, array.shape, array.dtype)

@@ -31,7 +31,7 @@ MESHES = ((4, 2), (64, 64))
 
 def layers(operations: int, mesh: Mesh) -> Module:
     """A program of about so many operations."""
-    data, model = (Axis.whole(name, mesh) for name, _ in mesh.axes)
+    data, model = (Axis.full(name, mesh) for name, _ in mesh.axes)
     b = Builder()
     width, batch = 8192, 8192
     x = b.param(TensorType((batch, width), "f32"), "x", Sharding.of(mesh.name, ((data,), ())))

@@ -31,7 +31,7 @@ def transformer(layers: int, mesh: Mesh) -> Module:
     params: list[Value] = []
 
     def param(name: str, type: TensorType, *axes: str) -> Value:
-        cut = [(Axis.whole(axis, mesh),) if axis else () for axis in axes]
+        cut = [(Axis.full(axis, mesh),) if axis else () for axis in axes]
         value = b.param(type, name, Sharding.of(mesh.name, cut) if axes else None)
         params.append(value)
         return value

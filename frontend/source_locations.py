@@ -96,7 +96,7 @@ class _CodeInfo:
         self.sites: dict[int, CallSite] = {}
         self.steps: list[dis.Instruction] = []
 
-    def learn(self, offset: int) -> CallSite:
+    def add_site(self, offset: int) -> CallSite:
         """Return the site of the instruction at `offset`, or of the one whose inline caches are
         there.
         """
@@ -196,7 +196,7 @@ class UserPosition:
             if code.boundary:
                 return ()
             if not code.internal:
-                site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
+                site = code.sites.get(frame.f_lasti) or code.add_site(frame.f_lasti)
             frame = frame.f_back
         return () if site.returned else site.names
 
@@ -222,7 +222,7 @@ def is_internal_code(code: CodeType) -> bool:
 def site_at(code: CodeType, offset: int) -> CallSite:
     """Return the call site at an offset of a code object."""
     known = _code_info(code)
-    return known.sites.get(offset) or known.learn(offset)
+    return known.sites.get(offset) or known.add_site(offset)
 
 
 _position_override: ContextVar[UserPosition | None] = ContextVar("shardir_standing", default=None)
@@ -252,7 +252,7 @@ def user_position() -> UserPosition | None:
     while frame is not None:
         code = _frame_code_info(frame)
         if not code.internal:
-            site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
+            site = code.sites.get(frame.f_lasti) or code.add_site(frame.f_lasti)
             return UserPosition(site, frame, call)
         call, frame = frame, frame.f_back
     return None

@@ -77,7 +77,7 @@ def assert_collectives(program: AnyProgram, args: Sequence[Any] = (), **expected
     found = collectives(program, args)
     counts = dict.fromkeys(known, 0)
     for each in found:
-        counts[_python_name(each.kind)] += each.times
+        counts[_python_name(each.kind)] += each.counted_executions
     wanted = expected or dict.fromkeys(counts, 0)
     wrong = [kind for kind, count in wanted.items() if counts[kind] != count]
     if not wrong:

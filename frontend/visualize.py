@@ -90,7 +90,9 @@ def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = F
     labels = label_shards(sharding, len(shape))
     if len(shape) > 2:
         return _list_shards(shape, sharding, labels)
-    rows, columns = [1, 1, *(num_shards(cut) for cut in sharding.cuts(len(shape)))][-2:]
+    rows, columns = [1, 1, *(num_shards(cut) for cut in sharding.resolved_sub_axes(len(shape)))][
+        -2:
+    ]
     flat = list(labels.values())
     grid = [flat[row * columns : (row + 1) * columns] for row in range(rows)]
     wanted, lines = _box_size(shape, rows, columns)
@@ -105,7 +107,8 @@ def label_shards(sharding: Sharding, rank: int) -> dict[GridPosition, str]:
     """Return the devices of each shard by its position in the grid of shards, in row-major
     order."""
     ids: dict[GridPosition, list[int]] = {
-        place: [] for place in product(*(range(num_shards(cut)) for cut in sharding.cuts(rank)))
+        place: []
+        for place in product(*(range(num_shards(cut)) for cut in sharding.resolved_sub_axes(rank)))
     }
     for device, place in zip(
         sharding.device_assignment, sharding.shard_positions(rank), strict=True
@@ -178,7 +181,7 @@ def _color(text: str, label: str) -> str:
 
 
 def _list_shards(shape: Sequence[int], sharding: Sharding, labels: dict[GridPosition, str]) -> str:
-    counts = [num_shards(cut) for cut in sharding.cuts(len(shape))]
+    counts = [num_shards(cut) for cut in sharding.resolved_sub_axes(len(shape))]
 
     def index(at: int, size: int, count: int) -> str:
         # Uneven shard sizes are rounded up, and the last shards are shorter.

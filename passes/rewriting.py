@@ -57,7 +57,7 @@ def mesh_of_function(function: Function, module: Module) -> Mesh | None:
 
 def _shardings(function: Function) -> Iterator[Sharding]:
     yield from (v.sharding for v in all_values(function.body) if v.sharding)
-    yield from (s for s in function.results if s)
+    yield from (s for s in function.result_shardings if s)
 
 
 def rebuild_global_programs(

@@ -57,7 +57,7 @@ class ShardirError(Exception):
         shown = (bound_message(arg) if isinstance(arg, str) else arg for arg in args)
         super().__init__(*shown, **options)  # ImportError accepts the module's name as a keyword.
 
-    begun = False
+    has_started = False
     """Whether execution had started, so that donated arrays may have been overwritten."""
 
 

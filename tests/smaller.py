@@ -30,26 +30,26 @@ def smaller(module: Module) -> Iterator[Module]:
     for i in range(len(body.returns)):
         if len(body.returns) > 1:
             returns = body.returns[:i] + body.returns[i + 1 :]
-            results = function.results[:i] + function.results[i + 1 :]
+            results = function.result_shardings[:i] + function.result_shardings[i + 1 :]
             yield _tidy(module, replace(body, returns=returns), results)
     makers = {value: op for op in body.ops for value in op.results}
     for i, value in enumerate(body.returns):
         for before in makers[value].operands if value in makers else ():
             returns = (*body.returns[:i], before, *body.returns[i + 1 :])
-            results = (*function.results[:i], None, *function.results[i + 1 :])
+            results = (*function.result_shardings[:i], None, *function.result_shardings[i + 1 :])
             yield _tidy(module, replace(body, returns=returns), results)
     for i, op in enumerate(body.ops):
         ops = body.ops[:i] + body.ops[i + 1 :]
         params = body.params + op.results
-        yield _tidy(module, Block(params, ops, body.returns), function.results)
-    for i, sharding in enumerate(function.results):
+        yield _tidy(module, Block(params, ops, body.returns), function.result_shardings)
+    for i, sharding in enumerate(function.result_shardings):
         if sharding is not None:
-            results = (*function.results[:i], None, *function.results[i + 1 :])
+            results = (*function.result_shardings[:i], None, *function.result_shardings[i + 1 :])
             yield _tidy(module, body, results)
     moved = {op.result for op in body.ops if op.name in ("reshard", "sharding_constraint")}
     for value in body.values():
         if value.sharding is not None and value not in moved:
-            yield _tidy(module, _plain(body, value), function.results)
+            yield _tidy(module, _plain(body, value), function.result_shardings)
     for callee in module.functions:
         if callee is not function:
             for simpler in _simpler(callee):
@@ -69,10 +69,10 @@ def _simpler(function: Function) -> Iterator[Function]:
             short = substitute(Block(body.params, ops, body.returns), taken)
             yield replace(function, body=without_dead(short))
         known += op.results
-    for i, sharding in enumerate(function.results):
+    for i, sharding in enumerate(function.result_shardings):
         if sharding is not None:
-            results = (*function.results[:i], None, *function.results[i + 1 :])
-            yield replace(function, results=results)
+            results = (*function.result_shardings[:i], None, *function.result_shardings[i + 1 :])
+            yield replace(function, result_shardings=results)
     moved = {op.result for op in body.ops if op.name in ("reshard", "sharding_constraint")}
     for value in body.values():
         if value.sharding is not None and value not in moved:

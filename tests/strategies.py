@@ -49,7 +49,7 @@ def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
 
     body = _changed(module.main.body, lambda v: replace(v, sharding=choose(v)), _located(draw), {})
     results = tuple(map(choose, body.returns))
-    return Module(meshes, (replace(module.main, body=body, results=results),))
+    return Module(meshes, (replace(module.main, body=body, result_shardings=results),))
 
 
 @st.composite
@@ -62,7 +62,9 @@ def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
     def whole(value: Value) -> GlobalTensor:
         sharding = draw(any_shardings(mesh, value.type))
         shape = zip(value.type.shape, sharding.dims, strict=True)
-        return GlobalTensor(value.type.with_shape([n * dim.pieces for n, dim in shape]), sharding)
+        return GlobalTensor(
+            value.type.with_shape([n * dim.num_shards for n, dim in shape]), sharding
+        )
 
     body = _changed(function.body, lambda v: v, _located(draw), {})
     interface = SpmdInterface(tuple(map(whole, body.params)), tuple(map(whole, body.returns)))

@@ -43,7 +43,7 @@ class NativeBackend(Backend):
         compiled = _compile_schedule(module)
         return NativeExecutable(compiled[1], lambda: compiled, outside)
 
-    def bring(self, module: Module, lowered: Callable[[], Module]) -> UnshardedExecutable:
+    def load_or_compile(self, module: Module, lowered: Callable[[], Module]) -> UnshardedExecutable:
         """Load the schedule of a module from disk, or lower and compile it and save its
         schedule."""
         from shardir.backends.cpu.codegen.kernel_table import MissingKernelCodeError

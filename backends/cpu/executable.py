@@ -100,7 +100,7 @@ class NativeExecutable(UnshardedExecutable):
         if enter is None:
             from shardir.backends.cpu.schedule.python_steps import make_steps
 
-            return make_steps(self.schedule.items, self._part, self._outside)
+            return make_steps(self.schedule.items, self._build_step, self._outside)
 
         def step(bases: list[int]) -> None:
             enter(*bases[1:])
@@ -130,7 +130,7 @@ class NativeExecutable(UnshardedExecutable):
         causes = segment.causes or (lambda: self._causes(index))
         return load_program(segment.phases, self.schedule.slots, causes=causes)
 
-    def _part(self, items: Sequence[Item]) -> Step:
+    def _build_step(self, items: Sequence[Item]) -> Step:
         """Return a step for the items between NumPy calls; it updates addresses that the items
         change."""
         slots = moved_slots(items)
@@ -166,7 +166,7 @@ class NativeExecutable(UnshardedExecutable):
             {number for kind, number in schedule.sources if kind is BufferKind.RESULT}
         )
         types = schedule.types
-        self._made = [
+        self._result_buffers = [
             (
                 number,
                 schedule.results[number],
@@ -176,18 +176,20 @@ class NativeExecutable(UnshardedExecutable):
             )
             for number in result_numbers
         ]
-        total = sum(align_up(nbytes) for _, _, nbytes, *_ in self._made)
+        total = sum(align_up(nbytes) for _, _, nbytes, *_ in self._result_buffers)
         self._shared_block_bytes = (
-            total if len(self._made) > 1 and total <= MAX_SHARED_BLOCK_BYTES else 0
+            total if len(self._result_buffers) > 1 and total <= MAX_SHARED_BLOCK_BYTES else 0
         )
         self._sources = schedule.sources
         self._shapes = [(type.shape, type.numpy) for type in types]
         # Most programs return each of their result buffers, in order.
-        self._plain = self._sources == tuple((BufferKind.RESULT, i) for i in range(len(types)))
+        self._returns_results_in_order = self._sources == tuple(
+            (BufferKind.RESULT, i) for i in range(len(types))
+        )
 
     def run(self, args: Sequence[Storage], donated: Sequence[int] = ()) -> list[Storage]:
         schedule = self.schedule
-        given = self._given(args, donated) if donated else {}
+        given = self._donated_blocks(args, donated) if donated else {}
         bases = self._template.copy()
         for slot, arg in zip(schedule.arguments, args, strict=True):
             bases[slot] = arg.address
@@ -200,12 +202,12 @@ class NativeExecutable(UnshardedExecutable):
         if self._shared_block_bytes:
             block = allocate(self._shared_block_bytes)
             place = block.address
-            for _, slot, nbytes, shape, dtype in self._made:
+            for _, slot, nbytes, shape, dtype in self._result_buffers:
                 bases[slot] = place
                 result.append(Storage(place, block, shape, dtype))
                 place += align_up(nbytes)
         else:
-            for number, slot, nbytes, shape, dtype in self._made:
+            for number, slot, nbytes, shape, dtype in self._result_buffers:
                 block = given.get(number) or allocate(nbytes)
                 bases[slot] = block.address
                 result.append(Storage(block.address, block, shape, dtype))
@@ -213,11 +215,13 @@ class NativeExecutable(UnshardedExecutable):
             for step in self._steps:
                 step(bases)
         except ShardirError as error:
-            error.begun = True
+            error.has_started = True
             raise
-        if self._plain:
+        if self._returns_results_in_order:
             return result
-        by_number = {number: each for (number, *_), each in zip(self._made, result, strict=True)}
+        by_number = {
+            number: each for (number, *_), each in zip(self._result_buffers, result, strict=True)
+        }
         results = []
         for (kind, number), (shape, dtype) in zip(self._sources, self._shapes, strict=True):
             held = args[number] if kind is BufferKind.ARGUMENT else by_number[number]
@@ -254,10 +258,10 @@ class NativeExecutable(UnshardedExecutable):
             sizes.append(schedule.arena_bytes)
             places += [(ARENA_SLOT, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
         placements: dict[int, tuple[int, int]] = {}
-        over = self._over(donated)
+        over = self._donation_targets(donated)
         given: dict[int, int] = {}
         used_bytes = MAX_SHARED_BLOCK_BYTES + 1  # The first result starts a new block.
-        for number, slot, nbytes, *_ in self._made:
+        for number, slot, nbytes, *_ in self._result_buffers:
             size = align_up(nbytes)
             if used_bytes + size > MAX_SHARED_BLOCK_BYTES:
                 sizes.append(0)
@@ -284,7 +288,9 @@ class NativeExecutable(UnshardedExecutable):
         )  # fmt: skip
         return launch and (_wrap_donation(launch, kind, sizes, given) if given else launch)
 
-    def _given(self, args: Sequence[Storage], donated: Sequence[int]) -> dict[int, MemoryBlock]:
+    def _donated_blocks(
+        self, args: Sequence[Storage], donated: Sequence[int]
+    ) -> dict[int, MemoryBlock]:
         """Return the memory of donated arguments that results may reuse, because it has no other
         owner."""
         given = {}
@@ -300,7 +306,7 @@ class NativeExecutable(UnshardedExecutable):
                     given[result] = owner
         return given
 
-    def _over(self, donated: Sequence[int]) -> dict[int, int]:
+    def _donation_targets(self, donated: Sequence[int]) -> dict[int, int]:
         """Return for each result the donated argument whose memory it may overwrite."""
         sizes = self.schedule.result_bytes
         return {
@@ -309,13 +315,15 @@ class NativeExecutable(UnshardedExecutable):
             if argument in donated and sizes[result] > MAX_SHARED_BLOCK_BYTES
         }
 
-    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
-        return {number: self.schedule.result_bytes[number] for number in self._over(donated)}
+    def overwritten_results(self, donated: Sequence[int]) -> Mapping[int, int]:
+        return {
+            number: self.schedule.result_bytes[number] for number in self._donation_targets(donated)
+        }
 
     def memory(self) -> MemoryEstimate:
         """Return the bytes that a run takes for all devices together."""
         arguments = self.schedule.argument_bytes
-        results = sum(nbytes for _, _, nbytes, *_ in self._made)
+        results = sum(nbytes for _, _, nbytes, *_ in self._result_buffers)
         temporaries = self.schedule.arena_bytes
         return MemoryEstimate(arguments, results, temporaries, arguments + results + temporaries)
 

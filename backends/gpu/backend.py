@@ -113,7 +113,7 @@ class GPUProgram(DeviceExecutable):
         self._types = [param.type for param in module.main.body.params]
         self._results = [value.type for value in module.main.body.returns]
 
-    def keep(self, shards: Shards) -> DeviceShards:
+    def to_device(self, shards: Shards) -> DeviceShards:
         from shardir.backends.gpu.vendored.arrays import to_torch
 
         if isinstance(shards, OnGPU) and shards.places == self._places:

@@ -117,7 +117,7 @@ def _table(what: str, boundaries: Sequence[ProgramValue], devices: int) -> list[
     rows = [[what, "whole", "on each device"] if devices > 1 else [what, "type"]]
     notes = [""]
     for boundary in boundaries:
-        part = [str(boundary.part)] if devices > 1 else []
+        part = [str(boundary.shard_type)] if devices > 1 else []
         rows.append([boundary.label, _cut(boundary), *part])
         notes.append(", ".join(_notes(boundary)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -141,11 +141,11 @@ def _notes(boundary: ProgramValue) -> Iterator[str]:
 def _cut(boundary: ProgramValue) -> str:
     """The type of the whole, with the mesh axes that cut each dimension."""
     dims = []
-    for size, dim in zip(boundary.whole.shape, boundary.sharding.dims, strict=True):
+    for size, dim in zip(boundary.unsharded_type.shape, boundary.sharding.dims, strict=True):
         names = [_axis(axis) for axis in dim.axes]
         cut = f"@{names[0]}" if len(names) == 1 else f"@({', '.join(names)})" if names else ""
         dims.append(f"{size}{cut}")
-    return f"{boundary.whole.dtype}[{', '.join(dims)}]"
+    return f"{boundary.unsharded_type.dtype}[{', '.join(dims)}]"
 
 
 def _axis(axis: Any) -> str:

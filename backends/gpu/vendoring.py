@@ -87,7 +87,7 @@ def program_text(emission: Emission, no_graph: str = "") -> str:
 
 def axes_text(axes: Axes, mesh: Mesh) -> tuple[str, ...]:
     """Axes as the methods of `Comm` take them: `("data", "model:(1)2")`."""
-    return tuple(axis.name if axis.is_whole(mesh) else str(axis) for axis in axes)
+    return tuple(axis.name if axis.is_full(mesh) else str(axis) for axis in axes)
 
 
 def groups_of(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], ...]:
@@ -111,7 +111,7 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
     """Arguments or results as the program states them, a line each."""
     for name, boundary in zip(file_names(boundaries), boundaries, strict=True):
         sharding = boundary.sharding
-        said: list[Any] = [name, boundary.whole.dtype, boundary.whole.shape]
+        said: list[Any] = [name, boundary.unsharded_type.dtype, boundary.unsharded_type.shape]
         if any(sharding.axes):
             said.append(tuple(axes_text(axes, mesh) for axes in sharding.axes))
         named = {

@@ -55,15 +55,17 @@ def _cast(type: TensorType, casts: Casts) -> TensorType:
 
 def _boundary(boundary: ProgramValue, casts: Casts) -> ProgramValue:
     value = boundary.value
-    part = _cast(boundary.part, casts)
-    if value is not None and boundary.part.dtype in casts:
+    part = _cast(boundary.shard_type, casts)
+    if value is not None and boundary.shard_type.dtype in casts:
         value = _converted(value, part.dtype)
         if value is None:
             raise EmissionError(
                 f"%{boundary.name} holds numbers that are none of {part.dtype}; leave its type out "
                 "of downcast"
             )
-    return replace(boundary, whole=_cast(boundary.whole, casts), part=part, value=value)
+    return replace(
+        boundary, unsharded_type=_cast(boundary.unsharded_type, casts), shard_type=part, value=value
+    )
 
 
 def _converted(array: Any, to: str) -> Any:
@@ -83,7 +85,7 @@ def _samples(samples: Samples | None, emission: Emission, casts: Casts) -> Sampl
 
     def each(arrays: tuple[Any, ...], boundaries: tuple[ProgramValue, ...]) -> tuple[Any, ...]:
         return tuple(
-            a.astype(_cast(b.part, casts).numpy) if b.part.dtype in casts else a
+            a.astype(_cast(b.shard_type, casts).numpy) if b.shard_type.dtype in casts else a
             for a, b in zip(arrays, boundaries, strict=True)
         )
 

@@ -142,7 +142,7 @@ def _gather(e: Emitter, op: Op) -> None:
     e.comment(op)
     x, indices = op.operands
     y, attrs = op.result, op.attrs
-    layout = IndexingLayout.of(x.type.shape, y.type.rank, GATHER.read(attrs))
+    layout = IndexingLayout.for_shapes(x.type.shape, y.type.rank, GATHER.from_attrs(attrs))
     label = e.label(y)
     index_map = list(layout.index_map)
     along = {d: s for s, d in layout.window.items()}
@@ -205,8 +205,10 @@ def _scatter(e: Emitter, op: Op) -> None:
             f"combines {x.type.dtype}, of which poplibs has no arithmetic",
             "convert to i32 first",
         )
-    layout = IndexingLayout.of(x.type.shape, updates.type.rank, SCATTER.read(op.attrs))
-    whole = layout.whole(updates.type.shape)
+    layout = IndexingLayout.for_shapes(
+        x.type.shape, updates.type.rank, SCATTER.from_attrs(op.attrs)
+    )
+    whole = layout.full_window_dims(updates.type.shape)
     led = [s for s in range(updates.type.rank) if s not in whole]
     kept = [layout.window[s] for s in whole]
     lead = [d for d in range(x.type.rank) if d not in kept]

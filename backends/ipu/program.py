@@ -153,7 +153,7 @@ def donations(emission: Emission) -> dict[int, int]:
     for i, result in enumerate(emission.results):
         for argument in free:
             given = emission.arguments[argument]
-            if given.part == result.part and given.sharding == result.sharding:
+            if given.shard_type == result.shard_type and given.sharding == result.sharding:
                 places[i] = argument
                 free.remove(argument)
                 break
@@ -186,10 +186,10 @@ def _introduction(emission: Emission, memory: Memory) -> str:
 
 
 def _described(boundary: ProgramValue, emission: Emission) -> str:
-    whole = Printer(emission.module.meshes).typed(boundary.whole, boundary.sharding)
+    whole = Printer(emission.module.meshes).sharded_type(boundary.unsharded_type, boundary.sharding)
     label = boundary.label if boundary.label != boundary.name else boundary.name
     donated = ", donated" if boundary.donated else ""
-    part = f", {boundary.part}" if boundary.part != boundary.whole else ""
+    part = f", {boundary.shard_type}" if boundary.shard_type != boundary.unsharded_type else ""
     return f"{label}: {whole}{part}{donated}"
 
 
@@ -256,14 +256,14 @@ def _listed(rows: Sequence[str], indent: str, end: str) -> list[str]:
 
 
 def _port(name: str, boundary: ProgramValue, emission: Emission) -> str:
-    whole, part = physical(boundary.whole), physical(boundary.part)
+    whole, part = physical(boundary.unsharded_type), physical(boundary.shard_type)
     cuts = [
         "{" + ", ".join(f"{{{a.size}, {a.stride(emission.mesh)}}}" for a in dim.axes) + "}"
         for dim in boundary.sharding.dims
     ]
-    cuts += ["{}"] * (whole.rank - boundary.whole.rank)
+    cuts += ["{}"] * (whole.rank - boundary.unsharded_type.rank)
     label = boundary.label.replace("\\", "\\\\").replace('"', '\\"')
     return (
-        f'{{"{name}", "{label}", {element(boundary.whole).poplar}, {braces(whole.shape)}, '
+        f'{{"{name}", "{label}", {element(boundary.unsharded_type).poplar}, {braces(whole.shape)}, '
         f"{braces(part.shape)}, {{{', '.join(cuts)}}}}}"
     )

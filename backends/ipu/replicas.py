@@ -51,7 +51,7 @@ def steps(e: Emitter, axes: Axes, *, ordered: bool) -> list[Axes]:
 def name_of(e: Emitter, axes: Axes) -> str:
     """Words for the axes: `data_model`."""
     return "_".join(
-        axis.name if axis.is_whole(e.mesh) else f"{axis.name}_{axis.pre}_{axis.size}"
+        axis.name if axis.is_full(e.mesh) else f"{axis.name}_{axis.pre}_{axis.size}"
         for axis in axes
     )
 

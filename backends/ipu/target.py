@@ -77,12 +77,12 @@ def array_files(emission: Emission) -> dict[str, bytes | str]:
     for name, boundary, sample in zip(inputs, emission.arguments, given, strict=True):
         array = sample if boundary.value is None else boundary.value
         if array is not None:
-            files[f"arguments/{name}.npy"] = _npy(array, boundary.whole)
+            files[f"arguments/{name}.npy"] = _npy(array, boundary.unsharded_type)
     if emission.samples:
         for name, boundary, array in zip(
             outputs, emission.results, emission.samples.results, strict=True
         ):
-            files[f"expected/{name}.npy"] = _npy(array, boundary.whole)
+            files[f"expected/{name}.npy"] = _npy(array, boundary.unsharded_type)
         files["check.py"] = CHECK.read_text(encoding="utf-8")
     return files
 

@@ -68,7 +68,7 @@ def _convolution(e: Emitter, op: Op) -> None:
     rank = len(of.spatial)
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
     parts = groups * batch_groups
-    order = (of.first, *of.spatial, of.second)
+    order = (of.batch_or_inputs, *of.spatial, of.features_or_outputs)
     shape = [x.type.shape[d] for d in order]
     none, one = ((0, 0),), (1,)
     fill = e.constant(0, x.type.dtype)
@@ -82,7 +82,7 @@ def _convolution(e: Emitter, op: Op) -> None:
         e, text, sizes, (1, *kernel, 1), (1, *attrs["strides"], 1), (1, *attrs["rhs_dilation"], 1)
     )
     text = e.temporary(f"{y.name}_windows", text)
-    inputs, outputs = w.type.shape[by.first], w.type.shape[by.second]
+    inputs, outputs = w.type.shape[by.batch_or_inputs], w.type.shape[by.features_or_outputs]
     batch = places[0] // batch_groups
     # batch groups, batch, places..., groups, inputs, kernel... -> parts, rows, kernel and inputs
     split = [batch_groups, batch, *places[1:-1], groups, inputs]
@@ -91,14 +91,14 @@ def _convolution(e: Emitter, op: Op) -> None:
     shuffle = [0, rank + 2, 1, *range(2, rank + 2), *range(within, len(split)), rank + 3]
     rows, columns = batch * prod(places[1:-1]), prod(kernel) * inputs
     view = shuffle_view(f"{text}.reshape({braces(split)})", shuffle)
-    filters = shuffle_view(e.text(w), (*by.spatial, by.first, by.second))
+    filters = shuffle_view(e.text(w), (*by.spatial, by.batch_or_inputs, by.features_or_outputs))
     each = outputs // parts
     made = _product(e, op, view, filters, (parts, rows, columns, each), label)
     back = [parts, batch, *places[1:-1], each]
     natural = [1, *range(2, rank + 2), 0, rank + 2]
     image = shuffle_view(reshape_view(made, (), back), natural)
     image = f"{image}.reshape({braces([batch, *places[1:-1], outputs])})"
-    final = (to.first, *to.spatial, to.second)
+    final = (to.batch_or_inputs, *to.spatial, to.features_or_outputs)
     e.define(y, shuffle_view(image, [final.index(d) for d in range(rank + 2)]))
 
 

@@ -39,7 +39,7 @@ class CollectiveCall:
     what: Callable[[], ExecutionPoint]
     state: bytes | None = None
     _received: dict[int, Array] = field(default_factory=dict)
-    _told: set[int] = field(default_factory=set)
+    _state_sent_to: set[int] = field(default_factory=set)
 
     def tag(self, *stage: object) -> int:
         """Return the tag of the messages of one stage."""
@@ -53,9 +53,9 @@ class CollectiveCall:
         if self.state is None:
             return self.messages.post(tag, rows, places, self.what)
         head = np.frombuffer(self.state, np.uint8)
-        sent = {process: head for process in rows if process not in self._told}
+        sent = {process: head for process in rows if process not in self._state_sent_to}
         received = {p: np.empty(len(head), np.uint8) for p in places if p not in self._received}
-        self._told.update(sent)
+        self._state_sent_to.update(sent)
         self._received.update(received)
         return self.messages.post(tag, rows, places, self.what, MessageHeaders(sent, received))
 
@@ -95,9 +95,9 @@ class GroupMembers:
         self.groups = device_groups(classes.places.mesh, op.attrs["axes"])
         self.place = {d: (group, at) for group in self.groups for at, d in enumerate(group)}
 
-    def numbers(self, group: Sequence[int]) -> tuple[int, ...]:
+    def class_numbers(self, group: Sequence[int]) -> tuple[int, ...]:
         """Return the classes of a group's devices."""
-        return tuple(self.classes.of[device] for device in group)
+        return tuple(self.classes.class_of[device] for device in group)
 
 
 class GroupRoute(CollectiveRoute, GroupMembers):
@@ -107,14 +107,16 @@ class GroupRoute(CollectiveRoute, GroupMembers):
         CollectiveRoute.__init__(self, op, classes)
         GroupMembers.__init__(self, op, classes)
 
-    def spread(self, make_results: Callable[[tuple[int, ...]], Sequence[Array]]) -> list[Array]:
+    def results_by_group(
+        self, make_results: Callable[[tuple[int, ...]], Sequence[Array]]
+    ) -> list[Array]:
         """Return the result of each device; `make_results` is called once for groups with equal
         data."""
         results: dict[tuple[int, ...], Sequence[Array]] = {}
         found = []
-        for device in self.places.local:
+        for device in self.places.local_devices:
             group, at = self.place[device]
-            numbers = self.numbers(group)
+            numbers = self.class_numbers(group)
             if numbers not in results:
                 results[numbers] = make_results(numbers)
             found.append(results[numbers][at])
@@ -128,7 +130,7 @@ class GatherAllRoute(GroupRoute):
         super().__init__(op, classes)
         needs: dict[int, list[int]] = {}
         for device, owner in enumerate(self.places.owners):
-            needs.setdefault(owner, []).extend(self.numbers(self.place[device][0]))
+            needs.setdefault(owner, []).extend(self.class_numbers(self.place[device][0]))
         self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
 
     @property
@@ -138,7 +140,7 @@ class GatherAllRoute(GroupRoute):
     def start(
         self, arrays: Sequence[Array], call: CollectiveCall, out: Array | None = None
     ) -> FinishCollective:
-        held = self.classes.held(arrays)
+        held = self.classes.arrays_by_class(arrays)
         into = self._places(out)
         fetching = self.fetch.start(held.__getitem__, call.post, call.messages, into)
 
@@ -149,7 +151,9 @@ class GatherAllRoute(GroupRoute):
                     if number in held:
                         place[...] = held[number]
                 return [out]
-            return self.spread(lambda group: self._combine([have[number] for number in group]))
+            return self.results_by_group(
+                lambda group: self._combine([have[number] for number in group])
+            )
 
         return finish
 
@@ -158,8 +162,8 @@ class GatherAllRoute(GroupRoute):
         if out is None or kind_of(self.op) != "all-gather" or not out.flags.c_contiguous:
             return {}
         dim: int = self.op.attrs["dim"]
-        (device,) = self.places.local
-        numbers = self.numbers(self.place[device][0])
+        (device,) = self.places.local_devices
+        numbers = self.class_numbers(self.place[device][0])
         if prod(out.shape[:dim]) != 1 or len(set(numbers)) < len(numbers):
             return {}
         return dict(zip(numbers, split_array(out, dim, len(numbers)), strict=True))
@@ -182,7 +186,7 @@ class AllToAllRoute(GroupRoute):
         needs: dict[int, list[tuple[int, int]]] = {}
         for device, owner in enumerate(self.places.owners):
             group, at = self.place[device]
-            wanted = [(number, at) for number in self.numbers(group)]
+            wanted = [(number, at) for number in self.class_numbers(group)]
             needs.setdefault(owner, []).extend(wanted)
         split, count = op.attrs["split"], len(self.groups[0])
         shape = list(self.type.shape)
@@ -200,7 +204,7 @@ class AllToAllRoute(GroupRoute):
         split, concat, count = *self._dims(), len(self.groups[0])
         have = {
             (number, at): piece
-            for number, array in self.classes.held(arrays).items()
+            for number, array in self.classes.arrays_by_class(arrays).items()
             for at, piece in enumerate(split_array(array, split, count))
         }
         fetching = self.fetch.start(have.__getitem__, call.post, call.messages)
@@ -213,9 +217,9 @@ class AllToAllRoute(GroupRoute):
 
             make_results: dict[tuple[tuple[int, ...], int], Array] = {}
             results = []
-            for device in self.places.local:
+            for device in self.places.local_devices:
                 group, at = self.place[device]
-                key = self.numbers(group), at
+                key = self.class_numbers(group), at
                 if key not in make_results:
                     make_results[key] = concatenate(*key)
                 results.append(make_results[key])
@@ -236,7 +240,7 @@ class PermuteRoute(CollectiveRoute):
         needs: dict[int, list[int]] = {}
         for owner, sender in zip(self.places.owners, self.senders, strict=True):
             if sender is not None:
-                needs.setdefault(owner, []).append(classes.of[sender])
+                needs.setdefault(owner, []).append(classes.class_of[sender])
         self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
 
     @property
@@ -256,13 +260,13 @@ class PermuteRoute(CollectiveRoute):
     def start(
         self, arrays: Sequence[Array], call: CollectiveCall, out: Array | None = None
     ) -> FinishCollective:
-        held = self.classes.held(arrays)
+        held = self.classes.arrays_by_class(arrays)
         fetching = self.fetch.start(held.__getitem__, call.post, call.messages)
 
         def finish() -> list[Array]:
             have = held | fetching.finish()
             zeros = np.zeros(self.type.shape, self.type.numpy)
-            found = (self.senders[device] for device in self.places.local)
-            return [zeros if d is None else have[self.classes.of[d]] for d in found]
+            found = (self.senders[device] for device in self.places.local_devices)
+            return [zeros if d is None else have[self.classes.class_of[d]] for d in found]
 
         return finish

@@ -68,17 +68,17 @@ class CompiledProgram(Executable):
         self._places = DeviceOwnership(spmd_mesh_of(lowered), blocks.owners, world.index)
         # Each process has its own constants, so that no value is known to be replicated.
         everywhere = self._places.mesh
-        self._axes = tuple(Axis.whole(name, everywhere) for name, _ in everywhere.axes)
+        self._axes = tuple(Axis.full(name, everywhere) for name, _ in everywhere.axes)
         self._donated: Sequence[int] = ()
         self._in_flight: dict[Value, FinishCollective] = {}
         self._links: dict[Op, Links] = {}
-        self._program = BACKEND.compile(lowered, self._outside)
+        self._program = BACKEND.compile(lowered, self._lower_between_processes)
         self._session.select_carriers(lowered.main.body, self._links)
         levels = ProcessLevels.parse(mesh, blocks.across)
         local = [d for d, owner in enumerate(owners) if owner == world.index]
 
         def pieces(number: int, of: str) -> tuple[tuple[int, ...], ...]:
-            found = levels.pieces(getattr(interface, of)[number].sharding)
+            found = levels.local_shard_indices(getattr(interface, of)[number].sharding)
             return tuple(found[d] for d in local)
 
         self._params = [
@@ -104,7 +104,7 @@ class CompiledProgram(Executable):
                 join_shards(shards, *place)
                 for shards, place in zip(args, self._params, strict=True)
             ]
-            made = self._program.run(given, self._free(args))
+            made = self._program.run(given, self._unshared_donations(args))
         return [
             ShardWindows(storage, *place)
             for storage, place in zip(made, self._results, strict=True)
@@ -113,7 +113,7 @@ class CompiledProgram(Executable):
     def begin(self) -> None:
         self._session.begin()
 
-    def arranged(self, number: int, shards: Shards) -> Shards:
+    def arrange_argument(self, number: int, shards: Shards) -> Shards:
         pieces, shape = self._params[number]
         if is_windows_of(shards, pieces, shape):
             return shards
@@ -123,10 +123,10 @@ class CompiledProgram(Executable):
     def donate(self, donated: Sequence[int]) -> None:
         self._donated = donated
 
-    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
-        return self._program.written_over(donated)
+    def overwritten_results(self, donated: Sequence[int]) -> Mapping[int, int]:
+        return self._program.overwritten_results(donated)
 
-    def _free(self, args: Sequence[Shards]) -> list[int]:
+    def _unshared_donations(self, args: Sequence[Shards]) -> list[int]:
         """Return the donated arguments that no other array holds.
 
         The program checks separately whether other references to their memory exist.
@@ -144,7 +144,7 @@ class CompiledProgram(Executable):
     def describe(self) -> str:
         return self._program.describe()
 
-    def _outside(self, op: Op) -> "ExchangeInto | None":
+    def _lower_between_processes(self, op: Op) -> "ExchangeInto | None":
         """Return the function that executes an operation between processes, or None."""
         if op.spec is done:
             return self._finish(op)
@@ -158,7 +158,7 @@ class CompiledProgram(Executable):
         started = is_started(op)
 
         def exchange(operands: list[Array], results: list[Array]) -> None:
-            call = self._session.call(op, self._places)
+            call = self._session.next_call(op, self._places)
             # Memory of an operand in flight may be reused before it is sent.
             given = [operand.copy() for operand in operands] if started else operands
             (out,) = results

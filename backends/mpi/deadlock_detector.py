@@ -63,16 +63,16 @@ class DeadlockDetector:
         self._ended: set[int] = set()
         self._last_note_seconds: dict[int, float] = {}
         self._waiting: dict[int, StatusNote] = {}
-        self._told: StatusNote | None = None
+        self._last_note: StatusNote | None = None
         self._asked: tuple[int, frozenset[int]] = (0, frozenset())
         self._posted: list[MPI.Request] = []
 
-    def read(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
+    def find_deadlock(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
         """Return why a message from a process of `lacking` cannot arrive; empty if it can."""
         with self._lock:
-            return self._read(lacking, tag, where)
+            return self._find_deadlock(lacking, tag, where)
 
-    def _read(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
+    def _find_deadlock(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
         self._listen()
         asked = self._asked[1] if self._asked[0] == tag else frozenset()
         for process in lacking:
@@ -88,8 +88,8 @@ class DeadlockDetector:
             self._write([process], StatusNote(self.rank, NoteKind.ASKS))
         self._asked = tag, asked
         mine = StatusNote(self.rank, NoteKind.WAITS, tuple(lacking), tag, where)
-        if mine != self._told:
-            self._told = mine
+        if mine != self._last_note:
+            self._last_note = mine
             self._write(lacking, mine)
         return ""
 
@@ -107,7 +107,7 @@ class DeadlockDetector:
             self._listen()
             self._write(sorted(self._ended), StatusNote(self.rank, NoteKind.GOES_ON))
 
-    def leave(self) -> None:
+    def announce_end(self) -> None:
         """Send a note that this process has ended to all others."""
         others = [process for process in range(self.comm.Get_size()) if process != self.rank]
         self._last_note_seconds = dict.fromkeys(others, time.monotonic())
@@ -139,4 +139,4 @@ class DeadlockDetector:
             elif note.kind is NoteKind.WAITS:
                 self._waiting[note.process] = note
             elif note.kind is NoteKind.ASKS:
-                self._told = None  # The next read sends the note again.
+                self._last_note = None  # The next read sends the note again.

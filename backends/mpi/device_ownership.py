@@ -21,12 +21,12 @@ class DeviceOwnership:
 
     mesh: Mesh
     owners: tuple[int, ...]
-    here: int
+    this_process: int
 
     @cached_property
-    def local(self) -> tuple[int, ...]:
+    def local_devices(self) -> tuple[int, ...]:
         """The devices of this process."""
-        return tuple(d for d, owner in enumerate(self.owners) if owner == self.here)
+        return tuple(d for d, owner in enumerate(self.owners) if owner == self.this_process)
 
     @cached_property
     def processes(self) -> tuple[int, ...]:
@@ -45,13 +45,13 @@ class DeviceClasses:
     """The class of each device for one value."""
 
     places: DeviceOwnership
-    of: tuple[int, ...]
+    class_of: tuple[int, ...]
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
         """The processes that hold each class."""
         found: dict[int, dict[int, None]] = {}
-        for number, owner in zip(self.of, self.places.owners, strict=True):
+        for number, owner in zip(self.class_of, self.places.owners, strict=True):
             found.setdefault(number, {})[owner] = None
         return {number: tuple(sorted(owners)) for number, owners in found.items()}
 
@@ -61,10 +61,10 @@ class DeviceClasses:
         holders = self.holders[number]
         return receiver if receiver in holders else holders[receiver % len(holders)]
 
-    def held(self, arrays: Sequence[Array]) -> dict[int, Array]:
+    def arrays_by_class(self, arrays: Sequence[Array]) -> dict[int, Array]:
         """Return the array of each class that this process holds; `arrays` are those of its
         devices."""
         arrays_found: dict[int, Array] = {}
-        for device, array in zip(self.places.local, arrays, strict=True):
-            arrays_found.setdefault(self.of[device], array)
+        for device, array in zip(self.places.local_devices, arrays, strict=True):
+            arrays_found.setdefault(self.class_of[device], array)
         return arrays_found

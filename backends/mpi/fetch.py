@@ -87,7 +87,7 @@ def fetch_of(
 ) -> Fetch[Piece]:
     """Return the fetch after which each process has what it `needs`; `number` is a piece's
     class."""
-    here = classes.places.here
+    here = classes.places.this_process
     sends: dict[int, list[Piece]] = {}
     receives: dict[int, list[Piece]] = {}
     links: set[tuple[int, int]] = set()

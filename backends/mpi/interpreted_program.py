@@ -37,12 +37,12 @@ class InterpretedProgram(LocalProgram):
         function = module.main
         mesh = spmd_mesh_of(module) if function.spmd else Mesh("one", (), (0,))
         self._places = DeviceOwnership(mesh, tuple(owners), world.index)
-        super().__init__(module, self._places.local)
+        super().__init__(module, self._places.local_devices)
         self._session = ProgramSession(module, owners, world, "NumPy", checks_inputs)
         self._results = len(function.body.returns)
         self._routes: dict[Op, CollectiveRoute] = {}
         self._in_flight: dict[Value, FinishCollective] = {}
-        if self._places.local and function.spmd:
+        if self._places.local_devices and function.spmd:
             axes = find_differing(function)
             for op in function.body.walk():
                 if op.spec.collective:
@@ -59,7 +59,7 @@ class InterpretedProgram(LocalProgram):
         return self._checked_run(args, check)
 
     def _checked_run(self, args: Sequence[Shards], check: InputCheck | None) -> list[list[Array]]:
-        if not self._places.local:
+        if not self._places.local_devices:
             return [[] for _ in range(self._results)]
         with self._session.run(check):
             return super().__call__(args)
@@ -72,7 +72,7 @@ class InterpretedProgram(LocalProgram):
         if op not in self._routes:
             env[op.results[0]] = _compute_device_value(self._places, step, env)
             return
-        call = self._session.call(op, self._places)
+        call = self._session.next_call(op, self._places)
         finish = self._routes[op].start(env[op.operands[0]], call)
         if is_started(op):
             self._in_flight[op.results[0]] = finish
@@ -94,8 +94,8 @@ def _compute_device_value(
     """Compute an operation that depends on the device alone: its position, or its slice of an
     operand."""
     given = list(zip(*(env[value] for value in step.op.operands), strict=True))
-    operands = dict(zip(places.local, given, strict=bool(given)))
+    operands = dict(zip(places.local_devices, given, strict=bool(given)))
     # Devices of other processes are given the operands of a device of this process.
     some = given[0] if given else ()
     made = step.run(places.mesh, [operands.get(d, some) for d in range(places.mesh.size)])
-    return [made[device] for device in places.local]
+    return [made[device] for device in places.local_devices]

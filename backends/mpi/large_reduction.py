@@ -38,7 +38,7 @@ class ReductionTeam:
     positions: dict[int, tuple[int, ...]]
     numbers: tuple[int, ...]
 
-    def of(self, process: int) -> list[int]:
+    def classes_of(self, process: int) -> list[int]:
         """Return the classes that the devices of one process contribute."""
         return [self.numbers[at] for at in self.positions[process]]
 
@@ -57,7 +57,7 @@ class LargeReductionRoute(GroupRoute):
         known: dict[object, int] = {}
         for group in self.groups:
             owners = tuple(self.places.owners[device] for device in group)
-            key = owners, self.numbers(group)
+            key = owners, self.class_numbers(group)
             if key not in known:
                 known[key] = len(self.teams)
                 self.teams.append(_team(owners, key[1]))
@@ -68,7 +68,7 @@ class LargeReductionRoute(GroupRoute):
         return frozenset(pair for team in self.teams for pair in permutations(team.processes, 2))
 
     @cached_property
-    def working(self) -> np.dtype[Any]:
+    def accumulation_dtype(self) -> np.dtype[Any]:
         """The element type of partial sums: f32 for half precision."""
         dtype = self.type.numpy
         half = dtype.itemsize == 2 and dtype.kind not in "iu"
@@ -77,11 +77,11 @@ class LargeReductionRoute(GroupRoute):
     def start(
         self, arrays: Sequence[Array], call: CollectiveCall, out: Array | None = None
     ) -> FinishCollective:
-        held = self.classes.held(arrays)
-        here = self.places.here
+        held = self.classes.arrays_by_class(arrays)
+        here = self.places.this_process
         jobs = {
             i: PendingReduction(
-                self, team, [held[number] for number in team.of(here)], call, i, out
+                self, team, [held[number] for number in team.classes_of(here)], call, i, out
             )
             for i, team in enumerate(self.teams)
             if here in team.processes
@@ -93,7 +93,7 @@ class LargeReductionRoute(GroupRoute):
             for job in jobs.values():
                 job.wait()
             results = []
-            for device in self.places.local:
+            for device in self.places.local_devices:
                 group, at = self.place[device]
                 results.append(jobs[self.team[group]].result(at))
             return results
@@ -115,32 +115,32 @@ class PendingReduction:
     ) -> None:
         self.route, self.team, self.call, self.number = route, team, call, number
         self.out = out if out is not None and out.flags.c_contiguous else None
-        self.here = route.places.here
+        self.here = route.places.this_process
         self.posted: PostedMessages | None = None
         self.partial = self._combine_local(arrays)
         if len(team.processes) == 1:
             self.whole = self.partial.astype(route.type.numpy, copy=False)
             return
         self.places = {
-            process: np.empty(self._share_shape(self.here), self._sent(process))
+            process: np.empty(self._share_shape(self.here), self._sent_dtype(process))
             for process in team.processes
             if process != self.here
         }
-        rows = {process: self._cut(process) for process in self.places}
-        self.mine = self._cut(self.here)
+        rows = {process: self._part_for(process) for process in self.places}
+        self.mine = self._part_for(self.here)
         self.posted = call.post(rows, self.places, number)
 
     def _combine_local(self, arrays: list[Array]) -> Array:
         """Combine the arrays of the devices of this process, without rounding."""
         if len(arrays) == 1:
             return arrays[0]
-        wide = [array.astype(self.route.working, copy=False) for array in arrays]
+        wide = [array.astype(self.route.accumulation_dtype, copy=False) for array in arrays]
         return reduce_arrays(wide, self.route.op.attrs["op"])
 
-    def _sent(self, process: int) -> np.dtype[Any]:
+    def _sent_dtype(self, process: int) -> np.dtype[Any]:
         """Return the element type in which a process sends its partial result."""
         alone = len(self.team.positions[process]) == 1
-        return self.route.type.numpy if alone else self.route.working
+        return self.route.type.numpy if alone else self.route.accumulation_dtype
 
     def _bounds(self, process: int) -> slice:
         """Return the part of an all-reduce that one process combines."""
@@ -155,7 +155,7 @@ class PendingReduction:
         bounds = self._bounds(process)
         return (bounds.stop - bounds.start,)
 
-    def _cut(self, process: int) -> Array:
+    def _part_for(self, process: int) -> Array:
         """Return the part of this process's array that another process combines."""
         if self.route.scatters:
             dim, count = self.route.op.attrs["dim"], len(self.team.numbers)
@@ -174,7 +174,7 @@ class PendingReduction:
             self.mine if process == self.here else self.places[process]
             for process in self.team.processes
         ]
-        wide = [part.astype(self.route.working, copy=False) for part in parts]
+        wide = [part.astype(self.route.accumulation_dtype, copy=False) for part in parts]
         if self.route.scatters:
             self.whole = self._total(wide, None).astype(self.route.type.numpy, copy=False)
             return
@@ -182,7 +182,7 @@ class PendingReduction:
         self.whole = np.empty(type.shape, type.numpy) if self.out is None else self.out
         flat = self.whole.reshape(-1)
         mine = flat[self._bounds(self.here)]
-        total = self._total(wide, mine if mine.dtype == self.route.working else None)
+        total = self._total(wide, mine if mine.dtype == self.route.accumulation_dtype else None)
         if total is not mine:
             mine[...] = total
         others = [process for process in self.team.processes if process != self.here]
@@ -236,7 +236,7 @@ def is_large(op: Op, classes: DeviceClasses, limit: int) -> bool:
             number
             for device, owner in enumerate(classes.places.owners)
             if owner == process
-            for number in members.numbers(members.place[device][0])
+            for number in members.class_numbers(members.place[device][0])
             if process not in classes.holders[number]
         }
         most = max(most, len(wanted))

@@ -67,10 +67,10 @@ class MessageChannel:
         self.seconds, self.yields_core = seconds, polite
         limit = comm.Get_attr(MPI.TAG_UB)
         self._tags = limit if isinstance(limit, int) else 32767
-        self.notes = DeadlockDetector(comm.Dup(), self.who)
+        self.notes = DeadlockDetector(comm.Dup(), self.process_name)
         self._recent: deque[str] = deque(maxlen=MAX_LISTED_EXCHANGES)
 
-    def who(self, process: int) -> str:
+    def process_name(self, process: int) -> str:
         """Return the name of a process in errors."""
         return f"process {process} ({self.hosts[process]})"
 
@@ -140,7 +140,7 @@ class MessageChannel:
             now = time.monotonic()
             if now >= look:
                 look = now + STATUS_CHECK_SECONDS
-                news = self._look(posted, now - start, news)
+                news = self._check_status(posted, now - start, news)
             if (
                 not self.yields_core and now - start < SPIN_SECONDS
             ) or polls < 2 * POLLS_BEFORE_YIELD:
@@ -149,18 +149,18 @@ class MessageChannel:
                 time.sleep(nap)
                 nap = min(1.1 * nap, MAX_NAP_SECONDS)
 
-    def _look(self, posted: PostedMessages, waited: float, known: str) -> str:
+    def _check_status(self, posted: PostedMessages, waited: float, known: str) -> str:
         """End the job if no process can send the missing messages, or after the timeout.
 
         Return the reason if no process can send them. A reason that is `known` since the last check
         has left enough time for messages that were sent before it.
         """
         lacking = [source for source, request in posted.sources if not request.Get_status()]
-        news = self.notes.read(lacking, posted.tag, posted.what())
+        news = self.notes.find_deadlock(lacking, posted.tag, posted.what())
         if news and news == known:
             self.fail(f"{self._describe_wait(posted)} waits for ever: {news}")
         if waited > self.seconds:
-            names = ", ".join(map(self.who, lacking)) or "the receivers"
+            names = ", ".join(map(self.process_name, lacking)) or "the receivers"
             self.fail(
                 f"{self._describe_wait(posted)} timed out after {self.seconds:g} s, waiting for {names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
@@ -168,7 +168,7 @@ class MessageChannel:
         return news
 
     def _describe_wait(self, posted: PostedMessages) -> str:
-        return f"{self.who(self.rank)}: {posted.what().words}"
+        return f"{self.process_name(self.rank)}: {posted.what().words}"
 
     def fail(self, message: str) -> NoReturn:
         """End all processes, with exit code 13."""

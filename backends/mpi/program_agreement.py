@@ -86,7 +86,7 @@ def check_agreement(
     field, text = identity.parts[place]
     texts = [each.decode() for each in link.gather(text.encode(), f"{what}: {field}", processes)]
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
-    names = link.who(processes[0]), link.who(processes[odd])
+    names = link.process_name(processes[0]), link.process_name(processes[odd])
     raise DisagreementError(
         _disagreement_message(identity.name, field, names, (texts[0], texts[odd]))
     )

@@ -119,17 +119,19 @@ class ProgramSession:
         now = self._now
         state, now.state = now.state, None
         if state == MISMATCH and now.check is not None:
-            now.check.differs()
+            now.check.report_mismatch()
 
-    def call(self, op: Op, places: DeviceOwnership) -> CollectiveCall:
+    def next_call(self, op: Op, places: DeviceOwnership) -> CollectiveCall:
         """Return the next collective call of this run."""
         self._now.steps += 1
         number, step = self._now.number, self._now.steps
-        what = partial(self._told, op, places, number, step)
+        what = partial(self._describe_call, op, places, number, step)
         state = self._now.state if op in self._carriers else None
         return CollectiveCall(self._world.messages, (self._digest, number, step), what, state)
 
-    def _told(self, op: Op, places: DeviceOwnership, run: int, step: int) -> ExecutionPoint:
+    def _describe_call(
+        self, op: Op, places: DeviceOwnership, run: int, step: int
+    ) -> ExecutionPoint:
         named = [
             *op.attrs.get("axes", ()),
             *op.attrs.get("source", ()),

@@ -68,8 +68,8 @@ class World(ProcessLink):
         """The number of processes."""
         return self.comm.Get_size()
 
-    def who(self, process: int) -> str:
-        return self.messages.who(process)
+    def process_name(self, process: int) -> str:
+        return self.messages.process_name(process)
 
     def compile(
         self,
@@ -110,7 +110,7 @@ class World(ProcessLink):
     ) -> list[bytes]:
         members = tuple(range(self.size)) if processes is None else processes
         number = self.count("gather", members)
-        sizes = self._swap(
+        sizes = self._exchange_rows(
             members, ("size", number), np.array([len(row), crc32(what.encode())]), {}, what
         )
         if len({int(size[1]) for size in sizes}) > 1:
@@ -120,13 +120,15 @@ class World(ProcessLink):
                 what[:MAX_DESCRIPTION_CHARACTERS].encode().ljust(4 * MAX_DESCRIPTION_CHARACTERS),
                 np.uint8,
             )
-            self._raise_disagreement(members, self._swap(members, ("what", number), text, {}, what))
+            self._raise_disagreement(
+                members, self._exchange_rows(members, ("what", number), text, {}, what)
+            )
         lengths = {p: int(size[0]) for p, size in zip(members, sizes, strict=True)}
         mine = np.frombuffer(row, np.uint8)
-        rows = self._swap(members, ("row", number), mine, lengths, what)
+        rows = self._exchange_rows(members, ("row", number), mine, lengths, what)
         return [each.tobytes() for each in rows]
 
-    def _swap(
+    def _exchange_rows(
         self,
         members: tuple[int, ...],
         stage: tuple[object, ...],
@@ -148,7 +150,7 @@ class World(ProcessLink):
     def _raise_disagreement(self, members: tuple[int, ...], texts: Sequence[Array]) -> NoReturn:
         words = [text.tobytes().decode().strip() for text in texts]
         odd = next(i for i, each in enumerate(words) if each != words[0])
-        who = self.who
+        who = self.process_name
         raise DisagreementError(
             f"{who(members[0])} is at {words[0]}, and {who(members[odd])} is at {words[odd]}; "
             "all processes must run the same programs in the same order"
@@ -174,20 +176,20 @@ class World(ProcessLink):
             self.messages.wait(each)
         return came
 
-    def leave(self) -> None:
+    def wait_for_end(self) -> None:
         """Announce the end of this process, and wait until all others have ended, with sleeps."""
         if os.getpid() != self._process:
             return  # A forked child.
         if self._pulse is not None:
             self._pulse.stop()
         notes, seconds = self.messages.notes, self.messages.seconds
-        notes.leave()
+        notes.announce_end()
         while not notes.has_all_ended():
             time.sleep(END_POLL_SECONDS)
             if silent := notes.silent_processes(seconds):
-                names = ", ".join(map(self.who, silent))
+                names = ", ".join(map(self.process_name, silent))
                 self.messages.fail(
-                    f"{self.who(self.index)}: the end of the program timed out after {seconds:g} "
+                    f"{self.process_name(self.index)}: the end of the program timed out after {seconds:g} "
                     f"s, in which no message arrived from {names}; if it needs longer, set "
                     "SHARDIR_COMM_TIMEOUT to more seconds"
                 )
@@ -195,7 +197,7 @@ class World(ProcessLink):
                 # The launcher has ended and could not stop this process if other processes failed.
                 end_job(
                     self.comm,
-                    f"shardir: {self.who(self.index)} has lost its launcher",
+                    f"shardir: {self.process_name(self.index)} has lost its launcher",
                     LOST_LAUNCHER_EXIT_CODE,
                 )
 
@@ -231,13 +233,13 @@ def connect(seconds: float) -> World:
     world = World(MPI.COMM_WORLD.Dup(), seconds)
     if world.size > 1:
         _end_all_on_exceptions(world)
-        atexit.register(world.leave)
+        atexit.register(world.wait_for_end)
     return world
 
 
 def _end_all_on_exceptions(world: World) -> None:
     before, before_in_threads = sys.excepthook, threading.excepthook
-    where = world.who(world.index)
+    where = world.process_name(world.index)
 
     def stop(name: str) -> None:
         end_job(world.comm, f"shardir: {where} ends the job, because of the {name} above", 1)

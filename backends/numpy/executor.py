@@ -104,7 +104,7 @@ class NumPyExecutable(Executable):
                     f"%{param.name} has shards for {len(shards)} devices, "
                     f"the program runs on {self._devices}"
                 )
-            env[param] = self._own(shards)
+            env[param] = self._copy_if_isolated(shards)
         with np.errstate(all="ignore"):
             self._run(self._body, env)
         return [env[value] for value in self._body.block.returns]
@@ -130,12 +130,12 @@ class NumPyExecutable(Executable):
         parts = list(zip(*(env[v] for v in op.operands), strict=True))
         results = step.run(self._mesh, parts or [()] * self._devices)
         if len(op.results) == 1:
-            env[op.results[0]] = self._own(results)
+            env[op.results[0]] = self._copy_if_isolated(results)
         else:
             for i, value in enumerate(op.results):
-                env[value] = self._own([result[i] for result in results])
+                env[value] = self._copy_if_isolated([result[i] for result in results])
 
-    def _own(self, shards: Shards) -> list[Array]:
+    def _copy_if_isolated(self, shards: Shards) -> list[Array]:
         """Return the shards as a list, each of them copied if devices are isolated."""
         return [shard.copy() for shard in shards] if self._isolated else list(shards)
 
@@ -179,7 +179,7 @@ class NumPyExecutable(Executable):
             for i, value in enumerate(op.results):
                 env[value] = [results[key][i] for key in keys]
 
-    def _while(self, step: PreparedOp, env: Environment) -> None:
+    def _run_while(self, step: PreparedOp, env: Environment) -> None:
         op, (condition, body) = step.op, step.bodies
         carried = [env[v] for v in op.operands]
         running = [True] * self._devices
@@ -218,9 +218,9 @@ class NumPyExecutable(Executable):
                 row.append(env[value])
         env.update(zip(op.results, carried, strict=False))
         for value, row in zip(op.results[carries:], rows, strict=True):
-            env[value] = self._stack(value, row[::-1] if backwards else row)
+            env[value] = self._stack_rows(value, row[::-1] if backwards else row)
 
-    def _stack(self, value: Value, rows: list[list[Array]]) -> list[Array]:
+    def _stack_rows(self, value: Value, rows: list[list[Array]]) -> list[Array]:
         if not rows:
             return [np.empty(value.type.shape, value.type.numpy)] * self._devices
         stacks: dict[tuple[int, ...], Array] = {}
@@ -272,7 +272,7 @@ def _idle_devices(op: Op, env: Environment) -> frozenset[int]:
 
 
 _CONTROL_FLOW: dict[str, Callable[[NumPyExecutable, PreparedOp, Environment], None]] = {
-    "while": NumPyExecutable._while,
+    "while": NumPyExecutable._run_while,
     "scan": NumPyExecutable._run_scan,
     "case": NumPyExecutable._run_case,
     "fused": NumPyExecutable._run_fused,

@@ -11,7 +11,7 @@ from typing import Any
 class Mark:
     """Python code that ran for `what`, in times of `time.monotonic_ns`."""
 
-    what: Any
+    subject: Any
     begin: int
     end: int
 

@@ -53,7 +53,7 @@ class Span:
     task: int
     begin: int
     end: int
-    starts: bool
+    starts_activity: bool
 
 
 @final
@@ -65,7 +65,7 @@ class ActivityRecorder:
 
     def __init__(self, marks: list[Mark], record: "TaskRecording | None") -> None:
         self._marks, self._record = marks, record
-        self.lost = 0
+        self.dropped_tasks = 0
 
     def take(self) -> list[Span]:
         """Return the spans in order of their begin."""
@@ -75,7 +75,7 @@ class ActivityRecorder:
         if self._record is not None:
             phases = _Phases()
             spans += [phases.span_of(each) for each in self._record.take()]
-            self.lost = self._record.lost
+            self.dropped_tasks = self._record.dropped_tasks
         return sorted(spans, key=lambda span: span.begin)
 
 
@@ -102,7 +102,7 @@ def machine_limits() -> "tuple[int, Roofline] | None":
 
 
 def _span_of_mark(mark: Mark) -> Span:
-    op: Op = mark.what
+    op: Op = mark.subject
     cost = cost_of(op)
     activity = Activity(id(op), op, op.why, cost.memory, cost.flops)
     return Span(activity, f"numpy {op.name}", PYTHON_THREAD, 0, mark.begin, mark.end, True)

@@ -115,7 +115,7 @@ class Array(Convertible):
         return self.signature.sharding is not None
 
     @property
-    def parts(self) -> Sequence[Buffer]:
+    def device_shards(self) -> Sequence[Buffer]:
         """The buffer of each device, in device order; they must not be written into."""
         held = self.checked_storage()
         if not isinstance(held, Storage):
@@ -175,7 +175,7 @@ class Array(Convertible):
         seen: dict[tuple[tuple[int | None, int | None], ...], int] = {}
         shards = []
         where = list(self.sharding.stored_indices_map(self.shape).items())
-        parts = dict(zip(self.sharding.local_positions, self.parts, strict=True))
+        parts = dict(zip(self.sharding.local_positions, self.device_shards, strict=True))
         for at, (device, index) in enumerate(where):
             shape = tuple(len(range(*s.indices(n))) for s, n in zip(index, self.shape, strict=True))
             abstract = AbstractValue(TensorType(shape, self.type.dtype), self.weak_type)
@@ -190,7 +190,7 @@ class Array(Convertible):
             data = Array(
                 signature_of(abstract, stays), sharding, [without_padding(parts[at], shape)]
             )
-            data.whole()  # Cached, so that reading this shard needs no communication.
+            data.to_numpy_view()  # Cached, so that reading this shard needs no communication.
             shards.append(Shard(device, index, replica, data))
         return shards
 
@@ -206,7 +206,7 @@ class Array(Convertible):
 
     # Elements
 
-    def whole(self) -> Buffer:
+    def to_numpy_view(self) -> Buffer:
         """Return all elements in one read-only NumPy array. Keys are 64-bit words.
 
         Raises `NotAddressableError` when shards are on devices of other processes only.
@@ -228,16 +228,16 @@ class Array(Convertible):
         """
         gathers = self._whole is None and config.gather and self.committed
         if gathers and needs_gather(self.sharding, self.type):
-            self._whole = gather_elements(self.parts, self.sharding, self.type)
+            self._whole = gather_elements(self.device_shards, self.sharding, self.type)
             self._whole.flags.writeable = False
-        return self.whole()
+        return self.to_numpy_view()
 
     def __iter__(self) -> "Iterator[Any]":
         if not self.shape:
             raise ArgumentError(with_location("an array of rank 0 cannot be iterated over"))
         if self.sharding.num_devices > 1 or not self.is_fully_addressable:
             return (self[i] for i in range(self.shape[0]))
-        (part,) = self.parts
+        (part,) = self.device_shards
         rows = AbstractValue(TensorType(self.shape[1:], self.type.dtype), self.weak_type)
         signature = signature_of(rows, self.signature.sharding)
         return (Array(signature, self.sharding, Storage.of(np.asarray(row))) for row in part)
@@ -278,7 +278,7 @@ class Array(Convertible):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return from_numpy, (self.whole(), self.weak_type, self.type.dtype)
+        return from_numpy, (self.to_numpy_view(), self.weak_type, self.type.dtype)
 
     def __str__(self) -> str:
         if self.type.dtype == "key" or not is_readable(self.sharding, self.type):

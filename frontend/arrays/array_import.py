@@ -38,7 +38,7 @@ def copy_numpy(numbers: NumpyArray, kind: np.dtype[Any]) -> Storage:
     if nbytes < MIN_POOLED_BYTES or not is_available():
         with np.errstate(all="ignore"):
             # The result of `astype` of a NumPy scalar does not own memory.
-            return Storage.around(np.array(numbers, kind, order="C"))
+            return Storage.wrap(np.array(numbers, kind, order="C"))
     _prepare_cpu_backend()
     from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
     from shardir.backends.cpu.codegen.target import host_machine

@@ -85,7 +85,7 @@ class Convertible(Operators):
             )
         return bool(np.asarray(self))
 
-    def _only(self, kind: str) -> npt.NDArray[Any]:
+    def _scalar_element(self, kind: str) -> npt.NDArray[Any]:
         """Return the element of an array of rank 0 that is to be converted to a Python number of
         type `kind`.
         """
@@ -102,20 +102,20 @@ class Convertible(Operators):
         return np.asarray(self)
 
     def __int__(self) -> int:
-        return int(self._only("int"))
+        return int(self._scalar_element("int"))
 
     def __float__(self) -> float:
-        return float(self._only("float"))
+        return float(self._scalar_element("float"))
 
     def __complex__(self) -> complex:
-        return complex(self._only("complex"))
+        return complex(self._scalar_element("complex"))
 
     def __index__(self) -> int:
         if self.type.dtype not in INTEGERS:
             raise ArgumentError(
                 with_location(f"an array of type {self.type} is no index; indices are integers")
             )
-        return self._only("int").__index__()
+        return self._scalar_element("int").__index__()
 
     def __len__(self) -> int:
         if not self.shape:

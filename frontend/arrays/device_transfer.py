@@ -96,13 +96,13 @@ def _put_leaf(leaf: Any, to: Sharding | None, pads: bool) -> Array:
         return Array(signature_of(leaf.abstract, to), to, leaf.checked_storage())
     _check_target(to, shape, pads)
     if leaf.signature.sharding is None:
-        check_equal_across_processes(leaf.whole(), to)
+        check_equal_across_processes(leaf.to_numpy_view(), to)
     elif process_group().count > 1:
-        parts = reshard_buffers(leaf.parts, leaf.sharding, to, leaf.type)
+        parts = reshard_buffers(leaf.device_shards, leaf.sharding, to, leaf.type)
         return Array(signature_of(leaf.abstract, to), to, parts)
     held = leaf.checked_storage()
     if not isinstance(held, Storage) or held.shape != shape:
-        held = Storage.of(leaf.whole())
+        held = Storage.of(leaf.to_numpy_view())
     return make_committed_array(held, leaf.abstract, to)
 
 

@@ -109,7 +109,7 @@ class NamespaceOperator:
         self, fun: Any, name: str, swapped: bool = False, function: Any = _namespace_function
     ) -> None:
         update_wrapper(self, fun)
-        self._fun, self._of, self._swapped, self._function = fun, name, swapped, function
+        self._fun, self._name, self._swapped, self._function = fun, name, swapped, function
         self._answers: Any = None
         self._can_share_cache = True
 
@@ -121,7 +121,7 @@ class NamespaceOperator:
 
     def _share_cache(self) -> None:
         """Share the native call cache of the function."""
-        function: Any = self._function(self._of)
+        function: Any = self._function(self._name)
         if not has_vectorcall(function):
             self._can_share_cache = False
         elif function._answers is not None:
@@ -136,7 +136,7 @@ class NamespaceOperator:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<operator {self._of}>"
+        return f"<operator {self._name}>"
 
 
 class Operators:

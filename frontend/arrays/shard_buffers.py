@@ -51,7 +51,7 @@ def pad_to_shards(whole: Buffer, sharding: Sharding) -> Buffer:
 
 def padded_shape(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:
     """Return the padded shape: the combined shape of all shards of an array of `shape`."""
-    local, cuts = sharding.stored_shape(shape), sharding.cuts(len(shape))
+    local, cuts = sharding.stored_shape(shape), sharding.resolved_sub_axes(len(shape))
     return tuple(part * num_shards(cut) for part, cut in zip(local, cuts, strict=True))
 
 

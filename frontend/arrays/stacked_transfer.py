@@ -92,7 +92,7 @@ def _stacked_sharding(devices: Sequence[Device], what: str) -> NamedSharding:
 
 
 def _copy_elements(leaf: Any) -> Any:
-    return np.array(leaf.whole() if isinstance(leaf, Array) else to_numpy(leaf))
+    return np.array(leaf.to_numpy_view() if isinstance(leaf, Array) else to_numpy(leaf))
 
 
 def _make_stacked_array(parts: list[Any], one: AbstractValue, sharding: NamedSharding) -> Array:

@@ -121,7 +121,7 @@ class CheckpointWriter:
     number: int | None
 
     @staticmethod
-    def to(target: Path) -> "CheckpointWriter":
+    def choose_location(target: Path) -> "CheckpointWriter":
         """Choose the location of the files of a checkpoint, before any is written."""
         found = find_checkpoint_folder(target)
         if not os.path.lexists(found):

@@ -180,7 +180,7 @@ def exists(folder: str | os.PathLike[str]) -> bool:
         yes, no = rows.index(True), rows.index(False)
         assert link is not None
         raise CheckpointError(
-            f"{link.who(yes)} finds a checkpoint at {quote_path(target)}, and {link.who(no)} finds "
+            f"{link.process_name(yes)} finds a checkpoint at {quote_path(target)}, and {link.process_name(no)} finds "
             "none; use a folder that all processes can read"
         )
     return found
@@ -312,27 +312,27 @@ class _CheckpointFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._open: dict[str, Any] = {}
+        self._open_files: dict[str, Any] = {}
 
     def read(self, name: str, entry: IndexEntry, boxes: Sequence[Box]) -> list[Buffer]:
         """Return the elements in boxes of an array."""
         needed = [part for part in entry.parts if any(_do_overlap(box, part.box) for box in boxes)]
         # Memory is allocated only after checking that the files are long enough.
-        slices = [self._slice(part, name, entry) for part in needed]
+        slices = [self._part_reader(part, name, entry) for part in needed]
         try:
             made = [
                 np.empty([stop - start for start, stop in box], NUMPY_DTYPES[entry.dtype])
                 for box in boxes
             ]
             for part, stored in zip(needed, slices, strict=True):
-                self._copy(part, stored, name, entry, boxes, made)
+                self._copy_part(part, stored, name, entry, boxes, made)
         except MemoryError:
             raise CheckpointError(
                 f"{quote_text(name)} of the checkpoint {quote_path(self.root)} does not fit into memory"
             ) from None
         return made
 
-    def _slice(self, part: StoredPart, name: str, entry: IndexEntry) -> Any:
+    def _part_reader(self, part: StoredPart, name: str, entry: IndexEntry) -> Any:
         """Return a reader of rows of a part after checking its shape and element type."""
         key, path = part_key(name, part.box), self.root / part.file
         try:
@@ -356,14 +356,14 @@ class _CheckpointFiles:
     def _open_file(self, file: str) -> Any:
         from safetensors import safe_open
 
-        if file not in self._open:
+        if file not in self._open_files:
             path = self.root / file
             if not S_ISREG(os.stat(path).st_mode):  # A pipe would block.
                 raise OSError(EINVAL, "not a regular file", str(path))
-            self._open[file] = safe_open(path, "np")
-        return self._open[file]
+            self._open_files[file] = safe_open(path, "np")
+        return self._open_files[file]
 
-    def _copy(
+    def _copy_part(
         self,
         part: StoredPart,
         stored: Any,

@@ -34,7 +34,7 @@ def agree_to_save(
     for process, row in enumerate(rows):
         if row == rows[0]:
             continue
-        here_has, one, other = json.loads(row), link.who(0), link.who(process)
+        here_has, one, other = json.loads(row), link.process_name(0), link.process_name(process)
         for name in {**first, **here_has}:
             found = _describe_difference(
                 quote_text(name), first.get(name), here_has.get(name), one, other
@@ -81,7 +81,7 @@ def agree_to_load(root: Path, index: bytes | None, why: str) -> None:
     for process, row in enumerate(rows):
         if row != rows[0]:
             raise CheckpointError(
-                f"{link.who(process)} finds another checkpoint than {link.who(0)}, here at "
+                f"{link.process_name(process)} finds another checkpoint than {link.process_name(0)}, here at "
                 f"{quote_path(root)}; use a folder that all processes can read"
             )
 
@@ -113,7 +113,7 @@ def raise_together(whys: Sequence[str]) -> None:
     link = process_group().link
     for process, why in enumerate(whys):
         if why:
-            by = "" if link is None or len(set(whys)) == 1 else f"{link.who(process)}: "
+            by = "" if link is None or len(set(whys)) == 1 else f"{link.process_name(process)}: "
             raise CheckpointError(f"{by}{why}")
 
 

@@ -87,7 +87,7 @@ def _agree_on_location(target: Path, overwrite: bool) -> CheckpointWriter:
     why, number = "", None
     try:
         check_can_save(target, overwrite)
-        number = CheckpointWriter.to(target).number
+        number = CheckpointWriter.choose_location(target).number
     except CheckpointError as error:
         why = str(error)
     except OSError as error:
@@ -159,7 +159,7 @@ def _run_in_all_processes(target: Path, work: Callable[[], Any]) -> list[Any]:
     from safetensors import SafetensorError
 
     why, made, link = "", None, process_group().link
-    by = f" by {link.who(process_group().index)}" if link else ""
+    by = f" by {link.process_name(process_group().index)}" if link else ""
     try:
         made = work()
     except (OSError, MemoryError, SafetensorError) as error:
@@ -216,7 +216,7 @@ def _make_entry(
     if not isinstance(leaf, Array) or leaf.signature.sharding is None:
         # Every process has all elements of an uncommitted array.
         type = abstract_of(leaf, f"{name} of the checkpoint").type
-        numbers = leaf.whole() if isinstance(leaf, Array) else np.asarray(to_numpy(leaf))
+        numbers = leaf.to_numpy_view() if isinstance(leaf, Array) else np.asarray(to_numpy(leaf))
         box = full_box(type.shape)
         written = {part_key(name, box): to_stored(numbers, type.dtype)} if index == 0 else {}
         return (
@@ -225,7 +225,7 @@ def _make_entry(
             numbers,
         )
     pieces = ShardHolders(leaf.sharding, leaf.shape)
-    mine = pieces.mine(leaf.parts, index)
+    mine = pieces.local_shards(leaf.device_shards, index)
     parts, written = [], {}
     for number, (box, holders) in enumerate(pieces.holders.items()):
         writer = holders[number % len(holders)]

@@ -89,7 +89,7 @@ def explain(
             raise CommandError(
                 f"only propagation is explained, not {passes!r}; write propagate{{...}}"
             )
-        found: dict[str, Any] = {"propagate": steps[0], "places": program.places}
+        found: dict[str, Any] = {"propagate": steps[0], "places": program.locations}
         reports: list[object] = [
             explaining.explain(module, each, function=function, **found) for each in value or ()
         ]

@@ -55,7 +55,7 @@ def run(
         check_runnable(module)
     printer = Printer(module.meshes)
     for i, (type, sharding, array) in enumerate(_run_on_devices(module, args)):
-        typer.echo(f"result {i}: {printer.typed(type, sharding)}")
+        typer.echo(f"result {i}: {printer.sharded_type(type, sharding)}")
         typer.echo(np.array2string(array, threshold=64, edgeitems=3))
         if save is not None:
             save_array(save / f"{i}.npy", array)

@@ -49,7 +49,7 @@ class CommandTarget:
     lowered."""
 
     module: Module
-    places: Mapping[tuple[str, str], Loc] | None
+    locations: Mapping[tuple[str, str], Loc] | None
     lowered: Lowered | None = None
 
 
@@ -88,7 +88,7 @@ def load_target(
                 f"{target} has no shardings on {mesh}; define {module.__name__}.{SPECS} as the "
                 "specs of its arguments, or name some with --specs"
             )
-    return CommandTarget(lowered.module, lowered.places, lowered)
+    return CommandTarget(lowered.module, lowered.user_locations, lowered)
 
 
 @contextmanager

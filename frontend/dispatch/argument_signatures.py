@@ -78,7 +78,7 @@ def resolve_argument_sharding(leaf: ArgumentLeaf, wanted: Sharding | None) -> Sh
     ):
         raise ShardingError(
             with_location(
-                f"{leaf.word} is placed as {given}, and in_shardings requests {wanted}; "
+                f"{leaf.description} is placed as {given}, and in_shardings requests {wanted}; "
                 "move it there with device_put, or set its entry of in_shardings to None"
             )
         )

@@ -42,12 +42,12 @@ class CallbackCaller:
 
     function: Callable[..., Any]
     structure: tree.PyTreeDef
-    fixed: tuple[tuple[int, Any], ...]
+    static_leaves: tuple[tuple[int, Any], ...]
     types: tuple[TensorType, ...] = ()
     narrows: bool = True
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        rest, fixed = iter(arrays), dict(self.fixed)
+        rest, fixed = iter(arrays), dict(self.static_leaves)
         leaves = [fixed[i] if i in fixed else next(rest) for i in range(self.structure.num_leaves)]
         args, options = tree.unflatten(self.structure, leaves)
         made = self.function(*args, **options)

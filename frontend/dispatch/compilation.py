@@ -83,7 +83,7 @@ def _compile_for_process(module: Module, platform: str) -> Executable | Unsharde
     if is_available():
         backend: Backend = get_backend(platform)
         try:
-            return backend.bring(module, lambda: Pipeline.parse(backend.pipeline)(module))
+            return backend.load_or_compile(module, lambda: Pipeline.parse(backend.pipeline)(module))
         except MergeError:
             pass
     return get_backend("numpy").compile(module)

@@ -29,11 +29,11 @@ class RecordedCall(NamedTuple):
     """A record of one call outside of traces: the arguments, the leaves of the `launch`, and its
     result."""
 
-    given: Sequence[Any]
+    arguments: Sequence[Any]
     launch: Launch | None
     leaves: Sequence[Any]
     structure: tree.PyTreeDef | None
-    made: Any
+    result: Any
 
 
 recorded_calls: ContextVar[list[RecordedCall] | None] = ContextVar("shardir_watched", default=None)
@@ -60,12 +60,12 @@ class ComposedFunction:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         try:
-            return self._called(args, options)
+            return self._call(args, options)
         except FOREIGN_ERRORS as error:
             raise_argument_error(self._fun, self.__name__, args, options, error)
             raise
 
-    def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if (
             current_trace() is not None
             or recorded_calls.get() is not None
@@ -84,7 +84,7 @@ class ComposedFunction:
         if len(done) == 1 and done[0].launch is not None:
             self._insert(made, done[0], args, options)
         elif answers is not None:
-            answers.table.failed += 1
+            answers.table.failed_inserts += 1
         return made
 
     def _insert(

@@ -65,7 +65,7 @@ def run_with_donation(
     except BaseException as error:
         # After Ctrl-C, for example, donated memory may hold results. Most errors of this package
         # are raised before the program starts.
-        if not isinstance(error, ShardirError) or error.begun:
+        if not isinstance(error, ShardirError) or error.has_started:
             _delete_donated(gone, name)
         raise
     finally:

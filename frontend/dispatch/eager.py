@@ -68,7 +68,7 @@ class PublicFunction:
 
     def __init__(self, fun: Callable[..., Any], outside: "EagerFunction") -> None:
         update_wrapper(self, fun)
-        self._fun, self.outside = fun, outside
+        self._fun, self.eager = fun, outside
         self._has_out_sharding = "out_sharding" in outside.names
         self._answers: CallCache | None = None
         outside.public_function = self
@@ -79,9 +79,9 @@ class PublicFunction:
                 return self._call_with_out_sharding(args, dict(options))
             if current_trace() is not None:
                 return self._fun(*args, **options)
-            return self.outside(args, options)
+            return self.eager(args, options)
         except FOREIGN_ERRORS as error:
-            self.outside.check(args, options, error)
+            self.eager.refuse_arguments(args, options, error)
             raise
         except RecursionError:
             check_acyclic((*args, *options.values()))
@@ -96,7 +96,7 @@ class PublicFunction:
 
     @property
     def static(self) -> "StaticArguments":
-        return self.outside.native_static_arguments
+        return self.eager.native_static_arguments
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -136,7 +136,9 @@ class EagerFunction:
 
         return StaticArguments(sorted(self.static_positions), sorted(self.static))
 
-    def check(self, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> None:
+    def refuse_arguments(
+        self, args: tuple[Any, ...], options: dict[str, Any], error: Exception
+    ) -> None:
         """Raise `ArgumentError` if the arguments of a call caused `error`."""
         raise_argument_error(self.fun, self.name, args, options, error)
 

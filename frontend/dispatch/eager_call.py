@@ -101,7 +101,7 @@ class ArgumentLeaf:
     signature."""
 
     name: str
-    word: str
+    description: str
     signature: ArraySignature
 
 
@@ -184,7 +184,7 @@ def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str,
             eager.programs[where] = there
     program, structure, more = there
     taken = leaves
-    if program.views:
+    if program.results_are_views:
         # A result must not share memory with a NumPy array, which is writable.
         taken = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
     results = program(taken + more)
@@ -331,7 +331,7 @@ def _compile_call(
         traced,
         [leaf.signature.sharding for leaf in described],
         [None] * len(traced.results),
-        [leaf.word for leaf in described],
+        [leaf.description for leaf in described],
         config.uneven,
     )
     containers = None if structure.is_leaf() else structure
@@ -363,7 +363,7 @@ def compile_temporary(plan: LoweredProgram, traced: TracedFunction) -> Runnable:
     Two calls that trace to the same program share it; captured arrays are arguments.
     """
     weak = tuple(abstract.weak for abstract in traced.results)
-    key = module_fingerprint(plan.module), plan.seen, plan.devices, weak, trace_context()
+    key = module_fingerprint(plan.module), plan.user_shardings, plan.devices, weak, trace_context()
     found = _temporary_programs.get(key)
     if found is None:
         if len(_temporary_programs) >= MAX_CACHED_PROGRAMS:
@@ -394,7 +394,7 @@ def run_temporary(
     placed = [leaf.signature.sharding for leaf in described]
     free = [None] * len(traced.results)
     mode = config.uneven if uneven is None else uneven
-    plan = lower(traced, placed, free, [leaf.word for leaf in described], mode)
+    plan = lower(traced, placed, free, [leaf.description for leaf in described], mode)
     results = compile_temporary(plan, traced)([*leaves, *traced.captured])
     return tree.unflatten(structure, results)
 

@@ -41,7 +41,7 @@ class BoundaryNames:
     donated: frozenset[int] = frozenset()
     values: tuple[Any, ...] = ()
 
-    def named(self, emission: Emission) -> Emission:
+    def apply(self, emission: Emission) -> Emission:
         """Return the emission with these names."""
         visible = len(emission.arguments) - len(self.values)
         shown = [
@@ -88,7 +88,7 @@ def make_emission(
     verify(parted)
     emission = Emission.of(parted)
     if naming is not None:
-        emission = naming.named(emission)
+        emission = naming.apply(emission)
     if not samples:
         return emission
     if not isinstance(seed, (int, np.integer)) or seed < 0:

@@ -12,7 +12,7 @@ def module_fingerprint(module: Module) -> Hashable:
     parts: list[Any] = [module.meshes]
     for function in module.functions:
         _append_block(function.body, numbers, parts)
-        parts.append(function.results)
+        parts.append(function.result_shardings)
     return tuple(parts)
 
 

@@ -99,38 +99,40 @@ class JitFunction:
         self._uneven, self._backend, self._device = uneven, backend, device
         self._compiler_options = compiler_options
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
-        self._quick: dict[tuple[Any, ...], _FastPathEntry] = {}
-        self._gather: FlattenArrays
+        self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
+        self._flatten_arrays: FlattenArrays
         self._has_static = parameters.has_static
         self._answers: CallCache | None = None
-        self._asked = False
+        self._native_cache_requested = False
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function with these arguments."""
         if current_trace() is not None:
             return self._inline(args, options)
-        if self._quick:
+        if self._fast_path:
             found = (
-                self._gathered(args, options) if self._has_static else self._gather(args, options)
+                self._flatten_with_static(args, options)
+                if self._has_static
+                else self._flatten_arrays(args, options)
             )
-            known = None if found is None else self._quick.get(found[1])
+            known = None if found is None else self._fast_path.get(found[1])
             if found is not None and known is not None and is_same_context(known[2]):
                 launch, results, _, program = known
                 if self._answers is None and not program.donated and self._has_native_cache():
-                    return self._called(args, options)
+                    return self._call_slow_path(args, options)
                 made = self._run(launch, found[0], program)
                 if made is not None:
                     return made[0] if results is None else tree.unflatten(results, made)
-        return self._called(args, options)
+        return self._call_slow_path(args, options)
 
     def _has_native_cache(self) -> bool:
         """Return whether the native call cache has become available since the last check."""
-        if self._asked or sys.is_finalizing():  # Imports fail during shutdown.
+        if self._native_cache_requested or sys.is_finalizing():  # Imports fail during shutdown.
             return False
         from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
 
-        self._asked = call_cache_code_if_ready() is not None
-        return self._asked
+        self._native_cache_requested = call_cache_code_if_ready() is not None
+        return self._native_cache_requested
 
     def _run(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
         if not program.donated:
@@ -139,28 +141,30 @@ class JitFunction:
             run, leaves, program.donated, self._parameters.name, program.plan.devices
         )
 
-    def _gathered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _flatten_with_static(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return the arrays of a call, and its cache key including the static arguments."""
-        dynamic, static = self._parameters.divide(args, options)
-        found = self._gather(*dynamic)
+        dynamic, static = self._parameters.partition_arguments(args, options)
+        found = self._flatten_arrays(*dynamic)
         return found and (found[0], (found[1], static))
 
-    def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _call_slow_path(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Call the function with any arguments: look up the program, or compile it."""
         if execution_context().jit_disabled:
             return self._fun(*args, **options)
         known = self._parameters
         if self._device is not None:
-            moved = device_put(known.divide(args, options)[0], self._device)
-            positional, options = known.join(moved, args, options)
+            moved = device_put(known.partition_arguments(args, options)[0], self._device)
+            positional, options = known.merge_arguments(moved, args, options)
             args = tuple(positional)
-        dynamic, static = known.divide(args, options) if known.has_static else ((args, options), ())
+        dynamic, static = (
+            known.partition_arguments(args, options) if known.has_static else ((args, options), ())
+        )
         try:
             leaves, tokens = tree.flatten_with_key(dynamic, Array, signature_of_leaf)
         except NotAnArrayError:
             call = replace_float0((args, options))
             if call[0] is not args:
-                return self._called(*call)
+                return self._call_slow_path(*call)
             signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
         key = tokens, static, trace_context()
@@ -169,10 +173,10 @@ class JitFunction:
             if len(self._programs) >= MAX_CACHED_PROGRAMS:
                 self._programs.clear()
             prepare_backend(default_array_device().backend)
-            found = self._lowered(args, options).program()
-            if known.donated:
+            found = self._lower(args, options).make_program()
+            if known.has_donated:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
-                positions, named = known.join(numbers, args, options)
+                positions, named = known.merge_arguments(numbers, args, options)
                 found[0].donate(tree.leaves(known.donated_arguments(tuple(positions), named)))
             self._programs[key] = found  # Last, because other threads read the cache.
         program, results = found
@@ -180,8 +184,10 @@ class JitFunction:
         out = tree.unflatten(results, made)
         if program.launch is not None:
             # Later calls with this signature use the fast path if all arguments are arrays.
-            self._gather = array_flattener(Array)
-            alone = (self._gathered if self._has_static else self._gather)(args, options)
+            self._flatten_arrays = array_flattener(Array)
+            alone = (self._flatten_with_static if self._has_static else self._flatten_arrays)(
+                args, options
+            )
             if not program.donated and is_same_context(key[2]):
                 from shardir.backends.cpu.dispatch.call_cache import StaticArguments
                 from shardir.frontend.dispatch.native_call_cache import (
@@ -193,24 +199,24 @@ class JitFunction:
                 static = StaticArguments(sorted(known.static), sorted(known.static_names))
                 insert_call(self, static, program.launch, results, *call)
             if alone is not None:
-                if len(self._quick) >= MAX_CACHED_PROGRAMS:
-                    self._quick.clear()
+                if len(self._fast_path) >= MAX_CACHED_PROGRAMS:
+                    self._fast_path.clear()
                 form = None if results.is_leaf() else results
-                self._quick[alone[1]] = program.launch, form, key[2], program
+                self._fast_path[alone[1]] = program.launch, form, key[2], program
         return out
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
-        return self._lowered(args, options)
+        return self._lower(args, options)
 
     def eval_shape(self, *args: Any, **options: Any) -> Any:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
-        return self._lowered(args, options).out_info
+        return self._lower(args, options).out_info
 
     def clear_cache(self) -> None:
         """Remove all compiled programs from the cache."""
         self._programs.clear()
-        self._quick.clear()
+        self._fast_path.clear()
         if self._answers is not None:
             self._answers.table.clear()
 
@@ -223,11 +229,11 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<jit of {self._parameters.name}>"
 
-    def _lowered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
+    def _lower(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name)
         check_call_signature(self._fun, known.name, args, options)
-        dynamic, _ = known.divide(args, options)
+        dynamic, _ = known.partition_arguments(args, options)
         leaves, structure = tree.flatten(dynamic)
         labels = known.labels(*dynamic)
         signatures = signatures_of(known, leaves, dynamic)
@@ -245,23 +251,27 @@ class JitFunction:
             # A committed array was checked when it was placed.
             there = type(given) is Array and leaf.signature.sharding is not None
             if sharding is not None and not there:
-                check_boundary_divides(leaf.word, sharding, leaf.signature.abstract.type, uneven)
+                check_boundary_divides(
+                    leaf.description, sharding, leaf.signature.abstract.type, uneven
+                )
 
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
-            return known.join(tree.unflatten(structure, tracers), args, options)
+            return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
 
         traced, results = trace_call(self._fun, known.name, described, rebuild)
         plan = lower(
             traced,
             homes,
             self._resolve_out_shardings(results),
-            [leaf.word for leaf in described],
+            [leaf.description for leaf in described],
             uneven,
             None if self._backend is None else local_devices(backend=self._backend)[0],
         )
-        filled, named = known.join(tree.unflatten(structure, range(len(leaves))), args, options)
+        filled, named = known.merge_arguments(
+            tree.unflatten(structure, range(len(leaves))), args, options
+        )
         donated = (
-            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.donated else []
+            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.has_donated else []
         )
         return Lowered(
             plan, traced, structure, results, labels, find_definition(self._fun), donated
@@ -306,7 +316,7 @@ class JitFunction:
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name, inside=True)
         check_call_signature(self._fun, known.name, args, options)
-        dynamic, _ = known.divide(args, options)
+        dynamic, _ = known.partition_arguments(args, options)
         leaves, structure = tree.flatten(dynamic)
         for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
             if not is_array_like(leaf):
@@ -316,7 +326,7 @@ class JitFunction:
             as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
             for leaf, sharding in zip(leaves, wanted, strict=True)
         ]
-        filled, named = known.join(tree.unflatten(structure, tracers), args, options)
+        filled, named = known.merge_arguments(tree.unflatten(structure, tracers), args, options)
         try:
             result = self._fun(*filled, **named)
         except RecursionError:

@@ -51,7 +51,7 @@ class LoweredProgram:
     module: Module
     devices: tuple[Device, ...]
     axes: MeshAxes
-    seen: tuple[UserSharding, ...]
+    user_shardings: tuple[UserSharding, ...]
     params: tuple[UserSharding | None, ...]
     results: tuple[UserSharding | None, ...]
     uneven: str | None = None
@@ -61,16 +61,18 @@ class LoweredProgram:
 
     @property
     def committed(self) -> bool:
-        return bool(self.seen)
+        return bool(self.user_shardings)
 
-    def sharding_of(self, sharding: Sharding | None, rank: int) -> UserSharding:
+    def to_user_sharding(self, sharding: Sharding | None, rank: int) -> UserSharding:
         """Return the public form of a sharding of the compiled module: the user's own object if
         equal."""
-        if not self.seen:
+        if not self.user_shardings:
             return SingleDeviceSharding(self.devices[0])
         dims = sharding.axes if sharding is not None else ((),) * rank
-        found = to_user_sharding(dims, self.axes, self.devices, self.seen)
-        return next((own for own in self.seen if _is_same_sharding(own, found, rank)), found)
+        found = to_user_sharding(dims, self.axes, self.devices, self.user_shardings)
+        return next(
+            (own for own in self.user_shardings if _is_same_sharding(own, found, rank)), found
+        )
 
 
 def _is_same_sharding(own: UserSharding, found: UserSharding, rank: int) -> bool:
@@ -109,9 +111,14 @@ def lower(
             sharding.sub_axes(abstract.type.rank)
             met.append((word, sharding))
     traced = replace(
-        traced, asked=resolve_abstract_meshes(traced.asked, [sharding for _, sharding in met])
+        traced,
+        requested_shardings=resolve_abstract_meshes(
+            traced.requested_shardings, [sharding for _, sharding in met]
+        ),
     )
-    met.extend((f"a sharding constraint in {name}", sharding) for sharding, _ in traced.asked)
+    met.extend(
+        (f"a sharding constraint in {name}", sharding) for sharding, _ in traced.requested_shardings
+    )
     for i, (sharding, abstract) in enumerate(zip(results, traced.results, strict=True)):
         if sharding is not None:
             word = f"result {i} of {name}" if len(results) > 1 else f"the result of {name}"
@@ -128,7 +135,7 @@ def lower(
     ranks = [abstract.type.rank for abstract in (*traced.params, *traced.results)]
     placed = zip((*given, *results), ranks, strict=True)
     used = [(sharding, rank) for sharding, rank in placed if sharding is not None]
-    axes = split_used_axes(common_axes(seen), [*used, *traced.asked])
+    axes = split_used_axes(common_axes(seen), [*used, *traced.requested_shardings])
     ids = tuple(device.id for device in devices)
     mesh = Mesh(MESH_NAME, axes, None if ids == tuple(range(len(ids))) else ids)
     function = _lower_on_mesh(traced, given, results, axes)
@@ -191,10 +198,10 @@ def check_boundary_divides(
 
 def _lower_without_mesh(traced: TracedFunction) -> Function:
     function = traced.function
-    if not traced.asked:
+    if not traced.requested_shardings:
         return function
     return Function(
-        function.name, replace_shardings(function.body, lambda _: None), function.results
+        function.name, replace_shardings(function.body, lambda _: None), function.result_shardings
     )
 
 
@@ -209,7 +216,9 @@ def _lower_on_mesh(
     for value, sharding in zip(function.body.params, params, strict=True):
         if sharding is not None:
             given[value] = _express_on_axes(sharding, value.type.rank, axes)
-    requested = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
+    requested = [
+        express_sharding(sharding, rank, axes) for sharding, rank in traced.requested_shardings
+    ]
 
     def sharding_of(value: Value) -> Sharding | None:
         if value.sharding is not None:

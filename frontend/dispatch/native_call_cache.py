@@ -106,16 +106,16 @@ def insert_call(
     )
     if answers is None or not answers.table.should_insert():
         return
-    call = answers.read(args, options)
+    call = answers.build_key(args, options)
     rows = None
     if call is not None and len(call.leaves) == len(leaves):
         rows = _leaf_rows(call.leaves, args, options, leaves)
     if call is None or rows is None:
-        answers.table.failed += 1
+        answers.table.failed_inserts += 1
     else:
         kept: list[object] = []
         _keep_key_objects((args, options), kept)
-        answers.learn(call, launch, rows, _result_builder(structure), kept)
+        answers.insert(call, launch, rows, _result_builder(structure), kept)
 
 
 def with_distinct_arrays(
@@ -184,7 +184,7 @@ def _memory_row(leaf: Any, number: int) -> ArgumentSource | None:
     if type(leaf) is not np.ndarray:
         return None if kind is None else ArgumentSource(kind, number)
     entry = ArrayImport(leaf.shape, leaf.dtype, signature_of_leaf(leaf).abstract.type.numpy)
-    read = entry.given == entry.kept and entry.given != np.bool_
+    read = entry.source_dtype == entry.dtype and entry.source_dtype != np.bool_
     kind = "numpy" if read else "entering"
     return ArgumentSource(kind, number, entry=entry)
 
@@ -204,17 +204,17 @@ def insert_composed_call(
     argument may be inspected only. Elements of an array of another library may be inspected too,
     except of the first argument or with `blind`.
     """
-    call = answers.read(args, options) if did.made is made else None
+    call = answers.build_key(args, options) if did.result is made else None
     first = args[0] if args and type(args[0]) in MEMORY_ROW_KINDS else None
     rows = None if call is None else _composed_rows(call.leaves, did, first, unused, blind)
     if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:
-        answers.table.failed += 1
+        answers.table.failed_inserts += 1
     else:
         kept: list[object] = [
             leaf for leaf, row in zip(did.leaves, rows, strict=False) if row.kind == "constant"
         ]
         _keep_key_objects((args, options), kept)
-        answers.learn(call, did.launch, rows, _result_builder(did.structure), kept)
+        answers.insert(call, did.launch, rows, _result_builder(did.structure), kept)
 
 
 def _composed_rows(
@@ -222,7 +222,7 @@ def _composed_rows(
 ) -> list[ArgumentSource] | None:
     rows = []
     place = {address: k for k, address in enumerate(seen)}
-    numbers = {id(number_as_array(x)) for x in did.given if type(x) in NUMBER_TYPES}
+    numbers = {id(number_as_array(x)) for x in did.arguments if type(x) in NUMBER_TYPES}
     for leaf in did.leaves:
         row = None
         if blind or type(leaf) is Array or leaf is first:

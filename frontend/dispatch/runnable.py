@@ -120,7 +120,7 @@ class Runnable:
         """Compile `plan`; `abstracts` are its results, `captured` its last arguments."""
         self.plan = plan
         self._is_abstract = is_abstract_assignment(plan.devices)
-        self._whole: UnshardedExecutable | None = None
+        self._whole_executable: UnshardedExecutable | None = None
         self._device_executable: DeviceExecutable | None = None
         with report_compilation_of(plan.module.main.name):
             self._compile(plan)
@@ -128,15 +128,15 @@ class Runnable:
         types = [v.type for v in plan.module.main.body.params]
         inner = [None] * len(types) if spmd is None else [g.sharding for g in spmd.params]
         self.params: list[Sharding] = [
-            given if given is not None else plan.sharding_of(sharding, type.rank)
+            given if given is not None else plan.to_user_sharding(sharding, type.rank)
             for given, sharding, type in zip(plan.params, inner, types, strict=True)
         ]
         outer = [None] * len(abstracts) if spmd is None else [g.sharding for g in spmd.results]
         self.results: list[Sharding] = [
-            given if given is not None else plan.sharding_of(sharding, abstract.type.rank)
+            given if given is not None else plan.to_user_sharding(sharding, abstract.type.rank)
             for given, sharding, abstract in zip(plan.results, outer, abstracts, strict=True)
         ]
-        self._made = [
+        self._result_signatures = [
             (signature_of(abstract, sharding if plan.committed else None), sharding)
             for abstract, sharding in zip(abstracts, self.results, strict=True)
         ]
@@ -152,7 +152,7 @@ class Runnable:
         """The replicated inputs that processes compare; `None` if they need not be compared."""
         if processes := participating_processes(plan.devices):
             self._inputs = ReplicatedInputs(
-                plan.module.main.name, self._names, types, self._own, processes
+                plan.module.main.name, self._names, types, self._local_elements, processes
             )
         self._checks_inputs = config.check_replicated_inputs
         self._compared_captures = captured if self._inputs is not None else ()
@@ -160,27 +160,27 @@ class Runnable:
         self._captured_storage: list[Storage] = []
         self.launch: Launch | None = None
         """The native launch, for arrays that need no conversion or resharding."""
-        self.views = False
+        self.results_are_views = False
         """True if results are views of arguments."""
-        if self._whole is not None:
-            self._full: list[tuple[int, ...]] = [
+        if self._whole_executable is not None:
+            self._padded_shapes: list[tuple[int, ...]] = [
                 padded_shape(type.shape, sharding)
                 for type, sharding in zip(types, self.params, strict=True)
             ]
             self._captured_storage = [
                 self._argument_storage(array, i, []) for i, array in enumerate(captured, visible)
             ]
-            if self._full[:visible] == [type.shape for type in types[:visible]]:
+            if self._padded_shapes[:visible] == [type.shape for type in types[:visible]]:
                 launch = None
                 if self._is_single_device and not captured:
-                    launch = view_launch.view_launch(plan.module.main, self._made)
-                self.views = launch is not None
-                self.launch = launch or self._whole.launcher(
-                    Array, self._made, self._captured_storage
+                    launch = view_launch.view_launch(plan.module.main, self._result_signatures)
+                self.results_are_views = launch is not None
+                self.launch = launch or self._whole_executable.launcher(
+                    Array, self._result_signatures, self._captured_storage
                 )
         elif not self._is_abstract:
             self._captured = [
-                self._shard_executable.arranged(i, self._parts(array, i))
+                self._shard_executable.arrange_argument(i, self._argument_shards(array, i))
                 for i, array in enumerate(captured, visible)
             ]
 
@@ -189,10 +189,16 @@ class Runnable:
         results = [value.type for value in self.plan.module.main.body.returns]
         numbers = reusable_parameters(numbers, self.plan.module.main, results)
         self.donated = numbers
-        if self._whole is None:
+        if self._whole_executable is None:
             self._shard_executable.donate(numbers)
-        if self.launch is not None and self._whole is not None and not self.views:
-            self.launch = self._whole.launcher(Array, self._made, self._captured_storage, numbers)
+        if (
+            self.launch is not None
+            and self._whole_executable is not None
+            and not self.results_are_views
+        ):
+            self.launch = self._whole_executable.launcher(
+                Array, self._result_signatures, self._captured_storage, numbers
+            )
 
     def _compile(self, plan: LoweredProgram) -> None:
         steps = default_pipeline(plan)
@@ -208,20 +214,20 @@ class Runnable:
                 plan.module.main.name, len(plan.devices)
             )
         elif isinstance(made := compile_module(self.module, plan.devices), UnshardedExecutable):
-            self._whole = made
+            self._whole_executable = made
         else:
             self._shard_executable = made
             self._device_executable = made if isinstance(made, DeviceExecutable) else None
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; committed arguments must fit the program."""
-        check = None if self._inputs is None else self._check(self._inputs, leaves)
+        check = None if self._inputs is None else self._check_inputs(self._inputs, leaves)
         if self.launch is not None:
             made = self.launch(leaves)
             if made is not None:
                 return made
-        if self._whole is not None:
-            return self._run(self._whole, leaves)
+        if self._whole_executable is not None:
+            return self._run_whole(self._whole_executable, leaves)
         if self._device_executable is not None:
             return self._run_on_devices(self._device_executable, leaves)
         if self._is_abstract:
@@ -230,14 +236,14 @@ class Runnable:
         one = self._is_single_device
         # Inlined for arrays that need no transfer, because there may be hundreds.
         args = [
-            leaf.parts
+            leaf.device_shards
             if type(leaf) is Array and (one or leaf.signature.sharding is not None)
-            else self._parts(leaf, i, foreign)
+            else self._argument_shards(leaf, i, foreign)
             for i, leaf in enumerate(leaves)
         ]
         for i, leaf in enumerate(leaves):
             if type(leaf) is Array and leaf.held is args[i]:
-                leaf.held = args[i] = self._shard_executable.arranged(i, args[i])
+                leaf.held = args[i] = self._shard_executable.arrange_argument(i, args[i])
         args += self._captured
         outs = (
             self._shard_executable(args)
@@ -248,11 +254,11 @@ class Runnable:
             outs = [_copy_views(parts, foreign) for parts in outs]
         return [
             Array(signature, sharding, parts)
-            for (signature, sharding), parts in zip(self._made, outs, strict=True)
+            for (signature, sharding), parts in zip(self._result_signatures, outs, strict=True)
         ]
 
     @locate_errors
-    def _check(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:
+    def _check_inputs(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:
         """Return the comparison of inputs for this call; before the first call it includes all
         inputs."""
         self._shard_executable.begin()
@@ -261,18 +267,18 @@ class Runnable:
             self._inputs = None
         return check
 
-    def _own(self, leaf: Any, i: int) -> Buffer:
+    def _local_elements(self, leaf: Any, i: int) -> Buffer:
         """Return the elements of a replicated argument in this process."""
-        return leaf.whole() if type(leaf) is Array else self._number(leaf, i)
+        return leaf.to_numpy_view() if type(leaf) is Array else self._argument_elements(leaf, i)
 
     def memory(self) -> MemoryEstimate | None:
         """Return the memory of a run for all devices of this process together, where they share
         memory."""
         return self._executable.memory()
 
-    def written_over(self) -> Mapping[int, int]:
+    def donated_bytes(self) -> Mapping[int, int]:
         """Return the results that reuse the memory of donated arguments, with their bytes."""
-        return self._executable.written_over(self.donated)
+        return self._executable.overwritten_results(self.donated)
 
     def as_text(self, stage: str, *, locations: bool = False) -> str:
         """Return the program after a pass of its backend, or its `schedule`.
@@ -300,9 +306,9 @@ class Runnable:
 
     @property
     def _executable(self) -> Executable | UnshardedExecutable:
-        return self._shard_executable if self._whole is None else self._whole
+        return self._shard_executable if self._whole_executable is None else self._whole_executable
 
-    def _run(self, program: UnshardedExecutable, leaves: Sequence[Any]) -> list[Array]:
+    def _run_whole(self, program: UnshardedExecutable, leaves: Sequence[Any]) -> list[Array]:
         """Run a program that takes unsharded arrays."""
         foreign: list[Storage] = []
         # Inlined for arrays that need no conversion, because there may be hundreds.
@@ -310,7 +316,7 @@ class Runnable:
             leaf.held
             if type(leaf) is Array and type(leaf.held) is Storage and leaf.held.shape == full
             else self._argument_storage(leaf, i, foreign)
-            for i, (leaf, full) in enumerate(zip(leaves, self._full, strict=False))
+            for i, (leaf, full) in enumerate(zip(leaves, self._padded_shapes, strict=False))
         ]
         outs = program.run(
             args + self._captured_storage if self._captured_storage else args, self.donated
@@ -320,25 +326,25 @@ class Runnable:
             outs = [Storage.of(o.array.copy()) if id(o.owner) in owners else o for o in outs]
         return [
             Array(signature, sharding, out)
-            for (signature, sharding), out in zip(self._made, outs, strict=True)
+            for (signature, sharding), out in zip(self._result_signatures, outs, strict=True)
         ]
 
     def _run_on_devices(self, program: DeviceExecutable, leaves: Sequence[Any]) -> list[Array]:
         """Run a program on devices with separate memory, where its arguments stay."""
         args = []
         for i, leaf in enumerate(leaves):
-            shards = program.keep(self._parts(leaf, i))
+            shards = program.to_device(self._argument_shards(leaf, i))
             if type(leaf) is Array and (
                 self._is_single_device or leaf.signature.sharding is not None
             ):
                 leaf.held = shards
             args.append(shards)
-        hidden = [program.keep(shards) for shards in self._captured]
+        hidden = [program.to_device(shards) for shards in self._captured]
         self._captured = list(hidden)
         outs = program.run([*args, *hidden])
         return [
             Array(signature, sharding, shards)
-            for (signature, sharding), shards in zip(self._made, outs, strict=True)
+            for (signature, sharding), shards in zip(self._result_signatures, outs, strict=True)
         ]
 
     def _argument_storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:
@@ -346,27 +352,29 @@ class Runnable:
         into it."""
         if type(leaf) is Array:
             storage = leaf.storage
-            if storage.shape == self._full[i]:
+            if storage.shape == self._padded_shapes[i]:
                 return storage
-            return Storage.of(pad_to_shards(leaf.whole(), self.params[i]))
-        made = Storage.of(pad_to_shards(self._number(leaf, i), self.params[i]))
+            return Storage.of(pad_to_shards(leaf.to_numpy_view(), self.params[i]))
+        made = Storage.of(pad_to_shards(self._argument_elements(leaf, i), self.params[i]))
         if not is_number(leaf):
             foreign.append(made)
         return made
 
-    def _parts(self, leaf: Any, i: int, foreign: list[Buffer] | None = None) -> Sequence[Buffer]:
+    def _argument_shards(
+        self, leaf: Any, i: int, foreign: list[Buffer] | None = None
+    ) -> Sequence[Buffer]:
         """Return the shard of each device of an argument."""
         if type(leaf) is Array:
             if leaf.signature.sharding is not None:
-                return leaf.parts
-            whole = leaf.parts[0]
+                return leaf.device_shards
+            whole = leaf.device_shards[0]
         else:
-            whole = self._number(leaf, i)
+            whole = self._argument_elements(leaf, i)
             if foreign is not None and not is_number(leaf):
                 foreign.append(whole)
         return [whole] if self._is_single_device else split_into_shards(whole, self.params[i])
 
-    def _number(self, leaf: Any, i: int) -> Buffer:
+    def _argument_elements(self, leaf: Any, i: int) -> Buffer:
         if not is_number(leaf):
             if (keys := jax_key_words(leaf)) is not None:
                 return keys

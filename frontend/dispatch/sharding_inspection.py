@@ -28,6 +28,6 @@ def sharding_observer(plan: LoweredProgram) -> PassObserver | None:
             )
             if callback is not None:
                 (value,) = op.operands
-                callback(plan.sharding_of(value.sharding, value.type.rank))
+                callback(plan.to_user_sharding(value.sharding, value.type.rank))
 
     return run_callbacks

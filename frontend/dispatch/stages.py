@@ -72,14 +72,14 @@ class Lowered:
         return self._traced.captured
 
     @property
-    def places(self) -> dict[tuple[str, str], Loc]:
+    def user_locations(self) -> dict[tuple[str, str], Loc]:
         """The locations of arguments and results in the user's program: the definition of the
         function."""
         function, place = self.module.main, self._defined
         if place is None:
             return {}
         names = [f"%{format_name(param.name)}" for param in function.body.params]
-        names += [f"result {i}" for i in range(len(function.results))]
+        names += [f"result {i}" for i in range(len(function.result_shardings))]
         return {(function.name, name): place for name in names}
 
     @property
@@ -212,7 +212,7 @@ class Lowered:
         seconds = emission.MAX_SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds
         given = None
         if arguments is not None or keywords is not None:
-            given = self._whole(tuple(arguments or ()), dict(keywords or {}))
+            given = self._global_arrays(tuple(arguments or ()), dict(keywords or {}))
         steps = default_pipeline(self._plan)
         return emission.make_emission(
             self.module,
@@ -235,24 +235,24 @@ class Lowered:
             tuple(self._labels),
             tuple(leaf_labels("result", numbered)),
             frozenset(self._donated),
-            tuple(array.whole() for array in self.captured),
+            tuple(array.to_numpy_view() for array in self.captured),
         )
 
     def compile(self) -> "Compiled":
         """Return the compiled program."""
-        runnable, _ = self.program()
+        runnable, _ = self.make_program()
         if self._donated:
             runnable.donate(self._donated)
         return Compiled(self, runnable)
 
-    def program(self) -> tuple[Runnable, tree.PyTreeDef]:
+    def make_program(self) -> tuple[Runnable, tree.PyTreeDef]:
         """Return the program as `jit` caches it, and the structure of its result."""
         runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
         return runnable, self.out_tree
 
-    def _whole(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def _global_arrays(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         """Return the global NumPy arrays of a call's arguments, with any placement."""
-        leaves = self._leaves(args, options)
+        leaves = self._check_structure(args, options)
         return [
             leaf.read()
             if isinstance(leaf, Array)
@@ -260,7 +260,7 @@ class Lowered:
             for leaf, label in zip(leaves, self._labels, strict=False)
         ]
 
-    def _leaves(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def _check_structure(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         """Return the leaves of a call's arguments; raises `ArgumentError` for another pytree
         structure."""
         leaves, structure = tree.flatten((args, options))
@@ -273,10 +273,10 @@ class Lowered:
             )
         return leaves
 
-    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def check_arguments(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
         structures."""
-        leaves = self._leaves(args, options)
+        leaves = self._check_structure(args, options)
         name = self.module.main.name
         for leaf, label, abstract, sharding in zip(
             leaves, self._labels, self._traced.params, self._plan.params, strict=False
@@ -359,7 +359,7 @@ class Compiled:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one run allocates on each device, and in this process."""
-        return memory_analysis(self.module, self._program.memory(), self._program.written_over())
+        return memory_analysis(self.module, self._program.memory(), self._program.donated_bytes())
 
     @property
     def in_tree(self) -> tree.PyTreeDef:
@@ -397,7 +397,7 @@ class Compiled:
 
         Arguments that `jit` was to donate are deleted.
         """
-        leaves = self._lowered.check(args, options)
+        leaves = self._lowered.check_arguments(args, options)
         run, donated = self._program, self._program.donated
         name = self._lowered.module.main.name
         devices = run.plan.devices

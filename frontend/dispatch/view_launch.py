@@ -26,7 +26,7 @@ class ContiguousView(NamedTuple):
     param: int
     begin: int
     shape: tuple[int, ...]
-    part: bool
+    is_part: bool
 
 
 def view_launch(
@@ -74,7 +74,7 @@ def view_launch(
                 window.shape,
                 types[window.param].numpy,
                 *each,
-                part=window.part,
+                part=window.is_part,
             )
             for window, each in zip(windows, made, strict=True)
         ],

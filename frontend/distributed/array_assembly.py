@@ -215,7 +215,9 @@ def _infer_global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int
     places = sharding.shard_positions(len(shape))
     mine = [places[at] for at in sharding.local_positions]
     whole = []
-    for dimension, (size, cut) in enumerate(zip(shape, sharding.cuts(len(shape)), strict=True)):
+    for dimension, (size, cut) in enumerate(
+        zip(shape, sharding.resolved_sub_axes(len(shape)), strict=True)
+    ):
         local = len({place[dimension] for place in mine})
         if not local or size * num_shards(cut) % local:
             raise ShapeError(

@@ -48,7 +48,7 @@ def _gather_leaf(leaf: Any, root: int | None) -> Any:
         return np.asarray(leaf) if root in (None, process_group().index) else None
     if not leaf.committed:
         return np.asarray(leaf) if root in (None, process_group().index) else None
-    whole = gather_elements(leaf.parts, leaf.sharding, leaf.type, root)
+    whole = gather_elements(leaf.device_shards, leaf.sharding, leaf.type, root)
     return whole if root in (None, process_group().index) else None
 
 

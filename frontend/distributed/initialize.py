@@ -244,12 +244,12 @@ def _check_settings(world: ProcessLink, counted_here: bool) -> None:
         for name, one in runs.items():
             if one != (two := others.get(name)):
                 raise DistributedError(
-                    f"{world.who(0)} runs {name} {one}, and {world.who(process)} {two}; install "
+                    f"{world.process_name(0)} runs {name} {one}, and {world.process_name(process)} {two}; install "
                     "the same version for all"
                 )
         ours, theirs = first["settings"], other["settings"]
         if (DEVICE_COUNT_SETTING in ours) != (DEVICE_COUNT_SETTING in theirs):
-            who = [world.who(0), world.who(process)]
+            who = [world.process_name(0), world.process_name(process)]
             without, given = who if DEVICE_COUNT_SETTING in ours else reversed(who)
             raise DistributedError(
                 f"{given} has a local_device_count, and {without} has none; pass it in every "

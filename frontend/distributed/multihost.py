@@ -120,7 +120,7 @@ def _assemble_local(array: Array, mesh: Mesh) -> Array:
     whole = np.empty(size, array.type.numpy)
     for part, box in zip(parts, boxes, strict=True):
         at = tuple(slice(a - first, b - first) for (a, b), first in zip(box, low, strict=True))
-        whole[at] = part.data.whole()
+        whole[at] = part.data.to_numpy_view()
     return make_uncommitted_array(
         Storage.of(whole), AbstractValue(TensorType(tuple(size), array.type.dtype))
     )
@@ -153,7 +153,7 @@ def _compared_elements(leaf: Any) -> Buffer:
     """Return the elements of a leaf that are compared."""
     if isinstance(leaf, Array):
         spread_out = not leaf.is_fully_addressable
-        return leaf.addressable_shards[0].data.whole() if spread_out else leaf.whole()
+        return leaf.addressable_shards[0].data.to_numpy_view() if spread_out else leaf.to_numpy_view()
     return np.asarray(leaf)
 
 

@@ -32,12 +32,12 @@ class ProcessGroup:
     def device_count(self) -> int:
         return self._device_id_ends[-1]
 
-    def owner(self, device: int) -> int:
+    def owner_of(self, device: int) -> int:
         """Return the process that owns a device id. The last process owns all virtual devices
         beyond."""
         return min(bisect_right(self._device_id_ends, device), self.count - 1)
 
-    def ids(self, process: int) -> range:
+    def device_ids(self, process: int) -> range:
         """Return the ids of the devices of one process."""
         end = self._device_id_ends[process]
         return range(end - self.devices[process], end)

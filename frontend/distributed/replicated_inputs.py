@@ -54,7 +54,7 @@ class ReplicatedInputs:
     program: str
     names: Sequence[str]
     types: Sequence[TensorType]
-    whole: ReadElements
+    read_elements: ReadElements
     processes: tuple[int, ...]
     exchanges: dict[bool, bool] = field(default_factory=dict)
     """Maps whether this process has replicated inputs to whether any process has."""
@@ -98,24 +98,24 @@ class ReplicatedInputs:
                 raise ArgumentError(
                     with_location(
                         f"%{name} of {self.program} ({type}) is not placed on devices, and has "
-                        f"other elements in {link.who(process)} than in "
-                        f"{link.who(self.processes[0])}; {REPLICATED_INPUT_REMEDY}"
+                        f"other elements in {link.process_name(process)} than in "
+                        f"{link.process_name(self.processes[0])}; {REPLICATED_INPUT_REMEDY}"
                     )
                 )
         return rows
 
     def _digest(self, argument: object, i: int) -> bytes:
         if type(argument) is not Array:
-            return _compute_digest(self.whole(argument, i))
+            return _compute_digest(self.read_elements(argument, i))
         if argument.signature.sharding is not None:
             return COMMITTED_DIGEST
         if argument.type.nbytes < MIN_CACHED_DIGEST_BYTES:
-            return _compute_digest(argument.whole())
+            return _compute_digest(argument.to_numpy_view())
         known = _digests.get(id(argument))
         if known is None or known[0]() is not argument:
             key = id(argument)
             gone = ref(argument, lambda _: _digests.pop(key, None))
-            known = _digests[key] = gone, _compute_digest(argument.whole())
+            known = _digests[key] = gone, _compute_digest(argument.to_numpy_view())
         return known[1]
 
 
@@ -170,7 +170,7 @@ def check_replicated_shards(
             if by_process[process][at] != by_process[first][at]:
                 index = ", ".join(f"{start}:{stop}" for start, stop in box)
                 what = f"shard [{index}]" if box else "element"
-                who = there.link.who
+                who = there.link.process_name
                 raise ArgumentError(
                     with_location(
                         f"{word} has other elements in {who(process)} than in {who(first)} for the "

@@ -135,9 +135,9 @@ def fetch_boxes(
     """
     there = process_group()
     pieces = ShardHolders(sharding, type.shape)
-    if any(pieces.lacking(boxes, process) for process, boxes in wanted.items()):
+    if any(pieces.missing_boxes(boxes, process) for process, boxes in wanted.items()):
         _check_agreement(process_boxes(sharding, type.shape), wanted, what)
-    mine = pieces.mine(parts, there.index)
+    mine = pieces.local_shards(parts, there.index)
     boxes = wanted.get(there.index, [])
     made = [np.empty([stop - start for start, stop in box], type.numpy) for box in boxes]
     rows: dict[int, Buffer] = {}
@@ -145,13 +145,13 @@ def fetch_boxes(
         if process != there.index:
             sent = [
                 mine[box][relative_slices(cut, box)].reshape(-1)
-                for cut, box, sender in pieces.lacking(wanted[process], process)
+                for cut, box, sender in pieces.missing_boxes(wanted[process], process)
                 if sender == there.index
             ]
             if sent:
                 rows[process] = np.concatenate(sent).view(np.uint8)
     sizes: dict[int, int] = {}
-    for cut, _, sender in pieces.lacking(boxes, there.index):
+    for cut, _, sender in pieces.missing_boxes(boxes, there.index):
         sizes[sender] = sizes.get(sender, 0) + box_size(cut) * type.numpy.itemsize
     came = there.link.exchange(rows, sizes, what) if there.link and (rows or sizes) else {}
     at = dict.fromkeys(came, 0)
@@ -159,7 +159,7 @@ def fetch_boxes(
         for piece, part in mine.items():
             if (shared := intersect_boxes(box, piece)) is not None:
                 target[relative_slices(shared, box)] = part[relative_slices(shared, piece)]
-        for cut, _, sender in pieces.lacking([box], there.index):
+        for cut, _, sender in pieces.missing_boxes([box], there.index):
             end = at[sender] + box_size(cut) * type.numpy.itemsize
             flat = came[sender][at[sender] : end].view(type.numpy)
             target[relative_slices(cut, box)] = flat.reshape([stop - start for start, stop in cut])
@@ -197,7 +197,7 @@ class ShardHolders:
                 if box_size(box):
                     self.holders.setdefault(box, []).append(process)
 
-    def mine(self, parts: Sequence[Buffer], process: int) -> dict[Box, Buffer]:
+    def local_shards(self, parts: Sequence[Buffer], process: int) -> dict[Box, Buffer]:
         """Return the distinct shards of one process, without padding."""
         boxes = process_boxes(self.sharding, self.shape).get(process, [])
         return {
@@ -206,7 +206,7 @@ class ShardHolders:
             if box_size(box)
         }
 
-    def lacking(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
+    def missing_boxes(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
         """Return what a process must receive for `goal_atoms`: the range, the box it is in, and the
         sender."""
         return [

@@ -58,7 +58,7 @@ class EquationLocations:
         self._frame = sys._getframe() if location is None else location.frame
         self._calls: dict[tuple[int, int], object] = {}
 
-    def of(self, equation: Any) -> UserPosition | None:
+    def locate(self, equation: Any) -> UserPosition | None:
         """Return the location of an equation, or `None` if JAX recorded none."""
         if equation.source_info.traceback is None:
             return None

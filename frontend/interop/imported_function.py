@@ -95,17 +95,17 @@ class ImportedFunction:
         self._constants: dict[int, tuple[Any, Array]] = {}
 
         def within(*args: Any, **options: Any) -> Any:
-            return self._within(*args, **options)
+            return self._call_in_trace(*args, **options)
 
         self._jitted = JitFunction(update_wrapper(within, fun), Parameters.of(fun), None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Return the function's result; nnx objects among the arguments are updated."""
         if not contains_objects((args, options), self._states_too):
-            return self._called(args, options)
+            return self._call_pure(args, options)
         with update_context():
             given, named = split_objects((args, options), self._states_too)
-            written = self._called(given, named)
+            written = self._call_pure(given, named)
             if written.changed:
                 self._check_objects((args, options))
             return update_caller_objects(written, (given, named))
@@ -125,9 +125,9 @@ class ImportedFunction:
                 )
             )
 
-    def _called(self, args: Any, options: Any) -> Any:
+    def _call_pure(self, args: Any, options: Any) -> Any:
         if current_trace() is not None:
-            return unwrap_static_parts(self._within(*args, **options))
+            return unwrap_static_parts(self._call_in_trace(*args, **options))
         given, named = self._mark_arguments(args, options)
         return unwrap_static_parts(self._jitted(*given, **named))
 
@@ -169,7 +169,7 @@ class ImportedFunction:
         return given, {key: each(x, key in known.static_names) for key, x in options.items()}
 
     @trace_boundary
-    def _within(self, *args: Any, **options: Any) -> Any:
+    def _call_in_trace(self, *args: Any, **options: Any) -> Any:
         """Return the function's result in the current trace; `StaticArguments` parts stay wrapped."""
         given, named = self._mark_arguments(args, options)
         leaves, structure = jax.tree_util.tree_flatten((given, named))
@@ -184,7 +184,7 @@ class ImportedFunction:
                 self._programs.clear()
             program = self._programs[key] = _TracedJaxpr(self, structure, leaves, dynamic, tracers)
         found = JaxprReader(self._constants).read(program.closed, tracers)
-        return program.filled(found)
+        return program.fill_result(found)
 
     def run_traced(self, arguments: Any) -> tuple[Any, Callable[[], None]]:
         """Run the function inside of a JAX trace on (positional, named) arguments.
@@ -282,7 +282,7 @@ class _TracedJaxpr:
             self._leaves.append(None if dynamic else Static(leaf))
         return arrays
 
-    def filled(self, arrays: list[Tracer]) -> Any:
+    def fill_result(self, arrays: list[Tracer]) -> Any:
         """Return the result in its containers."""
         leaves = list(self._leaves)
         for i, x in zip(self._dynamic, arrays, strict=True):

@@ -59,7 +59,7 @@ class JaxprReader:
             return self.literal(atom) if isinstance(atom, core.Literal) else values[atom]
 
         for equation in jaxpr.eqns:
-            with override_position(self._places.of(equation)):
+            with override_position(self._places.locate(equation)):
                 results = self._apply(equation, [value_of(atom) for atom in equation.invars])
             values.update(zip(equation.outvars, results, strict=True))
         found = [value_of(atom) for atom in jaxpr.outvars]

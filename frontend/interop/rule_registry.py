@@ -74,14 +74,14 @@ class Equation:
         """Return the element type of a result."""
         return dtype_name_of(self.results[number].dtype)
 
-    def aligned(self, shape: Sequence[int] | None = None) -> list[Tracer]:
+    def broadcast_operands(self, shape: Sequence[int] | None = None) -> list[Tracer]:
         """Return the operands as tracers; literals are broadcast to `shape` or that of the
         result.
         """
         target = self.shape() if shape is None else shape
         return [x.tracer(target) if isinstance(x, LiteralScalar) else x for x in self.operands]
 
-    def refuse(self, form: str, way_out: str) -> UnknownPrimitiveError:
+    def unsupported_form_error(self, form: str, way_out: str) -> UnknownPrimitiveError:
         """Return the error for an unsupported form of the primitive."""
         from shardir.frontend.source_locations import with_location
 
@@ -117,7 +117,7 @@ def register_rule(*names: str) -> Callable[[Rule], Rule]:
 
 def register_elementwise(name: str, function: Callable[..., Any]) -> None:
     """Register an elementwise function as the rule of a primitive."""
-    register_rule(name)(lambda equation: function(*equation.aligned()))
+    register_rule(name)(lambda equation: function(*equation.broadcast_operands()))
 
 
 def register_function(name: str, function: Callable[..., Any], **options: str) -> None:

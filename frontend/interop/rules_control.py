@@ -117,7 +117,9 @@ def _apply_platform_index(equation: Equation) -> Any:
     for number, names in enumerate(platforms):
         if names is None or "cpu" in names:
             return constant(np.int32(number))
-    raise equation.refuse(f"no program for cpu among {platforms}", "give it a default")
+    raise equation.unsupported_form_error(
+        f"no program for cpu among {platforms}", "give it a default"
+    )
 
 
 @register_rule("remat2")

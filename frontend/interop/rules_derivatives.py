@@ -54,7 +54,7 @@ class IsolatedEquation:
         self.variables = given + referred
         args = [equation.tracers[source.invars.index(v)] for v in self.variables]
         self.args, self.closed = args[: len(given)], args[len(given) :]
-        self.moving = [i for i, x in enumerate(self.args) if x.value.type.dtype in INEXACT]
+        self.differentiable = [i for i, x in enumerate(self.args) if x.value.type.dtype in INEXACT]
         self.inexact = [
             bool(jax.dtypes.issubdtype(aval.dtype, jax.numpy.inexact)) for aval in equation.results
         ]
@@ -109,7 +109,7 @@ class IsolatedEquation:
         pairs = list(zip(results, self.inexact, strict=True))
         return [y for y, moves in pairs if moves], [y for y, moves in pairs if not moves]
 
-    def joined(self, moving: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    def join_results(self, moving: Sequence[Any], others: Sequence[Any]) -> list[Any]:
         """Undo `split_results`: return the results in order."""
         first, second = iter(moving), iter(others)
         return [next(first) if moves else next(second) for moves in self.inexact]
@@ -120,7 +120,7 @@ def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
     reader = alone.equation.reader
 
     def jvp(primals: Sequence[Tracer], tangents: Sequence[Any]) -> Any:
-        indices = [i for i in alone.moving if not isinstance(tangents[i], SymbolicZero)]
+        indices = [i for i in alone.differentiable if not isinstance(tangents[i], SymbolicZero)]
         nonzero_tangents = [tangents[i] for i in indices]
 
         def function(xs: Sequence[Any], tangents_out: Sequence[Any]) -> Any:
@@ -138,7 +138,7 @@ def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
         found = reader.read(program, [*values, *nonzero_tangents])
         results, tangents_out = found[: len(alone.inexact)], found[len(alone.inexact) :]
         none = [None] * (len(results) - len(tangents_out))
-        return tuple(results), tuple(alone.joined(tangents_out, none))
+        return tuple(results), tuple(alone.join_results(tangents_out, none))
 
     primal.__name__ = alone.name
     function = custom_jvp(primal)
@@ -152,7 +152,7 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
     saved_structures: list[tuple[Any, list[int]]] = []
 
     def forward(*args: CustomVJPPrimal) -> Any:
-        indices = [i for i in alone.moving if args[i].perturbed]
+        indices = [i for i in alone.differentiable if args[i].perturbed]
 
         def function(*xs: Any) -> Any:
             some = [xs[i] for i in indices]
@@ -163,7 +163,7 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
             )
             residuals, structure = jax.tree_util.tree_flatten(backward)
             saved_structures.append((structure, indices))
-            return alone.joined(moving, others), residuals
+            return alone.join_results(moving, others), residuals
 
         known = alone.all_values([x.value for x in args])
         if not indices:

@@ -60,25 +60,25 @@ register_function("reduce_precision", lax.reduce_precision,
 @register_rule("erf_inv")
 def _apply_erf_inv(equation: Equation) -> Any:
     """Emit erf_inv with XLA's polynomials, because JAX's normal random numbers depend on them."""
-    (x,) = equation.aligned()
+    (x,) = equation.broadcast_operands()
     return emit("erf_inv", x, as_xla=True)
 
 
 @register_rule("pow")
 def _apply_pow(equation: Equation) -> Any:
-    base, power = equation.aligned()
+    base, power = equation.broadcast_operands()
     return lax.pow(base, convert(power, base.value.type.dtype))
 
 
 @register_rule("round")
 def _apply_round(equation: Equation) -> Any:
-    (x,) = equation.aligned()
+    (x,) = equation.broadcast_operands()
     return lax.round(x, lax.RoundingMethod(int(equation.params["rounding_method"])))
 
 
 @register_rule("convert_element_type")
 def _apply_convert_element_type(equation: Equation) -> Any:
-    (x,) = equation.aligned()
+    (x,) = equation.broadcast_operands()
     return convert(x, equation.dtype())
 
 
@@ -100,7 +100,7 @@ def _apply_clamp(equation: Equation) -> Any:
 
 def _compare_total_order(equation: Equation, function: Any) -> Any:
     """Apply a comparison in the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
-    x, y = equation.aligned()
+    x, y = equation.broadcast_operands()
     if x.value.type.dtype not in FLOATS:
         return function(x, y)
     return function(_total_order_integers(x), _total_order_integers(y))

@@ -23,7 +23,7 @@ _register_full_reduction("unvmap_max", lax.reduce_max)
 @register_rule("select_if_vmap")
 def _apply_select_if_vmap(equation: Equation) -> Any:
     """Emit a select: the condition is true without batching, but may differ with it."""
-    return lax.select(*equation.aligned(equation.shape()))
+    return lax.select(*equation.broadcast_operands(equation.shape()))
 
 
 @register_rule("nonbatchable", "nondifferentiable_backward", "nontraceable")

@@ -102,7 +102,9 @@ def _apply_reduce_window(equation: Equation) -> Any:
     body = equation.params["jaxpr"]
     body = getattr(body, "jaxpr", body)
     if [each.primitive.name for each in body.eqns] != ["mul"]:
-        raise equation.refuse("a function of its own", "use one of add, mul, max and min")
+        raise equation.unsupported_form_error(
+            "a function of its own", "use one of add, mul, max and min"
+        )
     result = emit("reduce_window", x, op=Symbol("mul"), **_window_attributes(equation, x.ndim))
     return lax.mul(result, lax.broadcast_in_dim(init, result.shape, ()))
 

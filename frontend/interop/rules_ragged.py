@@ -17,7 +17,9 @@ def _apply_ragged_dot(equation: Equation) -> Any:
     (rows,) = numbers.lhs_ragged_dimensions
     offset = equation.params.get("group_offset")
     if batch or sizes.ndim != 1 or offset is not None:
-        raise equation.refuse("batches or an offset", "map it over the batch, or write an einsum")
+        raise equation.unsupported_form_error(
+            "batches or an offset", "map it over the batch, or write an einsum"
+        )
     parts = _mask_groups(x, sizes, rows)
     inner = tuple(dim + 1 for dim in contracted)
     group = tuple(numbers.rhs_group_dimensions)
@@ -44,7 +46,7 @@ def _apply_approx_top_k(equation: Equation) -> Any:
     (x,) = equation.tracers
     params = equation.params
     if not params["aggregate_to_topk"]:
-        raise equation.refuse("aggregate_to_topk=False", "leave it out")
+        raise equation.unsupported_form_error("aggregate_to_topk=False", "leave it out")
     largest = params["is_max_k"]
     values, places = lax.top_k(
         x if largest else lax.neg(x), params["k"], axis=params["reduction_dimension"]

@@ -15,7 +15,7 @@ def _check_key_implementation(equation: Equation) -> None:
     impl = equation.params.get("impl")
     name = str(getattr(impl, "name", impl))
     if name not in ("threefry2x32", "fry"):
-        raise equation.refuse(
+        raise equation.unsupported_form_error(
             f"keys of {name!r}", "only those of 'threefry2x32', JAX's default, are known here"
         )
 
@@ -58,7 +58,7 @@ def _apply_random_split(equation: Equation) -> Any:
 
 @register_rule("random_fold_in")
 def _apply_random_fold_in(equation: Equation) -> Any:
-    keys, data = equation.aligned()
+    keys, data = equation.broadcast_operands()
     wide = [
         x if x.shape == equation.shape() else lax.broadcast_in_dim(x, equation.shape(), ())
         for x in (keys, convert(data, "u32"))
@@ -70,7 +70,7 @@ def _apply_random_fold_in(equation: Equation) -> Any:
 def _apply_threefry(equation: Equation) -> Any:
     """Emit the threefry hash of pairs of words under keys of two words."""
     shape = equation.shape()
-    first, second, x, y = (broadcast(word, shape) for word in equation.aligned())
+    first, second, x, y = (broadcast(word, shape) for word in equation.broadcast_operands())
     keys = random.wrap_key_data(lax.stack([first, second], first.ndim))
     words: Tracer = random.key_data(emit("random_hash", keys, x, y))
     last = words.ndim - 1
@@ -82,7 +82,7 @@ def _apply_random_gamma(equation: Equation) -> Any:
     keys, shape = equation.tracers
     draw = random.loggamma if equation.params["log_space"] else random.gamma
     if keys.ndim:
-        raise equation.refuse("several keys", "draw from each with jax.lax.map")
+        raise equation.unsupported_form_error("several keys", "draw from each with jax.lax.map")
     return draw(keys, shape, shape.shape, shape.dtype)
 
 

@@ -79,7 +79,7 @@ def profile(
             end = time.monotonic_ns()
             spans = [span for span in watch.take() if begin <= span.begin and span.end <= end]
             if number:
-                made.append(ProfiledRun(begin, end, tuple(spans), watch.lost))
+                made.append(ProfiledRun(begin, end, tuple(spans), watch.dropped_tasks))
     workers, machine = found if found is not None else (None, None)
     result = Profile(
         getattr(fun, "__name__", type(fun).__name__),
@@ -132,7 +132,7 @@ def _operation_profiles(profile: Profile) -> tuple[OperationProfile, ...]:
         if not mine:
             continue
         seconds = max(median(times[key]), 1e-9)
-        executions = max(1, sum(span.starts for span in mine))
+        executions = max(1, sum(span.starts_activity for span in mine))
         memory, flops = activity.memory * executions, activity.flops * executions
         worked = sum(span.end - span.begin for span in mine)
         threads = 1 if mine[0].thread == PYTHON_THREAD else profile.workers or 1

@@ -46,7 +46,7 @@ class OperationProfile:
     memory: int
     flops: int
     busy: float
-    reached: float | None
+    roofline_fraction: float | None
 
 
 @dataclass(frozen=True)

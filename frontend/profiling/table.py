@@ -31,7 +31,7 @@ def format_table(profile: "Profile") -> str:
                 f"{row.seconds / total:.1%}",
                 _format_rate(row.memory / row.seconds) if row.memory else "",
                 _format_rate(row.flops / row.seconds) if row.flops else "",
-                "" if row.reached is None else f"{row.reached:.0%}",
+                "" if row.roofline_fraction is None else f"{row.roofline_fraction:.0%}",
                 f"{row.busy:.0%}",
                 row.name + (f" x {row.executions}" if row.executions > 1 else ""),
                 row.where,

@@ -66,7 +66,9 @@ def _group_by_execution(spans: Sequence[Span]) -> list[list[Span]]:
     made: list[list[Span]] = []
     last: Activity | None = None
     for span in spans:
-        if span.activity != last or (span.starts and len(made[-1]) > 1 and made[-1][0].task == 0):
+        if span.activity != last or (
+            span.starts_activity and len(made[-1]) > 1 and made[-1][0].task == 0
+        ):
             made.append([])
         made[-1].append(span)
         last = span.activity

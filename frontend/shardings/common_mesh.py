@@ -83,7 +83,7 @@ def common_axes(shardings: Sequence[Sharding]) -> MeshAxes:
     devices = shardings[0].num_devices
     cuts = {1, devices}
     for sharding in shardings:
-        for digits in sharding.cuts(sharding.natural_rank):
+        for digits in sharding.resolved_sub_axes(sharding.natural_rank):
             for digit in digits:
                 cuts |= {digit.stride, digit.span}
     groups = sorted(cuts, reverse=True)

@@ -51,7 +51,7 @@ class Device:
         """The process that owns the device."""
         there = process_group()
         # Each process has its own GPUs, which other processes cannot address.
-        return there.owner(self.id) if self.backend == "cpu" else there.index
+        return there.owner_of(self.id) if self.backend == "cpu" else there.index
 
     def __call__(self) -> "Device":
         """Return the device itself, because `array.device()` is a call in older programs."""

@@ -39,7 +39,7 @@ class PositionalSharding(Sharding):
     """
 
     _devices: tuple[Device, ...]
-    _dims: tuple[SubAxes, ...]
+    _dimension_sub_axes: tuple[SubAxes, ...]
 
     @locate_errors
     def __init__(self, devices: object) -> None:
@@ -59,11 +59,11 @@ class PositionalSharding(Sharding):
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The number of shards along each dimension."""
-        return tuple(num_shards(digits) for digits in self._dims)
+        return tuple(num_shards(digits) for digits in self._dimension_sub_axes)
 
     @property
     def ndim(self) -> int:
-        return len(self._dims)
+        return len(self._dimension_sub_axes)
 
     @property
     def size(self) -> int:
@@ -83,7 +83,9 @@ class PositionalSharding(Sharding):
                 f"a PositionalSharding of shape {self.shape} has {self.size} shards and cannot be "
                 f"reshaped to {sizes}; choose sizes whose product is {self.size}"
             )
-        dims = split_sub_axes([digit for digits in self._dims for digit in digits], sizes)
+        dims = split_sub_axes(
+            [digit for digits in self._dimension_sub_axes for digit in digits], sizes
+        )
         if dims is None:
             raise ShardingError(
                 f"reshaping this PositionalSharding from {self.shape} to {sizes} would split "
@@ -96,14 +98,14 @@ class PositionalSharding(Sharding):
     def transpose(self, *axes: int | Sequence[int] | None) -> "PositionalSharding":
         """Return the dimensions in the order `axes`, or reversed."""
         if not axes or axes == (None,):
-            return self.from_sub_axes(self._devices, self._dims[::-1])
+            return self.from_sub_axes(self._devices, self._dimension_sub_axes[::-1])
         order = _as_ints(tuple(axis for axis in axes if axis is not None))
         if sorted(axis + self.ndim if axis < 0 else axis for axis in order) != [*range(self.ndim)]:
             raise ShardingError(
                 f"a PositionalSharding of shape {self.shape} cannot be transposed by {order}; "
                 f"name each of its {self.ndim} axes once"
             )
-        return self.from_sub_axes(self._devices, [self._dims[axis] for axis in order])
+        return self.from_sub_axes(self._devices, [self._dimension_sub_axes[axis] for axis in order])
 
     @property
     def T(self) -> "PositionalSharding":
@@ -124,7 +126,7 @@ class PositionalSharding(Sharding):
         gone = [each % self.ndim for each in chosen]
         dims = [
             () if i in gone else digits
-            for i, digits in enumerate(self._dims)
+            for i, digits in enumerate(self._dimension_sub_axes)
             if keepdims or i not in gone
         ]
         return self.from_sub_axes(self._devices, dims)
@@ -154,7 +156,7 @@ class PositionalSharding(Sharding):
                 f"reshape it to {rank} dimension{'s' * (rank != 1)}, "
                 f"or call .replicate on the first {extra}"
             )
-        return self._dims[extra:]
+        return self._dimension_sub_axes[extra:]
 
     @property
     def natural_rank(self) -> int:
@@ -165,22 +167,25 @@ class PositionalSharding(Sharding):
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self._devices, self._dims))
+        return hash((self._devices, self._dimension_sub_axes))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PositionalSharding):
             return NotImplemented
-        return self is other or (self._devices, self._dims) == (other._devices, other._dims)
+        return self is other or (self._devices, self._dimension_sub_axes) == (
+            other._devices,
+            other._dimension_sub_axes,
+        )
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (PositionalSharding.from_sub_axes, (self._devices, self._dims))
+        return (PositionalSharding.from_sub_axes, (self._devices, self._dimension_sub_axes))
 
     def __repr__(self) -> str:
         ids: list[list[int]] = [[] for _ in range(self.size)]
-        everything = [digit for digits in self._dims for digit in digits]
+        everything = [digit for digits in self._dimension_sub_axes for digit in digits]
         for position, device in enumerate(self._devices):
             ids[shard_number(everything, position)].append(device.id)
         platform = self._devices[0].platform.upper()

@@ -113,7 +113,7 @@ class Sharding(ABC):
             if device.process_index == there.index
         )
 
-    def cuts(self, rank: int) -> tuple[SubAxes, ...]:
+    def resolved_sub_axes(self, rank: int) -> tuple[SubAxes, ...]:
         """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained."""
         cuts: list[SubAxes] = []
         for dimension, cut in enumerate(self.sub_axes(rank)):
@@ -138,7 +138,9 @@ class Sharding(ABC):
     def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
         """Raise `IndivisibleError` when a dimension does not divide; `remedy` ends the message."""
         shape = tuple(global_shape)
-        for dimension, (size, cut) in enumerate(zip(shape, self.cuts(len(shape)), strict=True)):
+        for dimension, (size, cut) in enumerate(
+            zip(shape, self.resolved_sub_axes(len(shape)), strict=True)
+        ):
             count = num_shards(cut)
             if size % count:
                 raise IndivisibleError(
@@ -159,12 +161,12 @@ class Sharding(ABC):
         """Return the shape of the buffer of each device; sizes that do not divide are rounded
         up."""
         shape = tuple(global_shape)
-        cuts = self.cuts(len(shape))
+        cuts = self.resolved_sub_axes(len(shape))
         return tuple(-(-size // num_shards(cut)) for size, cut in zip(shape, cuts, strict=True))
 
     def shard_positions(self, rank: int) -> tuple[tuple[int, ...], ...]:
         """Return for each device in order the position of its shard in the grid of shards."""
-        cuts = self.cuts(rank)
+        cuts = self.resolved_sub_axes(rank)
         return tuple(
             tuple(shard_number(cut, position) for cut in cuts)
             for position in range(self.num_devices)
@@ -187,7 +189,7 @@ class Sharding(ABC):
         """
         shape = tuple(global_shape)
         local = self.stored_shape(shape)
-        counts = [num_shards(cut) for cut in self.cuts(len(shape))]
+        counts = [num_shards(cut) for cut in self.resolved_sub_axes(len(shape))]
         return {
             device: tuple(
                 slice(None)
@@ -318,9 +320,9 @@ class NamedSharding(Sharding):
                 f"{self.spec} has {len(self.spec)} entries and the value has rank {rank}; "
                 "use a spec with an entry for each dimension at most"
             )
-        return tuple(self._cut(dimension) for dimension in range(rank))
+        return tuple(self._dimension_sub_axes(dimension) for dimension in range(rank))
 
-    def _cut(self, dimension: int) -> DimensionSharding:
+    def _dimension_sub_axes(self, dimension: int) -> DimensionSharding:
         axes = self.spec.axes(dimension)
         if axes is UNCONSTRAINED:
             return UNCONSTRAINED

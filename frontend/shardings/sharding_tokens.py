@@ -85,7 +85,7 @@ def _check_no_manual_axes(sharding: "UserSharding", rank: int) -> None:
 def sharding_token(program: TracedProgram, sharding: "UserSharding", rank: int) -> Sharding:
     """Return the token that represents `sharding` until the mesh of the program is known."""
     cuts = sharding.sub_axes(rank)
-    mesh = f"?{program.asked.setdefault((sharding, rank), len(program.asked))}"
+    mesh = f"?{program.requested_shardings.setdefault((sharding, rank), len(program.requested_shardings))}"
     dims = []
     for i, cut in enumerate(cuts):
         if cut is UNCONSTRAINED:
@@ -100,7 +100,7 @@ def axis_token(program: TracedProgram, mesh: "Mesh", name: str) -> Axis:
     """Return the token that represents a mesh axis in attributes."""
     whole = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
     key = whole, len(mesh.axis_names)
-    number = program.asked.setdefault(key, len(program.asked))
+    number = program.requested_shardings.setdefault(key, len(program.requested_shardings))
     return Axis(f"?{number}.{mesh.axis_names.index(name)}", 1, mesh.shape[name])
 
 
@@ -145,7 +145,9 @@ def renumber_tokens(
     `program`."""
 
     def number_of(number: int) -> int:
-        return program.asked.setdefault(requested[number], len(program.asked))
+        return program.requested_shardings.setdefault(
+            requested[number], len(program.requested_shardings)
+        )
 
     def replace_attribute(attr: Attr) -> Attr:
         if isinstance(attr, Axis) and attr.name.startswith("?"):

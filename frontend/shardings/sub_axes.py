@@ -25,7 +25,7 @@ class SubAxis:
         """The stride of the next more significant sub-axis."""
         return self.stride * self.size
 
-    def read(self, position: int) -> int:
+    def coordinate(self, position: int) -> int:
         return position // self.stride % self.size
 
 
@@ -46,7 +46,7 @@ def shard_number(digits: Iterable[SubAxis], position: int) -> int:
     """Return the shard number of the device at `position`."""
     index = 0
     for digit in digits:
-        index = index * digit.size + digit.read(position)
+        index = index * digit.size + digit.coordinate(position)
     return index
 
 

@@ -29,7 +29,7 @@ class Parameters:
     variadic: str
     static: frozenset[int]
     static_names: frozenset[str]
-    donated: bool
+    has_donated: bool
     donated_numbers: frozenset[int]
     donated_names: frozenset[str]
 
@@ -85,7 +85,9 @@ class Parameters:
     def has_static(self) -> bool:
         return bool(self.static or self.static_names)
 
-    def divide(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Dynamic, Any]:
+    def partition_arguments(
+        self, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[Dynamic, Any]:
         """Return the dynamic arguments and the cache key of the static ones.
 
         Raises `ArgumentError` for a static argument that cannot be hashed.
@@ -96,18 +98,18 @@ class Parameters:
         dynamic: list[Any] = []
         for i, arg in enumerate(args):
             if i in self.static:
-                static.append((i, self._key(i, arg)))
+                static.append((i, self._static_key(i, arg)))
             else:
                 dynamic.append(arg)
         named = {}
         for name in sorted(options):
             if name in self.static_names:
-                static.append((name, self._key(name, options[name])))
+                static.append((name, self._static_key(name, options[name])))
             else:
                 named[name] = options[name]
         return (tuple(dynamic), named), tuple(static)
 
-    def _key(self, which: int | str, value: Any) -> Any:
+    def _static_key(self, which: int | str, value: Any) -> Any:
         kind = type(value)
         if kind is int or kind is bool:  # The most common types, on the path of each call.
             return kind, value
@@ -124,7 +126,7 @@ class Parameters:
                 )
             ) from None
 
-    def join(
+    def merge_arguments(
         self, dynamic: Dynamic, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return all arguments in order: the dynamic ones from `dynamic`, the static ones

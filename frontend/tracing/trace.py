@@ -40,7 +40,7 @@ class Trace:
     """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
 
     __slots__ = (
-        "checked", "decision", "ended", "inferred", "ops", "origins", "params", "parent",
+        "checked_axes", "predicate", "has_ended", "num_inferred", "ops", "origins", "params", "parent",
         "program", "what",
     )  # fmt: skip
 
@@ -50,19 +50,19 @@ class Trace:
         self.params: list[Value] = []
         self.origins: dict[Value, Origin] = {}
         """The value that each parameter represents, or its varying manual axes, where known."""
-        self.decision: Origin | None = None
+        self.predicate: Origin | None = None
         """The value that decides whether a device runs the block; `None` if all devices run it."""
-        self.checked: Varying = frozenset(checked_axes())
+        self.checked_axes: Varying = frozenset(checked_axes())
         """The enclosing manual axes with `check_vma`."""
-        self.inferred = 0
+        self.num_inferred = 0
         """The number of operations whose results have inferred varying manual axes."""
-        self.ended = False
+        self.has_ended = False
 
     @property
     def root(self) -> "Trace":
         return self if self.parent is None else self.parent.root
 
-    def param(self, abstract: AbstractValue, name: str = "") -> Tracer:
+    def add_parameter(self, abstract: AbstractValue, name: str = "") -> Tracer:
         """Append a parameter and return its tracer."""
         value = Value(abstract.type)
         if name:
@@ -174,7 +174,7 @@ def capture_array(array: "Array") -> Tracer:
     program = trace.program
     if id(array) not in program.captured:
         root = trace.root
-        tracer = root.param(
+        tracer = root.add_parameter(
             array.abstract, source_locations.find_variable_name(array) or "captured"
         )
         program.captured[id(array)] = array, tracer
@@ -187,7 +187,7 @@ def _enter_trace(trace: Trace) -> Iterator[None]:
     try:
         yield
     finally:
-        trace.ended = True
+        trace.has_ended = True
         _current.reset(token)
 
 
@@ -214,7 +214,7 @@ class TracedFunction:
     params: tuple[AbstractValue, ...]
     results: tuple[AbstractValue, ...]
     captured: "tuple[Array, ...]"
-    asked: "tuple[tuple[UserSharding, int], ...]"
+    requested_shardings: "tuple[tuple[UserSharding, int], ...]"
 
 
 @trace_boundary
@@ -232,23 +232,23 @@ def trace_program(
     source_locations.refresh_working_directory()
     program = TracedProgram(name, is_temporary)
     trace = Trace(program, None, name)
-    tracers = [trace.param(abstract, hint) for hint, abstract in params]
+    tracers = [trace.add_parameter(abstract, hint) for hint, abstract in params]
     with _enter_trace(trace):
         results = list(fun(tracers))
         for result in results:
             result.check(trace)
     program.forget_frames()
     for value in trace.params:
-        program.named(value)
+        program.named_value(value)
     block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
-    body = program.renamed(block)
+    body = program.rename_block(block)
     arrays = tuple(array for array, _ in program.captured.values())
     return TracedFunction(
         Function(name, body, (None,) * len(results)),
         (*(abstract for _, abstract in params), *(array.abstract for array in arrays)),
         tuple(r.abstract for r in results),
         arrays,
-        tuple(program.asked),
+        tuple(program.requested_shardings),
     )
 
 
@@ -272,11 +272,13 @@ def trace_block(
     outer = require_trace(what)
     trace = Trace(outer.program, outer, what)
     hints = (*names, *[""] * (len(params) - len(names)))
-    tracers = [trace.param(abstract, hint) for abstract, hint in zip(params, hints, strict=True)]
+    tracers = [
+        trace.add_parameter(abstract, hint) for abstract, hint in zip(params, hints, strict=True)
+    ]
     for param, origin in zip(trace.params, origins, strict=False):
         if origin is not None:
             trace.origins[param] = _origin(origin)
-    trace.decision = None if decision is None else _origin(decision)
+    trace.predicate = None if decision is None else _origin(decision)
     with _enter_trace(trace):
         results = list(fun(*tracers))
         for result in results:
@@ -303,16 +305,16 @@ def trace_function(
     for its parameters. New values take names from `current_trace().program.names`.
     """
     outer = require_trace(name)
-    outer.program.settle(outer)
+    outer.program.assign_names(outer)
 
     def name_and_call(*tracers: Tracer) -> Sequence[Tracer]:
         # Parameters need names first: tracing inside may settle the names of its operations.
         for i, tracer in enumerate(tracers):
-            outer.program.call(tracer.value, names[i] if i < len(names) else f"arg{i}")
+            outer.program.assign_name(tracer.value, names[i] if i < len(names) else f"arg{i}")
         return fun(*tracers)
 
     block, results = trace_block(name_and_call, params, name, origins=origins)
-    return Function(name, outer.program.renamed(block), (None,) * len(results)), results
+    return Function(name, outer.program.rename_block(block), (None,) * len(results)), results
 
 
 def wrap_value(value: Value, weak: bool = False) -> Tracer:

@@ -32,13 +32,13 @@ class TracedProgram:
         self.names = UniqueNames()
         self.name_hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}
-        self.asked: dict[tuple[UserSharding, int], int] = {}
-        self._call: object = None
+        self.requested_shardings: dict[tuple[UserSharding, int], int] = {}
+        self._last_call: object = None
         self._last_hinted: tuple[Value, ...] = ()
-        self._named: dict[Value, Value] = {}
+        self._named_values: dict[Value, Value] = {}
         self.unnamed_values: dict[Value, Value] = {}
         """Maps values with final names to the values that were recorded."""
-        self.vma: dict[Value, Varying] = {}
+        self.varying_axes: dict[Value, Varying] = {}
         """The manual axes along which values may vary, as far as they were inferred."""
 
     def add_name_hint(
@@ -46,62 +46,62 @@ class TracedProgram:
     ) -> None:
         """Name `results` after the variables that receive them, instead of earlier results of the
         call."""
-        if call is not None and call is self._call:
+        if call is not None and call is self._last_call:
             for value in self._last_hinted:
                 self.name_hints.pop(value, None)
-        self._call, self._last_hinted = call, ()
+        self._last_call, self._last_hinted = call, ()
         if names and (len(names) == len(results) or len(names) == 1):
             self._last_hinted = results
             each = names if len(names) == len(results) else names * len(results)
             self.name_hints.update(zip(results, each, strict=True))
 
     def forget_frames(self) -> None:
-        self._call, self._last_hinted = None, ()
+        self._last_call, self._last_hinted = None, ()
 
-    def named(self, value: Value) -> Value:
+    def named_value(self, value: Value) -> Value:
         """Return the value with its final name; a value that has a name is returned unchanged."""
         if value.name:
             return value
-        found = self._named.get(value)
+        found = self._named_values.get(value)
         if found is None:
             name = self.names.fresh(self.name_hints.get(value, ""))
-            found = self._named[value] = Value(value.type, name, value.sharding)
+            found = self._named_values[value] = Value(value.type, name, value.sharding)
             self.unnamed_values[found] = value
         return found
 
-    def call(self, value: Value, name: str) -> None:
+    def assign_name(self, value: Value, name: str) -> None:
         """Give a value this name, even if another value has it."""
-        named = self._named[value] = Value(value.type, name, value.sharding)
+        named = self._named_values[value] = Value(value.type, name, value.sharding)
         self.unnamed_values[named] = value
 
-    def settle(self, trace: "Trace") -> None:
+    def assign_names(self, trace: "Trace") -> None:
         """Assign names to all values recorded so far in `trace` and the traces that enclose it."""
         if trace.parent is not None:
-            self.settle(trace.parent)
+            self.assign_names(trace.parent)
         for value in trace.params:
-            self.named(value)
+            self.named_value(value)
         for op in trace.ops:
             self._assign_operation_names(op)
 
     def _assign_operation_names(self, op: Op) -> None:
         for value in op.results:
-            self.named(value)
+            self.named_value(value)
         for block in op.blocks:
             for value in block.params:
-                self.named(value)
+                self.named_value(value)
             for inner in block.ops:
                 self._assign_operation_names(inner)
 
-    def renamed(self, block: Block) -> Block:
+    def rename_block(self, block: Block) -> Block:
         """Return the block with final names for all values."""
-        params = tuple(map(self.named, block.params))
+        params = tuple(map(self.named_value, block.params))
         ops = []
         for op in block.ops:
-            results = tuple(map(self.named, op.results))
+            results = tuple(map(self.named_value, op.results))
             operands = tuple([self._renamed_value(v) for v in op.operands])
-            blocks = tuple(map(self.renamed, op.blocks))
+            blocks = tuple(map(self.rename_block, op.blocks))
             ops.append(Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why))
         return Block(params, tuple(ops), tuple([self._renamed_value(v) for v in block.returns]))
 
     def _renamed_value(self, value: Value) -> Value:
-        return value if value.name else self._named.get(value, value)
+        return value if value.name else self._named_values.get(value, value)

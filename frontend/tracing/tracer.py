@@ -59,7 +59,7 @@ class Tracer(Operators):
             if around is self._trace:
                 return
             around = around.parent
-        ended = "has ended" if self._trace.ended else "does not enclose this line"
+        ended = "has ended" if self._trace.has_ended else "does not enclose this line"
         message = with_location(
             f"a traced {self.value.type} was used outside of the trace it belongs to: "
             f"{self._trace.what} {ended}; return it from there instead of keeping it in a "
@@ -72,7 +72,7 @@ class Tracer(Operators):
     def _refuse(
         self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
     ) -> NoReturn:
-        if self._trace.ended:
+        if self._trace.has_ended:
             self.check(None)
         text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
         raise kind(with_location(f"{text}; {way_out}"))
@@ -90,7 +90,7 @@ class Tracer(Operators):
             "lax.while_loop, or make the argument it comes from static (static_argnums)",
         )
 
-    def _number(self, kind: str) -> NoReturn:
+    def _refuse_number(self, kind: str) -> NoReturn:
         self._refuse(
             f"{kind} value",
             "keep computing with arrays (.astype changes the element type), or make the argument "
@@ -98,13 +98,13 @@ class Tracer(Operators):
         )
 
     def __int__(self) -> int:
-        self._number("int")
+        self._refuse_number("int")
 
     def __float__(self) -> float:
-        self._number("float")
+        self._refuse_number("float")
 
     def __complex__(self) -> complex:
-        self._number("complex")
+        self._refuse_number("complex")
 
     def __index__(self) -> int:
         self._refuse(

@@ -42,7 +42,7 @@ def declare_sharded(values: Mapping[Value, Varying]) -> Iterator[None]:
 class QueryRecord:
     """A record of whether varying axes were queried."""
 
-    asked = False
+    was_queried = False
 
 
 _query_records: ContextVar[tuple[QueryRecord, ...]] = ContextVar("shardir_watches", default=())
@@ -67,7 +67,7 @@ def _infer_traces() -> Varying:
     separate derivative, which is correct for any value.
     """
     for watch in _query_records.get():
-        watch.asked = True
+        watch.was_queried = True
     axes, shards = bound_manual_axes(), _sharded_parameters.get()
     chain: list[Trace] = []
     trace = current_trace()
@@ -75,18 +75,18 @@ def _infer_traces() -> Varying:
         chain.append(trace)
         trace = trace.parent
     program = require_trace("what varies").program
-    found, within = program.vma, NOT_VARYING
+    found, within = program.varying_axes, NOT_VARYING
     for each in reversed(chain):
-        if each.decision is not None:
-            within |= _origin_axes(each.decision, each)
+        if each.predicate is not None:
+            within |= _origin_axes(each.predicate, each)
         for param in each.params:
             if param not in found:
-                known = _origin_axes(each.origins.get(param, each.checked), each)
+                known = _origin_axes(each.origins.get(param, each.checked_axes), each)
                 found[param] = known | shards.get(param, NOT_VARYING) | within
         # A value may have two identities until its name is final.
-        new = Block((), tuple(each.ops[each.inferred :]), ())
+        new = Block((), tuple(each.ops[each.num_inferred :]), ())
         extend_varying_axes(substitute(new, program.unnamed_values).ops, found, axes, within)
-        each.inferred = len(each.ops)
+        each.num_inferred = len(each.ops)
     return within
 
 
@@ -94,13 +94,13 @@ def _origin_axes(origin: Origin, trace: Trace) -> Varying:
     if not isinstance(origin, Value):
         return origin
     program = trace.program
-    return program.vma.get(program.unnamed_values.get(origin, origin), trace.checked)
+    return program.varying_axes.get(program.unnamed_values.get(origin, origin), trace.checked_axes)
 
 
 def _inferred_axes(value: Value) -> Varying:
     """Return the varying axes of a value, after `_infer_traces`."""
     program = require_trace("what varies").program
-    return program.vma.get(program.unnamed_values.get(value, value), NOT_VARYING)
+    return program.varying_axes.get(program.unnamed_values.get(value, value), NOT_VARYING)
 
 
 def varying_axes_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
@@ -121,7 +121,7 @@ def varying_axes_of_returns(block: Block, params: Sequence[Varying]) -> list[Var
     within = _infer_traces()
     program = require_trace("what varies").program
     renamed = substitute(block, program.unnamed_values)
-    known = {**program.vma, **dict(zip(renamed.params, params, strict=True))}
+    known = {**program.varying_axes, **dict(zip(renamed.params, params, strict=True))}
     found = infer_varying_axes(renamed, known, bound_manual_axes(), within)
     return [found.get(value, NOT_VARYING) for value in renamed.returns]
 
@@ -155,7 +155,7 @@ def make_varying_explicit(
     program = require_trace("a function is made explicit").program
     made = made_explicit(body, known, axes, program.names, within=within, outside=_captured_axes)
     found = infer_varying_axes(made, known, axes, within)
-    function = Function(function.name, made, function.results, function.spmd)
+    function = Function(function.name, made, function.result_shardings, function.spmd)
     return ExplicitVarying(function, tuple(found.get(value, NOT_VARYING) for value in made.returns))
 
 

@@ -27,7 +27,7 @@ def batch_sharding_map(program: TracedProgram, names: AxisNames) -> Callable[[Sh
     lead: SpecEntry = names if isinstance(names, str) else tuple(names)
 
     def place(sharding: Sharding) -> Sharding:
-        requested, _ = list(program.asked)[int(sharding.mesh[1:])]
+        requested, _ = list(program.requested_shardings)[int(sharding.mesh[1:])]
         if not isinstance(requested, NamedSharding):
             raise ShardingError(
                 with_location(
@@ -59,7 +59,7 @@ def batch_axes_filter(program: TracedProgram, names: AxisNames) -> Callable[[Axe
         called = {}
         for axis in axes:
             number, _, dim = axis.name[1:].partition(".")
-            requested, _ = list(program.asked)[int(number)]
+            requested, _ = list(program.requested_shardings)[int(number)]
             if isinstance(requested, NamedSharding):
                 called[requested.mesh.axis_names[int(dim)]] = axis
         return tuple(called[name] for name in wanted if name in called)

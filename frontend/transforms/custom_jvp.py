@@ -116,7 +116,7 @@ class custom_jvp(CustomFunction):
         def blocks(moves: DifferentiatedFlags) -> tuple[Block, ...]:
             return (_trace_rule(rule, moves if symbolic else None, call, primal),)
 
-        return call.emit("custom-jvp", primal, blocks)
+        return call.emit_with_rule("custom-jvp", primal, blocks)
 
 
 def _sum_parts(first: Any, *rest: Any) -> Any:
@@ -152,7 +152,11 @@ def _trace_rule(
                 tangent if moved and a.type.dtype in INEXACT else _symbolic_zero(a)
                 for tangent, moved, a in zip(tangents, moves, abstracts, strict=False)
             ]
-        args = (*call.rest, call.moving(primals), call.moving(tangents))
+        args = (
+            *call.nondiff_arguments,
+            call.diff_arguments(primals),
+            call.diff_arguments(tangents),
+        )
         made = call_user_function(rule, what, args)
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise DifferentiateError(
@@ -191,6 +195,6 @@ def _trace_rule(
     params = [*abstracts, *inexact_abstracts(abstracts)]
     origins = [*call.tracers, *call.inexact_tracers()]
     block, _ = call.trace_rule(flat, params, what, names, origins)
-    whole, closed = primal.given(block, call, "the rule")
+    whole, closed = primal.parametrize_captures(block, call, "the rule")
     given = (*whole.params[:count], *closed, *whole.params[count:])
     return Block(given, whole.ops, whole.returns)

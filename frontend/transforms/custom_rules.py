@@ -94,7 +94,7 @@ class CustomCall:
 
     name: str
     args: list[Any]
-    fixed: frozenset[int]
+    nondiff_positions: frozenset[int]
     tracers: list[Tracer]
     structure: tree.PyTreeDef
     names: list[str]
@@ -129,9 +129,9 @@ class CustomCall:
         return [tracer.abstract for tracer in self.tracers]
 
     @property
-    def rest(self) -> list[Any]:
+    def nondiff_arguments(self) -> list[Any]:
         """The arguments that have no derivative."""
-        return [self.args[i] for i in sorted(self.fixed) if i < len(self.args)]
+        return [self.args[i] for i in sorted(self.nondiff_positions) if i < len(self.args)]
 
     def varying_axes(self, block: Block) -> list[Varying]:
         """Return the varying axes of the results of a block that takes the arguments."""
@@ -148,22 +148,24 @@ class CustomCall:
         """Return the leaves that have tangents."""
         return [x for x in self.tracers if x.value.type.dtype in INEXACT]
 
-    def moving(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+    def diff_arguments(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """Return the differentiable arguments with other leaves."""
         filled: tuple[Any, ...] = tree.unflatten(self.structure, leaves)
         return filled
 
-    def filled(self, leaves: Sequence[Any]) -> list[Any]:
+    def all_arguments(self, leaves: Sequence[Any]) -> list[Any]:
         """Return all arguments, with other leaves in the differentiable ones."""
-        given = iter(self.moving(leaves))
-        return [arg if i in self.fixed else next(given) for i, arg in enumerate(self.args)]
+        given = iter(self.diff_arguments(leaves))
+        return [
+            arg if i in self.nondiff_positions else next(given) for i, arg in enumerate(self.args)
+        ]
 
     def trace_primal(self, fun: Callable[..., Any]) -> "Primal":
         """Trace the function as a block."""
         found: list[tree.PyTreeDef] = []
 
         def flat(*leaves: Tracer) -> list[Tracer]:
-            out, structure = tree.flatten(fun(*self.filled(leaves)))
+            out, structure = tree.flatten(fun(*self.all_arguments(leaves)))
             found.append(structure)
             return [result_tracer(x, i, structure, self.name) for i, x in enumerate(out)]
 
@@ -193,7 +195,7 @@ class CustomCall:
 
         return self.context.copy().run(trace)
 
-    def emit(
+    def emit_with_rule(
         self,
         spec: str,
         primal: "Primal",
@@ -206,14 +208,14 @@ class CustomCall:
         `rule` receives a flag for each operand, `tracers` first, that states whether it is
         differentiated.
         """
-        attrs = {"closed": len(primal.closed)} if primal.closed else {}
+        attrs = {"closed": len(primal.captures)} if primal.captures else {}
         return self.emit_operation(
             spec, primal, rule=HostFunction(name or self.name, rule), **attrs
         )
 
     def emit_operation(self, spec: str, primal: "Primal", **attrs: Any) -> Any:
         """Emit the function as an operation on the arguments and its captured values."""
-        closed = primal.closed
+        closed = primal.captures
         params = [replace(value) for value in closed]
         block = substitute(primal.block, dict(zip(closed, params, strict=True)))
         block = replace(block, params=(*primal.block.params, *params))
@@ -229,30 +231,32 @@ class Primal:
     block: Block
     results: tuple[AbstractValue, ...]
     structure: tree.PyTreeDef
-    closed: tuple[Value, ...]
+    captures: tuple[Value, ...]
 
-    def cotangents(self, call: CustomCall) -> list[Varying]:
+    def cotangent_axes(self, call: CustomCall) -> list[Varying]:
         """Return the varying axes of the cotangents of the results, which are those of the
         results."""
         each = zip(call.varying_axes(self.block), self.results, strict=True)
         return [varies for varies, result in each if result.type.dtype in INEXACT]
 
-    def given(self, block: Block, call: CustomCall, what: str) -> tuple[Block, tuple[Value, ...]]:
+    def parametrize_captures(
+        self, block: Block, call: CustomCall, what: str
+    ) -> tuple[Block, tuple[Value, ...]]:
         """Return a block of a rule with parameters for the captures of the function, and the
         parameters.
 
         Raises `LeakedTracerError` if the rule uses another value of a trace that has ended.
         """
         program = call.trace.program
-        params = tuple(Value(v.type, program.names.fresh(v.name)) for v in self.closed)
-        named = {program.named(v): p for v, p in zip(self.closed, params, strict=True)}
+        params = tuple(Value(v.type, program.names.fresh(v.name)) for v in self.captures)
+        named = {program.named_value(v): p for v, p in zip(self.captures, params, strict=True)}
         whole = substitute(block, named)
         left = set(whole.captures())
         trace: Trace | None = call.trace if left else None
         while trace is not None:
-            if trace.ended:
+            if trace.has_ended:
                 values = [*trace.params, *(v for op in trace.ops for v in op.results)]
-                for value in map(program.named, values):
+                for value in map(program.named_value, values):
                     if value in left:
                         raise LeakedTracerError(
                             with_location(

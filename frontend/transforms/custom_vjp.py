@@ -97,7 +97,7 @@ class custom_vjp(CustomFunction):
         def rule(moves: DifferentiatedFlags) -> tuple[Block, ...]:
             return _trace_rules(fwd, bwd, moves if symbolic else None, call, primal)
 
-        return call.emit("custom-vjp", primal, rule)
+        return call.emit_with_rule("custom-vjp", primal, rule)
 
 
 def _trace_rules(
@@ -118,7 +118,7 @@ def _trace_rules(
         given: Sequence[Any] = leaves
         if moves is not None:
             given = [CustomVJPPrimal(x, moved) for x, moved in zip(leaves, moves, strict=False)]
-        made = call_user_function(fwd, forth, call.filled(given))
+        made = call_user_function(fwd, forth, call.all_arguments(given))
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise DifferentiateError(
                 with_location(f"{forth} must return (results, residuals); it returned {made!r}")
@@ -138,11 +138,11 @@ def _trace_rules(
         saved = tree.unflatten(kept[-1], leaves[: len(residuals)])
         cotangents = _unflatten_cotangents(primal, leaves[len(residuals) :])
         return _check_gradients(
-            call_user_function(bwd, back, (*call.rest, saved, cotangents)), call, back
+            call_user_function(bwd, back, (*call.nondiff_arguments, saved, cotangents)), call, back
         )
 
     params = [*residuals, *inexact_abstracts(primal.results)]
-    varies = [*call.varying_axes(first)[len(primal.results) :], *primal.cotangents(call)]
+    varies = [*call.varying_axes(first)[len(primal.results) :], *primal.cotangent_axes(call)]
     last, _ = call.trace_rule(backward, params, back, (), varies)
     return _add_capture_parameters(first, last, call, primal)
 
@@ -150,8 +150,8 @@ def _trace_rules(
 def _add_capture_parameters(
     first: Block, last: Block, call: CustomCall, primal: Primal
 ) -> tuple[Block, ...]:
-    ahead, closed = primal.given(first, call, "the forward rule")
-    back, again = primal.given(last, call, "the backward rule")
+    ahead, closed = primal.parametrize_captures(first, call, "the forward rule")
+    back, again = primal.parametrize_captures(last, call, "the backward rule")
     return (
         replace(ahead, params=(*ahead.params, *closed)),
         replace(back, params=(*back.params, *again)),
@@ -187,7 +187,7 @@ def _unflatten_cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
 
 def _check_gradients(made: Any, call: CustomCall, what: str) -> list[Tracer]:
     """Return the result of a backward rule, one leaf for each argument leaf that has a gradient."""
-    args = call.moving(call.tracers)
+    args = call.diff_arguments(call.tracers)
     if not isinstance(made, (tuple, list)) or len(made) != len(args):
         returned_text = f"{len(made)}" if isinstance(made, (tuple, list)) else repr(made)
         raise DifferentiateError(
@@ -263,7 +263,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         plain.__name__ = name
         call = CustomCall.of(plain, given, frozenset())
         primal = call.trace_primal(plain)
-        return call.emit(
+        return call.emit_with_rule(
             "custom-vjp", primal, lambda _: _trace_custom_gradient(fun, call, primal), name
         )
 
@@ -291,7 +291,7 @@ def _trace_custom_gradient(
     found: list[Block] = []
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
-        out, rule = _results_and_rule(fun, call.filled(leaves), call.name)
+        out, rule = _results_and_rule(fun, call.all_arguments(leaves), call.name)
         results = _check_results(out, primal, what)
 
         def backward(*cotangents: Tracer) -> list[Tracer]:
@@ -301,14 +301,14 @@ def _trace_custom_gradient(
             alone = len(call.args) == 1 and not (isinstance(made, tuple) and len(made) == 1)
             return _check_gradients((made,) if alone else made, call, what)
 
-        cotangents = primal.cotangents(call)
+        cotangents = primal.cotangent_axes(call)
         block, _ = trace_block(backward, inexact_abstracts(primal.results), what, (), cotangents)
         found.append(block)
         return [*results, *map(wrap_value, block.captures())]
 
     first, _ = call.trace_rule(ahead, call.abstracts, what, call.names, call.tracers)
     program = require_trace(what).program
-    last = program.renamed(found[-1])
+    last = program.rename_block(found[-1])
     saved = first.returns[count:]
     params = [Value(value.type, program.names.fresh(value.name)) for value in saved]
     last = substitute(last, dict(zip(saved, params, strict=True)))

@@ -107,8 +107,8 @@ def _trace_batching_rule(
         )
 
     def flat(*leaves: Tracer) -> list[Tracer]:
-        in_batched = call.moving(list(flags[:count]))
-        made = rule(size, list(in_batched), *call.filled(leaves))
+        in_batched = call.diff_arguments(list(flags[:count]))
+        made = rule(size, list(in_batched), *call.all_arguments(leaves))
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise BatchError(
                 with_location(f"{what} must return (results, out_batched); it returned {made!r}")
@@ -141,7 +141,7 @@ def _trace_batching_rule(
     pairs = zip(call.abstracts, flags, strict=False)
     params = [_batched_abstract(abstract, size) if flag else abstract for abstract, flag in pairs]
     block, _ = call.trace_rule(flat, params, what, call.names, call.tracers)
-    whole, closed = primal.given(block, call, what)
+    whole, closed = primal.parametrize_captures(block, call, what)
     return Block((*whole.params, *closed), whole.ops, whole.returns)
 
 

@@ -163,7 +163,7 @@ def _differentiate(
         raise DifferentiateError(with_location(str(error))) from None
     seed = splat(1, results[0].type, weak=results[0].weak)
     program = require_trace("a gradient").program
-    program.call(seed.value, program.names.fresh(both.body.params[-1].name))
+    program.assign_name(seed.value, program.names.fresh(both.body.params[-1].name))
     values = append_block(both.body, [*tracers, seed], function.body)
     weak = [result.weak for result in (*results, *abstracts)]
     made = [wrap_value(value, is_weak) for value, is_weak in zip(values, weak, strict=True)]

@@ -129,7 +129,7 @@ class _LinearSystem:
 
     apply: EquationFunction
     method: EquationFunction
-    back: EquationFunction | None
+    transpose_method: EquationFunction | None
     symmetric: bool
     has_aux: bool
 
@@ -147,14 +147,14 @@ class _LinearSystem:
             if moving:
                 _, a_dot_x = jvp(lambda *v: self.apply(x, *v), tuple(moving), tuple(tangents[0]))
                 right = tree.map(lambda db, dax: db - dax, right, a_dot_x)
-            x_dot = self.linear(moving, closed, known, right)
+            x_dot = self.linear_solution(moving, closed, known, right)
             return out, (x_dot, _zero_tangents(aux)) if self.has_aux else x_dot
 
         found = custom_jvp(solve)
         found.defjvp(rule)
         return found(moving, closed, known, b)
 
-    def linear(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
+    def linear_solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
         """Return the solution without auxiliary data, as a transposable linear function of `b`."""
 
         def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
@@ -167,7 +167,7 @@ class _LinearSystem:
 
         def backward(kept: Any, cotangent: Any) -> Any:
             moving, closed, known, x = kept
-            if self.back is None:
+            if self.transpose_method is None:
                 raise DifferentiateError(
                     with_location(
                         "a gradient through custom_linear_solve needs a solver of the transposed "
@@ -175,7 +175,11 @@ class _LinearSystem:
                     )
                 )
             other = _LinearSystem(
-                self._transposed_apply(x), self.back, self.method, self.symmetric, self.has_aux
+                self._transposed_apply(x),
+                self.transpose_method,
+                self.method,
+                self.symmetric,
+                self.has_aux,
             )
             out = other.solution(moving, known, closed, cotangent)
             y = out[0] if self.has_aux else out

@@ -102,7 +102,7 @@ def vjp_per_device(
         both = reverse(function, range(len(at.active)), moving)
         return both.forward, both.pullback
 
-    results, aux, rest = at.keep(derive)
+    results, aux, rest = at.linearize(derive)
     leaves, structure = tree.flatten(results)
 
     def pullback(saved: Any, cotangents: Any) -> Any:
@@ -134,7 +134,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         returns = (*body.returns[:plain], *rest, *body.returns[plain:])
         return replace(both.forward, body=replace(body, returns=returns)), both.pushforward
 
-    results, aux, rest = at.keep(derive)
+    results, aux, rest = at.linearize(derive)
 
     def pushforward(saved: Any, *tangents: Any) -> Any:
         given = at.check_tangents("tangent", tangents)

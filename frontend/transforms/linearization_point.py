@@ -126,17 +126,17 @@ class TracedAtPoint:
     results: tuple[AbstractValue, ...]
     count: int
     structures: Sequence[tree.PyTreeDef]
-    vma: tuple[Varying, ...] = ()
+    varying_axes: tuple[Varying, ...] = ()
     """The varying axes of each result."""
 
     @property
-    def numbers(self) -> list[int]:
+    def inexact_results(self) -> list[int]:
         """The positions of the results that have derivatives."""
         return [i for i in range(self.count) if self.results[i].type.dtype in INEXACT]
 
     @property
-    def moving(self) -> int:
-        return len(self.numbers)
+    def num_inexact_results(self) -> int:
+        return len(self.inexact_results)
 
     def wrap_results(self, values: Sequence[Value]) -> tuple[Any, Any]:
         """Return the results and the auxiliary data as pytrees."""
@@ -161,7 +161,7 @@ class Primals:
     structure: tree.PyTreeDef
     labels: list[str]
     active: list[int]
-    own: Varying = NOT_VARYING
+    per_device_axes: Varying = NOT_VARYING
     """The manual axes along which each device counts as having separate arguments."""
 
     @classmethod
@@ -249,10 +249,10 @@ class Primals:
 
         abstracts = [tracer.abstract for tracer in tracers]
         function, results = trace_function(flat, abstracts, self.name, self.names, tracers)
-        shown = make_varying_explicit(function, tracers, self.own)
+        shown = make_varying_explicit(function, tracers, self.per_device_axes)
         return TracedAtPoint(shown.function, results, counts[0], structures, shown.results)
 
-    def keep(
+    def linearize(
         self, derive: Callable[[Function, Sequence[int]], tuple[Function, Function]]
     ) -> tuple[Any, Any, "Derivative"]:
         """Return the results, the auxiliary data, and the derivative with its residuals."""
@@ -260,11 +260,13 @@ class Primals:
 
         def linearize(*tracers: Tracer) -> Any:
             traced = self.trace(tracers)
-            first, second = run_derivative_pass(lambda: derive(traced.function, traced.numbers))
+            first, second = run_derivative_pass(
+                lambda: derive(traced.function, traced.inexact_results)
+            )
             values = append_block(first.body, tracers, traced.function.body)
             outside = second.body.captures()
             block = replace(second.body, params=(*outside, *second.body.params))
-            vma = [traced.vma[i] for i in traced.numbers]
+            vma = [traced.varying_axes[i] for i in traced.inexact_results]
             found.append((block, require_trace("a derivative").program, vma))
             saved = [*outside, *values[len(traced.results) :]]
             return (*traced.wrap_results(values), [wrap_value(value) for value in saved])
@@ -284,15 +286,15 @@ class Derivative:
     name: str
     block: Block
     program: TracedProgram
-    vma: Sequence[Varying]
-    saved: Sequence[Any]
+    varying_axes: Sequence[Varying]
+    residuals: Sequence[Any]
 
     def __call__(self, given: Sequence[Any], like: Sequence[Any], weak: Sequence[bool]) -> Any:
         """Return the derivative along directions, which have the types of `like`."""
         dtypes = [operand_dtype(x)[0] for x in like]
-        labels = [f"saved.{i}" for i in range(len(self.saved))]
+        labels = [f"saved.{i}" for i in range(len(self.residuals))]
         labels += [f"direction.{i}" for i in range(len(given))]
-        leaves = [*self.saved, *given]
+        leaves = [*self.residuals, *given]
         if current_trace() is not None:
             return self._apply(dtypes, weak, *map(as_tracer, leaves))
         return run_temporary(partial(self._apply, dtypes, weak), self.name, leaves, labels)
@@ -300,21 +302,21 @@ class Derivative:
     def check_cotangents(self, given: Sequence[Any]) -> None:
         """Raise `ShardingError` for a cotangent that varies where its result does not."""
         if current_trace() is not None:
-            check_cotangents(self.name, list(map(as_tracer, given)), self.vma)
+            check_cotangents(self.name, list(map(as_tracer, given)), self.varying_axes)
 
     def _apply(self, dtypes: Sequence[str], weak: Sequence[bool], *tracers: Tracer) -> list[Tracer]:
         trace = require_trace(self.name)
-        count = len(self.saved)
+        count = len(self.residuals)
         moved = [convert(x, to) for x, to in zip(tracers[count:], dtypes, strict=True)]
         b = Builder(trace.program.names)
         args = [x.value for x in (*tracers[:count], *moved)]
-        values = inline(b, self._told(trace.program), args)
+        values = inline(b, self._block_for(trace.program), args)
         trace.ops.extend(b.ops)
         return [wrap_value(value, flag) for value, flag in zip(values, weak, strict=True)]
 
-    def _told(self, program: TracedProgram) -> Block:
+    def _block_for(self, program: TracedProgram) -> Block:
         """Return the block with its constraints as tokens of the program into which it is
         inlined."""
         if program is self.program:
             return self.block
-        return renumber_tokens(self.block, list(self.program.asked), program)
+        return renumber_tokens(self.block, list(self.program.requested_shardings), program)

@@ -37,11 +37,11 @@ class ManualRegion:
     names: tuple[str, ...]
     what: str
     checked: bool = False
-    called: tuple[str | None, ...] | None = None
+    collective_names: tuple[str | None, ...] | None = None
     """The name of each axis for collectives, where it differs from the mesh axis; `None`: no
     name."""
 
-    def named(self) -> list[NamedAxis]:
+    def make_named_axes(self) -> list[NamedAxis]:
         """Return the named axes for collectives inside; an axis of size 1 represents no axes of the
         IR."""
         program = require_trace(self.what).program
@@ -52,12 +52,12 @@ class ManualRegion:
             made.append(NamedAxis(name, size, axes, True, self.checked))
         return made
 
-    def visible(self, named: Sequence[NamedAxis]) -> list[NamedAxis]:
+    def visible_axes(self, named: Sequence[NamedAxis]) -> list[NamedAxis]:
         """Return the axes under the names that collectives inside use."""
-        words = self.names if self.called is None else self.called
+        words = self.names if self.collective_names is None else self.collective_names
         return [replace(a, name=word) for a, word in zip(named, words, strict=True) if word]
 
-    def run(
+    def trace_region(
         self,
         fun: Callable[..., Sequence[Tracer]],
         args: Sequence[Tracer],
@@ -70,11 +70,11 @@ class ManualRegion:
         `results` receives what `fun` returned, and the varying axes of each value, and returns how
         the shards form the global results.
         """
-        named = self.named()
+        named = self.make_named_axes()
         axes_of = {each.name: each.axes for each in named}
         axes = tuple(axis for each in named for axis in each.axes)
         pieces = [
-            AbstractValue(self.piece(arg.value.type, cut), arg.weak_type)
+            AbstractValue(self.shard_type(arg.value.type, cut), arg.weak_type)
             for arg, cut in zip(args, cuts, strict=True)
         ]
         ways: list[Sequence[DimensionAxisNames]] = []
@@ -84,7 +84,7 @@ class ManualRegion:
                 tracer.value: frozenset(axis for dim in cut for n in dim for axis in axes_of[n])
                 for tracer, cut in zip(slices, cuts, strict=True)
             }
-            with declare_sharded(values), bind_axes(self.visible(named)):
+            with declare_sharded(values), bind_axes(self.visible_axes(named)):
                 with manual_axes(self.mesh, self.names):
                     made = list(fun(*slices))
                 ways.append(results(made, varying_axes_of(made)))
@@ -118,7 +118,7 @@ class ManualRegion:
             for tracer, abstract in zip(tracers, abstracts, strict=True)
         ]
 
-    def piece(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:
+    def shard_type(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:
         """Return the type of one device's shard of a value; the sharding must divide it."""
         shape = []
         for size, dim in zip(type.shape, cuts, strict=True):
@@ -136,9 +136,9 @@ def _parametrize_captures(block: Block, axes: Axes) -> tuple[Block, tuple[Value,
     trace = require_trace("a block is closed")
     program = trace.program
     # A value may have two identities until its name is final.
-    program.settle(trace)
-    (block,) = remove_explicit_varying(axes, program.renamed(block))
-    outside = tuple(map(program.named, block.captures()))
+    program.assign_names(trace)
+    (block,) = remove_explicit_varying(axes, program.rename_block(block))
+    outside = tuple(map(program.named_value, block.captures()))
     new = {value: Value(value.type, program.names.fresh(value.name)) for value in outside}
     inner = substitute(block, new)
     return Block((*block.params, *new.values()), inner.ops, inner.returns), outside

@@ -141,14 +141,14 @@ class PmapFunction:
         if current_trace() is not None:
             return self._mapped(*args, **options)
         known = list(self._mapping.inner)
-        placed, named = PmapCall(self._mapping, args, options).placed()
+        placed, named = PmapCall(self._mapping, args, options).place_arguments()
         try:
             return self._jit(*placed, **named)
         except IncompatibleDevicesError:
             if known == self._mapping.inner:
                 raise
         # Tracing has found a nested pmap, which needs more devices.
-        placed, named = PmapCall(self._mapping, args, options).placed()
+        placed, named = PmapCall(self._mapping, args, options).place_arguments()
         return self._jit(*placed, **named)
 
     def lower(self, *args: Any, **options: Any) -> Lowered:

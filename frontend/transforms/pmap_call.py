@@ -51,7 +51,7 @@ class _EnclosingPmap:
     """The mesh of the outermost pmap, and the number of its axes that are in use."""
 
     mesh: Mesh
-    taken: int
+    num_used_axes: int
 
 
 _enclosing_pmap: ContextVar[_EnclosingPmap | None] = ContextVar("shardir_pmap", default=None)
@@ -82,7 +82,7 @@ class PmapCall:
         self.mapping, self.args, self.options = mapping, args, options
         known = mapping.parameters
         check_call_signature(mapping.fun, mapping.name, args, options)
-        self.dynamic, _ = known.divide(args, options)
+        self.dynamic, _ = known.partition_arguments(args, options)
         self.leaves, self.structure = tree.flatten(self.dynamic)
         self.labels = known.labels(*self.dynamic)
         self.axes = self._resolve_in_axes()
@@ -154,21 +154,21 @@ class PmapCall:
             )
         return sizes[0][0]
 
-    def placed(self) -> tuple[list[Any], dict[str, Any]]:
+    def place_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments on the devices that need them."""
         levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
-        if self.mapping.devices is not None and not self._fill(levels):
+        if self.mapping.devices is not None and not self._uses_all_devices(levels):
             # Tracing will show whether a nested pmap uses the remaining devices.
-            return self.mapping.parameters.join(self.dynamic, self.args, self.options)
-        mesh = self._mesh(levels)
+            return self.mapping.parameters.merge_arguments(self.dynamic, self.args, self.options)
+        mesh = self._make_mesh(levels)
         moved = [
             device_put(leaf, NamedSharding(mesh, _spec_at(mesh.axis_names[0], axis)))
             for leaf, axis in zip(self.leaves, self.axes, strict=True)
         ]
         filled = tree.unflatten(self.structure, moved)
-        return self.mapping.parameters.join(filled, self.args, self.options)
+        return self.mapping.parameters.merge_arguments(filled, self.args, self.options)
 
-    def _mesh(self, levels: Sequence[PmapLevel]) -> Mesh:
+    def _make_mesh(self, levels: Sequence[PmapLevel]) -> Mesh:
         """Return the mesh of an outermost pmap, with an axis for each nested one."""
         name, wanted = self.mapping.name, prod(size for _, size in levels)
         mine = self.mapping.devices
@@ -195,7 +195,7 @@ class PmapCall:
         array = as_device_array(list(there[:wanted]), f"pmap of {name}")
         return Mesh(array.reshape([size for _, size in levels]), names)
 
-    def _fill(self, levels: Sequence[PmapLevel]) -> bool:
+    def _uses_all_devices(self, levels: Sequence[PmapLevel]) -> bool:
         """Return whether all of the given devices are used."""
         mine = self.mapping.devices
         return mine is None or len(mine) == prod(size for _, size in levels)
@@ -213,14 +213,14 @@ class PmapCall:
                     )
                 )
             sizes = around.mesh.axis_sizes
-            if around.taken == len(sizes) or sizes[around.taken] != self.size:
+            if around.num_used_axes == len(sizes) or sizes[around.num_used_axes] != self.size:
                 raise _NestedPmapError((level,))
-            return self._trace_on_mesh(_EnclosingPmap(around.mesh, around.taken + 1))
+            return self._trace_on_mesh(_EnclosingPmap(around.mesh, around.num_used_axes + 1))
         program = require_trace("pmap").program
-        requested_before = dict(program.asked)
+        requested_before = dict(program.requested_shardings)
         levels: tuple[PmapLevel, ...] = (level,)
         while True:
-            mesh = self._mesh(levels)
+            mesh = self._make_mesh(levels)
             try:
                 made = self._trace_on_mesh(_EnclosingPmap(mesh, 1))
             except _NestedPmapError as deeper:
@@ -232,10 +232,10 @@ class PmapCall:
                         )
                     ) from None
                 levels = (level, *deeper.levels)
-                program.asked.clear()
-                program.asked.update(requested_before)
+                program.requested_shardings.clear()
+                program.requested_shardings.update(requested_before)
                 continue
-            if not self._fill(levels):
+            if not self._uses_all_devices(levels):
                 raise BatchError(
                     with_location(
                         f"pmap of {self.mapping.name} maps {prod(size for _, size in levels)} "
@@ -248,11 +248,12 @@ class PmapCall:
 
     def _trace_on_mesh(self, around: _EnclosingPmap) -> Any:
         """Return the results, with the positions along the last used axis of a mesh."""
-        mesh, axis = around.mesh, around.mesh.axis_names[around.taken - 1]
+        mesh, axis = around.mesh, around.mesh.axis_names[around.num_used_axes - 1]
         tracers = list(map(as_tracer, self.leaves))
-        if around.taken == 1:
+        if around.num_used_axes == 1:
             tracers = [
-                self._at(mesh, axis, x, at) for x, at in zip(tracers, self.axes, strict=True)
+                self._constrain_mapped(mesh, axis, x, at)
+                for x, at in zip(tracers, self.axes, strict=True)
             ]
         cuts = [_dimension_axes(axis, at, x.ndim) for x, at in zip(tracers, self.axes, strict=True)]
         found: list[tuple[tree.PyTreeDef, list[int | None]]] = []
@@ -263,12 +264,14 @@ class PmapCall:
                 for piece, at in zip(pieces, self.axes, strict=True)
             ]
             filled = tree.unflatten(self.structure, slices)
-            args, options = self.mapping.parameters.join(filled, self.args, self.options)
+            args, options = self.mapping.parameters.merge_arguments(filled, self.args, self.options)
             token = _enclosing_pmap.set(around)
             try:
                 out = self.mapping.fun(*args, **options)
             except _NestedPmapError as deeper:
-                done = [(mesh.axis_names[i], mesh.axis_sizes[i]) for i in range(1, around.taken)]
+                done = [
+                    (mesh.axis_names[i], mesh.axis_sizes[i]) for i in range(1, around.num_used_axes)
+                ]
                 if len(deeper.levels) <= len(done):
                     deeper = _NestedPmapError((*done, *deeper.levels))
                 raise deeper from None
@@ -278,7 +281,7 @@ class PmapCall:
             made = [
                 result_tracer(leaf, i, outs, self.mapping.name) for i, leaf in enumerate(leaves)
             ]
-            axes = self._out_axes(outs, out, made)
+            axes = self._resolve_out_axes(outs, out, made)
             found.append((outs, axes))
             return [
                 x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
@@ -290,19 +293,25 @@ class PmapCall:
                 _dimension_axes(axis, at, x.ndim) for x, at in zip(made, found[0][1], strict=True)
             ]
 
-        region = ManualRegion(mesh, (axis,), self.mapping.name, called=(self.mapping.axis_name,))
-        made = region.run(flat, tracers, cuts, self.labels, whole)
+        region = ManualRegion(
+            mesh, (axis,), self.mapping.name, collective_names=(self.mapping.axis_name,)
+        )
+        made = region.trace_region(flat, tracers, cuts, self.labels, whole)
         outs, axes = found[0]
-        if around.taken == 1:
-            made = [self._at(mesh, axis, x, at) for x, at in zip(made, axes, strict=True)]
+        if around.num_used_axes == 1:
+            made = [
+                self._constrain_mapped(mesh, axis, x, at) for x, at in zip(made, axes, strict=True)
+            ]
         return tree.unflatten(outs, made)
 
     @staticmethod
-    def _at(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:
+    def _constrain_mapped(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:
         """Return an argument or a result, sharded over the devices along its mapped axis."""
         return constrain(x, NamedSharding(mesh, _spec_at(axis, at, x.ndim if mesh.ndim > 1 else 0)))
 
-    def _out_axes(self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]) -> list[int | None]:
+    def _resolve_out_axes(
+        self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]
+    ) -> list[int | None]:
         """Return the nonnegative position of the mapped axis in each result."""
         name = self.mapping.name
         try:

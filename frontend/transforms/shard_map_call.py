@@ -88,7 +88,7 @@ class ShardMapCall:
                     )
                 )
             whole = abstract_of(leaf, label).type
-            cuts.append(self.cuts(spec, whole, f"{word} has {spec} for {label}", label))
+            cuts.append(self.argument_axes(spec, whole, f"{word} has {spec} for {label}", label))
 
         def call_function(pieces: Sequence[Tracer]) -> Any:
             filled = list(every)
@@ -98,15 +98,15 @@ class ShardMapCall:
                 return self.fun(*tree.unflatten(structure, filled))
 
         def trace(*tracers: Tracer) -> Any:
-            return self.trace(call_function, tracers, cuts, labels)
+            return self.trace_call(call_function, tracers, cuts, labels)
 
         if current_trace() is not None:
             return trace(*map(as_tracer, leaves))
-        placed = [self.placed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
+        placed = [self.place_argument(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
         uneven = "pad" if self.pads else config.uneven
         return run_temporary(trace, self.name, placed, labels, uneven)
 
-    def placed(self, leaf: Any, spec: PartitionSpec) -> Any:
+    def place_argument(self, leaf: Any, spec: PartitionSpec) -> Any:
         """Return an argument on the devices of the mesh."""
         on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
         if on == self.mesh.device_assignment:
@@ -114,9 +114,11 @@ class ShardMapCall:
         uneven = "pad" if self.pads else None
         return device_put(leaf, NamedSharding(self.mesh, spec), uneven=uneven)
 
-    def padded(self, x: Tracer, cuts: DimensionAxisNames) -> Tracer:
+    def pad_argument(self, x: Tracer, cuts: DimensionAxisNames) -> Tracer:
         """Return an argument with zeros at the end of the dimensions that do not divide."""
-        missing = tuple(-size % self.count(axes) for size, axes in zip(x.shape, cuts, strict=True))
+        missing = tuple(
+            -size % self.num_shards(axes) for size, axes in zip(x.shape, cuts, strict=True)
+        )
         if not any(missing):
             return x
         none = (0,) * x.ndim
@@ -124,11 +126,11 @@ class ShardMapCall:
         made: Tracer = emit("pad", x, zero, low=none, high=missing, interior=none, weak=x.weak_type)
         return made
 
-    def count(self, axes: Sequence[str]) -> int:
+    def num_shards(self, axes: Sequence[str]) -> int:
         """Return the number of shards of a dimension along axes."""
         return prod(self.mesh.shape[axis] for axis in axes)
 
-    def trace(
+    def trace_call(
         self,
         called: Callable[[Sequence[Tracer]], Any],
         tracers: Sequence[Tracer],
@@ -138,7 +140,7 @@ class ShardMapCall:
         found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
         sizes: list[tuple[int, ...]] = []
         shards: list[Tracer] = []
-        given = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
+        given = [self.pad_argument(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
 
         def flat(*pieces: Tracer) -> list[Tracer]:
             shards[:] = pieces
@@ -155,15 +157,15 @@ class ShardMapCall:
             outs, specs = found[0]
             paths = ["".join(f"[{entry!r}]" for entry in path) for path in outs.paths()]
             results = [
-                self.result(spec, tracer, path, along)
+                self.result_axes(spec, tracer, path, along)
                 for spec, tracer, path, along in zip(specs, made, paths, varying, strict=True)
             ]
             if self.pads:
-                sizes[:] = self.sizes(tracers, cuts, shards, made, results)
+                sizes[:] = self.result_shapes(tracers, cuts, shards, made, results)
             return results
 
         region = ManualRegion(self.mesh, self.names, self.name, self.checked)
-        made = region.run(flat, given, cuts, labels, whole)
+        made = region.trace_region(flat, given, cuts, labels, whole)
         if sizes:
             made = [_remove_padding(x, shape) for x, shape in zip(made, sizes, strict=True)]
         outs, specs = found[0]
@@ -174,7 +176,7 @@ class ShardMapCall:
             ]
         return tree.unflatten(outs, made)
 
-    def sizes(
+    def result_shapes(
         self,
         tracers: Sequence[Tracer],
         cuts: Sequence[DimensionAxisNames],
@@ -188,7 +190,7 @@ class ShardMapCall:
         of the argument, and the function has preserved the positions of its elements.
         """
         region = ManualRegion(self.mesh, self.names, self.name, self.checked)
-        axes = {named.name: named.axes for named in region.named()}
+        axes = {named.name: named.axes for named in region.make_named_axes()}
 
         def along(names: Sequence[str]) -> Axes:
             return tuple(axis for name in names for axis in axes[name])
@@ -196,7 +198,7 @@ class ShardMapCall:
         before = require_trace("shard_map").program.unnamed_values
         known = {
             before.get(shard.value, shard.value): tuple(
-                PaddedDim(along(names), size) if size % self.count(names) else None
+                PaddedDim(along(names), size) if size % self.num_shards(names) else None
                 for size, names in zip(tracer.shape, cut, strict=True)
             )
             for tracer, cut, shard in zip(tracers, cuts, shards, strict=True)
@@ -210,23 +212,23 @@ class ShardMapCall:
             dims = found.get(value, (None,) * tracer.ndim)
             shapes.append(
                 tuple(
-                    dim.size if dim and dim.axes == along(names) else size * self.count(names)
+                    dim.size if dim and dim.axes == along(names) else size * self.num_shards(names)
                     for dim, size, names in zip(dims, tracer.shape, cut, strict=True)
                 )
             )
         return shapes
 
-    def result(
+    def result_axes(
         self, spec: PartitionSpec, tracer: Tracer, path: str, varying: Varying
     ) -> DimensionAxisNames:
         """Return the axes of a result; raises an error if it may vary along an axis that replicates
         it."""
         described = f"result{path}" if path else "the result"
         word = f"out_specs of shard_map of {self.name} has {spec} for {described}"
-        cuts = self.named(spec, tracer.value.type, word)
+        cuts = self.spec_axes(spec, tracer.value.type, word)
         if not self.checked:
             return cuts
-        axes = {axis: named.name for named in ManualRegion(self.mesh, self.names, self.name).named()
+        axes = {axis: named.name for named in ManualRegion(self.mesh, self.names, self.name).make_named_axes()
                 for axis in named.axes}  # fmt: skip
         cut = [name for dim in cuts for name in dim]
         differ = [name for axis, name in axes.items() if axis in varying and name not in cut]
@@ -241,7 +243,7 @@ class ShardMapCall:
             )
         return cuts
 
-    def named(self, spec: PartitionSpec, type: TensorType, word: str) -> DimensionAxisNames:
+    def spec_axes(self, spec: PartitionSpec, type: TensorType, word: str) -> DimensionAxisNames:
         """Return the checked axes that a spec assigns to each dimension."""
         if len(spec) > type.rank:
             raise ShardingError(
@@ -278,14 +280,14 @@ class ShardMapCall:
             cuts.append(axes)
         return tuple(cuts)
 
-    def cuts(
+    def argument_axes(
         self, spec: PartitionSpec, type: TensorType, word: str, label: str
     ) -> DimensionAxisNames:
         """Return the axes that shard each dimension of an argument; raises an error if they do not
         divide it."""
-        cuts = self.named(spec, type, word)
+        cuts = self.spec_axes(spec, type, word)
         for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
-            count = self.count(axes)
+            count = self.num_shards(axes)
             if size % count and not self.pads:
                 over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
                 raise IndivisibleError(

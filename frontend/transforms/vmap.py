@@ -129,7 +129,7 @@ def vmap(
         names = [labels[i] for i in chosen]
 
         def call_batched(*tracers: Tracer) -> Any:
-            return batch.trace(run, tracers, names)
+            return batch.trace_batch(run, tracers, names)
 
         if current_trace() is not None:
             return call_batched(*map(as_tracer, wanted))
@@ -208,7 +208,7 @@ class _VmapCall:
             )
         self.size, self.axes = sizes[0][0], tuple(axes)
 
-    def trace(
+    def trace_batch(
         self, run: Callable[[Sequence[Tracer]], Any], tracers: Sequence[Tracer], names: list[str]
     ) -> Any:
         """Trace the batched function and return its results, in the current trace."""
@@ -234,14 +234,14 @@ class _VmapCall:
             raise VectorizeError(with_location(str(error))) from None
         values = append_block(many.body, fronted, function.body)
         outs = [
-            self._placed(wrap_value(value, abstract.weak), abstract.type, axis, where)
+            self._move_result_axis(wrap_value(value, abstract.weak), abstract.type, axis, where)
             for value, abstract, (axis, where) in zip(
-                values, results, self._out_axes(structure[0]), strict=True
+                values, results, self._result_axes(structure[0]), strict=True
             )
         ]
         return tree.unflatten(structure[0], outs)
 
-    def _out_axes(self, structure: tree.PyTreeDef) -> list[tuple[int | None, str]]:
+    def _result_axes(self, structure: tree.PyTreeDef) -> list[tuple[int | None, str]]:
         """Return the axis of each result, and its path."""
         whole = tree.unflatten(structure, range(structure.num_leaves))
         try:
@@ -253,7 +253,7 @@ class _VmapCall:
         paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
         return list(zip(axes, paths, strict=True))
 
-    def _placed(self, y: Tracer, one: TensorType, axis: int | None, where: str) -> Tracer:
+    def _move_result_axis(self, y: Tracer, one: TensorType, axis: int | None, where: str) -> Tracer:
         """Return a result with the mapped axis at the requested position; `one` is the type of a
         slice."""
         assert self.size is not None

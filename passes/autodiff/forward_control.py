@@ -28,7 +28,7 @@ def _tangent_params(
     """Return parameters for the tangents of those parameters that have one."""
     made = []
     for param, flag in zip(params, flags, strict=True):
-        way.give(param, way.b.param(param.type) if flag else None)
+        way.set_tangent(param, way.b.param(param.type) if flag else None)
         made += [tangent for tangent in [way.get(param)] if tangent is not None]
     return made
 
@@ -41,7 +41,7 @@ def _tangent_results(
     for result, flag in zip(results, flags, strict=True):
         if flag:
             tangent = way.b.param(result.type)
-            way.give(result, tangent)
+            way.set_tangent(result, tangent)
             made.append(tangent)
     return made
 
@@ -67,16 +67,16 @@ def _push_scan(outer: Pushforward, op: Op) -> None:
         (*body.params[:n], *tangents, *body.params[n:], *slices),
         (
             *body.returns[:n],
-            *map(inner.whole, _select(body.returns[:n], carried)),
+            *map(inner.get_or_zeros, _select(body.returns[:n], carried)),
             *body.returns[n:],
-            *map(inner.whole, _select(body.returns[n:], stacked)),
+            *map(inner.get_or_zeros, _select(body.returns[n:], stacked)),
         ),
     )
     operands = (
         *op.operands[:n],
-        *map(outer.whole, _select(op.operands[:n], carried)),
+        *map(outer.get_or_zeros, _select(op.operands[:n], carried)),
         *op.operands[n:],
-        *map(outer.whole, _select(op.operands[n:], sliced)),
+        *map(outer.get_or_zeros, _select(op.operands[n:], sliced)),
     )
     results = (
         *op.results[:n],
@@ -85,7 +85,7 @@ def _push_scan(outer: Pushforward, op: Op) -> None:
         *_tangent_results(outer, op.results[n:], stacked),
     )
     attrs = {**op.attrs, "carries": n + sum(carried)}
-    outer.keep(replace(op, operands=operands, results=results, attrs=attrs, blocks=(block,)))
+    outer.append(replace(op, operands=operands, results=results, attrs=attrs, blocks=(block,)))
 
 
 def _push_while(outer: Pushforward, op: Op) -> None:
@@ -101,11 +101,11 @@ def _push_while(outer: Pushforward, op: Op) -> None:
         carried = grown
     unused = [outer.b.param(param.type) for param in tangents]
     test = replace(condition, params=(*condition.params, *unused))
-    returns = (*body.returns, *map(inner.whole, _select(body.returns, carried)))
+    returns = (*body.returns, *map(inner.get_or_zeros, _select(body.returns, carried)))
     block = inner.block((*body.params, *tangents), returns)
-    operands = (*op.operands, *map(outer.whole, _select(op.operands, carried)))
+    operands = (*op.operands, *map(outer.get_or_zeros, _select(op.operands, carried)))
     results = (*op.results, *_tangent_results(outer, op.results, carried))
-    outer.keep(replace(op, operands=operands, results=results, blocks=(test, block)))
+    outer.append(replace(op, operands=operands, results=results, blocks=(test, block)))
 
 
 def _push_case(outer: Pushforward, op: Op) -> None:
@@ -122,12 +122,12 @@ def _push_case(outer: Pushforward, op: Op) -> None:
     blocks = tuple(
         inner.block(
             branch.params,
-            (*branch.returns, *map(inner.whole, _select(branch.returns, moving))),
+            (*branch.returns, *map(inner.get_or_zeros, _select(branch.returns, moving))),
         )
         for inner, branch in ways
     )
     results = (*op.results, *_tangent_results(outer, op.results, moving))
-    outer.keep(replace(op, results=results, blocks=blocks))
+    outer.append(replace(op, results=results, blocks=blocks))
 
 
 HANDLERS: dict[str, Handler] = {"while": _push_while, "scan": _push_scan, "case": _push_case}

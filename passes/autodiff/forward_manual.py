@@ -15,7 +15,7 @@ def _push_manual(outer: Pushforward, op: Op) -> None:
     inner = outer.inner()
     params = []
     for i, param in enumerate(body.params):
-        inner.give(param, inner.b.param(param.type) if i in moving else None)
+        inner.set_tangent(param, inner.b.param(param.type) if i in moving else None)
         if (tangent := inner.get(param)) is not None:
             params.append(tangent)
     inner.run(body.ops)
@@ -25,22 +25,23 @@ def _push_manual(outer: Pushforward, op: Op) -> None:
         if inner.get(value) is not None and value.type.dtype in INEXACT
     ]
     block = inner.block(
-        (*body.params, *params), (*body.returns, *(inner.whole(body.returns[i]) for i in made))
+        (*body.params, *params),
+        (*body.returns, *(inner.get_or_zeros(body.returns[i]) for i in made)),
     )
     # A custom_jvp rule inside of the body may already contain explicit `vary` operations.
     (block,) = remove_explicit_varying(op.attrs["axes"], block)
     results = []
     for i in made:
         tangent = outer.b.param(op.results[i].type)
-        outer.give(op.results[i], tangent)
+        outer.set_tangent(op.results[i], tangent)
         results.append(tangent)
     attrs = {
         **op.attrs,
         "in_axes": (*ins, *(ins[i] for i in moving)),
         "out_axes": (*outs, *(outs[i] for i in made)),
     }
-    operands = (*op.operands, *(outer.whole(op.operands[i]) for i in moving))
-    outer.keep(
+    operands = (*op.operands, *(outer.get_or_zeros(op.operands[i]) for i in moving))
+    outer.append(
         replace(op, operands=operands, results=(*op.results, *results), attrs=attrs,
                 blocks=(block,))
     )  # fmt: skip

@@ -19,10 +19,10 @@ def _push_checkpoint(outer: Pushforward, op: Op) -> None:
     params, operands = list(body.params), list(op.operands)
     for param, operand in zip(body.params, op.operands, strict=True):
         tangent = outer.get(operand)
-        inner.give(param, None)
+        inner.set_tangent(param, None)
         if tangent is not None:
             made = inner.b.param(param.type)
-            inner.give(param, made)
+            inner.set_tangent(param, made)
             params.append(made)
             operands.append(tangent)
     inner.run(body.ops)
@@ -33,14 +33,14 @@ def _push_checkpoint(outer: Pushforward, op: Op) -> None:
             returns.append(tangent)
             made = outer.b.param(result.type)
             results.append(made)
-            outer.give(result, made)
+            outer.set_tangent(result, made)
     block = inner.block(params, returns)
     # The batching rule of the block does not describe its tangents.
     attrs = {name: value for name, value in op.attrs.items() if name != "batching"}
     made_op = replace(
         op, operands=tuple(operands), results=tuple(results), blocks=(block,), attrs=attrs
     )
-    outer.keep(made_op)
+    outer.append(made_op)
 
 
 def _push_custom_jvp(outer: Pushforward, op: Op) -> None:
@@ -49,13 +49,13 @@ def _push_custom_jvp(outer: Pushforward, op: Op) -> None:
     (rule,) = instantiate_rule(op, outer.b, moves)
     count, known = len(op.operands), len(op.results)
     owners = op.operands[: count - op.attrs.get("closed", 0)]
-    tangents = [outer.whole(x) for x in owners if x.type.dtype in INEXACT]
+    tangents = [outer.get_or_zeros(x) for x in owners if x.type.dtype in INEXACT]
     forward, places = inline_block(rule, [*op.operands, *tangents], op.results, op)
     for made in forward:
-        outer.keep(made)
+        outer.append(made)
     moving = [y for y in op.results if y.type.dtype in INEXACT]
     for result, slope in zip(moving, rule.returns[known:], strict=True):
-        outer.give(result, places.get(slope, slope))
+        outer.set_tangent(result, places.get(slope, slope))
 
 
 def _refuse_custom_vjp(outer: Pushforward, op: Op) -> None:

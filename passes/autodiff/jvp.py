@@ -48,18 +48,18 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
     params = [way.b.param(value.type) for value in chosen]
     for value, tangent in zip(chosen, params, strict=True):
         known = way.get(value)
-        way.give(value, tangent if known is None else way.b.add(known, tangent))
+        way.set_tangent(value, tangent if known is None else way.b.add(known, tangent))
     way.run(eliminate_dead_operations(body.ops, body.returns))
     moving = [value for value in body.returns if value.type.dtype in INEXACT]
     tangents = []
     for value in moving:
         way.b.why = f"%{value.name} is independent of the inputs"
-        tangents.append(way.whole(value))
+        tangents.append(way.get_or_zeros(value))
     made = way.block((*body.params, *params), (*body.returns, *tangents))
     wishes = dict(zip(params, chosen, strict=True))
     for value, tangent in way.tangents.items():
         wishes.setdefault(tangent, value)
-    results = (*function.results, *(None for _ in tangents))
+    results = (*function.result_shardings, *(None for _ in tangents))
     return Function(f"{function.name}.jvp", _name_tangents(function, made, wishes), results)
 
 
@@ -95,13 +95,13 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
     handover = find_residuals(body, moving, names)
     params = {value: replace(value) for value in handover.saved}
     whole = Block(
-        (*params.values(), *moving.params), (*handover.again, *moving.ops), moving.returns
+        (*params.values(), *moving.params), (*handover.recompute, *moving.ops), moving.returns
     )
     return LinearizedForward(
         Function(
             f"{function.name}.forward",
             replace(body, returns=(*body.returns, *handover.saved)),
-            (*function.results, *(None for _ in params)),
+            (*function.result_shardings, *(None for _ in params)),
         ),
         Function(
             f"{function.name}.pushforward",

@@ -91,28 +91,28 @@ class _VaryInserter:
             if made.name == "broadcast":
                 self.broadcasts[made.result] = made
         wanted = (NOT_VARYING,) * len(block.returns) if returns is None else returns
-        given = tuple(self.one(v, w) for v, w in zip(block.returns, wanted, strict=True))
+        given = tuple(self.vary_along(v, w) for v, w in zip(block.returns, wanted, strict=True))
         return Block(block.params, tuple(b.ops), given)
 
     def op(self, op: Op, b: Builder, within: Varying) -> Op:
         if op.name in CUSTOM_RULE_OPERATIONS:
             return self.region(op, within)
         if op.name == "manual_computation":
-            operands = self.each(op.operands, within)
+            operands = self.vary_all(op.operands, within)
             return replace(op, operands=operands, blocks=self.blocks(op, within))
         if op.edges():
             return self.rewrite_edges(op, within)
         if op.blocks:
-            operands = self.each(
+            operands = self.vary_all(
                 op.operands, union_of_varying_axes(tuple(op.uses()), self.found) | within
             )
             return replace(op, operands=operands, blocks=self.blocks(op, within))
         varies = [self.found.get(value, NOT_VARYING) | within for value in op.operands]
         pairs = zip(op.operands, vma_of(op, varies, self.axes).operands, strict=True)
-        op = replace(op, operands=tuple(self.one(value, axes) for value, axes in pairs))
+        op = replace(op, operands=tuple(self.vary_along(value, axes) for value, axes in pairs))
         if op.name == "all-reduce":
             return self.all_reduce(op, b)
-        return self.vary(op) if op.name == "vary" else op
+        return self.simplify_vary(op) if op.name == "vary" else op
 
     def blocks(self, op: Op, within: Varying) -> RuleBlocks:
         return tuple(self.block(block, within) for block in op.blocks)
@@ -133,7 +133,7 @@ class _VaryInserter:
             op = replace(op, operands=(part,))
         return replace(op, attrs={**op.attrs, "axes": own, "shared": True})
 
-    def vary(self, op: Op) -> Op:
+    def simplify_vary(self, op: Op) -> Op:
         """Drop the axes of a `vary` along which its operand varies already."""
         there = self.found.get(op.operands[0], NOT_VARYING)
         axes = tuple(a for a in op.attrs["axes"] if a not in self.axes or a not in there)
@@ -160,7 +160,7 @@ class _VaryInserter:
             return [wants.get(place, NOT_VARYING) for place in places]
 
         pairs = zip(op.operands, wanted_axes(starts), strict=True)
-        operands = tuple(self.one(value, axes) for value, axes in pairs)
+        operands = tuple(self.vary_along(value, axes) for value, axes in pairs)
         here = within | divergent_axes(op, self.found)
         blocks = tuple(
             self.block(block, here, wanted_axes(places.returns))
@@ -172,7 +172,7 @@ class _VaryInserter:
         """Rewrite a function with a derivative rule. Its operands keep their varying axes, to which
         the rule applies."""
         pairs = [(v, self.found.get(v, NOT_VARYING) | within) for v in op.operands]
-        operands = tuple(self.one(value, axes) for value, axes in pairs)
+        operands = tuple(self.vary_along(value, axes) for value, axes in pairs)
         ends = [self.found.get(value, NOT_VARYING) for value in op.results]
         first = self.block(op.blocks[0], within, ends)
         op = replace(op, operands=operands)
@@ -185,7 +185,7 @@ class _VaryInserter:
         rule = HostFunction(op.attrs["rule"], lambda moves: finish(trace(moves)))
         return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
 
-    def known(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
+    def varying_of_rule(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
         """Return the varying axes of the block of a rule, whose parameters vary along `starts`."""
         known = {**self.found, **dict(zip(block.params, starts, strict=True))}
         if self.outside is not None:
@@ -194,10 +194,10 @@ class _VaryInserter:
                     known[value] = self.outside(value)
         return known
 
-    def each(self, values: Sequence[Value], wanted: Varying) -> tuple[Value, ...]:
-        return tuple(self.one(value, wanted) for value in values)
+    def vary_all(self, values: Sequence[Value], wanted: Varying) -> tuple[Value, ...]:
+        return tuple(self.vary_along(value, wanted) for value in values)
 
-    def one(self, value: Value, wanted: Varying) -> Value:
+    def vary_along(self, value: Value, wanted: Varying) -> Value:
         """Return the value, varying at least along the wanted axes."""
         missing = wanted - self.found.get(value, NOT_VARYING)
         axes = tuple(axis for axis in self.axes if axis in missing)
@@ -210,7 +210,7 @@ class _VaryInserter:
             if source is None:
                 made: Value = home.vary(value, axes=axes, name=f"{value.name}.each")
             else:  # The sum is cheaper before the broadcast.
-                operand = self.one(source.operands[0], wanted)
+                operand = self.vary_along(source.operands[0], wanted)
                 name = self.names.fresh(f"{value.name}.each")
                 made = replace(value, name=name)
                 home.append(replace(source, operands=(operand,), results=(made,)))
@@ -246,7 +246,7 @@ def _rewrite_rule(
             ),
         )
     ahead, back = blocks
-    found = infer_varying_axes(ahead, making.known(ahead, starts), making.axes, within)
+    found = infer_varying_axes(ahead, making.varying_of_rule(ahead, starts), making.axes, within)
     residuals = [found.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
     names = [*("result" for _ in ends), *("" for _ in residuals)]
     ahead = _rewrite_rule_block(op, ahead, starts, [*ends, *residuals], names, making, within)
@@ -271,7 +271,7 @@ def _rewrite_rule_block(
 
     Results that `what` names must not vary along more axes; others are summed.
     """
-    known = making.known(block, starts)
+    known = making.varying_of_rule(block, starts)
     made = make_varying_explicit(
         block,
         known,

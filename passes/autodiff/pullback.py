@@ -37,27 +37,27 @@ class Pullback:
         self.b = b
         self.active = active
         self.handlers = handlers
-        self.wishes: dict[Value, Value] = {} if wishes is None else wishes
-        self.given: dict[Value, Value] = {}
+        self.primal_of_cotangent: dict[Value, Value] = {} if wishes is None else wishes
+        self.cotangents: dict[Value, Value] = {}
 
     def inner(self) -> "Pullback":
         """Return the pullback of a nested block."""
         b = self.b.inner()
         b.why = self.b.why
-        return Pullback(b, self.active, self.handlers, self.wishes)
+        return Pullback(b, self.active, self.handlers, self.primal_of_cotangent)
 
-    def give(self, value: Value, cotangent: Value | None) -> None:
+    def accumulate(self, value: Value, cotangent: Value | None) -> None:
         """Add to the cotangent of a value; `None` is zero."""
         if cotangent is None or value not in self.active:
             return
-        known = self.given.get(value)
-        self.given[value] = cotangent if known is None else self.b.add(known, cotangent)
+        known = self.cotangents.get(value)
+        self.cotangents[value] = cotangent if known is None else self.b.add(known, cotangent)
 
-    def take(self, value: Value) -> Value | None:
+    def pop_cotangent(self, value: Value) -> Value | None:
         """Return the complete cotangent of a value."""
-        cotangent = self.given.pop(value, None)
+        cotangent = self.cotangents.pop(value, None)
         if cotangent is not None:
-            self.wishes.setdefault(cotangent, value)
+            self.primal_of_cotangent.setdefault(cotangent, value)
         return cotangent
 
     def run(self, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -65,7 +65,7 @@ class Pullback:
         forward: list[Op] = []
         loc, why = self.b.loc, self.b.why
         for op in reversed(ops):
-            cotangents = tuple(map(self.take, op.results))
+            cotangents = tuple(map(self.pop_cotangent, op.results))
             if any(g is not None for g in cotangents):
                 self.b.loc = op.loc
                 self.b.why = f"gradient of %{op.results[0].name}"
@@ -90,7 +90,7 @@ class Pullback:
                     f"%{value.name}: {value.type}",
                     op,
                 )
-            self.give(value, cotangent)
+            self.accumulate(value, cotangent)
         return op
 
 

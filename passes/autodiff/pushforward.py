@@ -49,19 +49,19 @@ class Pushforward:
         """Return the tangent of a value; `None` is zero."""
         return self.tangents.get(value)
 
-    def whole(self, value: Value) -> Value:
+    def get_or_zeros(self, value: Value) -> Value:
         """Return the tangent of a value, materialized if it is zero."""
         found = self.get(value)
         return self.b.full(0, value.type) if found is None else found
 
-    def give(self, value: Value, tangent: Value | None) -> None:
+    def set_tangent(self, value: Value, tangent: Value | None) -> None:
         """Set the tangent of a value."""
         if tangent is None:
             self.tangents.pop(value, None)
         else:
             self.tangents[value] = tangent
 
-    def keep(self, op: Op) -> None:
+    def append(self, op: Op) -> None:
         """Append an operation of the program."""
         self.b.append(op)
         self.kept.add(op)
@@ -75,7 +75,7 @@ class Pushforward:
                 self.b.loc, self.b.why = op.loc, op.why
                 self.handlers[op.name](self, op)
                 continue
-            self.keep(op)
+            self.append(op)
             if moves and any(value.type.dtype in INEXACT for value in op.results):
                 self.b.loc, self.b.why = op.loc, f"tangent of %{op.results[0].name}"
                 self._through(op)
@@ -111,7 +111,7 @@ class Pushforward:
                     f"%{value.name}: {value.type}",
                     op,
                 )
-            self.give(value, tangent)
+            self.set_tangent(value, tangent)
 
     def _transpose_vjp(self, op: Op, tangents: Tangents) -> Tangents:
         """Return the tangents of the results by transposing the vjp."""
@@ -129,10 +129,10 @@ class Pushforward:
         back = Pullback(b.inner(), active, BACKWARDS)
         for cotangent, tangent in zip(cotangents, tangents, strict=True):
             if cotangent is not None and tangent is not None:
-                back.give(cotangent, tangent)
+                back.accumulate(cotangent, tangent)
         forward = back.run(b.ops)
         for made in (*forward, *back.b.ops):
             self.b.append(
                 Op(made.spec, made.operands, made.results, made.attrs, made.blocks, b.loc, b.why)
             )
-        return [None if value is None else back.take(value) for value in stand_ins]
+        return [None if value is None else back.pop_cotangent(value) for value in stand_ins]

@@ -24,7 +24,7 @@ class ResidualSet:
     """
 
     saved: tuple[Value, ...]
-    again: tuple[Op, ...]
+    recompute: tuple[Op, ...]
     new: dict[Value, Value]
 
 

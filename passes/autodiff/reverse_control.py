@@ -39,22 +39,22 @@ def _pull_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     # Cotangents of the results of an iteration: of its carried values, then of its slices.
     round_carried = [b.param(body.params[i].type, f"{body.params[i].name}.grad") for i in carried]
     for i, param in zip(carried, round_carried, strict=True):
-        pullback.give(body.returns[i], param)
+        pullback.accumulate(body.returns[i], param)
     sliced = [i for i in range(n, len(body.returns)) if cotangents[i] is not None]
     round_sliced = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in sliced]
     for i, param in zip(sliced, round_sliced, strict=True):
-        pullback.give(body.returns[i], param)
+        pullback.accumulate(body.returns[i], param)
     forward = replace(body, ops=pullback.run(body.ops))
 
     # Cotangents of the operands of an iteration: carried values, slices, and captured values.
-    before = [pullback.take(param) for param in body.params]
+    before = [pullback.pop_cotangent(param) for param in body.params]
     carried_on = [
         b.full(0, body.params[i].type) if (g := before[i]) is None else g for i in carried
     ]
     taken = [i for i in range(n, len(body.params)) if before[i] is not None]
-    outside = list(pullback.given)
+    outside = list(pullback.cotangents)
     sums = [b.param(value.type, f"{value.name}.grad.sum") for value in outside]
-    totals = [b.add(total, pullback.given[v]) for v, total in zip(outside, sums, strict=True)]
+    totals = [b.add(total, pullback.cotangents[v]) for v, total in zip(outside, sums, strict=True)]
     slices = [g for i in taken if (g := before[i]) is not None]
     returns = (*carried_on, *totals, *slices)
     back = Block(
@@ -84,7 +84,7 @@ def _pull_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     )
     targets = [op.operands[i] for i in carried] + outside + [op.operands[i] for i in taken]
     for value, cotangent in zip(targets, made, strict=True):
-        outer.give(value, cotangent)
+        outer.accumulate(value, cotangent)
     return stacking.op
 
 
@@ -146,13 +146,15 @@ class _ResidualStacking:
         )
         self.stacks = [stacked[value] for value in handover.saved]
         slices = {v: Value(v.type, self._names.fresh(v.name)) for v in handover.saved}
-        whole = Block((*back.params, *slices.values()), (*handover.again, *back.ops), back.returns)
+        whole = Block(
+            (*back.params, *slices.values()), (*handover.recompute, *back.ops), back.returns
+        )
         return substitute(whole, handover.new | slices)
 
 
 def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     branches = [_ReverseBranch(outer, branch, cotangents) for branch in op.blocks]
-    outside = list(dict.fromkeys(v for branch in branches for v in branch.pullback.given))
+    outside = list(dict.fromkeys(v for branch in branches for v in branch.pullback.cotangents))
     if not outside:
         return op
     backs = [branch.back(outside) for branch in branches]
@@ -177,7 +179,7 @@ def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
             seen[value] = places[free[0]]
         kept.append(mine)
         saved = {value: seen[value] for value in handover.saved}
-        whole = replace(back, ops=(*handover.again, *back.ops))
+        whole = replace(back, ops=(*handover.recompute, *back.ops))
         shown.append(substitute(whole, handover.new | saved))
 
     forwards = [
@@ -186,7 +188,7 @@ def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     ]
     made = as_values(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
     for value, cotangent in zip(outside, made, strict=True):
-        outer.give(value, cotangent)
+        outer.accumulate(value, cotangent)
     return replace(op, results=(*op.results, *places), blocks=tuple(forwards))
 
 
@@ -196,12 +198,12 @@ class _ReverseBranch:
     def __init__(self, outer: Pullback, branch: Block, cotangents: Cotangents) -> None:
         self.pullback = outer.inner()
         for value, cotangent in zip(branch.returns, cotangents, strict=True):
-            self.pullback.give(value, cotangent)
+            self.pullback.accumulate(value, cotangent)
         self.forward = replace(branch, ops=self.pullback.run(branch.ops))
 
     def back(self, outside: Sequence[Value]) -> Block:
         """Return the block that computes the cotangents of `outside`."""
-        given = [self.pullback.given.get(value) for value in outside]
+        given = [self.pullback.cotangents.get(value) for value in outside]
         returns = tuple(
             _materialize(self.pullback, cotangent, value.type)
             for value, cotangent in zip(outside, given, strict=True)

@@ -73,7 +73,7 @@ class _VaryingTypes:
         axes: Axes = self.op.attrs["axes"]
         return axes
 
-    def found(self, body: Block) -> Mapping[Value, Varying]:
+    def varying_axes(self, body: Block) -> Mapping[Value, Varying]:
         """Return the varying axes of each value; empty for an unchecked computation."""
         if not self.inferred:
             return {}
@@ -83,18 +83,20 @@ class _VaryingTypes:
         }
         return infer_varying_axes(body, known, self.axes)
 
-    def explicit(self, outer: Pullback) -> Block:
+    def explicit_body(self, outer: Pullback) -> Block:
         """Return the body with `vary` where a value becomes varying."""
         (body,) = self.op.blocks
         if not self.inferred:
             return body
         ends = [sharding_axes(cuts) for cuts in self.op.attrs["out_axes"]]
-        made = make_varying_explicit(body, self.found(body), self.axes, outer.b.names, returns=ends)
+        made = make_varying_explicit(
+            body, self.varying_axes(body), self.axes, outer.b.names, returns=ends
+        )
         chosen = [param for param in made.params if param in outer.active]
         outer.active |= active_values(made, chosen)
         return made
 
-    def summed(self, index: int) -> Axes:
+    def axes_to_sum(self, index: int) -> Axes:
         """Return the axes along which the gradient of a parameter has yet to be summed."""
         return () if self.inferred else _replicated_axes(self.axes, self.op.attrs["in_axes"][index])
 
@@ -103,7 +105,7 @@ class _VaryingTypes:
         rest = _replicated_axes(self.axes, self.op.attrs["out_axes"][index])
         return tuple(axis for axis in rest if axis in varies) if self.inferred else rest
 
-    def front(self, varies: Varying) -> Axes:
+    def stacked_axes(self, varies: Varying) -> Axes:
         """Return the axes along which a value varies."""
         return tuple(a for a in self.axes if a in varies) if self.inferred else self.axes
 
@@ -114,8 +116,8 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
     if not types.inferred:
         _check_custom_rules(op)
-    body = types.explicit(outer)
-    varies = types.found(body)
+    body = types.explicit_body(outer)
+    varies = types.varying_axes(body)
     pullback = outer.inner()
     b = pullback.b
 
@@ -125,12 +127,14 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     for i, param in zip(given, params, strict=True):
         share = count_positions(types.axes_to_divide(i, varies.get(body.returns[i], NOT_VARYING)))
         piece = param if share == 1 else b.div(param, b.full(share, param.type))
-        pullback.give(body.returns[i], piece)
+        pullback.accumulate(body.returns[i], piece)
     forward = replace(body, ops=pullback.run(body.ops))
-    found = [(i, g) for i, p in enumerate(body.params) if (g := pullback.take(p)) is not None]
+    found = [
+        (i, g) for i, p in enumerate(body.params) if (g := pullback.pop_cotangent(p)) is not None
+    ]
     returns = []
     for i, gradient in found:
-        if rest := types.summed(i):
+        if rest := types.axes_to_sum(i):
             gradient = b.all_reduce(gradient, axes=rest, op=Symbol("add"))
         returns.append(gradient)
     if not returns:
@@ -154,7 +158,7 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         )
     )
     for (i, _), gradient in zip(found, made, strict=True):
-        outer.give(op.operands[i], gradient)
+        outer.accumulate(op.operands[i], gradient)
     return saving.op
 
 
@@ -201,7 +205,7 @@ class _ManualResiduals:
         """Return `back` with parameters for its residuals."""
         forward, op = self._forward, self.op
         handover = find_residuals(forward, back, self._names)
-        varies = self._types.found(forward)
+        varies = self._types.varying_axes(forward)
         seen = dict(zip(forward.params, zip(op.operands, op.attrs["in_axes"], strict=True),
                         strict=True))  # fmt: skip
         for value, result, cuts in zip(
@@ -218,7 +222,7 @@ class _ManualResiduals:
                 new[value] = param
             else:
                 saved = self._names.fresh(f"{value.name.removesuffix('.saved')}.saved")
-                shards = self._types.front(varies.get(value, NOT_VARYING))
+                shards = self._types.stacked_axes(varies.get(value, NOT_VARYING))
                 kept, cuts = value, ((),) * value.type.rank
                 if shards:
                     cuts = (shards, *cuts)
@@ -247,7 +251,7 @@ class _ManualResiduals:
                 ),
             ),
         )
-        whole = Block((*back.params, *params), (*handover.again, *back.ops), back.returns)
+        whole = Block((*back.params, *params), (*handover.recompute, *back.ops), back.returns)
         renamed = substitute(whole, new)
         return replace(renamed, ops=(*opening.ops, *renamed.ops))
 

@@ -31,7 +31,7 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     forward, places = inline_block(body, op.operands, op.results, op)
     if saves_everything(save):
         for result, cotangent in zip(op.results, cotangents, strict=True):
-            outer.give(result, cotangent)
+            outer.accumulate(result, cotangent)
         return outer.run(forward)
 
     b = outer.b
@@ -47,9 +47,9 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     moving = [seen[x] for x in inputs if x in outer.active]
     way.active = active_values(Block((), tuple(again), ()), moving)
     for value, cotangent in zip(body.returns, cotangents, strict=True):
-        way.give(new.get(value, value), None if cotangent is None else next(given_back))
+        way.accumulate(new.get(value, value), None if cotangent is None else next(given_back))
     rerun = way.run(again)
-    gradients = [(x, way.take(seen[x])) for x in inputs]
+    gradients = [(x, way.pop_cotangent(seen[x])) for x in inputs]
 
     # Saved values have been computed by the forward computation, and so have operations with
     # effects.
@@ -67,10 +67,10 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in found])
     b.ops.extend(again_ops)
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
-    for cotangent, value in way.wishes.items():
-        way.wishes[cotangent] = originals.get(value, value)
+    for cotangent, value in way.primal_of_cotangent.items():
+        way.primal_of_cotangent[cotangent] = originals.get(value, value)
     for x, cotangent in found:
-        outer.give(x, cotangent)
+        outer.accumulate(x, cotangent)
     return forward
 
 
@@ -103,7 +103,7 @@ def _pull_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     made = inline(outer.b, back, [*residuals, *given, *op.operands[count:]])
     moving = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
     for x, gradient in zip(moving, made, strict=True):
-        outer.give(x, gradient)
+        outer.accumulate(x, gradient)
     return forward
 
 
@@ -127,9 +127,9 @@ def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     way.active = active_values(Block((), tuple(moved), ()), tangents)
     moving = [g for y, g in zip(op.results, cotangents, strict=True) if y.type.dtype in INEXACT]
     for slope, cotangent in zip(slopes, moving, strict=True):
-        way.give(slope, cotangent)
+        way.accumulate(slope, cotangent)
     rerun = way.run(moved)
-    gradients = [way.take(tangent) for tangent in tangents]
+    gradients = [way.pop_cotangent(tangent) for tangent in tangents]
 
     # The operations that depend on tangents are linear in them: zero tangents give the primal
     # results.
@@ -147,7 +147,7 @@ def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     movable = [x for x in owners if x.type.dtype in INEXACT]
     for x, gradient in zip(movable, gradients, strict=True):
         if gradient is not None:
-            outer.give(x, new.get(gradient, gradient))
+            outer.accumulate(x, new.get(gradient, gradient))
     return forward
 
 

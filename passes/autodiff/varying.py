@@ -83,15 +83,15 @@ class _VaryingInference:
             if op.name == "manual_computation":
                 self.manual(op, within)
             elif op.edges():
-                self.around(op, within)
+                self.infer_edges(op, within)
             elif op.blocks:
-                self.inside(op, within)
+                self.infer_region(op, within)
             else:
                 varies = [found.get(value, NOT_VARYING) for value in op.operands]
                 made = vma_of(op, varies, self.axes).results
                 found.update(dict.fromkeys(op.results, made | within))
 
-    def around(self, op: Op, within: Varying) -> None:
+    def infer_edges(self, op: Op, within: Varying) -> None:
         """Infer the values of the edges into, around and out of blocks."""
         found = self.found
         watched = (*op.results, *chain.from_iterable(block.params for block in op.blocks))
@@ -108,7 +108,7 @@ class _VaryingInference:
                 return
             before = now
 
-    def inside(self, op: Op, within: Varying) -> None:
+    def infer_region(self, op: Op, within: Varying) -> None:
         """Infer any other operation with blocks: its results vary along the axes of all values it
         uses."""
         made = union_of_varying_axes(tuple(op.uses()), self.found) | within

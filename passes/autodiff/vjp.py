@@ -56,7 +56,7 @@ def vjp(function: Function, wrt: Sequence[int], of: Sequence[int] | None = None)
         (*way.forward, *way.back),
         (*function.body.returns, *way.gradients),
     )
-    results = (*function.results, *(None for _ in way.gradients))
+    results = (*function.result_shardings, *(None for _ in way.gradients))
     return Function(f"{function.name}.vjp", body, results)
 
 
@@ -71,13 +71,15 @@ def linearize(
     forward = Block(function.body.params, way.forward, function.body.returns)
     handover = find_residuals(forward, Block(way.cotangents, way.back, way.gradients), way.names)
     params = {value: replace(value) for value in handover.saved}
-    back = Block((*params.values(), *way.cotangents), (*handover.again, *way.back), way.gradients)
+    back = Block(
+        (*params.values(), *way.cotangents), (*handover.recompute, *way.back), way.gradients
+    )
     count = len(params)
     return Linearized(
         Function(
             f"{function.name}.forward",
             replace(forward, returns=(*forward.returns, *handover.saved)),
-            (*function.results, *(None for _ in range(count))),
+            (*function.result_shardings, *(None for _ in range(count))),
         ),
         Function(
             f"{function.name}.pullback",
@@ -116,16 +118,18 @@ def _differentiate_in_reverse(
     b = pullback.b
     cotangents = tuple(b.param(value.type, f"{value.name}.grad") for value in results)
     for value, cotangent in zip(results, cotangents, strict=True):
-        pullback.give(value, cotangent)
+        pullback.accumulate(value, cotangent)
     forward = pullback.run(body.ops)
-    found = {value: pullback.take(value) for value in dict.fromkeys(chosen)}
+    found = {value: pullback.pop_cotangent(value) for value in dict.fromkeys(chosen)}
     gradients = []
     for value in chosen:
         gradient = found[value]
         b.why = f"gradient of %{value.name}, on which no result depends"
         gradients.append(b.full(0, value.type) if gradient is None else gradient)
     back = Block(cotangents, eliminate_dead_operations(b.ops, gradients), tuple(gradients))
-    new, names = _name_cotangents(function, Block((), forward, ()), back, pullback.wishes)
+    new, names = _name_cotangents(
+        function, Block((), forward, ()), back, pullback.primal_of_cotangent
+    )
     forward, back = substitute(Block((), forward, ()), new).ops, substitute(back, new)
     return _ReverseMode(forward, back.ops, back.params, back.returns, names)
 

@@ -44,8 +44,8 @@ class Batcher:
         self.size = size
         self.handlers = handlers
         self.axis = axis
-        self.front = front
-        self.new: dict[Value, Value] = {} if new is None else new
+        self.batch_axes = front
+        self.replacement: dict[Value, Value] = {} if new is None else new
         self.original: dict[Value, Value] = {} if heirs is None else heirs
 
     def inner(self, pieces: int = 1) -> "Batcher":
@@ -53,7 +53,13 @@ class Batcher:
         inside of it."""
         size = self.size // pieces
         return Batcher(
-            self.b.inner(), size, self.handlers, self.axis, self.new, self.original, self.front
+            self.b.inner(),
+            size,
+            self.handlers,
+            self.axis,
+            self.replacement,
+            self.original,
+            self.batch_axes,
         )
 
     def param(self, old: Value, batched: bool) -> Value:
@@ -65,28 +71,28 @@ class Batcher:
 
     def bind(self, made: Value, old: Value) -> None:
         """Record that `made` replaces a value of the program."""
-        self.new[old] = made
+        self.replacement[old] = made
         self.original.setdefault(made, old)
 
     def get(self, value: Value) -> Value:
         """Return the replacement of a value."""
-        return self.new.get(value, value)
+        return self.replacement.get(value, value)
 
-    def has(self, value: Value) -> bool:
+    def is_batched(self, value: Value) -> bool:
         """Return whether the replacement of a value is batched."""
         return self.get(value).type.rank > value.type.rank
 
-    def whole(self, value: Value) -> Value:
+    def batched(self, value: Value) -> Value:
         """Return the replacement of a value, broadcast along the batch dimension if necessary."""
         found = self.get(value)
-        return found if self.has(value) else broadcast_over_batch(self.b, found, self.size)
+        return found if self.is_batched(value) else broadcast_over_batch(self.b, found, self.size)
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append the replacements of `ops`."""
         loc, why = self.b.loc, self.b.why
         for op in ops:
             self.b.loc, self.b.why = op.loc, op.why
-            if any(self.has(value) for value in op.uses()) or self.is_along(op):
+            if any(self.is_batched(value) for value in op.uses()) or self.is_along(op):
                 for old, made in zip(op.results, self._through(op), strict=True):
                     self.bind(made, old)
             else:
@@ -100,7 +106,7 @@ class Batcher:
         if rule is None:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
             raise error(f"{what} has no batching rule", op)
-        many = BatchedOp(op, self.size, tuple(map(self.has, op.operands)))
+        many = BatchedOp(op, self.size, tuple(map(self.is_batched, op.operands)))
         made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
         return as_values(made)
 
@@ -113,10 +119,10 @@ class Batcher:
         return any(self.is_along(inner) for block in op.blocks for inner in block.ops)
 
     def _copy(self, op: Op) -> None:
-        made = copy_op(op, self.new, self.b.names)
+        made = copy_op(op, self.replacement, self.b.names)
         self.b.append(made)
         for old in _definitions(op):
-            self.original[self.new[old]] = old
+            self.original[self.replacement[old]] = old
 
 
 def collective_axes(op: Op) -> Iterator[Axis]:

@@ -27,8 +27,8 @@ def _swap_leading_dims(outer: Batcher, x: Value, why: str) -> Value:
 def _batch_scan(outer: Batcher, op: Op) -> Sequence[Value]:
     (body,) = op.blocks
     n = op.attrs["carries"]
-    carried = [outer.has(value) for value in op.operands[:n]]
-    sliced = [outer.has(value) for value in op.operands[n:]]
+    carried = [outer.is_batched(value) for value in op.operands[:n]]
+    sliced = [outer.is_batched(value) for value in op.operands[n:]]
     while True:
         inner = outer.inner()
         flags = zip(body.params, (*carried, *sliced), strict=True)
@@ -49,7 +49,7 @@ def _batch_scan(outer: Batcher, op: Op) -> Sequence[Value]:
     made = as_values(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
     stacked = [
         _swap_leading_dims(outer, y, "a scan stacks along its first dimension")
-        if inner.has(value)
+        if inner.is_batched(value)
         else y
         for y, value in zip(made[n:], body.returns[n:], strict=True)
     ]
@@ -60,25 +60,25 @@ def _batched_carries(
     inner: Batcher, carried: Sequence[bool], returns: Sequence[Value]
 ) -> list[bool]:
     """Return which carried values are batched after one more iteration."""
-    return [flag or inner.has(value) for flag, value in zip(carried, returns, strict=True)]
+    return [flag or inner.is_batched(value) for flag, value in zip(carried, returns, strict=True)]
 
 
 def _batch_where(batcher: Batcher, values: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
     """Return the replacements of the values, batched where the flags say so."""
     pairs = zip(values, flags, strict=True)
-    return [batcher.whole(value) if flag else batcher.get(value) for value, flag in pairs]
+    return [batcher.batched(value) if flag else batcher.get(value) for value, flag in pairs]
 
 
 def _batch_while(outer: Batcher, op: Op) -> Sequence[Value]:
     condition, body = op.blocks
-    carried = [outer.has(value) for value in op.operands]
+    carried = [outer.is_batched(value) for value in op.operands]
     while True:
         test, step = outer.inner(), outer.inner()
         tested = _make_params(test, condition, carried)
         test.run(condition.ops)
         stepped = _make_params(step, body, carried)
         step.run(body.ops)
-        differs = test.has(condition.returns[0])
+        differs = test.is_batched(condition.returns[0])
         grown = _batched_carries(step, carried, body.returns)
         if differs:
             # The elements end in different iterations, so every value that changes between
@@ -138,14 +138,14 @@ def _masked_while(
 
 def _condition(batcher: Batcher, condition: Block, carried: Sequence[Value]) -> Value:
     """Return for which elements the condition holds."""
-    batcher.new.update(zip(condition.params, carried, strict=True))
+    batcher.replacement.update(zip(condition.params, carried, strict=True))
     batcher.run(condition.ops)
-    return batcher.whole(condition.returns[0])
+    return batcher.batched(condition.returns[0])
 
 
 def _batch_case(outer: Batcher, op: Op) -> Sequence[Value]:
     (index,) = op.operands
-    if outer.has(index):
+    if outer.is_batched(index):
         return _select_branches(outer, op)
     inners = []
     for branch in op.blocks:
@@ -153,7 +153,7 @@ def _batch_case(outer: Batcher, op: Op) -> Sequence[Value]:
         inner.run(branch.ops)
         inners.append((inner, branch))
     flags = [
-        any(inner.has(branch.returns[i]) for inner, branch in inners)
+        any(inner.is_batched(branch.returns[i]) for inner, branch in inners)
         for i in range(len(op.results))
     ]
     blocks = tuple(
@@ -168,7 +168,7 @@ def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
     offered = []
     for branch in op.blocks:
         outer.run(branch.ops)
-        offered.append([outer.whole(value) for value in branch.returns])
+        offered.append([outer.batched(value) for value in branch.returns])
     b.why = "each has its own branch"
     picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
     results = []

@@ -19,17 +19,17 @@ def _batch_manual(outer: Batcher, op: Op) -> Sequence[Value]:
     front = _batch_axes(outer, op)
     inner = outer.inner(count_positions(front))
     params = [
-        inner.param(param, outer.has(value))
+        inner.param(param, outer.is_batched(value))
         for param, value in zip(body.params, op.operands, strict=True)
     ]
     inner.run(body.ops)
     returns = [inner.get(value) for value in body.returns]
     ins = [
-        (front, *cuts) if outer.has(value) else cuts
+        (front, *cuts) if outer.is_batched(value) else cuts
         for value, cuts in zip(op.operands, op.attrs["in_axes"], strict=True)
     ]
     outs = [
-        (front, *cuts) if inner.has(value) else cuts
+        (front, *cuts) if inner.is_batched(value) else cuts
         for value, cuts in zip(body.returns, op.attrs["out_axes"], strict=True)
     ]
     made = outer.b.emit(
@@ -47,9 +47,9 @@ def _batch_axes(outer: Batcher, op: Op) -> Axes:
     There are none if one of them already shards another dimension, if the batch size is not
     divisible, or if the body contains collectives over the batch axis.
     """
-    if outer.front is None or outer.is_along(op):
+    if outer.batch_axes is None or outer.is_along(op):
         return ()
-    front = outer.front(op.attrs["axes"])
+    front = outer.batch_axes(op.attrs["axes"])
     used = {
         axis
         for cuts in (*op.attrs["in_axes"], *op.attrs["out_axes"])

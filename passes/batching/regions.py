@@ -26,11 +26,12 @@ def _batch_checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
     (body,) = op.blocks
     own = host_function_of(op.attrs.get("batching", ""))
     if own is not None:
-        block = own([outer.has(x) for x in op.operands], outer.size)
+        block = own([outer.is_batched(x) for x in op.operands], outer.size)
         return inline(outer.b, block, [*map(outer.get, op.operands)])
     inner = outer.inner()
     params = [
-        inner.param(param, outer.has(x)) for param, x in zip(body.params, op.operands, strict=True)
+        inner.param(param, outer.is_batched(x))
+        for param, x in zip(body.params, op.operands, strict=True)
     ]
     inner.run(body.ops)
     block = inner.b.block(params, [inner.get(value) for value in body.returns])
@@ -39,13 +40,13 @@ def _batch_checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _batch_custom_rule(outer: Batcher, op: Op) -> Sequence[Value]:
-    flags = [outer.has(value) for value in op.operands]
+    flags = [outer.is_batched(value) for value in op.operands]
     inner = outer.inner()
     params = [
         inner.param(param, flag) for param, flag in zip(op.blocks[0].params, flags, strict=True)
     ]
     inner.run(op.blocks[0].ops)
-    block = inner.b.block(params, [inner.whole(value) for value in op.blocks[0].returns])
+    block = inner.b.block(params, [inner.batched(value) for value in op.blocks[0].returns])
     make = _RULES[op.name]
     many = partial(_vectorize_block, outer.handlers, outer.size, outer.axis)
     if len(op.blocks) > 1:

@@ -47,8 +47,8 @@ def vectorize_with(
     batcher.run(body.ops)
     made = batcher.b.block(params, [batcher.get(value) for value in body.returns])
     results = tuple(
-        place(sharding) if sharding and batcher.has(value) else sharding
-        for value, sharding in zip(body.returns, function.results, strict=True)
+        place(sharding) if sharding and batcher.is_batched(value) else sharding
+        for value, sharding in zip(body.returns, function.result_shardings, strict=True)
     )
     return Function(
         f"{function.name}.vmap",

@@ -47,7 +47,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
         taken: set[Op] = set()
         rings: dict[Op, tuple[Op, Op]] = {}
         for op in block.ops:
-            pair = self.gathered(op, made, uses) or self.match_scatter(op, made, uses)
+            pair = self.match_gather(op, made, uses) or self.match_scatter(op, made, uses)
             if pair and pair[0] not in taken and pair[1] not in taken:
                 taken.update(pair)
                 rings[op] = pair
@@ -62,7 +62,9 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
                 ops.append(replace(op, blocks=inner) if inner else op)
         return replace(block, ops=tuple(ops))
 
-    def gathered(self, op: Op, made: dict[Value, Op], uses: Counter[Value]) -> tuple[Op, Op] | None:
+    def match_gather(
+        self, op: Op, made: dict[Value, Op], uses: Counter[Value]
+    ) -> tuple[Op, Op] | None:
         """Return the gather before a contraction and the contraction if the gather has no other
         use."""
         if op.name != "dot" or op.operands[0] is op.operands[1]:

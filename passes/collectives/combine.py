@@ -51,13 +51,13 @@ class CombineCollectives(Pass, name="combine-collectives"):
         owner: dict[Value, Hashable] = {}
 
         def send(key: Hashable) -> None:
-            made.extend(waiting.pop(key).together(names))
+            made.extend(waiting.pop(key).combine(names))
 
         for op in block.ops:
             if op.blocks:
                 op = replace(op, blocks=tuple(self.block(inner, names) for inner in op.blocks))
             for key in dict.fromkeys(owner[v] for v in op.uses() if v in owner):
-                if key in waiting and waiting[key].makes(op):
+                if key in waiting and waiting[key].is_used_by(op):
                     send(key)
             if op.name not in DIMENSION_ATTRIBUTES or op.result.type.nbytes >= self.limit:
                 made.append(op)
@@ -82,12 +82,12 @@ class _CollectiveGroup:
     def nbytes(self) -> int:
         return sum(op.result.type.nbytes for op in self.ops)
 
-    def makes(self, user: Op) -> bool:
+    def is_used_by(self, user: Op) -> bool:
         """Return whether an operation uses a result of the group."""
         results = {op.result for op in self.ops}
         return any(value in results for value in user.uses())
 
-    def together(self, names: UniqueNames) -> list[Op]:
+    def combine(self, names: UniqueNames) -> list[Op]:
         """Return the combined collective and the operations that extract the results."""
         if len(self.ops) == 1:
             return self.ops

@@ -13,10 +13,10 @@ from shardir.passes.collectives.hierarchical_splitter import CollectiveSplitter,
 
 def _all_reduce(splitter: CollectiveSplitter, op: Op) -> Value:
     b, kind = splitter.b, op.attrs["op"]
-    far = splitter.levels.far(op.attrs["axes"])
-    made = splitter.total(op, op.operands[0])
+    far = splitter.levels.far_parts(op.attrs["axes"])
+    made = splitter.combine_in_device_order(op, op.operands[0])
     if made is None:
-        made = splitter.halved(
+        made = splitter.combine_between_processes(
             op,
             op.operands[0],
             lambda near: b.all_reduce(near, axes=far, op=kind, name=splitter.name(op, far)),
@@ -26,7 +26,7 @@ def _all_reduce(splitter: CollectiveSplitter, op: Op) -> Value:
 
 def _reduce_scatter(splitter: CollectiveSplitter, op: Op) -> Value:
     dim, kind, levels = op.attrs["dim"], op.attrs["op"], splitter.levels
-    runs = levels.runs(op.attrs["axes"])
+    runs = levels.group_by_level(op.attrs["axes"])
 
     def scatter(made: Value) -> Value:
         for run in runs:
@@ -34,14 +34,14 @@ def _reduce_scatter(splitter: CollectiveSplitter, op: Op) -> Value:
                 name = splitter.name(op, run)
                 made = splitter.b.reduce_scatter(made, dim=dim, axes=run, op=kind, name=name)
             else:
-                made = splitter.cut(made, dim, run)
+                made = splitter.slice_run(made, dim, run)
         return made
 
-    total = splitter.total(op, op.operands[0])
+    total = splitter.combine_in_device_order(op, op.operands[0])
     if total is None:
-        return splitter.halved(op, op.operands[0], scatter)
+        return splitter.combine_between_processes(op, op.operands[0], scatter)
     for run in runs:
-        total = splitter.cut(total, dim, run)
+        total = splitter.slice_run(total, dim, run)
     return total
 
 
@@ -51,15 +51,15 @@ def _all_gather(splitter: CollectiveSplitter, op: Op) -> Value:
 
 def _all_slice(splitter: CollectiveSplitter, op: Op) -> Value:
     made = op.operands[0]
-    for run in splitter.levels.runs(op.attrs["axes"]):
-        made = splitter.cut(made, op.attrs["dim"], run)
+    for run in splitter.levels.group_by_level(op.attrs["axes"]):
+        made = splitter.slice_run(made, op.attrs["dim"], run)
     return made
 
 
 def _all_to_all(splitter: CollectiveSplitter, op: Op) -> Value:
     """Exchange a part of one dimension for a part of the other along each run of axes."""
     (x,), b = op.operands, splitter.b
-    runs = splitter.levels.runs(op.attrs["axes"])
+    runs = splitter.levels.group_by_level(op.attrs["axes"])
     sizes = tuple(prod(axis.size for axis in run) for run in runs)
     split, concat = op.attrs["split"], op.attrs["concat"]
     shape: list[int] = []
@@ -106,7 +106,7 @@ def _permute_complete_axes(splitter: CollectiveSplitter, op: Op) -> Value:
     levels, b = splitter.levels, splitter.b
     source, target = op.attrs["source"], op.attrs["target"]
     names = dict.fromkeys(axis.name for axis in (*source, *target))
-    axes = tuple(levels.whole(name) for name in names)
+    axes = tuple(levels.full_axis(name) for name in names)
     pairs = _permute_pairs(levels, axes, source, target)
     made: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
     return made
@@ -128,8 +128,8 @@ def _axis_index(splitter: CollectiveSplitter, op: Op) -> Value:
     b, levels, type = splitter.b, splitter.levels, op.result.type
     known, step = 0, 1
     terms: list[Value] = []
-    for run in reversed(levels.runs(op.attrs["axes"])):
-        if levels.place is not None and levels.is_far(run[0]):
+    for run in reversed(levels.group_by_level(op.attrs["axes"])):
+        if levels.position_of_process is not None and levels.is_far(run[0]):
             known += step * levels.position(run)
         else:
             index = b.axis_index(axes=run, name=splitter.name(op, run))

@@ -71,15 +71,17 @@ class CollectiveSplitter:
     def needs_split(self, op: Op) -> bool:
         """Return whether an operation involves both levels, or positions that are known."""
         axes = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
-        far = bool(self.levels.far(axes))
+        far = bool(self.levels.far_parts(axes))
         if op.name in POSITION_OPERATIONS:
-            return far and (self.levels.place is not None or bool(self.levels.near(axes)))
-        return far and bool(self.levels.near(axes))
+            return far and (
+                self.levels.position_of_process is not None or bool(self.levels.near_parts(axes))
+            )
+        return far and bool(self.levels.near_parts(axes))
 
     def is_between(self, op: Op) -> bool:
         """Return whether an operation is a collective between processes."""
         axes = op.attrs.get("axes", ())
-        return op.spec in START_OPS and bool(self.levels.far(axes))
+        return op.spec in START_OPS and bool(self.levels.far_parts(axes))
 
     def name(self, op: Op, run: Axes) -> str:
         """Return the name of the part of a collective along axes of one level."""
@@ -89,19 +91,19 @@ class CollectiveSplitter:
 
     def gather(self, op: Op, x: Value, dim: int) -> Value:
         """Gather the shards along all axes of `op`, the minor ones first."""
-        for run in reversed(self.levels.runs(op.attrs["axes"])):
+        for run in reversed(self.levels.group_by_level(op.attrs["axes"])):
             x = self.b.all_gather(x, dim=dim, axes=run, name=self.name(op, run))
         return x
 
-    def cut(self, x: Value, dim: int, run: Axes) -> Value:
+    def slice_run(self, x: Value, dim: int, run: Axes) -> Value:
         """Slice each device's shard along a run of axes of one level."""
-        if self.levels.place is None or not self.levels.is_far(run[0]):
+        if self.levels.position_of_process is None or not self.levels.is_far(run[0]):
             made: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.piece")
             return made
         size = x.type.shape[dim] // prod(axis.size for axis in run)
         return slice_rows(self.b, x, dim, self.levels.position(run) * size, size)
 
-    def total(self, op: Op, x: Value) -> Value | None:
+    def combine_in_device_order(self, op: Op, x: Value) -> Value | None:
         """Return the operands of all devices combined in device order.
 
         Returns `None` if the order does not matter, or if a process would receive more than `small`
@@ -110,7 +112,7 @@ class CollectiveSplitter:
         kind, axes, type = op.attrs["op"], op.attrs["axes"], x.type
         if kind not in ORDERED_REDUCTIONS or type.dtype not in (*FLOATS, *COMPLEX):
             return None
-        far, near = (prod(axis.size for axis in each) for each in self.sides(axes))
+        far, near = (prod(axis.size for axis in each) for each in self.split_levels(axes))
         if (far - 1) * near * type.nbytes > self.small:
             return None
         row = self.b.reshape(x, result=type.with_shape((1, *type.shape)), name=f"{x.name}.row")
@@ -120,16 +122,18 @@ class CollectiveSplitter:
         )
         return made
 
-    def sides(self, axes: Axes) -> tuple[Axes, Axes]:
+    def split_levels(self, axes: Axes) -> tuple[Axes, Axes]:
         """Return the sub-axes between processes and those within."""
-        return self.levels.far(axes), self.levels.near(axes)
+        return self.levels.far_parts(axes), self.levels.near_parts(axes)
 
-    def halved(self, op: Op, x: Value, combine: Callable[[Value], Value]) -> Value:
+    def combine_between_processes(
+        self, op: Op, x: Value, combine: Callable[[Value], Value]
+    ) -> Value:
         """Apply `combine` between processes to the values reduced within processes.
 
         16-bit floating-point sums are kept in f32 in between.
         """
-        near, kind, type = self.sides(op.attrs["axes"])[1], op.attrs["op"], x.type
+        near, kind, type = self.split_levels(op.attrs["axes"])[1], op.attrs["op"], x.type
         wide = kind in ORDERED_REDUCTIONS and type.dtype in FLOATS and type.numpy.itemsize == 2
         if wide:
             x = self.b.convert(x, result=type.with_dtype("f32"), name=f"{x.name}.wide")

@@ -41,7 +41,7 @@ class UniformControlFlow(Pass, name="uniform-control-flow"):
         differs = find_differing(main)
         if not any(differs.get(v) for op in main.body.walk() for v in _decisions(op)):
             return module
-        axes = tuple(Axis.whole(name, mesh) for name, size in mesh.axes if size > 1)
+        axes = tuple(Axis.full(name, mesh) for name, size in mesh.axes if size > 1)
         function = _UniformControlRewriter(main, differs, axes).rewrite()
         return replace(module, functions=(function, *module.functions[1:]))
 

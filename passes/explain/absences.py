@@ -56,8 +56,8 @@ def absences(history: FunctionHistory, value: Value) -> Iterator[Absence]:
     """
     written = history.story.written[value]
     cell = history.story.cells[value]
-    mesh = history.mesh(written.sharding or history.states.get(cell))
-    used = list(written.sharding.used()) if written.sharding else []
+    mesh = history.mesh(written.sharding or history.final_shardings.get(cell))
+    used = list(written.sharding.used_axes()) if written.sharding else []
     for axis in used:
         yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused()
     for name, size in mesh.axes:
@@ -93,9 +93,9 @@ class _AbsenceSearch:
             own = [hit for hit in hits if hit.own]
             mine = {hit.dim for hit in own}
             chosen = own + [hit for hit in hits if hit.dim not in mine]
-            return list(dict.fromkeys(self.told(hit, far=False) for hit in chosen))
+            return list(dict.fromkeys(self.absence_of(hit, far=False) for hit in chosen))
         return (
-            self.closed()
+            self.closed_dims()
             or self.unrequested()
             or self.nearest_refusals(start)
             or [self.unconnected()]
@@ -106,7 +106,7 @@ class _AbsenceSearch:
         places = [(self.cell, dim) for dim in range(self.value.type.rank)]
         hits = (hit for place in places for hit in self.hits(place))
         used = [hit for hit in hits if hit.own and hit.refusal.reason is RefusalReason.USED]
-        return list(dict.fromkeys(self.told(hit, far=False) for hit in used))
+        return list(dict.fromkeys(self.absence_of(hit, far=False) for hit in used))
 
     # Annotation of the value itself
 
@@ -131,7 +131,7 @@ class _AbsenceSearch:
     def trimmed_dims(self) -> list[Absence]:
         """Return the dimensions from which the axis was trimmed, since boundary values are sharded
         evenly."""
-        state = self.history.states.get(self.cell)
+        state = self.history.final_shardings.get(self.cell)
         if state is None:
             return []
         found = []
@@ -144,7 +144,7 @@ class _AbsenceSearch:
         return found
 
     def excluded_by_annotation(self) -> list[Absence]:
-        said = self.history.said.get(self.cell)
+        said = self.history.stated.get(self.cell)
         if said is None:
             return []
         detail = str(self.history.annotation(said))
@@ -154,15 +154,15 @@ class _AbsenceSearch:
             return [_plain(self.text, RefusalReason.UNREDUCED, detail)]
         return []
 
-    def closed(self) -> list[Absence]:
-        said = self.history.said.get(self.cell)
-        if said is None or not said.sharding.closed:
+    def closed_dims(self) -> list[Absence]:
+        said = self.history.stated.get(self.cell)
+        if said is None or not said.sharding.is_closed:
             return []
         return [_plain(self.text, RefusalReason.CLOSED, str(self.history.annotation(said)))]
 
     def unrequested(self) -> list[Absence]:
-        said = self.history.said.values()
-        asked = any(overlaps_any(self.axis, list(each.sharding.used())) for each in said)
+        said = self.history.stated.values()
+        asked = any(overlaps_any(self.axis, list(each.sharding.used_axes())) for each in said)
         return [] if asked else [_plain(self.text, RefusalReason.UNASKED)]
 
     # Refusals by operations
@@ -192,12 +192,12 @@ class _AbsenceSearch:
         views = self.history.views(step)
         return any(
             number != tensor
-            and (cut := view.cuts.get(refusal.factor)) is not None
+            and (cut := view.factor_shardings.get(refusal.factor)) is not None
             and overlaps_any(self.axis, cut.axes)
             for number, view in enumerate(views)
         )
 
-    def told(self, hit: RefusalHit, far: bool) -> Absence:
+    def absence_of(self, hit: RefusalHit, far: bool) -> Absence:
         step, refusal = hit.step, hit.refusal
         history = self.history
         reason, detail = refusal.reason, ""
@@ -207,17 +207,17 @@ class _AbsenceSearch:
             reason = delay_reason(history, step, refusal) or reason
             detail = self.current_use(step, refusal)
         elif reason is RefusalReason.DISAGREE:
-            detail = self.sides(step, refusal)
+            detail = self.shardings_along_factor(step, refusal)
         elif reason in (
             RefusalReason.CLOSED,
             RefusalReason.REPLICATED,
             RefusalReason.UNREDUCED,
             RefusalReason.OVERFLOW,
         ):
-            said = history.said.get(step.cells[refusal.tensor])
+            said = history.stated.get(step.cells[refusal.tensor])
             detail = str(history.annotation(said)) if said else ""
         elif reason is RefusalReason.BEHIND:
-            detail = self.front(step, refusal)
+            detail = self.first_refusal(step, refusal)
         return Absence(
             self.text,
             hit.dim,
@@ -242,17 +242,17 @@ class _AbsenceSearch:
                 return f"it shards dimension {dim} for {' and '.join(said)}{when}"
         return ""
 
-    def sides(self, step: PropagationStep, refusal: Refusal) -> str:
+    def shardings_along_factor(self, step: PropagationStep, refusal: Refusal) -> str:
         """Describe how the tensors of an operation are sharded along a factor."""
         told = []
         for tensor, view in enumerate(self.history.views(step)):
-            cut = view.cuts.get(refusal.factor)
+            cut = view.factor_shardings.get(refusal.factor)
             if cut and cut.axes:
                 axes = ", ".join(self.history.axis(axis, self.mesh) for axis in cut.axes)
                 told.append(f"{self.history.tensor(step, tensor)} along {axes}")
         return "; ".join(dict.fromkeys(told))
 
-    def front(self, step: PropagationStep, refusal: Refusal) -> str:
+    def first_refusal(self, step: PropagationStep, refusal: Refusal) -> str:
         """Describe the first refusal."""
         for other in step.refusals:
             same = (other.factor, other.tensor) == (refusal.factor, refusal.tensor)
@@ -267,7 +267,7 @@ class _AbsenceSearch:
         seen = dict.fromkeys(start)
         ring = start
         while ring:
-            found = [self.told(hit, far=True) for place in ring for hit in self.hits(place)]
+            found = [self.absence_of(hit, far=True) for place in ring for hit in self.hits(place)]
             found += [
                 rest
                 for cell in dict.fromkeys(c for c, _ in ring)
@@ -295,14 +295,18 @@ class _AbsenceSearch:
         for op in history.impassable.get(cell, ()):
             for value in op.tensors:
                 other = history.story.cells.get(value)
-                if other != cell and other is not None and self.has(history.states.get(other)):
+                if (
+                    other != cell
+                    and other is not None
+                    and self.has(history.final_shardings.get(other))
+                ):
                     yield Absence(
                         self.text, None, RefusalReason.NO_RULE, value_text(value), op_text(op),
                         history.loc_of_op(op), "", True,
                     )  # fmt: skip
 
     def has(self, sharding: Sharding | None) -> bool:
-        return sharding is not None and overlaps_any(self.axis, list(sharding.used()))
+        return sharding is not None and overlaps_any(self.axis, list(sharding.used_axes()))
 
     # Axes without any connection
 
@@ -322,18 +326,22 @@ class _AbsenceSearch:
                 for other, sharding in enumerate(step.before):
                     for d in dims_of(step.rule, other, factor):
                         if sharding and overlaps_any(self.axis, sharding.dims[d].axes):
-                            yield self.apart(step, other, f"it shards the rest of dimension {d}")
+                            yield self.unconnected_at(
+                                step, other, f"it shards the rest of dimension {d}"
+                            )
 
     def elsewhere(self, at: TensorVisit) -> Iterator[Absence]:
         """Yield an operation next to the value that has the axis along a factor that the value does
         not have."""
         step, tensor = at
         for other, view in enumerate(self.history.views(step)):
-            for factor, cut in view.cuts.items():
+            for factor, cut in view.factor_shardings.items():
                 if overlaps_any(self.axis, cut.axes) and not dims_of(step.rule, tensor, factor):
-                    yield self.apart(step, other, f"it shards {self.history.loop(step, factor)}")
+                    yield self.unconnected_at(
+                        step, other, f"it shards {self.history.factor_name(step, factor)}"
+                    )
 
-    def apart(self, step: PropagationStep, tensor: int, detail: str) -> Absence:
+    def unconnected_at(self, step: PropagationStep, tensor: int, detail: str) -> Absence:
         history = self.history
         name, op, loc = history.tensor(step, tensor), history.op(step), history.loc(step)
         return Absence(self.text, None, RefusalReason.APART, name, op, loc, detail, False)

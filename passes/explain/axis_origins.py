@@ -93,11 +93,11 @@ class AxisOrigins:
         found += (
             AxisArrival(part, said, hop)
             for hop, piece in local.hops
-            for part, said in self.stated(_query_at_source(hop, piece))
+            for part, said in self.statements(_query_at_source(hop, piece))
         )
         return sorted(found, key=lambda arrival: arrival.axis)
 
-    def stated(self, question: OriginQuery) -> tuple[tuple[Axis, StatedSharding], ...]:
+    def statements(self, question: OriginQuery) -> tuple[tuple[Axis, StatedSharding], ...]:
         """Return the statements of the parts of an axis at a dimension."""
         waiting = [question]
         while True:
@@ -130,7 +130,7 @@ class AxisOrigins:
 
     def _find(self, cell: int, dim: int, axis: Axis, before: int) -> LocalOrigin:
         history = self.history
-        said = history.said.get(cell)
+        said = history.stated.get(cell)
         stated = intersections(axis, said.sharding.dims[dim].axes) if said else []
         here = tuple((part, said) for part in stated if said)
         missing = difference_of_axes(axis, stated)
@@ -178,7 +178,7 @@ def _sources(
     for factor in step.rule.tensors[tensor][dim]:
         order = sorted(range(len(views)), key=lambda number: number != likely.get(factor, -1))
         for source in order:
-            cut = views[source].cuts.get(factor)
+            cut = views[source].factor_shardings.get(factor)
             if cut is None or source == tensor:
                 continue
             pieces = [piece for part in gained for piece in intersections(part, cut.axes)]
@@ -195,7 +195,7 @@ def origins_of(history: FunctionHistory) -> AxisOrigins:
 
 def axis_chains(history: FunctionHistory, cell: int, dim: int, axis: Axis) -> list[Chain]:
     """Return the paths of an axis to a dimension as report data."""
-    mesh = history.mesh(history.states.get(cell))
+    mesh = history.mesh(history.final_shardings.get(cell))
     return [
         Chain(
             history.axis(way.axis, mesh),
@@ -225,7 +225,7 @@ def _link(history: FunctionHistory, hop: AxisHop) -> Link:
         history.tensor(step, hop.source),
         history.tensor(step, hop.target),
         history.op(step),
-        history.loop(step, hop.factor),
+        history.factor_name(step, hop.factor),
         way,
         step.priority,
         step.round,

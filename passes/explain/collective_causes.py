@@ -88,7 +88,7 @@ def explain_collective(
         way for way in _alternatives(old, new, target.type, words)
         if (way.nbytes, way.count) > (chosen.nbytes, chosen.count)
     )  # fmt: skip
-    move = f"{target.type} from {words.shown(old)} to {words.shown(new)}"
+    move = f"{target.type} from {words.format_sharding(old)} to {words.format_sharding(new)}"
     return CollectiveCause(row, move, chosen, tuple(dict.fromkeys(dearer)), annotations)
 
 
@@ -122,7 +122,7 @@ def _sharding(value: Value, other: Value) -> Sharding:
     if value.sharding is not None:
         return value.sharding
     assert other.sharding is not None
-    return Sharding.whole(other.sharding.mesh, value.type.rank)
+    return Sharding.fully_replicated(other.sharding.mesh, value.type.rank)
 
 
 def _alternative(steps: tuple[PlanStep, ...], middle: str = "") -> ReshardAlternative:
@@ -139,12 +139,12 @@ def _alternatives(
 ) -> Iterator[ReshardAlternative]:
     """Yield alternative plans: Shardy's, and those via unsharded or reduced tensors."""
     yield _alternative(plan_reshard(old, new, type, "greedy"))
-    whole = Sharding.whole(old.mesh, type.rank)
+    whole = Sharding.fully_replicated(old.mesh, type.rank)
     completed = Sharding.of(old.mesh, old.axes)
     for middle in (completed, whole):
         if middle not in (old, new) and not new.unreduced:
             steps = plan_reshard(old, middle, type) + plan_reshard(middle, new, type)
-            yield _alternative(steps, words.shown(middle))
+            yield _alternative(steps, words.format_sharding(middle))
 
 
 def _annotations(

@@ -85,7 +85,7 @@ def _final_sharding(
     """Return the final sharding of a tensor."""
     cell = step.cells[tensor]
     if cell < 0:
-        return history.function.results[-1 - cell]
+        return history.function.result_shardings[-1 - cell]
     return history.story.written[step.tensors[tensor]].sharding
 
 
@@ -97,7 +97,7 @@ def _operation_shardings(
     shardings = tuple(
         close_sharding(sharding, value.type.shape, pads=True)
         if sharding is not None
-        else Sharding.whole(whole, value.type.rank)
+        else Sharding.fully_replicated(whole, value.type.rank)
         for sharding, value in zip(written, step.tensors, strict=True)
     )
     meshes = {sharding.mesh for sharding in shardings}
@@ -113,7 +113,7 @@ def _operation_shardings(
         fitting = choose_alignment(op, rule, shardings, paddable_factors(op, rule), "cheapest")
         needed = _shardings_of_operation(history, op, rule, fitting)
         terms = _OperationShardings(rule, shardings, needed, fitting.cuts, cuttable, False)
-    return terms if terms.moved else None
+    return terms if terms.resharded else None
 
 
 def _align_to_last(
@@ -172,7 +172,7 @@ class _OperationShardings:
     stated: bool
 
     @property
-    def moved(self) -> list[int]:
+    def resharded(self) -> list[int]:
         """The tensors that are resharded."""
         pairs = enumerate(zip(self.shardings, self.needed, strict=True))
         return [tensor for tensor, (has, needs) in pairs if not same_placement(has, needs)]
@@ -201,10 +201,10 @@ class _ConflictAnalysis:
             project_to_factors(m, s, sizes)
             for m, s in zip(rule.tensors, self.terms.shardings, strict=True)
         ]
-        for tensor in self.terms.moved:
+        for tensor in self.terms.resharded:
             lost = {
                 factor: (*cut.axes, *cut.overflow)
-                for factor, cut in views[tensor].cuts.items()
+                for factor, cut in views[tensor].factor_shardings.items()
                 if (*cut.axes, *cut.overflow) != self.terms.cuts[factor]
             }
             # Additional axes of other factors are no conflict if the tensor lost axes.
@@ -226,8 +226,8 @@ class _ConflictAnalysis:
             history.op(step),
             history.name,
             history.loc(step),
-            self.wish(winner, loop, theirs),
-            self.wish(tensor, factor, axes),
+            self.request(winner, loop, theirs),
+            self.request(tensor, factor, axes),
             verdict,
             detail,
             tuple(name for name, _ in steps),
@@ -249,17 +249,17 @@ class _ConflictAnalysis:
 
     def holder(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> int:
         """Return the first tensor with these axes, else the first that has the factor."""
-        walks = [i for i, view in enumerate(views) if factor in view.cuts]
-        same = [i for i in walks if views[i].cuts[factor].axes == axes]
+        walks = [i for i, view in enumerate(views) if factor in view.factor_shardings]
+        same = [i for i in walks if views[i].factor_shardings[factor].axes == axes]
         return (same or walks)[0]
 
-    def wish(self, tensor: int, factor: int, axes: Axes) -> AxesRequest:
+    def request(self, tensor: int, factor: int, axes: Axes) -> AxesRequest:
         history, step = self.history, self.step
         mesh = history.meshes[self.terms.shardings[tensor].mesh]
         text = ", ".join(history.axis(axis, mesh) for axis in axes) or "-"
         return AxesRequest(
             history.tensor(step, tensor),
-            history.loop(step, factor),
+            history.factor_name(step, factor),
             text,
             self.elements(tensor),
             self.annotations(tensor, factor, axes),
@@ -280,7 +280,7 @@ class _ConflictAnalysis:
                 for r in origin_annotations(history, cell, dim, axis)
             ]
             return tuple(dict.fromkeys(found))
-        said = history.said.get(cell)
+        said = history.stated.get(cell)
         closed = said and any(not said.sharding.dims[dim].open for dim in dims)
         return (history.annotation(said),) if said and closed else ()
 
@@ -322,5 +322,5 @@ class _ConflictAnalysis:
         return sum(
             self.elements(i)
             for i, view in enumerate(views)
-            if factor in view.cuts and view.cuts[factor].axes == axes
+            if factor in view.factor_shardings and view.factor_shardings[factor].axes == axes
         )

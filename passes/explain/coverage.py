@@ -39,7 +39,7 @@ def _without_rule(history: FunctionHistory, op: Op) -> UnruledOperation:
         history.axis(axis, history.mesh(sharding))
         for sharding in shardings
         if sharding
-        for axis in sharding.used()
+        for axis in sharding.used_axes()
     ]
     return UnruledOperation(
         op_text(op), history.name, history.loc_of_op(op), tuple(dict.fromkeys(axes))
@@ -65,10 +65,10 @@ def _unsharded_dims_of_type(
     """Yield unsharded dimensions, their sizes, the axes that divide them, and the bytes on each
     device."""
     mesh = history.meshes[sharding.mesh]
-    used = (*sharding.used(), *sharding.unreduced)
+    used = (*sharding.used_axes(), *sharding.unreduced)
     free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]
     free = [axis for axis in free if difference_of_axes(axis, used) == [axis]]
-    nbytes = type.nbytes // (count_positions(sharding.used()) or 1)
+    nbytes = type.nbytes // (count_positions(sharding.used_axes()) or 1)
     for dim, size in enumerate(type.shape):
         fits = [axis for axis in free if size and size % axis.size == 0]
         if fits and not sharding.dims[dim].axes:

@@ -43,7 +43,7 @@ def explanation(history: FunctionHistory, value: Value) -> Explanation:
     written = history.story.written[value]
     return Explanation(
         value_text(value),
-        history.printer.typed(written.type, written.sharding),
+        history.printer.sharded_type(written.type, written.sharding),
         history.name,
         history.loc_of_value(value.name),
         tuple(chains_of(history, value)),

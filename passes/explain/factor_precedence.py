@@ -78,7 +78,7 @@ def _decision_of_step(
         elements, tensor = sources[factor]
         name = history.tensor(step, tensor) if tensor >= 0 else "several tensors"
         pieces = count_positions(requested[factor])
-        return FactorRequest(history.loop(step, factor), name, elements, pieces)
+        return FactorRequest(history.factor_name(step, factor), name, elements, pieces)
 
     for gain in step.gains:
         if gain.tensor != lost.tensor or gain.factor == lost.factor:
@@ -113,9 +113,9 @@ def delay_reason(
     losers = [
         arrival
         for tensor, view in enumerate(history.views(end))
-        if refusal.factor in view.cuts
+        if refusal.factor in view.factor_shardings
         for dim in dims_of(end.rule, tensor, refusal.factor)
-        for axis in intersections(refusal.axis, view.cuts[refusal.factor].axes)
+        for axis in intersections(refusal.axis, view.factor_shardings[refusal.factor].axes)
         for arrival in origins.arrivals(end.cells[tensor], dim, axis)
     ]
     hops = [winner.hop for winner in winners if winner.hop]

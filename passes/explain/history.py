@@ -42,7 +42,7 @@ class FunctionHistory:
         self.printer = Printer(module.meshes)
         self.meshes = {mesh.name: mesh for mesh in module.meshes}
         self.function = next(f for f in module.functions if f.name == self.name)
-        self.said: dict[int, StatedSharding] = {said.cell: said for said in story.said}
+        self.stated: dict[int, StatedSharding] = {said.cell: said for said in story.stated}
         self.made: dict[str, Value] = {v.name: v for v in all_values(self.function.body)}
         self._derived: dict[object, Any] = {}
         self._views: dict[tuple[int, int, int], ProjectedTensor] = {}
@@ -68,7 +68,7 @@ class FunctionHistory:
         return looks
 
     @property
-    def states(self) -> dict[int, Sharding | None]:
+    def final_shardings(self) -> dict[int, Sharding | None]:
         """The final sharding of each cell."""
         return self.story.final
 
@@ -152,7 +152,7 @@ class FunctionHistory:
             return f"{value_text(step.edge.targets[0])} of {step.op.name}"
         return op_text(step.op)
 
-    def loop(self, step: PropagationStep, factor: int) -> str:
+    def factor_name(self, step: PropagationStep, factor: int) -> str:
         """Return the name of a factor of an operation."""
         if step.op is not None and step.edge is None and step.op.name != SHARDING_GROUP:
             return factor_name(step.op, step.rule, factor)
@@ -188,7 +188,7 @@ class FunctionHistory:
 
     def annotation(self, said: StatedSharding) -> Annotation:
         """Return the annotation of a stated sharding, as it is written in the program."""
-        if self.said.get(said.cell) is not said:
+        if self.stated.get(said.cell) is not said:
             return self._annotation(said)
         found = self._annotations.get(said.cell)
         if found is None:
@@ -199,7 +199,7 @@ class FunctionHistory:
         if said.value is None:
             number = -1 - said.cell
             type = self.story.function.body.returns[number].type
-            text = self.printer.typed(type, self.story.function.results[number])
+            text = self.printer.sharded_type(type, self.story.function.result_shardings[number])
             loc = self.places.get((self.name, f"result {number}"))
             return Annotation(Subject.RESULT, str(number), text, self.name, loc)
         value, subject = said.value, Subject.VALUE
@@ -207,13 +207,13 @@ class FunctionHistory:
             value = self.annotating_value(said, said.constraint)
         maker = self.makers.get(value.name)
         if maker is not None and maker.name == MANUAL_COMPUTATION:
-            text = self.printer.typed(value.type, said.sharding)
+            text = self.printer.sharded_type(value.type, said.sharding)
             return Annotation(subject, value_text(value), text, self.name, self.loc_of_op(maker))
         if said.constraint is not None or (maker is not None and maker.name == SHARDING_CONSTRAINT):
             subject = Subject.CONSTRAINT
         elif value in self.story.function.body.params:
             subject = Subject.ARGUMENT
-        text = self.printer.typed(value.type, value.sharding)
+        text = self.printer.sharded_type(value.type, value.sharding)
         return Annotation(
             subject, value_text(value), text, self.name, self.loc_of_value(value.name)
         )  # fmt: skip

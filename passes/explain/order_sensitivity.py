@@ -42,8 +42,8 @@ def _differences(lifo: FunctionHistory, fifo: FunctionHistory) -> Iterator[Depen
         yield Dependence(
             value_text(value),
             lifo.name,
-            lifo.printer.typed(value.type, value.sharding),
-            fifo.printer.typed(other.type, other.sharding),
+            lifo.printer.sharded_type(value.type, value.sharding),
+            fifo.printer.sharded_type(other.type, other.sharding),
             tuple(dict.fromkeys(behind)),
         )
 

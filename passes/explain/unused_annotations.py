@@ -43,7 +43,7 @@ def stated_annotations(history: FunctionHistory) -> Iterator[StatedSharding]:
     for value in all_values(function.body):
         if value.sharding is not None:
             yield StatedSharding(0, value.sharding, value)
-    for i, sharding in enumerate(function.results):
+    for i, sharding in enumerate(function.result_shardings):
         if sharding is not None:
             yield StatedSharding(-1 - i, sharding, None)
 
@@ -65,7 +65,7 @@ def trial_without_annotations(
         return None
     trial = AnnotationTrial(session, propagate, history.name)
     prepared = trial.prepared
-    everything = (*prepared.said.values(), *trial.function.results)
+    everything = (*prepared.said.values(), *trial.function.result_shardings)
     if prepared.groups or prepared.bridges or any(
         dim.priority is not None for each in everything if each for dim in each.dims
     ):  # fmt: skip
@@ -83,8 +83,8 @@ class AnnotationTrial:
         self.propagate = propagate
         self.function = next(each for each in module.functions if each.name == name)
         self.steppers = StepperTable(ShardingTable(module), explain=False)
-        self.prepared = propagate.prepared(self.function, self.steppers, rules)
-        self.close = propagate.closed(self.steppers.shardings, module.meshes[0])
+        self.prepared = propagate.prepare_function(self.function, self.steppers, rules)
+        self.close = propagate.sharding_writer(self.steppers.shardings, module.meshes[0])
 
     def start(self) -> None:
         """Propagate once, and prepare the lookups."""
@@ -113,7 +113,9 @@ class AnnotationTrial:
         size = len(self.state.cells)
         if said.value is None:
             number = -1 - said.cell
-            return self.same(self.replay.without(size + number, NO_SHARDING), None, number)
+            return self.is_same_without(
+                self.replay.differences_without(size + number, NO_SHARDING), None, number
+            )
         value = said.value
         network, known = self.prepared.network, self.prepared.said
         if value in self.entangled or value not in network.cells:
@@ -122,9 +124,11 @@ class AnnotationTrial:
         others = (known[each] for each in (network.owners[cell], *self.values[cell])
                   if each is not value and each in known)  # fmt: skip
         now = self.steppers.shardings.number(next(others, None))
-        return self.same(self.replay.without(cell, now), value, None)
+        return self.is_same_without(self.replay.differences_without(cell, now), value, None)
 
-    def same(self, other: dict[int, int], silent: Value | None, result: int | None) -> bool:
+    def is_same_without(
+        self, other: dict[int, int], silent: Value | None, result: int | None
+    ) -> bool:
         """Return whether all written shardings are unchanged if the final cells are `other`.
 
         The value `silent_processes`, or a result of the function, has no annotation.
@@ -139,7 +143,7 @@ class AnnotationTrial:
             before, after = self.replay.now[cell], other.get(cell, self.replay.now[cell])
             if cell >= size:
                 i = cell - size
-                type, own = self.function.body.returns[i].type, self.function.results[i]
+                type, own = self.function.body.returns[i].type, self.function.result_shardings[i]
                 mine = None if i == result else own
                 if self.close(before, type, BoundaryKind.FUNCTION, own) != self.close(
                     after, type, BoundaryKind.FUNCTION, mine
@@ -148,7 +152,7 @@ class AnnotationTrial:
                 continue
             for value in self.values[cell]:
                 border = BoundaryKind.FUNCTION if value in self.params else BoundaryKind.NONE
-                own = self.asked(value) if border is BoundaryKind.FUNCTION else None
+                own = self.stated_sharding(value) if border is BoundaryKind.FUNCTION else None
                 mine = None if value is silent else own
                 if self.close(before, value.type, border, own) != self.close(
                     after, value.type, border, mine
@@ -156,5 +160,5 @@ class AnnotationTrial:
                     return False
         return True
 
-    def asked(self, value: Value) -> Sharding | None:
+    def stated_sharding(self, value: Value) -> Sharding | None:
         return self.prepared.said.get(value)

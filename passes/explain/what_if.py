@@ -104,14 +104,14 @@ def _with_result(
     function: Function, name: str, type: TensorType | None, sharding: Sharding | None
 ) -> Function:
     number = parse_natural_number(name.removeprefix(RESULT_PREFIX).strip())
-    results = list(function.results)
+    results = list(function.result_shardings)
     if number is None or number >= len(results):
         raise ExplainError(f"@{function.name} has no {name}; its results are 0 to "
                            f"{len(results) - 1}" if results else
                            f"@{function.name} has no {name}; it has no results")  # fmt: skip
     _check(name, function.body.returns[number].type, type)
     results[number] = sharding
-    return replace(function, results=tuple(results))
+    return replace(function, result_shardings=tuple(results))
 
 
 def _function(module: Module, name: str | None) -> Function:
@@ -150,14 +150,21 @@ def difference(
 
 def changes(old: Module, new: Module) -> list[Change]:
     """Return the values, and function results, whose shardings differ between two modules."""
-    show_old, show_new = Printer(old.meshes).typed, Printer(new.meshes).typed
+    show_old, show_new = Printer(old.meshes).sharded_type, Printer(new.meshes).sharded_type
     found = []
     for before, after in zip(old.functions, new.functions, strict=True):
         values = {value.name: value for value in all_values(after.body)}
         pairs = [(value_text(v), v.type, v.sharding, values[v.name].sharding)
                  for v in all_values(before.body)]  # fmt: skip
         for i, value in enumerate(before.body.returns):
-            pairs.append((f"{RESULT_PREFIX}{i}", value.type, before.results[i], after.results[i]))
+            pairs.append(
+                (
+                    f"{RESULT_PREFIX}{i}",
+                    value.type,
+                    before.result_shardings[i],
+                    after.result_shardings[i],
+                )
+            )
         found += [
             Change(name, before.name, show_old(type, a), show_new(type, b))
             for name, type, a, b in pairs

@@ -22,8 +22,8 @@ def build_fused_operations(block: Block, groups: FusionGroups, names: UniqueName
     outside = _used_outside(block, makers, grouped)
     made: list[tuple[int, Op]] = []
     for group, maker in makers.items():
-        if any(value in outside for value in maker.given):
-            made.append((group.ops[-1], maker.op(outside)))
+        if any(value in outside for value in maker.provided):
+            made.append((group.ops[-1], maker.build(outside)))
     for number, op in enumerate(block.ops):
         if number not in grouped and (_is_always_kept(op) or any(v in outside for v in op.results)):
             made.append((number, op))
@@ -78,15 +78,15 @@ class _FusedOperationBuilder:
         self.whole = tuple(every)
         self.kept = tuple(axis for axis in every if axis not in group.reduced)
         results = [block.ops[number].result for number in group.ops]
-        self.given = [value for value in results if groups.member[value] is group]
+        self.provided = [value for value in results if groups.member[value] is group]
         """Values that the group may provide to other operations."""
 
-    def op(self, outside: Set[Value]) -> Op:
+    def build(self, outside: Set[Value]) -> Op:
         """Return the operation, whose results are the values of the group that are used outside."""
         members = self.live_operations(outside)
         for op in members:
-            self.take(op)
-        results = tuple(value for value in self.given if value in outside)
+            self.append(op)
+        results = tuple(value for value in self.provided if value in outside)
         inner = Block(
             tuple(self.params.values()), tuple(self.ops), tuple(self.inner[r] for r in results)
         )
@@ -96,7 +96,7 @@ class _FusedOperationBuilder:
 
     def live_operations(self, outside: Set[Value]) -> list[Op]:
         """Return the operations that values used outside depend on."""
-        wanted = {value for value in self.given if value in outside}
+        wanted = {value for value in self.provided if value in outside}
         found = list[Op]()
         for number in reversed(self.group.ops):
             op = self.block.ops[number]
@@ -113,19 +113,19 @@ class _FusedOperationBuilder:
         bases = dict.fromkeys(self.groups.base(value) for op in live for value in op.operands)
         return [value for value in bases if value not in own and value not in self.groups.free]
 
-    def take(self, op: Op) -> None:
+    def append(self, op: Op) -> None:
         """Append an operation of the group."""
         reduces = op.spec in REDUCTIONS
         lie = self.whole if reduces or self.groups.whole[op.result] else self.kept
         operands = []
         for value in op.operands:
             scalar = not reduces and value.type.shape != op.result.type.shape
-            operands.append(self.value(value, () if scalar else lie))
+            operands.append(self.inner_value(value, () if scalar else lie))
         result = replace(op.result, name=self.names.fresh(op.result.name))
         self.inner[op.result] = result
         self.ops.append(replace(op, operands=tuple(operands), results=(result,)))
 
-    def value(self, value: Value, lie: LoopMapping) -> Value:
+    def inner_value(self, value: Value, lie: LoopMapping) -> Value:
         """Return the inner value for a value along the loop axes `lie`."""
         if value in self.inner:
             return self.inner[value]
@@ -136,14 +136,16 @@ class _FusedOperationBuilder:
                 self.params[key] = replace(value, name=self.names.fresh(value.name))
             return self.params[key]
         if key not in self.copies:
-            operands = tuple(self.value(x, self._before(op, x, lie)) for x in op.operands)
+            operands = tuple(
+                self.inner_value(x, self._operand_axes(op, x, lie)) for x in op.operands
+            )
             result = replace(value, name=self.names.fresh(value.name))
             self.copies[key] = result
             self.ops.append(replace(op, operands=operands, results=(result,)))
         return self.copies[key]
 
     @staticmethod
-    def _before(op: Op, x: Value, lie: LoopMapping) -> LoopMapping:
+    def _operand_axes(op: Op, x: Value, lie: LoopMapping) -> LoopMapping:
         """Return the loop axes of the operand of a free operation."""
         if op.spec is not broadcast:
             return lie

@@ -36,7 +36,7 @@ def duplicate_cheap_operations(groups: FusionGroups, most_operands: int) -> None
     """Add operations of other groups to groups in which duplicating them reduces memory traffic."""
     work = _Duplicator(groups)
     for group in groups.groups:
-        work.spread(group, most_operands)
+        work.duplicate(group, most_operands)
 
 
 class _Duplicator:
@@ -53,12 +53,12 @@ class _Duplicator:
         }
         self.users: dict[Value, dict[FusionGroup, None]] = {}
         self.reads: dict[FusionGroup, dict[Value, None]] = {group: {} for group in groups.groups}
-        self.fixed = {self.groups.base(value) for value in self.block.returns}
+        self.stored_values = {self.groups.base(value) for value in self.block.returns}
         """Values that are stored anyway, or used in a way that needs them in memory."""
         grouped = {number for group in groups.groups for number in group.ops}
         for number, op in enumerate(self.block.ops):
             if number not in grouped and not (op.results and op.results[0] in groups.free):
-                self.fixed.update(map(self.groups.base, op.uses()))
+                self.stored_values.update(map(self.groups.base, op.uses()))
         for group in groups.groups:
             for number in group.ops:
                 self._uses(group, self.block.ops[number])
@@ -71,9 +71,9 @@ class _Duplicator:
             self.users.setdefault(base, {})[group] = None
             self.reads[group][base] = None
             if value is not base or extents(value) != group.shape:
-                self.fixed.add(base)
+                self.stored_values.add(base)
 
-    def spread(self, group: FusionGroup, most_operands: int) -> None:
+    def duplicate(self, group: FusionGroup, most_operands: int) -> None:
         """Duplicate operations of a group into the groups that use their results if that reduces
         traffic."""
         values = [value for value in self.inner[group] if self.can_duplicate(group, value)]
@@ -107,7 +107,7 @@ class _Duplicator:
             self.groups.member.get(value) is group
             and self.groups.whole[value]
             and op.name in CHEAP_OPERATIONS
-            and value not in self.fixed
+            and value not in self.stored_values
             and bool(users)
             and all(user.shape == group.shape for user in users)
         )
@@ -152,7 +152,7 @@ class _Duplicator:
         """Return whether a value of a group is cheap to compute in any group."""
         if value not in self.inner[group] or not self.groups.whole.get(value):
             return False
-        stored = value in self.fixed and self.groups.member.get(value) is group
+        stored = value in self.stored_values and self.groups.member.get(value) is group
         return not stored and self.block.ops[self.maker[value]].name in CHEAP_OPERATIONS
 
     def gain(
@@ -168,6 +168,6 @@ class _Duplicator:
                     continue
                 after += user not in self.users.get(leaf, {})
                 is_own = leaf in self.inner[group] and self.groups.member.get(leaf) is group
-                if is_own and leaf not in self.fixed and not self.users.get(leaf):
+                if is_own and leaf not in self.stored_values and not self.users.get(leaf):
                     stored.add(leaf)
         return before - after - len(stored)

@@ -54,11 +54,11 @@ class FusionGroup:
     """Lowest level of the users of the group."""
     operands: dict[Value, None] = field(default_factory=dict)
     """Values of the enclosing block that the group uses."""
-    into: "FusionGroup | None" = None
+    merged_into: "FusionGroup | None" = None
     """Group that this group was merged into."""
 
     @property
-    def kept(self) -> Shape:
+    def kept_shape(self) -> Shape:
         return tuple(n for i, n in enumerate(self.shape) if i not in self.reduced)
 
 
@@ -109,8 +109,8 @@ def form_groups(block: Block, limits: FusionLimits) -> FusionGroups | None:
     """Return the groups of a block; `None` if there are none."""
     grouping = _Grouping(block, limits)
     for number, op in enumerate(block.ops):
-        grouping.take(number, op)
-    return grouping.done()
+        grouping.process(number, op)
+    return grouping.finish()
 
 
 class _Grouping:
@@ -131,8 +131,8 @@ class _Grouping:
         found = self.member.get(value)
         if found is None:
             return None
-        while found.into is not None:
-            found = found.into
+        while found.merged_into is not None:
+            found = found.merged_into
         self.member[value] = found
         return found
 
@@ -141,7 +141,7 @@ class _Grouping:
         found = dict.fromkeys(base_of(value, self.free) for value in op.uses())
         return [value for value in found if value not in self.free]
 
-    def take(self, number: int, op: Op) -> None:
+    def process(self, number: int, op: Op) -> None:
         """Process the next operation."""
         free = is_free(op) or (is_same_width_bitcast(op) and self.limits.accepts(op))
         if free and all(op.result.type.shape):
@@ -154,11 +154,11 @@ class _Grouping:
             if not reduces or ended:
                 self.join(number, op, shape, ended)
                 return
-        self.leave(op)
+        self.record_ungrouped(op)
 
-    def leave(self, op: Op) -> None:
+    def record_ungrouped(self, op: Op) -> None:
         """Record an operation outside of groups."""
-        level = 1 + max((self.above(v) for v in self.bases(op)), default=0)
+        level = 1 + max((self.level_of(v) for v in self.bases(op)), default=0)
         if synchronizes_devices(op):
             level = self.last_synchronization = max(level, self.last_synchronization + 1)
         for value in self.bases(op):
@@ -167,7 +167,7 @@ class _Grouping:
         for result in op.results:
             self.level[result] = level
 
-    def above(self, value: Value) -> float:
+    def level_of(self, value: Value) -> float:
         """Return the level of the operation that defines a value; 0 for block parameters."""
         group = self.group(value)
         return group.level if group else self.level.get(value, 0)
@@ -177,16 +177,16 @@ class _Grouping:
         own = FusionGroup(shape, 0, [number], ended)
         for value in self.bases(op):
             own.operands.setdefault(value)
-        places = self.places(op, ended)
+        places = self.candidate_groups(op, ended)
         is_whole = not ended
         taken: list[FusionGroup] = []
         for group, level in places:
             if taken and level != is_whole and not ended:
                 continue
-            if self.fits(own, [*taken, group], level or bool(ended)):
+            if self.can_merge(own, [*taken, group], level or bool(ended)):
                 taken.append(group)
                 is_whole = level and not ended
-        bound = self.bound(own, taken)
+        bound = self.minimum_level(own, taken)
         for value in own.operands:
             other = self.group(value)
             if other is not None and other not in taken:
@@ -200,7 +200,7 @@ class _Grouping:
         self.member[op.result] = home
         self.whole[op.result] = is_whole
 
-    def places(self, op: Op, ended: frozenset[int]) -> list[tuple[FusionGroup, bool]]:
+    def candidate_groups(self, op: Op, ended: frozenset[int]) -> list[tuple[FusionGroup, bool]]:
         """Return the groups of operands, with whether the operation is whole there; whole ones come
         first."""
         found: dict[FusionGroup, bool | None] = {}
@@ -234,7 +234,7 @@ class _Grouping:
         lies = [places.index(op.attrs["dims"][dim]) for dim in non_unit_dims(x.type)]
         return True if lies == kept else None
 
-    def fits(self, own: FusionGroup, taken: list[FusionGroup], whole: bool) -> bool:
+    def can_merge(self, own: FusionGroup, taken: list[FusionGroup], whole: bool) -> bool:
         """Return whether an operation and these groups can be merged."""
         shapes = {group.shape for group in taken} | ({own.shape} if whole else set())
         ends = {group.reduced for group in (own, *taken) if group.reduced}
@@ -247,12 +247,12 @@ class _Grouping:
         used = {v for group in (own, *taken) for v in group.operands}
         if sum(self.group(v) not in taken for v in used) > self.limits.most_operands:
             return False
-        return self.bound(own, taken) < min(group.ceiling for group in taken)
+        return self.minimum_level(own, taken) < min(group.ceiling for group in taken)
 
-    def bound(self, own: FusionGroup, taken: list[FusionGroup]) -> float:
+    def minimum_level(self, own: FusionGroup, taken: list[FusionGroup]) -> float:
         """Return the minimum level of an operation, or of the group that it merges."""
         outside = (v for v in own.operands if self.group(v) not in taken)
-        lowest = 1 + max((self.above(v) for v in outside), default=0)
+        lowest = 1 + max((self.level_of(v) for v in outside), default=0)
         return max([lowest, *(group.level for group in taken)])
 
     def merge(self, own: FusionGroup, taken: list[FusionGroup], level: float) -> FusionGroup:
@@ -265,7 +265,7 @@ class _Grouping:
             home.operands.update(group.operands)
             home.reduced |= group.reduced
             home.ceiling = min(home.ceiling, group.ceiling)
-            group.into = home
+            group.merged_into = home
         home.level = level
         inner = [value for value in own.operands if self.group(value) is home]
         for group in taken:
@@ -278,20 +278,24 @@ class _Grouping:
         """Merge groups of the same loops that use the same tensor, so that it is loaded once."""
         known: dict[tuple[Value, frozenset[int]], FusionGroup] = {}
         for group in self.groups:
-            if group.into is not None:
+            if group.merged_into is not None:
                 continue
             for value in list(group.operands):
                 if extents(value) != group.shape:
                     continue
                 other = known.get((value, group.reduced))
-                while other is not None and other.into is not None:
-                    other = other.into
-                if other is not None and other is not group and self.are_one(other, group):
+                while other is not None and other.merged_into is not None:
+                    other = other.merged_into
+                if (
+                    other is not None
+                    and other is not group
+                    and self.can_merge_siblings(other, group)
+                ):
                     home = self.merge(other, [group], max(group.level, other.level))
                     assert home is group
                 known[value, group.reduced] = group
 
-    def are_one(self, a: FusionGroup, b: FusionGroup) -> bool:
+    def can_merge_siblings(self, a: FusionGroup, b: FusionGroup) -> bool:
         """Return whether two groups that do not use each other can be merged."""
         if len(a.ops) + len(b.ops) > self.limits.most_ops:
             return False
@@ -299,13 +303,13 @@ class _Grouping:
             return False
         return max(a.level, b.level) < min(a.ceiling, b.ceiling)
 
-    def done(self) -> FusionGroups | None:
+    def finish(self) -> FusionGroups | None:
         """Return the groups of more than one operation, or with a free operation; `None` if there
         are none."""
         self.merge_siblings()
         groups: dict[FusionGroup, None] = {}
         for group in self.groups:
-            if group.into is None:
+            if group.merged_into is None:
                 group.ops.sort()
                 first = self.block.ops[group.ops[0]]
                 if len(group.ops) > 1 or any(v in self.free for v in first.operands):

@@ -31,7 +31,7 @@ class PartitionChecks:
         self.words = Explanations(mesh)
 
     def sharding(self, value: Value) -> Sharding:
-        return value.sharding or Sharding.whole(self.mesh.name, value.type.rank)
+        return value.sharding or Sharding.fully_replicated(self.mesh.name, value.type.rank)
 
     def check(self, op: Op) -> FactorRule | None:
         """Return the factor rule of an operation; raise `PartitionError` if its shardings are not
@@ -87,7 +87,7 @@ class PartitionChecks:
                     if len(factors) == 1 and other.axes != dim.axes:
                         return (
                             f"shards its factor {factor_name(op, rule, factor)} over "
-                            f"{self.words.axes(other.axes)} and over {self.words.axes(dim.axes)}"
+                            f"{self.words.format_axes(other.axes)} and over {self.words.format_axes(dim.axes)}"
                         )
         return f"cannot run with %{op.tensors[tensor].name} sharded as it is"
 
@@ -96,8 +96,8 @@ class PartitionChecks:
         made = self.sharding(value)
         if asked is not None and not same_placement(made, asked):
             raise PartitionError(
-                f"@{function.name} has a result {self.words.shown(asked)}, but computes "
-                f"%{value.name} {self.words.shown(made)}; run 'reshard' before 'partition'"
+                f"@{function.name} has a result {self.words.format_sharding(asked)}, but computes "
+                f"%{value.name} {self.words.format_sharding(made)}; run 'reshard' before 'partition'"
             )
 
     def error_of(

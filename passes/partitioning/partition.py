@@ -68,7 +68,7 @@ class Partition(Pass, name="partition"):
 def _function(function: Function, mesh: Mesh, planner: str) -> Function:
     cutter = _Partitioner(mesh, used_names(function), planner)
     body = function.body
-    for value, asked in zip(body.returns, function.results, strict=True):
+    for value, asked in zip(body.returns, function.result_shardings, strict=True):
         cutter.checks.check_result(value, asked, function)
     interface = SpmdInterface(
         tuple(GlobalTensor(p.type, cutter.checks.sharding(p)) for p in body.params),
@@ -77,7 +77,7 @@ def _function(function: Function, mesh: Mesh, planner: str) -> Function:
     made = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
     for found in find_divergences(made):
         origin = f" (from {found.collective.loc})" if found.collective.loc else ""
-        raise PartitionError(found.told(f"%{found.decision.name}", (mesh,)) + origin)
+        raise PartitionError(found.message(f"%{found.predicate.name}", (mesh,)) + origin)
     return made
 
 
@@ -90,12 +90,12 @@ class _Partitioner:
         self.checks = PartitionChecks(mesh)
         self.local: dict[Value, Value] = {}
 
-    def piece(self, value: Value) -> Value:
+    def local_value(self, value: Value) -> Value:
         """Return the shard of a value, under the same name."""
         return Value(local_type_of(value), value.name)
 
     def block(self, block: Block) -> Block:
-        params = tuple(map(self.piece, block.params))
+        params = tuple(map(self.local_value, block.params))
         self.local.update(zip(block.params, params, strict=True))
         b = Builder(self.names)
         for op in block.ops:
@@ -105,7 +105,7 @@ class _Partitioner:
 
     def op(self, op: Op, b: Builder) -> None:
         if op.name in RESHARDING_OPERATIONS:
-            self.local[op.result] = self.move(op, b)
+            self.local[op.result] = self.append_reshard(op, b)
             return
         operands = tuple(self.local[v] for v in op.operands)
         if op.spec is manual_computation:
@@ -113,15 +113,15 @@ class _Partitioner:
             return
         if op.blocks or op.spec.edges:
             blocks = tuple(map(self.block, op.blocks))
-            self.keep(replace(op, operands=operands, blocks=blocks), op, b)
+            self.append_local(replace(op, operands=operands, blocks=blocks), op, b)
             return
         if not any(
             v.sharding and (v.sharding.unreduced or any(v.sharding.axes)) for v in op.tensors
         ):
-            self.keep(replace(op, operands=operands), op, b)
+            self.append_local(replace(op, operands=operands), op, b)
             return
         local = LocalOp(op, self.mesh)
-        operands = self.masked(local, self.checks.check(op), operands, b)
+        operands = self.mask_padding(local, self.checks.check(op), operands, b)
         declared = op.spec.partition
         if declared is not None and declared.lower is not None:
             inner = Builder(self.names, b.loc)
@@ -130,21 +130,21 @@ class _Partitioner:
             self.explain(op, inner)
             self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
         else:
-            self.keep(replace(op, operands=operands), op, b)
+            self.append_local(replace(op, operands=operands), op, b)
 
     def explain(self, op: Op, inner: Builder) -> None:
         """Record in `why` the cause of the collectives that an operation is lowered to."""
         rule = partitioning_rule(op)
         for i, new in enumerate(inner.ops):
             if rule is not None and new.spec.collective and new.why == op.why:
-                why = self.words.within(op, rule)
+                why = self.words.explain_communication(op, rule)
                 inner.ops[i] = replace(new, why=f"{why}; {op.why}" if op.why else why)
 
     def manual(self, op: Op, operands: Sequence[Value], b: Builder) -> None:
         """Inline the body of a manual computation, which is a per-device program already."""
         (body,) = op.blocks
         for param, value in zip(body.params, operands, strict=True):
-            if self.piece(param).type != value.type:
+            if self.local_value(param).type != value.type:
                 raise self.checks.error_of(op)
             self.local[param] = value
         inner = Builder(self.names, b.loc)
@@ -153,9 +153,9 @@ class _Partitioner:
             self.op(each, inner)
         self.rename(op, [self.local[value] for value in body.returns], inner, b)
 
-    def keep(self, op: Op, old: Op, b: Builder) -> None:
+    def append_local(self, op: Op, old: Op, b: Builder) -> None:
         """Append the same operation on local types."""
-        results = tuple(map(self.piece, old.results))
+        results = tuple(map(self.local_value, old.results))
         types = tuple(v.type for v in results)
         stated = types[0] if len(types) == 1 else types
         try:
@@ -172,7 +172,7 @@ class _Partitioner:
         renamed: dict[Value, Value] = {}
         defined = {value for new in inner.ops for value in new.results}
         for result, value in zip(op.results, made, strict=True):
-            piece = self.piece(result)
+            piece = self.local_value(result)
             if value.type != piece.type:
                 raise self.checks.error_of(op)
             if value in defined:
@@ -180,7 +180,7 @@ class _Partitioner:
             self.local[result] = renamed.get(value, value)
         b.ops.extend(substitute(inner.block((), ()), renamed).ops)
 
-    def move(self, op: Op, b: Builder) -> Value:
+    def append_reshard(self, op: Op, b: Builder) -> Value:
         """Append the collectives that bring a value to another sharding."""
         (source,), result = op.operands, op.result
         steps = plan_reshard(
@@ -189,10 +189,10 @@ class _Partitioner:
         value = self.local[source]
         for i, step in enumerate(steps):
             shape = step.sharding.local_shape(result.type.shape)
-            value = self.step(step, value, shape, result, i == len(steps) - 1, b)
+            value = self.append_step(step, value, shape, result, i == len(steps) - 1, b)
         return value
 
-    def step(
+    def append_step(
         self,
         step: PlanStep,
         value: Value,
@@ -233,7 +233,7 @@ class _Partitioner:
         b.append(Op(OPS["slice"], (made,), (short,), starts, (), b.loc, b.why))
         return short
 
-    def masked(
+    def mask_padding(
         self, local: LocalOp, rule: FactorRule | None, operands: tuple[Value, ...], b: Builder
     ) -> tuple[Value, ...]:
         """Return the operands with padding along reduced factors replaced by the identity."""
@@ -258,7 +258,7 @@ class _Partitioner:
             sums = reduction == "add" and not first
             filler = 0 if sums else identity_element(reduction, value.type.dtype)
             why, b.why = b.why, f"the padding of %{value.name} must not contribute"
-            made[i] = local.masked(b, operands[i], value, dims, filler)
+            made[i] = local.mask_padding(b, operands[i], value, dims, filler)
             b.why, first = why, False
         return tuple(made)
 

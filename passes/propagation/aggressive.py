@@ -46,7 +46,7 @@ def propagate_aggressive(
         view = views[number]
         gained: set[int] = set()
         for factor in order:
-            cut = view.cuts.get(factor)
+            cut = view.factor_shardings.get(factor)
             if cut is None or not is_strict_prefix(cut.axes, requested[factor]):
                 continue
             axes = _possible_axes(
@@ -87,8 +87,8 @@ def largest_sources(
     """
     largest = dict.fromkeys(range(len(sizes)), (-1, -1))
     for number, view in enumerate(views):
-        size = prod(sizes[factor] for factor in view.cuts)
-        for factor, cut in view.cuts.items():
+        size = prod(sizes[factor] for factor in view.factor_shardings)
+        for factor, cut in view.factor_shardings.items():
             request = requested[factor]
             if request and size > largest[factor][0] and is_prefix(request, cut.axes):
                 largest[factor] = (size, number)
@@ -105,7 +105,7 @@ def _possible_axes(
     refuse: Refuse | None,
 ) -> Axes:
     """Return the prefix of `axes` that one tensor can take."""
-    cut = view.cuts[factor]
+    cut = view.factor_shardings[factor]
 
     def can(axis: Axis, pieces: int) -> Axis | None:
         part, reason = part_along_factor(axis, view, cut, pieces, size)
@@ -116,7 +116,9 @@ def _possible_axes(
     def free(axis: Axis, pieces: int) -> Axis | None:
         part = part_free_of_other_factors(axis, view, factor)
         if refuse and part != axis:
-            lost = any(a.overlaps(axis) for other in gained for a in view.cuts[other].axes)
+            lost = any(
+                a.overlaps(axis) for other in gained for a in view.factor_shardings[other].axes
+            )
             refuse(factor, number, axis, RefusalReason.LOST if lost else RefusalReason.USED)
         return part
 
@@ -136,7 +138,7 @@ def _truncate_to_results(
     the other operands.
     """
     for result in results:
-        cut = result.cuts.get(factor)
+        cut = result.factor_shardings.get(factor)
         if cut is not None and is_strict_prefix(cut.axes, axes):
             if refuse:
                 for axis in axes[max(len(cut.axes) - 1, 0) :]:

@@ -101,17 +101,19 @@ class _ConstraintApplication:
         """Return whether a value has a stated sharding."""
         return self.owners.get(value, value) in self.said
 
-    def wish(self, op: Op, number: int) -> Sharding | None:
+    def requested_sharding(self, op: Op, number: int) -> Sharding | None:
         """Return the sharding that an operation states for one of its operands."""
         if op.name == SHARDING_CONSTRAINT:
             return self.stated.get(op)
-        return self.bridges[op.blocks[0].params[number]].whole
+        return self.bridges[op.blocks[0].params[number]].global_sharding
 
     def apply(self, op: Op, number: int, value: Value) -> None:
-        sharding = self.wish(op, number)
-        if sharding is None or not sharding.closed or self.is_stated(value):
+        sharding = self.requested_sharding(op, number)
+        if sharding is None or not sharding.is_closed or self.is_stated(value):
             return
-        if any(self.wish(*other) != sharding for other in self.annotating_uses(value)):
+        if any(
+            self.requested_sharding(*other) != sharding for other in self.annotating_uses(value)
+        ):
             return
         if value in self.owners:
             op = self.put_behind(op, value, sharding)

@@ -35,7 +35,7 @@ def propagate_basic(
         if axes:
             axes = _truncate_at_conflicts(axes, views, factor, sizes[factor], refuse)
         for number, view in enumerate(views):
-            cut = view.cuts.get(factor)
+            cut = view.factor_shardings.get(factor)
             if cut is not None and is_strict_prefix(cut.axes, axes):
                 cut.axes = axes
                 changed.add(number)
@@ -50,7 +50,7 @@ def _truncate_at_conflicts(
         for number, view in enumerate(views):
             free = part_free_of_other_factors(part, view, factor)
             reason = None if free == part else RefusalReason.USED
-            cut = view.cuts.get(factor)
+            cut = view.factor_shardings.get(factor)
             if free and cut is not None:
                 free, why = part_along_factor(free, view, cut, pieces, size)
                 reason = why or reason
@@ -64,6 +64,6 @@ def _truncate_at_conflicts(
     kept = truncate_axes(axes, keep)
     if refuse and kept != axes:
         for number, view in enumerate(views):
-            if factor in view.cuts:
+            if factor in view.factor_shardings:
                 record_axes_behind(axes, kept, factor, number, refuse)
     return kept

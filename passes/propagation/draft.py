@@ -179,4 +179,6 @@ class FunctionDraft:
             return Block(values(old.params), ops, values(self.inputs(old)))
 
         body = block(self.function.body)
-        return Function(self.function.name, body, self.function.results, self.function.spmd)
+        return Function(
+            self.function.name, body, self.function.result_shardings, self.function.spmd
+        )

@@ -43,7 +43,7 @@ def agreed_axes(
         if group is second and direction is not PropagationDirection.BOTH:
             extend = False
         for number in group:
-            cut = views[number].cuts.get(factor)
+            cut = views[number].factor_shardings.get(factor)
             if cut is None:
                 continue
             axes, extend = _merge_prefixes(axes, cut.axes, extend)
@@ -56,7 +56,11 @@ def _note_disagreement(
     views: Sequence[ProjectedTensor], factor: int, axes: Axes, refuse: Refuse
 ) -> None:
     """Record for every tensor that conflicts with another the axes that it stops."""
-    lists = {i: view.cuts[factor].axes for i, view in enumerate(views) if factor in view.cuts}
+    lists = {
+        i: view.factor_shardings[factor].axes
+        for i, view in enumerate(views)
+        if factor in view.factor_shardings
+    }
     for mine in dict.fromkeys(lists.values()):
         against = [
             number
@@ -155,7 +159,7 @@ def record_axes_behind(axes: Axes, kept: Axes, factor: int, tensor: int, refuse:
 def part_free_of_other_factors(axis: Axis, view: ProjectedTensor, factor: int) -> Axis | None:
     """Return the part of `axis` that does not shard the tensor along another factor yet."""
     part: Axis | None = axis
-    for other, cut in view.cuts.items():
+    for other, cut in view.factor_shardings.items():
         if other == factor or part is None:
             continue
         if cut.overflow:

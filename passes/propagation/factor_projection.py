@@ -38,13 +38,15 @@ class ProjectedTensor:
     `sharding` is the dimension sharding; `None` if none is known.
     """
 
-    cuts: dict[int, FactorSharding]
+    factor_shardings: dict[int, FactorSharding]
     sharding: Sharding | None
     mapping: TensorFactors
 
     @property
-    def pieces(self) -> int:
-        return prod(a.size for cut in self.cuts.values() for a in (*cut.axes, *cut.overflow))
+    def shard_count(self) -> int:
+        return prod(
+            a.size for cut in self.factor_shardings.values() for a in (*cut.axes, *cut.overflow)
+        )
 
 
 def project_to_factors(
@@ -113,7 +115,7 @@ def project_to_dims(view: ProjectedTensor, sizes: tuple[int, ...], mesh: str) ->
     old = view.sharding
     before = old.dims if old else (OPEN_DIM,) * len(view.mapping)
     dims = tuple(
-        _project_to_dim(factors, view.cuts, sizes) if factors else dim
+        _project_to_dim(factors, view.factor_shardings, sizes) if factors else dim
         for factors, dim in zip(view.mapping, before, strict=True)
     )
     if old is None:

@@ -34,21 +34,21 @@ class BoundaryConversion:
     """
 
     shardings: ShardingTable
-    whole: Sharding
+    global_sharding: Sharding
     cuts: ManualDimAxes
     axes: Axes
     inwards: bool
     _seen: dict[int, int] = field(default_factory=dict)
     _kept: dict[int, int] = field(default_factory=dict)
 
-    def seen(self, number: int) -> int:
+    def to_edge(self, number: int) -> int:
         """Return the number of the sharding that the edge sees for that in the cell."""
         found = self._seen.get(number)
         if found is None:
             found = self._seen[number] = self._through(number, self.inwards)
         return found
 
-    def kept(self, number: int) -> int:
+    def to_cell(self, number: int) -> int:
         """Return the number of the sharding for the cell after the edge has decided."""
         found = self._kept.get(number)
         if found is None:
@@ -61,9 +61,9 @@ class BoundaryConversion:
             "every boundary value of a manual computation has a stated sharding"
         )
         if add:
-            seen = add_manual_axes(sharding, self.whole, self.cuts)
+            seen = add_manual_axes(sharding, self.global_sharding, self.cuts)
             # Axes of dimensions with a later priority are replicated on both sides.
-            out_of_use = dict.fromkeys((*self.whole.replicated, *sharding.replicated))
+            out_of_use = dict.fromkeys((*self.global_sharding.replicated, *sharding.replicated))
             mesh = self.shardings.meshes[sharding.mesh]
             seen = replace(seen, replicated=_in_order(tuple(out_of_use), mesh))
             return self.shardings.number(seen)

@@ -115,12 +115,14 @@ class Propagate(Pass, name="propagate"):
         module = rules.bind(module)
         steppers = StepperTable(ShardingTable(module), explain=record is not None)
         functions = tuple(
-            function if function.spmd else self.spread(function, meshes[0], steppers, rules, record)
+            function
+            if function.spmd
+            else self.propagate_function(function, meshes[0], steppers, rules, record)
             for function in module.functions
         )
         return replace(module, functions=functions)
 
-    def spread(
+    def propagate_function(
         self,
         function: Function,
         mesh: Mesh,
@@ -129,26 +131,26 @@ class Propagate(Pass, name="propagate"):
         record: PropagationRecord | None,
     ) -> Function:
         """Propagate in one function; values without any known sharding are unsharded on `mesh`."""
-        prepared = self.prepared(function, steppers, rules)
+        prepared = self.prepare_function(function, steppers, rules)
         draft, network, said, bridges = (
             prepared.draft, prepared.network, prepared.said, prepared.bridges
         )  # fmt: skip
         units = not self.prepare
         state = initial_state(function, network, said, steppers.shardings, units=units)
         # The boundary values of a manual computation state its manual axes.
-        wholly = said | {value: bridge.whole for value, bridge in bridges.items()}
+        wholly = said | {value: bridge.global_sharding for value, bridge in bridges.items()}
         recorder = record and PropagationRecorder(
             record, draft, network, steppers.shardings, wholly, prepared.spoken,
             prepared.groups, state,
         )  # fmt: skip
-        run = self.start_run(prepared, steppers, recorder.step if recorder else None)
+        run = self.start_run(prepared, steppers, recorder.record_step if recorder else None)
         run.run(state)
         check_manual_results(
             prepared.groups,
             {value: bridge for value, bridge in bridges.items() if not bridge.inwards},
             lambda value: steppers.shardings[state.cells[network.cells[value]]],
         )
-        close = self.closed(steppers.shardings, mesh)
+        close = self.sharding_writer(steppers.shardings, mesh)
         borders = dict.fromkeys(bridges, BoundaryKind.MANUAL)
         borders |= dict.fromkeys(function.body.params, BoundaryKind.FUNCTION)
         new = {
@@ -172,13 +174,15 @@ class Propagate(Pass, name="propagate"):
             if not op.why and op.name != "reshard"
         )
         built = draft.build(new.__getitem__)
-        results = zip(state.results, built.body.returns, function.results, strict=True)
+        results = zip(state.results, built.body.returns, function.result_shardings, strict=True)
         return replace(
             remove_data_flow_edges(built, exact=self.keep_open),
-            results=tuple(close(n, v.type, BoundaryKind.FUNCTION, own) for n, v, own in results),
+            result_shardings=tuple(
+                close(n, v.type, BoundaryKind.FUNCTION, own) for n, v, own in results
+            ),
         )
 
-    def prepared(
+    def prepare_function(
         self, function: Function, steppers: StepperTable, rules: RuleSet
     ) -> "PreparedFunction":
         """Return a function in its state before propagation."""
@@ -218,7 +222,7 @@ class Propagate(Pass, name="propagate"):
             watch=watch,
         )
 
-    def closed(self, shardings: ShardingTable, mesh: Mesh) -> ShardingWriter:
+    def sharding_writer(self, shardings: ShardingTable, mesh: Mesh) -> ShardingWriter:
         """Return the function from sharding numbers to the shardings that are written."""
 
         @cache
@@ -234,7 +238,7 @@ class Propagate(Pass, name="propagate"):
             if found is None and self.leave_open:
                 return Sharding.open(mesh.name, type.rank)
             if found is None:
-                return Sharding.whole(mesh.name, type.rank)
+                return Sharding.fully_replicated(mesh.name, type.rank)
             its_mesh = shardings.meshes[found.mesh]
             uneven = self.border if border is BoundaryKind.FUNCTION else "even"
             found = trim_at_boundary(found, type.shape, its_mesh, border, stated, uneven)
@@ -317,6 +321,6 @@ def initial_state(
     for value, cell in network.cells.items():
         if cells[cell] == NO_SHARDING:
             cells[cell] = shardings.number(said.get(value))
-    stated = (s and (s if units else without_unit_axes(s)) for s in function.results)
+    stated = (s and (s if units else without_unit_axes(s)) for s in function.result_shardings)
     results = [shardings.number(sharding) for sharding in stated]
     return PropagationState(cells, results)

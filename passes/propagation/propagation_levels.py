@@ -128,7 +128,7 @@ class PropagationRun:
             ways = self.directions(round)
             for propagate in self.strategies:
                 watch = self.watch and partial(self.watch, self.priority, round)
-                self.meet(state, propagate, watch)
+                self.propagate_results(state, propagate, watch)
                 run_worklist(
                     self.network,
                     state.cells,
@@ -138,7 +138,7 @@ class PropagationRun:
                     watch=watch,
                     changed=changed if self.several_meshes else None,
                 )
-                self.meet(state, propagate, watch)
+                self.propagate_results(state, propagate, watch)
 
     def open_siblings(self, cells: list[int], cell: int) -> None:
         """Put the other results of the operation on the same mesh if they have no sharding.
@@ -165,7 +165,7 @@ class PropagationRun:
             ways.append(way)
         return ways
 
-    def meet(
+    def propagate_results(
         self, state: PropagationState, propagate: PropagationStrategy, watch: WatchStep | None
     ) -> None:
         """Propagate between each result of the function and the value it returns."""
@@ -173,7 +173,7 @@ class PropagationRun:
             both = PropagationDirection.BOTH
             before = (state.cells[cell], state.results[i])
             ways = (both,) * len(stepper.rule.factors)
-            outcome = stepper.ask(propagate, ways, before)
+            outcome = stepper.step(propagate, ways, before)
             for tensor, number in outcome.updates:
                 if tensor == 0:
                     for alike in (cell, *(c for c, _ in self.network.groups.get(cell, ()))):

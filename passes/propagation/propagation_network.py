@@ -41,7 +41,7 @@ class NetworkNode:
     def state(self, states: Sequence[int]) -> tuple[int, ...]:
         """Return the shardings of its tensors, from those of all cells."""
         found = tuple([states[cell] for cell in self.cells])
-        return found if self.bridge is None else (*found[:-1], self.bridge.seen(found[-1]))
+        return found if self.bridge is None else (*found[:-1], self.bridge.to_edge(found[-1]))
 
 
 GroupMember = tuple[int, tuple[int, ...]]
@@ -205,7 +205,7 @@ class _NetworkBuilder:
             self.network.siblings.update(dict.fromkeys(results, results))
         if op.name == SHARDING_GROUP:
             return
-        rule = self.rules.loops(op)
+        rule = self.rules.factors_of(op)
         if rule is None:
             if op.operands:
                 self.network.impassable.append(op)

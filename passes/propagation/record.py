@@ -128,7 +128,7 @@ class PropagationHistory:
     """The original function."""
     cells: dict[Value, int] = field(default_factory=dict)
     """The cell of each value; values that an edge connects share a cell."""
-    said: list[StatedSharding] = field(default_factory=list)
+    stated: list[StatedSharding] = field(default_factory=list)
     steps: list[PropagationStep] = field(default_factory=list)
     """The visits that changed a sharding, in order."""
     final_visits: list[PropagationStep] = field(default_factory=list)

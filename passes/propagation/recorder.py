@@ -96,29 +96,29 @@ class PropagationRecorder:
                 speaker = spoken.members.get(value, value)
                 constraint = spoken.constraints.get(speaker)
                 self.said[cell] = StatedSharding(cell, said[value], speaker, constraint)
-        for i, sharding in enumerate(draft.function.results):
+        for i, sharding in enumerate(draft.function.result_shardings):
             if sharding:
                 self.said[-1 - i] = StatedSharding(-1 - i, without_unit_axes(sharding), None)
-        self.story.said += self.said.values()
+        self.story.stated += self.said.values()
 
-    def step(
+    def record_step(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: StepOutcome
     ) -> None:
         """Record a step that changed a sharding; nodes below 0 are the function's results."""
-        step = self.at(priority, round, number, state, outcome)
+        step = self.visit(priority, round, number, state, outcome)
         self.story.steps.append(step)
         for tensor, sharding in outcome.updates:
             cell = step.cells[tensor]
             bridge = self.network.nodes[number].bridge if number >= 0 else None
             if bridge is not None and tensor == len(step.cells) - 1:
-                sharding = bridge.kept(sharding)
+                sharding = bridge.to_cell(sharding)
             for tie in self.ties.get(cell, ()) if cell in self.network.groups else ():
                 before = self.shardings[self.state.cells[tie.cells[1]]]
                 self.story.steps.append(
-                    self.tied(tie, priority, round, self.shardings[sharding], before)
+                    self.tie_step(tie, priority, round, self.shardings[sharding], before)
                 )
 
-    def tied(
+    def tie_step(
         self,
         tie: GroupTie,
         priority: int,
@@ -148,27 +148,29 @@ class PropagationRecorder:
         last = run.strategies[-1]
         for number, node in enumerate(self.network.nodes):
             cells = node.state(state.cells)
-            outcome = node.stepper.ask(last, ways[number], cells)
+            outcome = node.stepper.step(last, ways[number], cells)
             self.story.final_visits.append(
-                self.at(run.priority, LAST_ROUND, number, cells, outcome)
+                self.visit(run.priority, LAST_ROUND, number, cells, outcome)
             )
         for i, (value, stepper) in enumerate(zip(self.returned, run.result_steppers, strict=True)):
             cells = state.cells[self.network.cells[value]], state.results[i]
-            outcome = stepper.ask(last, _all_directions(stepper.rule), cells)
+            outcome = stepper.step(last, _all_directions(stepper.rule), cells)
             self.story.final_visits.append(
-                self.at(run.priority, LAST_ROUND, -1 - i, cells, outcome)
+                self.visit(run.priority, LAST_ROUND, -1 - i, cells, outcome)
             )
         for ties in self.ties.values():
             for tie in ties:
                 one, other = (self.shardings[state.cells[cell]] for cell in tie.cells)
-                self.story.final_visits.append(self.tied(tie, run.priority, LAST_ROUND, one, other))
+                self.story.final_visits.append(
+                    self.tie_step(tie, run.priority, LAST_ROUND, one, other)
+                )
         for cell, number in enumerate(state.cells):
             self.story.final[cell] = self.shardings[number]
         for i, number in enumerate(state.results):
             self.story.final[-1 - i] = self.shardings[number]
         self.story.written.update(written)
 
-    def at(
+    def visit(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: StepOutcome
     ) -> PropagationStep:
         """Return a visit of a node, or of the connection of a function result and the returned
@@ -189,7 +191,7 @@ class PropagationRecorder:
             op, edge, rule = node.op, node.edge, node.stepper.rule
             ways = self.directions(node, round)
             tensors, cells = node.tensors, node.cells
-        refusals = tuple([self.named(r, rule, before, cells) for r in outcome.refusals])
+        refusals = tuple([self.actual_refusal(r, rule, before, cells) for r in outcome.refusals])
         return PropagationStep(
             op, edge, priority, round, rule, ways, tensors, cells, before, tuple(after),
             outcome.gains, refusals,
@@ -205,7 +207,7 @@ class PropagationRecorder:
             self.known[key] = found
         return found
 
-    def named(
+    def actual_refusal(
         self,
         refusal: Refusal,
         rule: FactorRule,

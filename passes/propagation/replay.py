@@ -56,7 +56,7 @@ class PropagationReplay:
         self.network = network
         self.run = run
         self.size = len(state.cells)
-        self.begun = [*state.cells, *state.results]
+        self.initial = [*state.cells, *state.results]
         self.nodes_of: dict[int, list[int]] = defaultdict(list)
         for number, node in enumerate(network.nodes):
             for cell in dict.fromkeys(node.cells):
@@ -70,7 +70,7 @@ class PropagationReplay:
         self.written: dict[int, tuple[int, ...]] = {}
         """The cells that a unit changed."""
         self.phases = list(self._phases())
-        self.now = list(self.begun)
+        self.now = list(self.initial)
         for phase in self.phases:
             for unit in range(phase.count):
                 self._record(phase, unit)
@@ -139,7 +139,7 @@ class PropagationReplay:
             state = tuple([changed[c] if c in changed else read(c) for c in node.cells])
             outcome = memo.get(state)
             if outcome is None:
-                outcome = node.stepper.ask(phase.propagate, phase.directions[number], state)
+                outcome = node.stepper.step(phase.propagate, phase.directions[number], state)
             for tensor, sharding in outcome.updates:
                 changed[node.cells[tensor]] = sharding
                 for other in wakes[node.cells[tensor]]:
@@ -158,17 +158,17 @@ class PropagationReplay:
         cells = self.run.returned[unit], self.size + unit
         stepper: RuleStepper = self.run.result_steppers[unit]
         state = read(cells[0]), read(cells[1])
-        outcome = stepper.ask(phase.propagate, phase.directions[unit], state)
+        outcome = stepper.step(phase.propagate, phase.directions[unit], state)
         return {cells[tensor]: sharding for tensor, sharding in outcome.updates}
 
     def before(self, cell: int, number: int) -> int:
         """Return the recorded sharding of a cell before a unit."""
         at = bisect_left(self.times[cell], number) if cell in self.times else 0
-        return self.numbers[cell][at - 1] if at else self.begun[cell]
+        return self.numbers[cell][at - 1] if at else self.initial[cell]
 
-    def without(self, cell: int, sharding: int) -> dict[int, int]:
+    def differences_without(self, cell: int, sharding: int) -> dict[int, int]:
         """Return the final differences if a cell begins with another sharding."""
-        if self.begun[cell] == sharding:
+        if self.initial[cell] == sharding:
             return {}
         other = {cell: sharding}
         for phase in self.phases:

@@ -101,7 +101,7 @@ class RuleStepper:
         """Return the memoized outcomes of a strategy and directions."""
         return self._memos.setdefault((propagate, directions), {})
 
-    def ask(
+    def step(
         self, propagate: PropagationStrategy, directions: FactorDirections, state: tuple[int, ...]
     ) -> StepOutcome:
         """Return the outcome for tensors whose shardings have the numbers in `state`."""
@@ -166,7 +166,7 @@ class RuleStepper:
             blocked = self.rule.factors[factor].blocked
             reason = RefusalReason.BLOCKED if blocked else RefusalReason.DIRECTION
             for source, view in enumerate(views):
-                cut = view.cuts.get(factor)
+                cut = view.factor_shardings.get(factor)
                 way = (
                     PropagationDirection.FORWARD
                     if source < operands
@@ -175,7 +175,7 @@ class RuleStepper:
                 if cut is None or not cut.axes or direction & way:
                     continue
                 for number, other in enumerate(views):
-                    theirs = other.cuts.get(factor)
+                    theirs = other.factor_shardings.get(factor)
                     for axis in cut.axes[len(theirs.axes) :] if theirs else ():
                         refuse(factor, number, axis, reason)
 
@@ -200,13 +200,13 @@ class RuleStepper:
         gains = []
         for number in sorted(changed):
             result = made.get(number, old[number])
-            for factor, cut in new[number].cuts.items():
-                if cut.axes == old[number].cuts[factor].axes:
+            for factor, cut in new[number].factor_shardings.items():
+                if cut.axes == old[number].factor_shardings[factor].axes:
                     continue
-                kept = result.cuts.get(factor)
+                kept = result.factor_shardings.get(factor)
                 if kept is None or kept.axes != cut.axes:
                     for axis in cut.axes:
-                        if axis not in old[number].cuts[factor].axes:
+                        if axis not in old[number].factor_shardings[factor].axes:
                             refuse(factor, number, axis, RefusalReason.STRIDED)
                 else:
                     gains.append(
@@ -218,21 +218,21 @@ class RuleStepper:
 def _note_overflow(views: Sequence[ProjectedTensor], refuse: Refuse) -> None:
     """Record that overflowing axes cannot propagate."""
     for number, view in enumerate(views):
-        for factor, cut in view.cuts.items():
+        for factor, cut in view.factor_shardings.items():
             for axis in cut.overflow:
                 refuse(factor, number, axis, RefusalReason.SPILL)
 
 
 def _used_axes(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:
     return [(i, axis) for i, sharding in enumerate(shardings) if sharding for axis in
-            sharding.used()]  # fmt: skip
+            sharding.used_axes()]  # fmt: skip
 
 
 def _source_tensor(factor: int, axes: tuple[Axis, ...], old: Sequence[ProjectedTensor]) -> int:
     """Return the tensor that had all of `axes` along `factor`, else most of them."""
     best, length = 0, -1
     for number, view in enumerate(old):
-        cut = view.cuts.get(factor)
+        cut = view.factor_shardings.get(factor)
         if cut is None:
             continue
         if is_prefix(axes, cut.axes):

@@ -52,10 +52,10 @@ def run_worklist(
         state = tuple([states[cell] for cell in cells[number]])
         bridge = bridges[number]
         if bridge is not None:
-            state = (*state[:-1], bridge.seen(state[-1]))
+            state = (*state[:-1], bridge.to_edge(state[-1]))
         outcome = memo.get(state)
         if outcome is None:
-            outcome = nodes[number].stepper.ask(propagate, directions[number], state)
+            outcome = nodes[number].stepper.step(propagate, directions[number], state)
         if not outcome.updates:
             continue
         if watch is not None:
@@ -63,7 +63,7 @@ def run_worklist(
         for tensor, sharding in outcome.updates:
             cell = cells[number][tensor]
             if bridge is not None and tensor == len(state) - 1:
-                sharding = bridge.kept(sharding)
+                sharding = bridge.to_cell(sharding)
             members = groups.get(cell, ()) if groups else ()
             for alike, woken in ((cell, wakes[cell]), *members):
                 states[alike] = sharding

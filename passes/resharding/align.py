@@ -63,7 +63,7 @@ def align(
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
     for view in views:
-        for i, cut in view.cuts.items():
+        for i, cut in view.factor_shardings.items():
             if i not in uneven or not sizes[i]:
                 cut.axes = take_dividing_prefix(cut.axes, sizes[i]) if sizes[i] else ()
     cuts = _agreed_axes(rule, views, cuttable)
@@ -83,7 +83,7 @@ def _agreed_axes(
     """Return the axes of each factor if all tensors agree, else `None`."""
     cuts: dict[int, Axes] = {}
     for view in views:
-        for factor, cut in view.cuts.items():
+        for factor, cut in view.factor_shardings.items():
             if cut.overflow or cuts.setdefault(factor, cut.axes) != cut.axes:
                 return None
             if cut.axes and factor not in cuttable:
@@ -135,17 +135,17 @@ def _follow_one(
     size."""
 
     def weight(tensor: int) -> tuple[int, int]:
-        return _elements(rule, rule.tensors[tensor]), views[tensor].pieces
+        return _elements(rule, rule.tensors[tensor]), views[tensor].shard_count
 
     leader, follower = max(tensors, key=weight), min(tensors, key=weight)
     if leader == follower:
         leader, follower = tensors
     cuts: list[Axes] = [()] * len(rule.factors)
-    for i, cut in views[leader].cuts.items():
+    for i, cut in views[leader].factor_shardings.items():
         cuts[i] = cut.axes
     taken = [axis for axes in cuts for axis in axes]
-    for i, cut in views[follower].cuts.items():
-        if i not in views[leader].cuts:
+    for i, cut in views[follower].factor_shardings.items():
+        if i not in views[leader].factor_shardings:
             cuts[i] = truncate_axes(cut.axes, lambda axis, _: take_disjoint_part(axis, taken))
     return cuts
 
@@ -223,7 +223,7 @@ class _AxesVote:
         ]
         candidates: dict[tuple[int, Axes], None] = {}
         for view in views:
-            for i, cut in view.cuts.items():
+            for i, cut in view.factor_shardings.items():
                 for n in range(1, len(cut.axes) + 1):
                     candidates[i, cut.axes[:n]] = None
         self.candidates = list(candidates)
@@ -242,7 +242,8 @@ class _AxesVote:
         votes = sum(
             weight
             for weight, view in zip(self.weights, self.views, strict=True)
-            if factor in view.cuts and is_prefix(axes, view.cuts[factor].axes)
+            if factor in view.factor_shardings
+            and is_prefix(axes, view.factor_shardings[factor].axes)
         )
         gain = count_positions(axes) // max(count_positions(self.cuts[factor]), 1)
         return votes, self.rank[factor], gain, factor, len(axes), axes
@@ -276,7 +277,7 @@ def sharding_of_factors(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str)
 
 def partitioning_rule(op: Op) -> FactorRule | None:
     """Return the factor rule of an operation for partitioning."""
-    if op.spec.partition is None or op.spec.partition.loops is None:
+    if op.spec.partition is None or op.spec.partition.factors is None:
         return op.factors()
     operands = tuple(value.type for value in op.operands)
     results = tuple(value.type for value in op.results)
@@ -291,20 +292,20 @@ def _declared_rule(
     attrs: tuple[tuple[str, Attr], ...],
 ) -> FactorRule:
     assert spec.partition is not None
-    assert spec.partition.loops is not None
+    assert spec.partition.factors is not None
     result = results[0] if len(results) == 1 else results
-    return spec.partition.loops(*operands, result=result, **dict(attrs))
+    return spec.partition.factors(*operands, result=result, **dict(attrs))
 
 
 def shardable_factors(op: Op, rule: FactorRule) -> tuple[int, ...]:
     """Return the factors along which an operation can be sharded."""
     declared = op.spec.partition
-    if declared is None or declared.cuts is None:
+    if declared is None or declared.shardable is None:
         return default_shardable_factors(rule)
     types = [value.type for value in op.operands]
     results = tuple(value.type for value in op.results)
     result = results[0] if len(results) == 1 else results
-    return tuple(declared.cuts(rule, *types, result=result, **op.attrs))
+    return tuple(declared.shardable(rule, *types, result=result, **op.attrs))
 
 
 def pending_reduction(op: Op, rule: FactorRule) -> str | None:

@@ -52,7 +52,7 @@ def align_as_shardy(
     views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
     tensors = [i for i, mapping in enumerate(rule.tensors) if mapping]
     cuts: FactorAxes | None
-    if reshapes and any(cut.overflow for view in views for cut in view.cuts.values()):
+    if reshapes and any(cut.overflow for view in views for cut in view.factor_shardings.values()):
         cuts = _redistribute_reshape_axes(rule, views, sizes)
     else:
         cuts = _agreed_axes(rule, views)
@@ -64,7 +64,7 @@ def align_as_shardy(
             cuts = _vote_for_axes(rule, views, elements)
             _unshard_replicated_factors(rule, cuts, tensors)
     for view in views:
-        for i, cut in view.cuts.items():
+        for i, cut in view.factor_shardings.items():
             cut.axes, cut.overflow, cut.open = cuts[i], (), False
     aligned = tuple(
         project_to_dims(view, sizes, sharding.mesh).close()
@@ -78,7 +78,7 @@ def _agreed_axes(rule: FactorRule, views: Sequence[ProjectedTensor]) -> FactorAx
     """Return the axes of each factor if all tensors agree, else `None`."""
     cuts: dict[int, Axes] = {}
     for view in views:
-        for factor, cut in view.cuts.items():
+        for factor, cut in view.factor_shardings.items():
             if cuts.setdefault(factor, cut.axes) != cut.axes:
                 return None
     if any(cuts.get(i) for i in rule.of_kind(FactorKind.REPLICATE)):
@@ -98,19 +98,19 @@ def _follow_one(
     """Return the axes of the preferred one of two tensors, extended by the other."""
 
     def preference(tensor: int) -> tuple[bool, int, int]:
-        cuts = views[tensor].cuts
+        cuts = views[tensor].factor_shardings
         exchanges = any(i in cuts and cuts[i].axes for i in rule.of_kind(FactorKind.PERMUTE))
-        return not exchanges, elements[tensor], views[tensor].pieces
+        return not exchanges, elements[tensor], views[tensor].shard_count
 
     leader, follower = tensors
     if preference(leader) < preference(follower):
         leader, follower = follower, leader
     cuts: FactorAxes = [()] * len(rule.factors)
-    for i, cut in views[leader].cuts.items():
+    for i, cut in views[leader].factor_shardings.items():
         cuts[i] = cut.axes
     taken = [axis for axes in cuts for axis in axes]
-    for i, cut in views[follower].cuts.items():
-        if i not in views[leader].cuts:
+    for i, cut in views[follower].factor_shardings.items():
+        if i not in views[leader].factor_shardings:
             cuts[i] = _disjoint_prefix(cut.axes, tuple(taken))
     return cuts
 
@@ -122,12 +122,12 @@ def _vote_for_axes(
     cuts: FactorAxes = [()] * len(rule.factors)
     votes: dict[tuple[int, Axes], int] = {}
     for view in views:
-        for i, cut in view.cuts.items():
+        for i, cut in view.factor_shardings.items():
             for n in range(1, len(cut.axes) + 1):
                 votes[i, cut.axes[:n]] = 0
     for weight, view in zip(elements, views, strict=True):
         for i, axes in votes:
-            if i in view.cuts and is_prefix(axes, view.cuts[i].axes):
+            if i in view.factor_shardings and is_prefix(axes, view.factor_shardings[i].axes):
                 votes[i, axes] += weight
     candidates = [_AxesCandidate(count, KIND_PRIORITY[rule.factors[i].kind], count_positions(axes), i, axes)
                   for (i, axes), count in votes.items()]  # fmt: skip
@@ -218,14 +218,16 @@ def _redistribute_reshape_axes(
 ) -> FactorAxes:
     """Return the axes of a reshape that both its sides can have, from the side with more shards."""
     source, target = views
-    side = source if source.pieces >= target.pieces else target
-    cut = [side.cuts[i] for i in sorted(side.cuts)]
+    side = source if source.shard_count >= target.shard_count else target
+    cut = [side.factor_shardings[i] for i in sorted(side.factor_shardings)]
     axes = [axis for each in cut for axis in (*each.axes, *each.overflow)]
     first, second = (_redistribute_axes(view, rule.tensors[t], axes, sizes)
                      for t, view in enumerate(views))  # fmt: skip
     cuts: FactorAxes = []
     for i in range(len(sizes)):
-        both = [view.cuts[i].axes for view in (first, second) if i in view.cuts]
+        both = [
+            view.factor_shardings[i].axes for view in (first, second) if i in view.factor_shardings
+        ]
         cuts.append(find_common_prefix(*both) if len(both) == 2 else both[0] if both else ())
     return cuts
 
@@ -235,7 +237,7 @@ def _redistribute_axes(
 ) -> ProjectedTensor:
     """Return the tensor with `axes` distributed to its factors: each to the first that can take a
     part."""
-    order = [i for dim in mapping for i in dim if i in view.cuts]
+    order = [i for dim in mapping for i in dim if i in view.factor_shardings]
     room = {i: sizes[i] for i in order}
     new: dict[int, Axes] = dict.fromkeys(order, ())
     waiting = list(axes)
@@ -255,9 +257,11 @@ def _redistribute_axes(
                 break
             waiting[0] = Axis(axis.name, axis.pre * part, axis.size // part)
     for i, taken in new.items():
-        view.cuts[i].axes, view.cuts[i].overflow = taken, ()
+        view.factor_shardings[i].axes, view.factor_shardings[i].overflow = taken, ()
     if order:
         for axis in waiting:
-            view.cuts[order[-1]].overflow = append_axis(view.cuts[order[-1]].overflow, axis)
+            view.factor_shardings[order[-1]].overflow = append_axis(
+                view.factor_shardings[order[-1]].overflow, axis
+            )
     assert view.sharding is not None
     return project_to_factors(mapping, project_to_dims(view, sizes, view.sharding.mesh), sizes)

@@ -31,7 +31,7 @@ def scalar_cost(price: tuple[int, int], latency: int) -> int:
 
 def sharding_or_unsharded(value: Value, mesh: str) -> Sharding:
     """Return the sharding of a value; unsharded on `mesh` if the value states none."""
-    return value.sharding or Sharding.whole(mesh, value.type.rank)
+    return value.sharding or Sharding.fully_replicated(mesh, value.type.rank)
 
 
 def with_unreduced(sharding: Sharding, axes: Axes, reduction: str = "add") -> Sharding:

@@ -21,13 +21,15 @@ class Explanations:
 
     mesh: Mesh
 
-    def shown(self, sharding: Sharding) -> str:
+    def format_sharding(self, sharding: Sharding) -> str:
         """Return a sharding as text, such as `[data, -]`, with its unreduced axes."""
-        dims = ", ".join(self.axes(dim.axes) for dim in sharding.dims)
-        pending = f" pending over {self.axes(sharding.unreduced)}" if sharding.unreduced else ""
+        dims = ", ".join(self.format_axes(dim.axes) for dim in sharding.dims)
+        pending = (
+            f" pending over {self.format_axes(sharding.unreduced)}" if sharding.unreduced else ""
+        )
         return f"[{dims}]{pending}"
 
-    def axes(self, axes: Axes) -> str:
+    def format_axes(self, axes: Axes) -> str:
         shown = [format_axis(axis, self.mesh) for axis in axes]
         return f"({', '.join(shown)})" if len(shown) > 1 else "".join(shown) or "-"
 
@@ -37,7 +39,7 @@ class Explanations:
         """Explain why an operand is resharded."""
         verb = "needs" if cuttable else "cannot be sharded and needs"
         result = f"%{op.results[0].name} = " if op.results else ""
-        return f"operand {operand} of {result}{op.name} {verb} {self.shown(sharding)}"
+        return f"operand {operand} of {result}{op.name} {verb} {self.format_sharding(sharding)}"
 
     def explain_lost_axes(
         self, op: Op, value: Value, operand: int, rule: FactorRule, fitting: Alignment
@@ -63,12 +65,12 @@ class Explanations:
                 said[f"{factor_name(op, rule, whole[0])} must be unsharded"] = None
             elif other:
                 names = " and ".join(dict.fromkeys(factor_name(op, rule, i) for i in other))
-                said[f"{self.axes(lost)} shards {names}, not {name}"] = None
+                said[f"{self.format_axes(lost)} shards {names}, not {name}"] = None
             else:
-                said[f"{name} is not sharded over {self.axes(lost)}"] = None
+                said[f"{name} is not sharded over {self.format_axes(lost)}"] = None
         return f": {' and '.join(said)}" if said else ""
 
-    def walked(self, op: Op, value: Value, sharding: Sharding) -> str:
+    def explain_scan_operand(self, op: Op, value: Value, sharding: Sharding) -> str:
         """Return a clause that states that a scan iterates over a sharded dimension of an
         operand."""
         lost = value.sharding and value.sharding.dims and value.sharding.dims[0].axes
@@ -76,7 +78,7 @@ class Explanations:
             return ""
         return f": it iterates over dimension 0 of %{value.name}"
 
-    def within(self, op: Op, rule: FactorRule) -> str:
+    def explain_communication(self, op: Op, rule: FactorRule) -> str:
         """Explain why an operation communicates while it runs on shards."""
         cut: dict[int, Axes] = {}
         for value, mapping in zip(op.operands, rule.operands, strict=True):
@@ -86,7 +88,8 @@ class Explanations:
                     cut |= dict.fromkeys(loops, dim.axes)
         inner = [i for i in cut if rule.factors[i].kind is not FactorKind.PASS] or list(cut)
         along = " and ".join(
-            f"{factor_name(op, rule, i)}, which is sharded over {self.axes(cut[i])}" for i in inner
+            f"{factor_name(op, rule, i)}, which is sharded over {self.format_axes(cut[i])}"
+            for i in inner
         )
         return f"%{op.results[0].name} = {op.name} runs along {along}"
 
@@ -94,43 +97,43 @@ class Explanations:
         """Return a clause that names the uneven axes of an operand that an operation does not
         support."""
         odd = [
-            f"{value.type.shape[d]} does not divide over {self.axes(value.sharding.dims[d].axes)}"
+            f"{value.type.shape[d]} does not divide over {self.format_axes(value.sharding.dims[d].axes)}"
             for d in uneven_dims(value.sharding, value.type.shape)
             if value.sharding and d not in uneven_dims(sharding, value.type.shape)
         ]
         return f", since {' and '.join(odd)} and {op.name} cannot pad" if odd else ""
 
-    def begins(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
+    def explain_new_padding(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
         """Describe the padding that results have and operands do not."""
-        known = {size for value in operands for size in self.padded(value).values()}
+        known = {size for value in operands for size in self.padded_sizes(value).values()}
         new = {
             f"dimension {d} of %{value.name} is padded from {ends[0]} to {ends[1]}": None
             for value in results
-            for d, ends in self.padded(value).items()
+            for d, ends in self.padded_sizes(value).items()
             if ends not in known
         }
         return " and ".join(new)
 
-    def padded(self, value: Value) -> dict[int, tuple[int, int]]:
+    def padded_sizes(self, value: Value) -> dict[int, tuple[int, int]]:
         """Return the size of each padded dimension of a value, and the end of its last shard."""
         sharding, shape = value.sharding, value.type.shape
         ends = {}
         for d in uneven_dims(sharding, shape):
             assert sharding is not None
-            count = sharding.dims[d].pieces
+            count = sharding.dims[d].num_shards
             ends[d] = shape[d], -(-shape[d] // count) * count
         return ends
 
-    def uneven(self, sharding: Sharding, value: Value, dim: int) -> str:
+    def explain_uneven(self, sharding: Sharding, value: Value, dim: int) -> str:
         """Return the error text for axes that do not divide a dimension and may not be padded."""
         cut, size = sharding.dims[dim], value.type.shape[dim]
         return (
             f"dimension {dim} of %{value.name} has size {size}, which is not divisible by "
-            f"{cut.pieces}: it is sharded over {self.axes(cut.axes)}; pad it to "
-            f"{-(-size // cut.pieces) * cut.pieces}, shard it otherwise, or set uneven=pad"
+            f"{cut.num_shards}: it is sharded over {self.format_axes(cut.axes)}; pad it to "
+            f"{-(-size // cut.num_shards) * cut.num_shards}, shard it otherwise, or set uneven=pad"
         )
 
-    def reason(
+    def explain_result(
         self,
         op: Op,
         result: Value,
@@ -139,15 +142,15 @@ class Explanations:
         fitting: Alignment | None,
     ) -> str:
         """Explain why an operation computes `unresharded_result` although `result` is needed."""
-        made = raw.sharding or Sharding.whole(self.mesh.name, raw.type.rank)
-        wanted = result.sharding or Sharding.whole(self.mesh.name, result.type.rank)
+        made = raw.sharding or Sharding.fully_replicated(self.mesh.name, raw.type.rank)
+        wanted = result.sharding or Sharding.fully_replicated(self.mesh.name, result.type.rank)
         if rule and fitting and made.unreduced:
             loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.cuts[i]]
             word = REDUCTION_NOUNS[made.reduction]
             over = " and ".join(factor_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
         name = f"%{result.name} = {op.name}"
-        return f"{name} is computed {self.shown(made)} and needed {self.shown(wanted)}"
+        return f"{name} is computed {self.format_sharding(made)} and needed {self.format_sharding(wanted)}"
 
 
 def factor_name(op: Op, rule: FactorRule, factor: int) -> str:

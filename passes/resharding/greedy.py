@@ -36,7 +36,7 @@ def greedy_collectives(
     reduced = replace(source, unreduced=kept, reduction=source.reduction if kept else "add")
     plan = GreedyPlan(reduced, target, shape, reordered=reordered)
     for _ in range(MAX_ROUNDS):
-        if plan.done:
+        if plan.is_done:
             break
         plan.slice()
         plan.permute()
@@ -44,7 +44,9 @@ def greedy_collectives(
         plan.exchange(in_order=False)
         plan.gather()
     return (
-        (*_reduce_first(reduced, due, plan.made[:1]), *plan.made[1:]) if due else tuple(plan.made)
+        (*_reduce_first(reduced, due, plan.collectives[:1]), *plan.collectives[1:])
+        if due
+        else tuple(plan.collectives)
     )
 
 

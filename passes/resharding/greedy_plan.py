@@ -39,7 +39,7 @@ class GreedyPlan:
     ) -> None:
         self.reordered = reordered
         self.source, self.shape = source, shape
-        self.made: list[GreedyCollective] = []
+        self.collectives: list[GreedyCollective] = []
         old, new = [list(axes) for axes in source.axes], [list(axes) for axes in target.axes]
         self.leaving = [_refine_axes(axes, _flatten(new)) for axes in old]
         self.coming = [_refine_axes(axes, _flatten(old)) for axes in new]
@@ -55,10 +55,10 @@ class GreedyPlan:
         return range(len(self.shape))
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return not any(self.leaving) and not any(self.coming) and not self.reordered
 
-    def homes(self) -> dict[Axis, tuple[int, int]]:
+    def target_positions(self) -> dict[Axis, tuple[int, int]]:
         """Return the target dimension and the position in it of each axis that is still to be
         placed."""
         return {axis: (d, i) for d, axes in enumerate(self.coming) for i, axis in enumerate(axes)}
@@ -77,7 +77,7 @@ class GreedyPlan:
             unreduced=self.source.unreduced,
             reduction=self.source.reduction,
         )
-        self.made.append(GreedyCollective(name, sharding, axes, target))
+        self.collectives.append(GreedyCollective(name, sharding, axes, target))
 
     # Slices
 
@@ -108,7 +108,7 @@ class GreedyPlan:
         A following all-to-all moves them there together with others; without them it would need a
         permutation.
         """
-        here, homes = self.leaving[dim], self.homes()
+        here, homes = self.leaving[dim], self.target_positions()
         if not here or self.coming[dim] or here[-1] not in homes:
             return []
         target, place = homes[here[-1]]
@@ -141,7 +141,7 @@ class GreedyPlan:
             if axis in used:
                 i += 1
                 continue
-            part, rest = self.within(axis, dim)
+            part, rest = self.take_fitting_part(axis, dim)
             if part is None:
                 elsewhere.append(axis)
                 i += 1
@@ -160,7 +160,7 @@ class GreedyPlan:
                 elsewhere.append(rest)
                 i += 1
 
-    def within(self, axis: Axis, dim: int) -> tuple[Axis | None, Axis | None]:
+    def take_fitting_part(self, axis: Axis, dim: int) -> tuple[Axis | None, Axis | None]:
         """Return the part of an axis that fits into the remaining size of `dim`, which it uses up,
         and the rest."""
         room = self.room[dim]
@@ -189,7 +189,7 @@ class GreedyPlan:
             available, i = pool(dim), 0
             at = 0 if front else len(self.leaving[dim])
             while i < len(available) and self.room[dim] > 1:
-                part, rest = self.within(available[i], dim)
+                part, rest = self.take_fitting_part(available[i], dim)
                 if part is None:
                     i += 1
                     continue
@@ -212,14 +212,14 @@ class GreedyPlan:
             if reordered:
                 self.add("collective-permute")
             return
-        homes = self.homes()
+        homes = self.target_positions()
         own: list[list[Axis]] = []
         away: list[Axis] = []
         for dim in self.dims:
             here, wanted = self.leaving[dim], self.coming[dim]
             pieces = self.room[dim] = count_positions(here)
             while self.room[dim] > 1 and wanted:
-                part, rest = self.within(wanted[0], dim)
+                part, rest = self.take_fitting_part(wanted[0], dim)
                 if part is None:
                     break
                 self.placed[dim].append(part)
@@ -237,7 +237,7 @@ class GreedyPlan:
     def needs_permutation(self) -> bool:
         """Return whether a permutation moves some axis to its target, or in front of one that
         leaves earlier."""
-        homes, used = self.homes(), self.in_use()
+        homes, used = self.target_positions(), self.in_use()
         new: Axis | None = None
         old: Axis | None = None
         for dim in self.dims:
@@ -284,7 +284,7 @@ class GreedyPlan:
 
     def movable(self, dim: int, in_order: bool) -> tuple[int, int] | None:
         """Return the dimension to which the last axes of `dim` belong, and their number."""
-        here, homes = self.leaving[dim], self.homes()
+        here, homes = self.leaving[dim], self.target_positions()
         target, count = -1, 0
         for axis in reversed(here):
             home = homes.get(axis, (dim, 0))[0]
@@ -299,7 +299,7 @@ class GreedyPlan:
 
     def gather(self) -> None:
         """Gather the last axes of every dimension that the target does not have."""
-        homes = self.homes()
+        homes = self.target_positions()
         lost: list[Axes] = []
         for here in self.leaving:
             keep = max((i + 1 for i, axis in enumerate(here) if axis in homes), default=0)

@@ -48,7 +48,7 @@ class InsertExplicitReshards(Pass, name="insert-explicit-reshards"):
 
 def _rewrite_function(function: Function, module: Module) -> Function:
     used = [v.sharding.mesh for v in all_values(function.body) if v.sharding]
-    used += [s.mesh for s in function.results if s]
+    used += [s.mesh for s in function.result_shardings if s]
     meshes = [mesh for name in dict.fromkeys(used) if (mesh := module.mesh(name)).axes]
     meshes += [mesh for mesh in module.meshes if mesh.axes]
     return (
@@ -65,24 +65,26 @@ class _ShardyReshardInserter(ReshardInserter):
         super().__init__(mesh, function, Reshard())
         self.meshes = {mesh.name: mesh for mesh in module.meshes}
 
-    def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
+    def close_sharding(
+        self, sharding: Sharding | None, value: Value, *, border: bool = False
+    ) -> Sharding:
         """Return the sharding closed. A later pass checks divisibility."""
         if sharding is None:
-            return Sharding.whole(self.mesh.name, value.type.rank)
+            return Sharding.fully_replicated(self.mesh.name, value.type.rank)
         return replace(sharding.close(), replicated=())
 
     def trim_padding(self, value: Value) -> Value:
         """Return a value at the boundary of a manual computation, pending reductions included."""
         return self.close_value(value)
 
-    def returned(self, op: Op, value: Value, result: Value) -> Sharding:
+    def manual_result_sharding(self, op: Op, value: Value, result: Value) -> Sharding:
         """Return the stated sharding of the result without manual axes; the reshard to it is inside
         of the body."""
-        return remove_manual_axes(self.of(result), op.attrs["axes"])
+        return remove_manual_axes(self.sharding_of(result), op.attrs["axes"])
 
-    def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
+    def result_sharding(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
         """Return the sharding of a function result: unsharded if none is stated."""
-        return self.settle(sharding, old)
+        return self.close_sharding(sharding, old)
 
     def same(self, a: Sharding, b: Sharding) -> bool:
         """Return whether both shardings are equal, device order included."""
@@ -90,7 +92,7 @@ class _ShardyReshardInserter(ReshardInserter):
             return False
         return self.meshes[a.mesh].device_ids == self.meshes[b.mesh].device_ids or not any(a.axes)
 
-    def loops(self, op: Op) -> FactorRule | None:
+    def factor_rule(self, op: Op) -> FactorRule | None:
         return op.factors()
 
     def align_operation(
@@ -102,8 +104,8 @@ class _ShardyReshardInserter(ReshardInserter):
     ) -> tuple[Alignment, str | None]:
         """Return the alignment of an operation; without factor rule or common mesh it stays as it
         is."""
-        places = tuple(map(self.of, (*operands, *results)))
-        mesh = self.common(places)
+        places = tuple(map(self.sharding_of, (*operands, *results)))
+        mesh = self.common_mesh(places)
         stated = "custom>" in str(op.attrs.get("attributes", ""))
         if rule is None or mesh is None or stated:
             return Alignment(places, (), ()), None
@@ -116,9 +118,11 @@ class _ShardyReshardInserter(ReshardInserter):
         # Random keys have no sum.
         keys = any(result.type.dtype == "key" for result in results)
         reduction = None if keys else pending_reduction(op, rule)
-        return self.pending(aligned, places, len(operands)), reduction
+        return self.keep_unreduced(aligned, places, len(operands)), reduction
 
-    def pending(self, aligned: Alignment, places: Sequence[Sharding], count: int) -> Alignment:
+    def keep_unreduced(
+        self, aligned: Alignment, places: Sequence[Sharding], count: int
+    ) -> Alignment:
         """Return the alignment with the axes that stay unreduced from operands to results.
 
         Axes that shard a tensor of the operation do not stay unreduced: the operand is reduced
@@ -139,7 +143,7 @@ class _ShardyReshardInserter(ReshardInserter):
         )
         return replace(aligned, tensors=(*tensors, *results))
 
-    def common(self, places: Sequence[Sharding]) -> str | None:
+    def common_mesh(self, places: Sequence[Sharding]) -> str | None:
         """Return the mesh of most of the sharded tensors; `None` if the axes of their meshes
         differ."""
         counts = Counter(place.mesh for place in places if any(place.axes))
@@ -147,7 +151,7 @@ class _ShardyReshardInserter(ReshardInserter):
             return None
         return counts.most_common(1)[0][0] if counts else self.mesh.name
 
-    def moved(
+    def resharded(
         self,
         value: Value,
         target: Sharding,
@@ -157,8 +161,8 @@ class _ShardyReshardInserter(ReshardInserter):
         why: str,
     ) -> Value:
         """Insert a reshard for each use; `cse` merges equal ones later."""
-        scope.places.clear()
-        return super().moved(value, target, scope, made, loc, why)
+        scope.resharded.clear()
+        return super().resharded(value, target, scope, made, loc, why)
 
 
 def _intersection(axes: Axes, others: Axes) -> Axes:

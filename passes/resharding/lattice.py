@@ -42,7 +42,12 @@ class ReshardProblem:
 
     def __init__(self, source: Sharding, target: Sharding, type: TensorType) -> None:
         self.source, self.target, self.type = source, target, type
-        everything = (*source.used(), *target.used(), *source.unreduced, *target.unreduced)
+        everything = (
+            *source.used_axes(),
+            *target.used_axes(),
+            *source.unreduced,
+            *target.unreduced,
+        )
         self.solvable = all(can_coexist(a, b) for a, b in combinations(everything, 2))
         parts = refine_axes(everything) if self.solvable else {axis: (axis,) for axis in everything}
 
@@ -76,56 +81,56 @@ class ReshardProblem:
         keep = frozenset(number_atoms(tuple(a for a in waiting if a in kept)))
         self.goal: LatticeState = tuple(map(number_atoms, new)), keep
         self.goal_atoms = tuple(a for cut in self.goal[0] for a in cut)
-        self.home = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
-        self.wide = len(self.atoms) <= MAX_ATOMS_FOR_FULL_SEARCH
+        self.goal_dim = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
+        self.is_full_search = len(self.atoms) <= MAX_ATOMS_FOR_FULL_SEARCH
         self.room = tuple(
             -(-size // count_positions(axes))
             for size, axes in zip(type.shape, self.prefix, strict=True)
         )
         self.itemsize = type.numpy.itemsize
-        self.begun = merge_axes([a for a in end if a not in kept or a not in waiting])
+        self.begins_unreduced = merge_axes([a for a in end if a not in kept or a not in waiting])
         # A search asks for the same few again and again.
         self._pieces: dict[tuple[int, ...], int] = {}
         self._held: dict[DimAtoms, int] = {}
-        self._held_at_end = self.held(self.goal[0])
+        self._held_at_end = self.local_bytes(self.goal[0])
 
-    def pieces(self, atoms: tuple[int, ...]) -> int:
+    def shard_count(self, atoms: tuple[int, ...]) -> int:
         found = self._pieces.get(atoms)
         if found is None:
             found = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
         return found
 
-    def local(self, dim: int, cut: tuple[int, ...]) -> int:
+    def local_size(self, dim: int, cut: tuple[int, ...]) -> int:
         """Return the number of positions of a dimension on one device."""
-        return -(-self.room[dim] // self.pieces(cut))
+        return -(-self.room[dim] // self.shard_count(cut))
 
-    def held(self, cuts: DimAtoms) -> int:
+    def local_bytes(self, cuts: DimAtoms) -> int:
         """Bytes that a device holds."""
         found = self._held.get(cuts)
         if found is None:
-            local = map(self.local, range(len(cuts)), cuts)
+            local = map(self.local_size, range(len(cuts)), cuts)
             found = self._held[cuts] = prod(local, start=self.itemsize)
         return found
 
-    def left(self, state: LatticeState) -> int:
+    def remaining_bytes(self, state: LatticeState) -> int:
         """Bytes that a device must at least still receive."""
-        return max(0, self._held_at_end - self.held(state[0]))
+        return max(0, self._held_at_end - self.local_bytes(state[0]))
 
-    def fits(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> bool:
+    def can_shard(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> bool:
         """Return whether a dimension can be sharded further by `atoms`, or be gathered back from
         that."""
-        before = self.pieces(cuts[dim])
-        after, room = before * self.pieces(atoms), self.room[dim]
+        before = self.shard_count(cuts[dim])
+        after, room = before * self.shard_count(atoms), self.room[dim]
         if not self.uneven[dim]:
             return room % after == 0
         whole = before == 1 and not self.prefix[dim]
         return whole or before * -(-room // before) == after * -(-room // after)
 
-    def shared(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
+    def distributed_bytes(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
         """Return the bytes of the shard for each device when a dimension is distributed over
         `atoms`."""
-        held, after = self.held(cuts), self.local(dim, (*cuts[dim], *atoms))
-        return held // max(self.local(dim, cuts[dim]), 1) * after
+        held, after = self.local_bytes(cuts), self.local_size(dim, (*cuts[dim], *atoms))
+        return held // max(self.local_size(dim, cuts[dim]), 1) * after
 
     def sharding(self, state: LatticeState) -> Sharding:
         """Return a state as a sharding, including the common prefixes."""

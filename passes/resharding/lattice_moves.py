@@ -29,13 +29,13 @@ class LatticeMove:
 def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[LatticeMove]:
     """Yield every transition from a state that may be useful."""
     cuts, pending = state
-    held = problem.held(cuts)
+    held = problem.local_bytes(cuts)
     used = {a for cut in cuts for a in cut}
     dims = range(len(cuts))
     for a in problem.goal_atoms:
         if a not in used and a not in pending:
-            for dim in dims if problem.wide else (problem.home[a],):
-                if problem.fits(cuts, dim, (a,)):
+            for dim in dims if problem.is_full_search else (problem.goal_dim[a],):
+                if problem.can_shard(cuts, dim, (a,)):
                     after = with_dim_atoms(cuts, dim, (*cuts[dim], a))
                     yield LatticeMove("all-slice", (after, pending), (0, 0, 1), (a,), dim)
     for dim, atoms in _combined_slices(problem, cuts):
@@ -45,18 +45,18 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
     for dim in dims:
         for at in range(len(cuts[dim])):
             kept, moved = cuts[dim][:at], cuts[dim][at:]
-            pieces = problem.pieces(moved)
+            pieces = problem.shard_count(moved)
             less = with_dim_atoms(cuts, dim, kept)
-            if problem.uneven[dim] and not problem.fits(less, dim, moved):
+            if problem.uneven[dim] and not problem.can_shard(less, dim, moved):
                 continue
             yield LatticeMove(
                 "all-gather", (less, pending), (held * (pieces - 1), 1, 0), moved, dim
             )
             for other in dims:
-                towards = problem.wide or problem.home.get(moved[0]) == other
-                if other != dim and towards and problem.fits(cuts, other, moved):
+                towards = problem.is_full_search or problem.goal_dim.get(moved[0]) == other
+                if other != dim and towards and problem.can_shard(cuts, other, moved):
                     after = with_dim_atoms(less, other, (*cuts[other], *moved))
-                    cost = (problem.shared(cuts, other, moved) * (pieces - 1), 1, 0)
+                    cost = (problem.distributed_bytes(cuts, other, moved) * (pieces - 1), 1, 0)
                     yield LatticeMove("all-to-all", (after, pending), cost, moved, dim, other)
     for after in _permuted_states(problem, cuts, pending):
         yield LatticeMove("collective-permute", (after, pending), (held, 1, 0))
@@ -68,18 +68,22 @@ def _reductions(problem: ReshardProblem, state: LatticeState, held: int) -> Iter
     due = tuple(sorted(pending - problem.goal[1]))
     if due:
         after = cuts, problem.goal[1]
-        pieces = problem.pieces(due)
+        pieces = problem.shard_count(due)
         yield LatticeMove("all-reduce", after, (2 * held * (pieces - 1) // pieces, 1, 0), due)
     for a in due:
         for dim in range(len(cuts)):
-            if a in problem.goal_atoms and problem.fits(cuts, dim, (a,)):
+            if a in problem.goal_atoms and problem.can_shard(cuts, dim, (a,)):
                 after = with_dim_atoms(cuts, dim, (*cuts[dim], a)), pending - {a}
-                cost = (problem.shared(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
+                cost = (problem.distributed_bytes(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
                 yield LatticeMove("reduce-scatter", after, cost, (a,), dim)
     for dim, atoms in _combined_slices(problem, cuts):
         if all(a in due for a in atoms):
             after = with_dim_atoms(cuts, dim, atoms), pending - set(atoms)
-            cost = (problem.shared(cuts, dim, atoms) * (problem.pieces(atoms) - 1), 1, 0)
+            cost = (
+                problem.distributed_bytes(cuts, dim, atoms) * (problem.shard_count(atoms) - 1),
+                1,
+                0,
+            )
             yield LatticeMove("reduce-scatter", after, cost, atoms, dim)
 
 
@@ -100,7 +104,7 @@ def _permuted_states(
     atoms."""
     used = tuple(a for cut in cuts for a in cut)
     pool = [a for a in dict.fromkeys((*used, *problem.goal_atoms)) if a not in pending]
-    if problem.wide:
+    if problem.is_full_search:
         choices = _fill_slots([problem.sizes[a] for a in used], pool, problem.sizes)
     else:
         choices = _goal_directed_permutations(problem, cuts, pool)
@@ -150,7 +154,7 @@ def _goal_directed_permutations(
 
 def _sort_by_goal_dim(problem: ReshardProblem, dim: int, cut: tuple[int, ...]) -> list[int]:
     def order(a: int) -> tuple[bool, int]:
-        home = problem.home.get(a, len(problem.room))
+        home = problem.goal_dim.get(a, len(problem.room))
         return home != dim, home
 
     return sorted(cut, key=order)

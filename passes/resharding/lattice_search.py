@@ -17,7 +17,7 @@ def find_cheapest_path(problem: ReshardProblem) -> list[LatticeMove]:
     """
     start = problem.start
     ticket = count()
-    queue = [(problem.left(start), 0, 0, 0, next(ticket), start)]
+    queue = [(problem.remaining_bytes(start), 0, 0, 0, next(ticket), start)]
     best: dict[LatticeState, tuple[int, int, int, int]] = {start: (0, 0, 0, 0)}
     came: dict[LatticeState, tuple[LatticeState, LatticeMove]] = {}
     settled: set[LatticeState] = set()
@@ -31,13 +31,13 @@ def find_cheapest_path(problem: ReshardProblem) -> list[LatticeMove]:
         here = best[state]
         for move in transitions_from(problem, state):
             # Among plans of equal cost, the one with the smaller intermediate results wins.
-            made = problem.held(move.after[0]) if move.cost[1] else 0
+            made = problem.local_bytes(move.after[0]) if move.cost[1] else 0
             received, collectives, local = (a + b for a, b in zip(here, move.cost, strict=False))
             cost = (received, collectives, local, here[3] + made)
             if move.after not in best or cost < best[move.after]:
                 best[move.after] = cost
                 came[move.after] = state, move
-                estimate = cost[0] + problem.left(move.after)
+                estimate = cost[0] + problem.remaining_bytes(move.after)
                 heappush(queue, (estimate, *cost[1:], next(ticket), move.after))
     simple = gather_and_slice_path(problem)
     found = best.get(problem.goal)
@@ -63,12 +63,12 @@ def gather_and_slice_path(problem: ReshardProblem) -> list[LatticeMove]:
     cuts, pending = problem.start
     if due := tuple(sorted(pending - problem.goal[1])):
         pending = problem.goal[1]
-        pieces = problem.pieces(due)
-        cost = 2 * problem.held(cuts) * (pieces - 1) // pieces
+        pieces = problem.shard_count(due)
+        cost = 2 * problem.local_bytes(cuts) * (pieces - 1) // pieces
         moves.append(LatticeMove("all-reduce", (cuts, pending), (cost, 1, 0), due))
     for dim, atoms in enumerate(cuts):
         if atoms:
-            cost = problem.held(cuts) * (problem.pieces(atoms) - 1)
+            cost = problem.local_bytes(cuts) * (problem.shard_count(atoms) - 1)
             cuts = with_dim_atoms(cuts, dim, ())
             moves.append(LatticeMove("all-gather", (cuts, pending), (cost, 1, 0), atoms, dim))
     for dim, atoms in enumerate(problem.goal[0]):

@@ -90,10 +90,10 @@ def _candidate_shardings(
         decided: set[int] = set()
         for view in (views[leader], *views[:leader], *views[leader + 1 :]):
             taken = [axis for axes in cuts for axis in axes]
-            for i, cut in view.cuts.items():
+            for i, cut in view.factor_shardings.items():
                 if i not in decided:
                     cuts[i] = free_prefix(cut.axes, taken)
-            decided.update(view.cuts)
+            decided.update(view.factor_shardings)
         yield tuple(
             sharding_of_factors(mapping, cuts, place.mesh)
             for mapping, place in zip(rule.tensors, places, strict=True)

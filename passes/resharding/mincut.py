@@ -15,26 +15,26 @@ class FlowNetwork:
     """Directed graph with capacities. Node 0 is the source, node 1 the sink."""
 
     def __init__(self) -> None:
-        self.arcs: list[list[int]] = [[], []]
-        self.to: list[int] = []
-        self.room: list[int] = []
+        self.arcs_of_node: list[list[int]] = [[], []]
+        self.arc_ends: list[int] = []
+        self.capacities: list[int] = []
 
-    def node(self) -> int:
+    def add_node(self) -> int:
         """Add a node and return its number."""
-        self.arcs.append([])
-        return len(self.arcs) - 1
+        self.arcs_of_node.append([])
+        return len(self.arcs_of_node) - 1
 
     def add_arc(self, start: int, end: int, capacity: int) -> None:
         """Add an arc, whose capacity is paid if `start` is on the source side and `end` is not."""
         if capacity > 0 and start != end:
-            self.arcs[start].append(len(self.to))
-            self.to.append(end)
-            self.room.append(capacity)
-            self.arcs[end].append(len(self.to))
-            self.to.append(start)
-            self.room.append(0)
+            self.arcs_of_node[start].append(len(self.arc_ends))
+            self.arc_ends.append(end)
+            self.capacities.append(capacity)
+            self.arcs_of_node[end].append(len(self.arc_ends))
+            self.arc_ends.append(start)
+            self.capacities.append(0)
 
-    def cut(self) -> tuple[int, set[int]]:
+    def minimum_cut(self) -> tuple[int, set[int]]:
         """Return the weight of a minimum cut, and the smallest source side of such a cut."""
         flow = 0
         while True:
@@ -45,14 +45,14 @@ class FlowNetwork:
 
     def _levels(self) -> list[int]:
         """Return the distance of every node from the source; -1 for unreachable nodes."""
-        level = [-1] * len(self.arcs)
+        level = [-1] * len(self.arcs_of_node)
         level[0] = 0
         queue = deque([0])
         while queue:
             node = queue.popleft()
-            for arc in self.arcs[node]:
-                end = self.to[arc]
-                if self.room[arc] and level[end] < 0:
+            for arc in self.arcs_of_node[node]:
+                end = self.arc_ends[arc]
+                if self.capacities[arc] and level[end] < 0:
                     level[end] = level[node] + 1
                     queue.append(end)
         return level
@@ -60,33 +60,33 @@ class FlowNetwork:
     def _fill(self, level: list[int]) -> int:
         """Send a blocking flow along shortest paths, and return its amount."""
         total = 0
-        tried = [0] * len(self.arcs)
+        tried = [0] * len(self.arcs_of_node)
         path: list[int] = []
         node = 0
         while True:
             if node == 1:
-                sent = min(self.room[arc] for arc in path)
+                sent = min(self.capacities[arc] for arc in path)
                 total += sent
                 first = len(path)
                 for i in range(len(path) - 1, -1, -1):
-                    self.room[path[i]] -= sent
-                    self.room[path[i] ^ 1] += sent
-                    if not self.room[path[i]]:
+                    self.capacities[path[i]] -= sent
+                    self.capacities[path[i] ^ 1] += sent
+                    if not self.capacities[path[i]]:
                         first = i
-                node = self.to[path[first] ^ 1]
+                node = self.arc_ends[path[first] ^ 1]
                 del path[first:]
                 continue
-            arcs = self.arcs[node]
+            arcs = self.arcs_of_node[node]
             while tried[node] < len(arcs):
                 arc = arcs[tried[node]]
-                if self.room[arc] and level[self.to[arc]] == level[node] + 1:
+                if self.capacities[arc] and level[self.arc_ends[arc]] == level[node] + 1:
                     break
                 tried[node] += 1
             if tried[node] < len(arcs):
                 path.append(arcs[tried[node]])
-                node = self.to[path[-1]]
+                node = self.arc_ends[path[-1]]
             elif path:
-                node = self.to[path.pop() ^ 1]
+                node = self.arc_ends[path.pop() ^ 1]
                 tried[node] += 1
             else:
                 return total

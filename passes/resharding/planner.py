@@ -74,7 +74,9 @@ def plan_reshard(
 
 
 def _is_even(sharding: Sharding, type: TensorType) -> bool:
-    return not any(size % dim.pieces for size, dim in zip(type.shape, sharding.dims, strict=True))
+    return not any(
+        size % dim.num_shards for size, dim in zip(type.shape, sharding.dims, strict=True)
+    )
 
 
 def _plan_cost(steps: tuple[PlanStep, ...]) -> tuple[int, int]:
@@ -84,7 +86,7 @@ def _plan_cost(steps: tuple[PlanStep, ...]) -> tuple[int, int]:
 def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
     """Yield the collectives of the greedy planner, one step for each dimension."""
     source, target, type = problem.source, problem.target, problem.type
-    begun = problem.begun
+    begun = problem.begins_unreduced
     # In terms of sub-axes, a pending reduction that remains is in both source and target.
     kept = merge_axes([problem.atoms[a] for a in sorted(problem.goal[1])])
     due = merge_axes([problem.atoms[a] for a in sorted(problem.start[1] - problem.goal[1])])
@@ -163,9 +165,9 @@ def _steps_of_moves(problem: ReshardProblem, moves: list[LatticeMove]) -> Iterat
     for move in _merge_adjacent_moves(moves):
         yield _step_of_move(problem, before, move)
         before = move.after
-    if problem.begun:
+    if problem.begins_unreduced:
         end = replace(problem.target, dims=problem.sharding(before).dims, replicated=())
-        yield PlanStep("unreduce", (("axes", problem.begun),), end, 0)
+        yield PlanStep("unreduce", (("axes", problem.begins_unreduced),), end, 0)
 
 
 def _merge_adjacent_moves(moves: list[LatticeMove]) -> Iterator[LatticeMove]:

@@ -35,34 +35,38 @@ class ReshardReassociation:
         self.names = used_names(function)
         self.changed = False
 
-    def function(self) -> Function:
-        body = self.block(self.old.body)
+    def rewrite_function(self) -> Function:
+        body = self.rewrite_block(self.old.body)
         return replace(self.old, body=body) if self.changed else self.old
 
-    def block(self, block: Block) -> Block:
+    def rewrite_block(self, block: Block) -> Block:
         made: list[Op] = []
         for op in block.ops:
             if op.blocks and op.name not in UNANALYZED_REGIONS:
-                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+                op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
             turn = self.uses.maker.get(op.operands[0]) if op.name == "reshard" else None
-            if turn is not None and turn.name == "concatenate" and self.repeats(turn, op):
+            if (
+                turn is not None
+                and turn.name == "concatenate"
+                and self.is_operand_gather_cheaper(turn, op)
+            ):
                 self.changed = True
                 made.extend(self.concatenate_resharded(turn, op))
                 continue
-            if turn is None or turn.name != "transpose" or not self.shared(turn, op):
+            if turn is None or turn.name != "transpose" or not self.has_equal_reshard(turn, op):
                 made.append(op)
                 continue
             self.changed = True
             source = turn.operands[0]
             moved = replace(
                 source, name=self.names.fresh(f"{source.name}.whole"),
-                sharding=sharding_annotation(self.before(turn, op)),
+                sharding=sharding_annotation(self.operand_sharding(turn, op)),
             )  # fmt: skip
             made.append(replace(op, operands=(source,), results=(moved,)))
             made.append(replace(turn, operands=(moved,), results=op.results))
         return Block(block.params, tuple(made), block.returns)
 
-    def repeats(self, joined: Op, move: Op) -> bool:
+    def is_operand_gather_cheaper(self, joined: Op, move: Op) -> bool:
         """Return whether gathering the operands of a concatenation moves less than gathering it.
 
         The reshard must be the only use of the concatenation, and must only unshard the
@@ -101,17 +105,17 @@ class ReshardReassociation:
         operands = tuple(moved[operand] for operand in joined.operands)
         return [*moves, replace(joined, operands=operands, results=move.results)]
 
-    def before(self, turn: Op, move: Op) -> Sharding:
+    def operand_sharding(self, turn: Op, move: Op) -> Sharding:
         """Return the sharding of the operand of a transpose that leads to the target sharding of
         its result."""
         target = sharding_or_unsharded(move.result, self.mesh)
         perm: tuple[int, ...] = turn.attrs["perm"]
         return replace(target, dims=tuple(target.dims[perm.index(d)] for d in range(len(perm))))
 
-    def shared(self, turn: Op, move: Op) -> bool:
+    def has_equal_reshard(self, turn: Op, move: Op) -> bool:
         """Return whether the operand of a transpose is resharded to the same sharding for another
         use."""
-        place = self.before(turn, move)
+        place = self.operand_sharding(turn, move)
         if sharding_or_unsharded(turn.operands[0], self.mesh).unreduced or place.unreduced:
             return False
         return any(

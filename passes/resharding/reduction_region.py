@@ -35,9 +35,9 @@ CutArc = tuple[int, int, int]
 class ReductionPath:
     """States how a flow can become unreduced: by `by` if all values in `group` are unreduced."""
 
-    by: Op | EdgeUse | None
+    through: Op | EdgeUse | None
     group: tuple[Value, ...]
-    places: tuple[int, ...] = (0,)
+    operand_indices: tuple[int, ...] = (0,)
     """Operand indices of the group in an operation."""
 
 
@@ -67,46 +67,56 @@ class ReductionRegion:
             flow = waiting.pop()
             for value in uses.members(flow):
                 for use in uses.users[value]:
-                    found = self.way(use, value)
+                    found = self.path_through(use, value)
                     if found and found[0] not in self.paths:
                         self.paths[found[0]] = found[1]
                         waiting.append(found[0])
 
-    def way(self, use: Op | EdgeUse | None, value: Value) -> tuple[Value, ReductionPath] | None:
+    def path_through(
+        self, use: Op | EdgeUse | None, value: Value
+    ) -> tuple[Value, ReductionPath] | None:
         """Return the flow that a use of an unreduced value can make unreduced, and how."""
         if isinstance(use, EdgeUse):
             edge = use.edge
-            if all(map(self.free, (*edge.sources, *edge.targets))):
+            if all(map(self.can_be_unreduced, (*edge.sources, *edge.targets))):
                 return edge.targets[0], ReductionPath(use, tuple(dict.fromkeys(edge.sources)))
             return None
         if use is None or len(use.results) != 1:
             return None
         if use.name == "reshard":
-            return (use.result, ReductionPath(use, use.operands)) if self.free(use.result) else None
+            return (
+                (use.result, ReductionPath(use, use.operands))
+                if self.can_be_unreduced(use.result)
+                else None
+            )
         for group in commuting_groups(use, self.reduction_kind):
             members = tuple(dict.fromkeys(use.operands[i] for i in group))
             others = (v for i, v in enumerate(use.operands) if i not in group)
             tensors = (*members, use.result)
-            clear = all(map(self.free, tensors)) and not any(map(self.cuts, others))
+            clear = all(map(self.can_be_unreduced, tensors)) and not any(
+                map(self.is_sharded_by_axes, others)
+            )
             if value in members and clear:
                 return use.result, ReductionPath(use, members, group)
         return None
 
-    def free(self, value: Value) -> bool:
+    def can_be_unreduced(self, value: Value) -> bool:
         """Return whether a value may be unreduced over the axes, or is by its own operation."""
         sharding = self.place(value)
-        if self.cuts(value) or (sharding.unreduced and sharding.reduction != self.reduction_kind):
+        if self.is_sharded_by_axes(value) or (
+            sharding.unreduced and sharding.reduction != self.reduction_kind
+        ):
             return False
         return value in self.sources or not is_overlapping(self.axes, sharding.unreduced)
 
-    def cuts(self, value: Value) -> bool:
+    def is_sharded_by_axes(self, value: Value) -> bool:
         """Return whether one of the axes shards a value."""
-        return is_overlapping(self.axes, tuple(self.place(value).used()))
+        return is_overlapping(self.axes, tuple(self.place(value).used_axes()))
 
     def place(self, value: Value) -> Sharding:
         return sharding_or_unsharded(value, self.mesh.name)
 
-    def complete(self, value: Value) -> Sharding:
+    def complete_sharding(self, value: Value) -> Sharding:
         """Return the sharding of a value without the pending reduction."""
         sharding = self.place(value)
         if value not in self.sources:
@@ -114,7 +124,7 @@ class ReductionRegion:
         left = tuple(a for a in sharding.unreduced if a not in self.axes)
         return with_unreduced(sharding, left, self.reduction_kind)
 
-    def pending(self, value: Value) -> Sharding:
+    def unreduced_sharding(self, value: Value) -> Sharding:
         """Return the sharding of a value with the pending reduction."""
         sharding = self.place(value)
         if value in self.sources:
@@ -122,9 +132,9 @@ class ReductionRegion:
         axes = merge_in_mesh_order((*sharding.unreduced, *self.axes), self.mesh)
         return with_unreduced(sharding, axes, self.reduction_kind)
 
-    def reduction(self, value: Value) -> int:
+    def completion_cost(self, value: Value) -> int:
         """Return the cost of completing a value in place."""
-        return self.cost(self.pending(value), self.complete(value), value)
+        return self.cost(self.unreduced_sharding(value), self.complete_sharding(value), value)
 
     def cost(self, source: Sharding, target: Sharding, value: Value) -> int:
         """Return the weight of a reshard, multiplied by how often it runs."""
@@ -140,7 +150,7 @@ class ReductionRegion:
         than before, bytes alone decide.
         """
         network, _, kept = self.network(latency)
-        weight, side = network.cut()
+        weight, side = network.minimum_cut()
         if latency and weight < kept:
             _, exact, before = self.network(0)
             if _cut_cost(exact, side) > before:
@@ -154,7 +164,7 @@ class ReductionRegion:
         sources are unreduced."""
         self.latency = latency
         network = FlowNetwork()
-        self.nodes = {flow: network.node() for flow in self.paths}
+        self.nodes = {flow: network.add_node() for flow in self.paths}
         arcs = list(self.arcs(network, self.nodes))
         for arc in arcs:
             network.add_arc(*arc)
@@ -166,11 +176,11 @@ class ReductionRegion:
             if source in self.sources:
                 yield 0, node[source], UNCUTTABLE_CAPACITY
         for flow, way in self.paths.items():
-            if way.by is None:
+            if way.through is None:
                 continue
-            if isinstance(way.by, Op) and way.by.name == "reshard":
+            if isinstance(way.through, Op) and way.through.name == "reshard":
                 continue
-            alone = len(way.group) == 1 and isinstance(way.by, Op)
+            alone = len(way.group) == 1 and isinstance(way.through, Op)
             for value in way.group:
                 start = node.get(self.uses.flow(value))
                 joining = UNCUTTABLE_CAPACITY if alone else self.uses.times[value]
@@ -189,31 +199,31 @@ class ReductionRegion:
             elif use is None and value in self.sources:
                 continue
             else:
-                ends[self.end(value, use, node)] = None
+                ends[self.accepting_node(value, use, node)] = None
         if not ends:
             return
-        cost = self.reduction(value)
+        cost = self.completion_cost(value)
         if 1 in ends:
             yield start, 1, cost
         elif len(ends) == 1:
             yield start, next(iter(ends)), cost
         else:
-            paid = network.node()
+            paid = network.add_node()
             yield start, paid, cost
             for end in ends:
                 yield paid, end, UNCUTTABLE_CAPACITY
 
-    def end(self, value: Value, use: Op | EdgeUse | None, node: dict[Value, int]) -> int:
+    def accepting_node(self, value: Value, use: Op | EdgeUse | None, node: dict[Value, int]) -> int:
         """Return the node that must be unreduced for a use to accept an unreduced value; 1 if none
         can."""
         if use is None or (isinstance(use, Op) and len(use.results) != 1):
             return 1
         flow = use.edge.targets[0] if isinstance(use, EdgeUse) else use.result
         way = self.paths.get(flow)
-        if way is None or way.by is not use or value not in way.group:
+        if way is None or way.through is not use or value not in way.group:
             return 1
         if isinstance(use, Op) and any(
-            v is value for i, v in enumerate(use.operands) if i not in way.places
+            v is value for i, v in enumerate(use.operands) if i not in way.operand_indices
         ):
             return 1
         return node[flow]
@@ -221,12 +231,14 @@ class ReductionRegion:
     def move(self, value: Value, op: Op, start: int, node: dict[Value, int]) -> Iterator[CutArc]:
         """Yield the arcs of a reshard, which may complete the reduction of its operand."""
         target = self.place(op.result)
-        whole = self.cost(self.complete(value), target, op.result)
-        completing = self.cost(self.pending(value), target, op.result)
+        whole = self.cost(self.complete_sharding(value), target, op.result)
+        completing = self.cost(self.unreduced_sharding(value), target, op.result)
         yield from _conditional_arc(start, completing - whole)
         end = node.get(op.result)
-        if end is not None and self.paths[op.result].by is op:
-            along = self.cost(self.pending(value), self.pending(op.result), op.result)
+        if end is not None and self.paths[op.result].through is op:
+            along = self.cost(
+                self.unreduced_sharding(value), self.unreduced_sharding(op.result), op.result
+            )
             yield from _conditional_arc(end, along - completing)
             yield end, start, UNCUTTABLE_CAPACITY
 

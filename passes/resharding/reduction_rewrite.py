@@ -52,7 +52,7 @@ class ReductionRewriter:
         name = value.name
         if self.is_needed_complete(value):
             name = self.names.fresh(f"{name}.part")
-        part = replace(value, name=name, sharding=self.region.pending(value))
+        part = replace(value, name=name, sharding=self.region.unreduced_sharding(value))
         self.parts[value] = part
         return part
 
@@ -72,9 +72,9 @@ class ReductionRewriter:
         if use is None or (isinstance(use, Op) and len(use.results) != 1):
             return False
         flow = use.edge.targets[0] if isinstance(use, EdgeUse) else use.result
-        if flow not in self.chosen or self.region.paths[flow].by is not use:
+        if flow not in self.chosen or self.region.paths[flow].through is not use:
             return False
-        places = self.region.paths[flow].places
+        places = self.region.paths[flow].operand_indices
         return isinstance(use, EdgeUse) or not any(
             v is value for i, v in enumerate(use.operands) if i not in places
         )
@@ -86,7 +86,7 @@ class ReductionRewriter:
             if value in self.parts and self.is_needed_complete(value):
                 part = self.parts[value]
                 if value in self.region.sources:
-                    target = self.region.complete(value)
+                    target = self.region.complete_sharding(value)
                     name = self.names.fresh(f"{value.name}.whole")
                     done = Value(value.type, name, sharding_annotation(target))
                 else:
@@ -112,20 +112,20 @@ class ReductionRewriter:
             or f"%{part.name} is a {word} that is needed whole"
         )
 
-    def part(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
+    def unreduced_value(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
         """Return a value unreduced; a complete one becomes the contribution of the first device."""
         if value in self.parts:
             return self.parts[value]
         found = self.joined.get((value, block))
         if found is None:
-            sharding = self.region.pending(value)
+            sharding = self.region.unreduced_sharding(value)
             found = Value(value.type, self.names.fresh(f"{value.name}.part"), sharding)
             maker = self.uses.maker.get(value)
             nothing = self.region.reduction_kind == "add" and maker and maker.name == "constant"
             if maker is not None and nothing and maker.attrs["value"] == 0:
                 made.append(replace(maker, results=(found,)))
             else:
-                over = self.words.axes(self.region.axes)
+                over = self.words.format_axes(self.region.axes)
                 result = f"%{op.results[0].name} = " if op.results else ""
                 word = REDUCTION_NOUNS.get(self.region.reduction_kind, "result")
                 why = f"{result}{op.name} puts it to each {word} that is pending over {over}"
@@ -147,7 +147,9 @@ class ReductionRewriter:
             self.operation(inner, made, block)
             self.complete(inner.results, made)
         returns = [
-            self.part(value, block, made, op) if op and waiting[i] else self.current(value)
+            self.unreduced_value(value, block, made, op)
+            if op and waiting[i]
+            else self.current(value)
             for i, value in enumerate(block.returns)
         ]
         return Block(params, tuple(made), tuple(returns))
@@ -158,32 +160,34 @@ class ReductionRewriter:
             self.move(op, made)
         elif op.blocks and op.name not in UNANALYZED_REGIONS:
             self.loop(op, made, block)
-        elif way is not None and way.by is op and op.result in self.chosen:
+        elif way is not None and way.through is op and op.result in self.chosen:
             operands = tuple(
-                self.part(value, block, made, op) if i in way.places else self.current(value)
+                self.unreduced_value(value, block, made, op)
+                if i in way.operand_indices
+                else self.current(value)
                 for i, value in enumerate(op.operands)
             )
             result = self.define(op.result)
-            self.gather(result, operands)
+            self.record_reductions(result, operands)
             made.append(replace(op, operands=operands, results=(result,)))
         else:
             operands = tuple(map(self.current, op.operands))
             results = tuple(map(self.define, op.results))
             made.append(replace(op, operands=operands, results=results))
-            self.sums.update((v, self.origin(v)) for v in results if v in self.parts)
+            self.sums.update((v, self.reasons_of_source(v)) for v in results if v in self.parts)
 
     def current(self, value: Value) -> Value:
         """Return the value of the original program: complete, or a source that is used as it is."""
         return self.whole[value] if value in self.whole else self.parts.get(value, value)
 
-    def origin(self, source: Value) -> tuple[str, ...]:
+    def reasons_of_source(self, source: Value) -> tuple[str, ...]:
         """Return the `why` of the first `reshard` that completed a reduction."""
         users = self.uses.users[source]
         return next(
             ((u.why,) for u in users if isinstance(u, Op) and u.name == "reshard" and u.why), ()
         )
 
-    def gather(self, result: Value, parts: Sequence[Value]) -> None:
+    def record_reductions(self, result: Value, parts: Sequence[Value]) -> None:
         """Record that an unreduced value consists of the reductions of `parts`."""
         sums = (*self.sums.get(result, ()), *(s for p in parts for s in self.sums.get(p, ())))
         self.sums[result] = tuple(dict.fromkeys(sums))
@@ -192,12 +196,12 @@ class ReductionRewriter:
         (value,), result = op.operands, op.result
         if self.is_unreduced(result):
             source = self.parts[value]
-            pending = self.region.pending(result)
-            if same_placement(self.region.pending(value), pending):
+            pending = self.region.unreduced_sharding(result)
+            if same_placement(self.region.unreduced_sharding(value), pending):
                 self.parts[result] = source
                 return
             part = self.define(result)
-            self.gather(part, (source,))
+            self.record_reductions(part, (source,))
             made.append(replace(op, operands=(source,), results=(part,)))
             return
         forms = [form[value] for form in (self.whole, self.parts) if value in form]
@@ -221,7 +225,7 @@ class ReductionRewriter:
         waits = [self.is_unreduced(edge.targets[0]) for edge in edges]
         entering, *leaving = _edge_indices(op)
         operands = tuple(
-            self.part(value, block, made, op)
+            self.unreduced_value(value, block, made, op)
             if at is not None and waits[at]
             else self.current(value)
             for value, at in zip(op.operands, entering, strict=True)
@@ -235,7 +239,7 @@ class ReductionRewriter:
                 if at is not None and waits[at]:
                     for result in edges[at].targets:
                         if result in self.parts:
-                            self.gather(self.parts[result], (value,))
+                            self.record_reductions(self.parts[result], (value,))
             blocks.append(made_of)
         made.append(replace(op, operands=operands, blocks=tuple(blocks), results=results))
 

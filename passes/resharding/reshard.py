@@ -83,14 +83,14 @@ def insert_reshards(function: Function, rewriter: "ReshardInserter") -> Function
     scope = ReshardScope({p: rewriter.close_value(p, border=True) for p in body.params}, None)
     ops = rewriter.ops(body, scope)
     returns, results = [], []
-    for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
+    for i, (value, asked) in enumerate(zip(body.returns, function.result_shardings, strict=True)):
         new = scope.value(value)
-        target = rewriter.asked(asked, value, new)
-        why = f"result {i} of @{function.name} needs {rewriter.words.shown(target)}"
-        returns.append(rewriter.moved(new, target, scope, ops, None, why))
+        target = rewriter.result_sharding(asked, value, new)
+        why = f"result {i} of @{function.name} needs {rewriter.words.format_sharding(target)}"
+        returns.append(rewriter.resharded(new, target, scope, ops, None, why))
         results.append(sharding_annotation(target))
     return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
-                   results=tuple(results))  # fmt: skip
+                   result_shardings=tuple(results))  # fmt: skip
 
 
 class ReshardScope:
@@ -98,7 +98,7 @@ class ReshardScope:
 
     def __init__(self, new: dict[Value, Value], outer: "ReshardScope | None") -> None:
         self.new, self.outer = new, outer
-        self.places: dict[tuple[Value, Sharding], Value] = {}
+        self.resharded: dict[tuple[Value, Sharding], Value] = {}
 
     def value(self, old: Value) -> Value:
         found = self.new.get(old)
@@ -107,9 +107,9 @@ class ReshardScope:
             return self.outer.value(old)
         return found
 
-    def place(self, value: Value, sharding: Sharding) -> Value | None:
-        found = self.places.get((value, sharding))
-        return self.outer.place(value, sharding) if found is None and self.outer else found
+    def find_resharded(self, value: Value, sharding: Sharding) -> Value | None:
+        found = self.resharded.get((value, sharding))
+        return self.outer.find_resharded(value, sharding) if found is None and self.outer else found
 
     def params(self, block: Block) -> tuple[Value, ...]:
         return tuple(self.new[p] for p in block.params)
@@ -127,35 +127,39 @@ class ReshardInserter:
 
     # Final shardings
 
-    def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
+    def close_sharding(
+        self, sharding: Sharding | None, value: Value, *, border: bool = False
+    ) -> Sharding:
         """Return the sharding closed, and without axes that do not divide unless they are
         padded."""
         if sharding is None:
-            return Sharding.whole(self.mesh.name, value.type.rank)
+            return Sharding.fully_replicated(self.mesh.name, value.type.rank)
         shape = value.type.shape
         odd = uneven_dims(sharding, shape)
         if odd and self.uneven == "error":
-            raise PartitionError(self.words.uneven(sharding, value, odd[0]))
+            raise PartitionError(self.words.explain_uneven(sharding, value, odd[0]))
         if odd and border:
             return sharding.close()
         return close_sharding(sharding, shape, pads=self.uneven == "pad")
 
     def close_value(self, value: Value, *, border: bool = False) -> Value:
-        sharding = sharding_annotation(self.settle(value.sharding, value, border=border))
+        sharding = sharding_annotation(self.close_sharding(value.sharding, value, border=border))
         return value if sharding == value.sharding else replace(value, sharding=sharding)
 
-    def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
+    def result_sharding(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
         """Return the stated sharding of a function result; that of the value if none is stated."""
-        return self.settle(sharding, old, border=True) if sharding else self.of(new)
+        return (
+            self.close_sharding(sharding, old, border=True) if sharding else self.sharding_of(new)
+        )
 
-    def of(self, value: Value) -> Sharding:
+    def sharding_of(self, value: Value) -> Sharding:
         """Return the final sharding of a value."""
         return value.sharding or self.whole(value)
 
     same = staticmethod(same_placement)
 
     def whole(self, value: Value) -> Sharding:
-        return Sharding.whole(self.mesh.name, value.type.rank)
+        return Sharding.fully_replicated(self.mesh.name, value.type.rank)
 
     # Operations
 
@@ -178,10 +182,13 @@ class ReshardInserter:
         """Rewrite an explicit reshard or constraint; drop it if the operand already has the
         sharding."""
         source, result = scope.value(op.operands[0]), self.close_value(op.result)
-        if self.same(self.of(source), self.of(result)):
+        if self.same(self.sharding_of(source), self.sharding_of(result)):
             scope.new[op.result] = source
             return
-        why = op.why or f"%{result.name} = {op.name} states {self.words.shown(self.of(result))}"
+        why = (
+            op.why
+            or f"%{result.name} = {op.name} states {self.words.format_sharding(self.sharding_of(result))}"
+        )
         self.reshard(source, result, scope, made, op.loc, why)
         scope.new[op.result] = result
 
@@ -189,19 +196,19 @@ class ReshardInserter:
         """Rewrite an operation without blocks: align its operands and results."""
         operands = tuple(map(scope.value, op.operands))
         results = tuple(map(self.close_value, op.results))
-        rule = self.loops(op)
+        rule = self.factor_rule(op)
         fitting, reduction = self.align_operation(op, rule, operands, results)
         count = len(operands)
         moved = []
         for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
-            if not self.same(self.of(value), sharding):
+            if not self.same(self.sharding_of(value), sharding):
                 why = self.words.explain_operand(op, i, sharding, rule is not None)
                 padless = self.words.explain_missing_padding(op, value, sharding)
                 if rule is None:
                     why += padless + self.fallback(op, value, sharding)
                 else:
                     why += padless or self.words.explain_lost_axes(op, value, i, rule, fitting)
-                value = self.moved(value, sharding, scope, made, op.loc, why)
+                value = self.resharded(value, sharding, scope, made, op.loc, why)
             moved.append(value)
         raw = []
         for result, sharding in zip(results, fitting.tensors[count:], strict=True):
@@ -219,18 +226,18 @@ class ReshardInserter:
 
         Raises `PartitionError` if `on_fallback` is `error`.
         """
-        nbytes, _ = reshard_cost(self.of(value), whole, value.type)
+        nbytes, _ = reshard_cost(self.sharding_of(value), whole, value.type)
         if self.on_fallback == "error" and nbytes:
             at = f" (from {op.loc})" if op.loc else ""
             raise PartitionError(
                 f"{op.name} has no sharding rule, and each device would receive "
                 f"{nbytes} bytes of %{value.name}, which is sharded "
-                f"{self.words.shown(self.of(value))}; state its rule, "
+                f"{self.words.format_sharding(self.sharding_of(value))}; state its rule, "
                 f"constrain %{value.name} to be replicated, or set on_fallback=replicate{at}"
             )
         return f", for which each device receives {nbytes} bytes" if nbytes else ""
 
-    def loops(self, op: Op) -> FactorRule | None:
+    def factor_rule(self, op: Op) -> FactorRule | None:
         """Return the factor rule along which an operation may be sharded."""
         return partitioning_rule(op)
 
@@ -247,10 +254,11 @@ class ReshardInserter:
         if rule is None:
             free = op.spec.partition is not None and not operands
             kept = tuple(
-                replace(self.of(t), unreduced=()) if free else self.whole(t) for t in tensors
+                replace(self.sharding_of(t), unreduced=()) if free else self.whole(t)
+                for t in tensors
             )
             return Alignment(kept, (), ()), None
-        places = tuple(map(self.of, tensors))
+        places = tuple(map(self.sharding_of, tensors))
         odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
         padding = paddable_factors(op, rule) if odd and self.uneven == "pad" else ()
         return choose_alignment(op, rule, places, padding, self.layouts), pending_reduction(
@@ -259,7 +267,7 @@ class ReshardInserter:
 
     def unresharded_result(self, result: Value, sharding: Sharding) -> Value:
         """Return the value that an operation defines before the reshard to `result`."""
-        wanted = self.of(result)
+        wanted = self.sharding_of(result)
         if self.same(wanted, sharding):
             return result
         suffix = "part" if sharding.unreduced else "raw"
@@ -279,25 +287,27 @@ class ReshardInserter:
         fitting: Alignment | None = None,
     ) -> None:
         """Append an operation, and the reshards of its results to their final shardings."""
-        why = new.why or ("" if new.blocks else self.words.begins(new.operands, raw))
+        why = new.why or ("" if new.blocks else self.words.explain_new_padding(new.operands, raw))
         made.append(replace(new, results=tuple(raw), why=why))
         for value, result, made_as in zip(old.results, results, raw, strict=True):
             scope.new[value] = result
             if made_as is not result:
-                why = self.words.reason(old, result, made_as, rule, fitting)
+                why = self.words.explain_result(old, result, made_as, rule, fitting)
                 self.reshard(made_as, result, scope, made, old.loc, why)
 
     def control(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
         """Rewrite an operation with blocks: all values of an edge have one sharding."""
-        flow = BlockShardings(op, lambda value: self.of(self.close_value(value)), self.whole)
+        flow = BlockShardings(
+            op, lambda value: self.sharding_of(self.close_value(value)), self.whole
+        )
         name = op.results[0].name if op.results else op.name
         operands = []
         for i, value in enumerate(op.operands):
             sharding = flow.operands[i]
-            why = self.words.explain_operand(op, i, sharding) + self.words.walked(
+            why = self.words.explain_operand(op, i, sharding) + self.words.explain_scan_operand(
                 op, value, sharding
             )
-            operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
+            operands.append(self.resharded(scope.value(value), sharding, scope, made, op.loc, why))
         blocks = []
         for number, block in enumerate(op.blocks):
             params = {
@@ -308,9 +318,9 @@ class ReshardInserter:
             returns = []
             for i, value in enumerate(block.returns):
                 sharding = flow.returns[number][i]
-                why = f"what {op.name} yields for %{name} needs {self.words.shown(sharding)}"
+                why = f"what {op.name} yields for %{name} needs {self.words.format_sharding(sharding)}"
                 returned = inner.value(value)
-                returns.append(self.moved(returned, sharding, inner, ops, op.loc, why))
+                returns.append(self.resharded(returned, sharding, inner, ops, op.loc, why))
             blocks.append(Block(inner.params(block), tuple(ops), tuple(returns)))
         results = tuple(map(self.close_value, op.results))
         raw = [self.unresharded_result(result, flow.results[i]) for i, result in enumerate(results)]
@@ -325,37 +335,37 @@ class ReshardInserter:
         inner = ReshardScope(params, None)
         operands = []
         for i, (value, cuts) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
-            sharding = add_manual_axes(self.of(params[body.params[i]]), cuts)
+            sharding = add_manual_axes(self.sharding_of(params[body.params[i]]), cuts)
             why = self.words.explain_operand(op, i, sharding)
-            operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
+            operands.append(self.resharded(scope.value(value), sharding, scope, made, op.loc, why))
         ops = self.ops(body, inner)
         results = tuple(map(self.close_value, op.results))
         returns, raw = [], []
         for value, result, cuts in zip(body.returns, results, op.attrs["out_axes"], strict=True):
-            free = self.returned(op, inner.value(value), result)
-            why = f"what {op.name} returns for %{result.name} needs {self.words.shown(free)}"
-            returns.append(self.moved(inner.value(value), free, inner, ops, op.loc, why))
+            free = self.manual_result_sharding(op, inner.value(value), result)
+            why = f"what {op.name} returns for %{result.name} needs {self.words.format_sharding(free)}"
+            returns.append(self.resharded(inner.value(value), free, inner, ops, op.loc, why))
             raw.append(self.unresharded_result(result, add_manual_axes(free, cuts)))
         block = Block(inner.params(body), tuple(ops), tuple(returns))
         self.finish(op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope,
                     made)  # fmt: skip
 
-    def returned(self, op: Op, value: Value, result: Value) -> Sharding:
+    def manual_result_sharding(self, op: Op, value: Value, result: Value) -> Sharding:
         """Return the sharding of a value that a manual computation returns, without its manual
         axes."""
-        return self.of(self.trim_padding(value))
+        return self.sharding_of(self.trim_padding(value))
 
     def trim_padding(self, value: Value) -> Value:
         """Return a value at the boundary of a manual computation, without padding, which would be
         inside the dimension."""
-        sharding = close_sharding(self.of(value), value.type.shape, pads=False)
+        sharding = close_sharding(self.sharding_of(value), value.type.shape, pads=False)
         return replace(
             value, sharding=sharding_annotation(replace(sharding, unreduced=(), reduction="add"))
         )
 
     # Moving values
 
-    def moved(
+    def resharded(
         self,
         value: Value,
         target: Sharding,
@@ -366,9 +376,9 @@ class ReshardInserter:
     ) -> Value:
         """Return `value` with the sharding `target`: itself, or an existing or new reshard of
         it."""
-        if self.same(self.of(value), target):
+        if self.same(self.sharding_of(value), target):
             return value
-        found = scope.place(value, target)
+        found = scope.find_resharded(value, target)
         if found is None:
             suffix = "cut" if any(target.axes) else "whole"
             found = Value(
@@ -388,12 +398,12 @@ class ReshardInserter:
     ) -> None:
         """Append a reshard, and record that both values are the same tensor in different
         shardings."""
-        if begins := self.words.begins((source,), (result,)):
+        if begins := self.words.explain_new_padding((source,), (result,)):
             why = f"{why}; {begins}"
         made.append(Op(OPS["reshard"], (source,), (result,), {}, (), loc, why))
-        scope.places[source, self.of(result)] = result
-        if not self.of(source).unreduced:
-            scope.places[result, self.of(source)] = source
+        scope.resharded[source, self.sharding_of(result)] = result
+        if not self.sharding_of(source).unreduced:
+            scope.resharded[result, self.sharding_of(source)] = source
 
 
 def sharding_annotation(sharding: Sharding) -> Sharding | None:

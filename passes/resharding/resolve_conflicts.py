@@ -96,8 +96,8 @@ def _iterations(op: Op) -> int:
 
 def _close_shardings(function: Function) -> Function:
     """Return the function with all shardings closed."""
-    results = tuple(s and s.close() for s in function.results)
-    return replace(function, body=_with_shardings(function.body, {}, {}), results=results)
+    results = tuple(s and s.close() for s in function.result_shardings)
+    return replace(function, body=_with_shardings(function.body, {}, {}), result_shardings=results)
 
 
 def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, str]) -> Block:
@@ -161,7 +161,9 @@ class _ConflictSurvey:
 
     def control(self, op: Op, times: int) -> None:
         """Record an operation with blocks; values of its edges keep their shardings."""
-        flow = BlockShardings(op, self.place, lambda v: Sharding.whole(self.mesh, v.type.rank))
+        flow = BlockShardings(
+            op, self.place, lambda v: Sharding.fully_replicated(self.mesh, v.type.rank)
+        )
         inside = times * _iterations(op)
         self.pinned.update(op.results)
         for value, place in zip(op.operands, flow.operands, strict=True):
@@ -181,10 +183,10 @@ class _ConflictResolver:
     def __init__(self, function: Function, mesh: Mesh) -> None:
         self.survey = _ConflictSurvey(mesh.name)
         self.survey.block(function.body, 1)
-        self.results = list(function.results)
+        self.results = list(function.result_shardings)
         self.changed: dict[Value, Sharding] = {}
         self.maker = {op.results[0]: op for op in self.survey.ops if len(op.results) == 1}
-        for value, asked in zip(function.body.returns, function.results, strict=True):
+        for value, asked in zip(function.body.returns, function.result_shardings, strict=True):
             if asked is not None and not any(dim.open for dim in asked.dims):
                 use = _ShardingUse(None, 1, asked.close())
                 self.survey.users.setdefault(value, []).append(use)
@@ -198,7 +200,7 @@ class _ConflictResolver:
 
     def forward(self) -> None:
         for op in self.survey.ops:
-            if len(op.results) != 1 or not op.operands or not self.free(op.result):
+            if len(op.results) != 1 or not op.operands or not self.is_open(op.result):
                 continue
             places = tuple(map(self.place, op.operands))
             if not any(map(any, (place.axes for place in places))):
@@ -216,7 +218,7 @@ class _ConflictResolver:
             if kept is not None:
                 self.changed[op.result] = kept
 
-    def free(self, value: Value) -> bool:
+    def is_open(self, value: Value) -> bool:
         sharding = value.sharding
         return (
             sharding is not None
@@ -225,14 +227,14 @@ class _ConflictResolver:
             and value not in self.survey.pinned
         )
 
-    def back(self) -> None:
+    def remove_useless_choices(self) -> None:
         """Remove the choices that save nothing."""
         for value in reversed(list(self.changed)):
-            now, cut = self.around(value), self.changed.pop(value)
-            if self.around(value) > now:
+            now, cut = self.adjacent_bytes(value), self.changed.pop(value)
+            if self.adjacent_bytes(value) > now:
                 self.changed[value] = cut
 
-    def around(self, value: Value) -> int:
+    def adjacent_bytes(self, value: Value) -> int:
         """Return the bytes of the reshards next to a value."""
         op = self.maker[value]
         total = self.reshard_cost(op)[0] * self.survey.ops[op]
@@ -252,7 +254,7 @@ def is_extension(place: Sharding, stated: Sharding | None, value: Value) -> bool
     if stated is None or uneven_dims(place, value.type.shape):
         return False
     kept = set(stated.replicated)
-    return not any(axis.overlaps(other) for axis in place.used() for other in kept) and all(
+    return not any(axis.overlaps(other) for axis in place.used_axes() for other in kept) and all(
         new.axes[: len(old.axes)] == old.axes and (old.open or new.axes == old.axes)
         for new, old in zip(place.dims, stated.dims, strict=True)
     )
@@ -262,7 +264,7 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
     """Return the function with conflicts resolved; `None` if there is nothing to do."""
     resolver = _ConflictResolver(function, mesh)
     resolver.forward()
-    resolver.back()
+    resolver.remove_useless_choices()
     results = list(_result_shardings(function, resolver))
     if not resolver.changed and all(s is None for s in results):
         return None
@@ -271,21 +273,22 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
     for value, place in resolver.changed.items():
         op = resolver.maker[value]
         told = (
-            f"propagation leaves %{value.name} {words.shown(sharding_or_unsharded(value, mesh.name))}; "
-            f"made {words.shown(place)} instead, its operands send less"
+            f"propagation leaves %{value.name} {words.format_sharding(sharding_or_unsharded(value, mesh.name))}; "
+            f"made {words.format_sharding(place)} instead, its operands send less"
         )
         why[op] = f"{op.why}; {told}" if op.why else told
     body = _with_shardings(function.body, resolver.changed, why)
     chosen = tuple(
-        new or (old and old.close()) for new, old in zip(results, function.results, strict=True)
+        new or (old and old.close())
+        for new, old in zip(results, function.result_shardings, strict=True)
     )
-    return replace(function, body=body, results=chosen)
+    return replace(function, body=body, result_shardings=chosen)
 
 
 def _result_shardings(function: Function, resolver: _ConflictResolver) -> Iterator[Sharding | None]:
     """Yield the shardings that open function results take from the returned values; `None` for
     those that keep theirs."""
-    for value, asked in zip(function.body.returns, function.results, strict=True):
+    for value, asked in zip(function.body.returns, function.result_shardings, strict=True):
         place = resolver.place(value)
         moves = asked is not None and reshard_cost(place, asked.close(), value.type)[0]
         yield place if moves and is_extension(place, asked, value) else None

@@ -37,7 +37,7 @@ def operation_reshard_cost(op: Op, places: tuple[Sharding, ...]) -> tuple[int, i
     if rule is None:
         if op.spec.partition is not None and not op.operands:
             return 0, 0
-        wholes = [Sharding.whole(place.mesh, len(place.dims)) for place in places]
+        wholes = [Sharding.fully_replicated(place.mesh, len(place.dims)) for place in places]
         costs = [reshard_cost(p, w, t) for p, w, t in zip(places, wholes, types, strict=True)]
         return sum(c[0] for c in costs), sum(c[1] for c in costs)
     return alignment_reshard_cost(
@@ -91,7 +91,9 @@ def _result_candidates(
 ) -> tuple[Sharding, ...]:
     sizes = tuple(factor.size for factor in rule.factors)
     operands = [project_to_factors(m, s, sizes) for m, s in zip(rule.operands, places, strict=True)]
-    given = [{i: cut.axes for i, cut in view.cuts.items() if cut.axes} for view in operands]
+    given = [
+        {i: cut.axes for i, cut in view.factor_shardings.items() if cut.axes} for view in operands
+    ]
     walked = {i for dim in rule.results[0] for i in dim}
     shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
     found: dict[Sharding, None] = {}

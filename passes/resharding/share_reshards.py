@@ -56,7 +56,7 @@ class _ReshardedTensor:
 
 
 def _share_reshards(function: Function, mesh: Mesh) -> Function:
-    function = ReshardReassociation(function, mesh.name).function()
+    function = ReshardReassociation(function, mesh.name).rewrite_function()
     survey = _ReshardSurvey()
     survey.block(function.body, [])
     planner = _ReshardTreePlanner(mesh.name, survey.maker)
@@ -64,7 +64,7 @@ def _share_reshards(function: Function, mesh: Mesh) -> Function:
         planner.plan(tensor)
     if not planner.better:
         return function
-    body = substitute(planner.block(function.body), planner.final_replacements())
+    body = substitute(planner.rewrite_block(function.body), planner.final_replacements())
     return replace(function, body=body)
 
 
@@ -150,7 +150,7 @@ class _ReshardTreePlanner:
         now = sum(self.cost(m.op.operands[0], m.op.result) * m.times for m in tensor.moves)
         if not now:
             return
-        places = self.places(tensor)
+        places = self.values_by_sharding(tensor)
         free = self.repeatable_operation(tensor.root, list(places))
         if free is not None:
             self.better = True
@@ -191,7 +191,7 @@ class _ReshardTreePlanner:
         whole = spread and not self.place(maker.operands[0]).unreduced
         return maker if whole or maker.name in ("constant", "iota") else None
 
-    def places(self, tensor: _ReshardedTensor) -> dict[Value, list[Value]]:
+    def values_by_sharding(self, tensor: _ReshardedTensor) -> dict[Value, list[Value]]:
         """Return one value for each needed sharding, with all values of that sharding."""
         found: dict[Value, list[Value]] = {}
         for value in tensor.needed:
@@ -224,14 +224,14 @@ class _ReshardTreePlanner:
             value = min(reach, key=lambda v: reach[v][0], default=value)
         return parents, total
 
-    def block(self, block: Block) -> Block:
+    def rewrite_block(self, block: Block) -> Block:
         made: list[Op] = []
         for at, op in enumerate(block.ops):
             made += self.added.get((block, at), ())
             if op in self.dropped:
                 continue
             if op.blocks:
-                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+                op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
             made.append(op)
         made += self.added.get((block, len(block.ops)), ())
         return Block(block.params, tuple(made), block.returns)

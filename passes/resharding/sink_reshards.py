@@ -34,7 +34,7 @@ class SinkReshards(Pass, name="sink-reshards"):
 def _sink_reshards(function: Function, mesh: Mesh) -> Function:
     joiner = _ReshardSinker(function, mesh.name)
     body = joiner.block(function.body)
-    return replace(function, body=body) if joiner.joined else function
+    return replace(function, body=body) if joiner.changed else function
 
 
 class _ReshardSinker:
@@ -44,11 +44,11 @@ class _ReshardSinker:
         self.mesh = mesh
         self.names = used_names(function)
         self.uses: DefUse = analyze_def_use(function)
-        self.moved: dict[Value, Op] = {}
+        self.reshard_of: dict[Value, Op] = {}
         """The `reshard` of the rewritten program that defines each value."""
-        self.turned: dict[Value, Op] = {}
+        self.transpose_of: dict[Value, Op] = {}
         """The `transpose` that defines each value from a resharded value without other uses."""
-        self.joined = False
+        self.changed = False
 
     def block(self, block: Block) -> Block:
         made: dict[Op, None] = {}
@@ -56,39 +56,39 @@ class _ReshardSinker:
         for op in block.ops:
             if op.blocks and op.name not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
-            source = self.source(op, local) if op.spec.elementwise else None
+            source = self.common_source_sharding(op, local) if op.spec.elementwise else None
             if source is None:
                 made[op] = None
             else:
-                self.join(op, source, made)
+                self.sink(op, source, made)
             if op.name == "reshard":
-                self.moved[op.result] = op
-            elif op.name == "transpose" and self.only(op.operands[0], local):
-                self.turned[op.result] = op
+                self.reshard_of[op.result] = op
+            elif op.name == "transpose" and self.is_reshard_with_one_use(op.operands[0], local):
+                self.transpose_of[op.result] = op
             local.update(op.results)
         return Block(block.params, tuple(made), block.returns)
 
-    def only(self, value: Value, local: set[Value]) -> bool:
+    def is_reshard_with_one_use(self, value: Value, local: set[Value]) -> bool:
         """Return whether a value is the result of a reshard in this block and has a single use."""
-        return value in self.moved and value in local and len(self.uses.users[value]) == 1
+        return value in self.reshard_of and value in local and len(self.uses.users[value]) == 1
 
-    def source(self, op: Op, local: set[Value]) -> Sharding | None:
+    def common_source_sharding(self, op: Op, local: set[Value]) -> Sharding | None:
         """Return the sharding that all operands are resharded from if computing there is
         cheaper."""
         tensors = [v for v in op.operands if v.type.rank]
-        moved = [v for v in dict.fromkeys(tensors) if not self.constant(v)]
+        moved = [v for v in dict.fromkeys(tensors) if not self.is_constant(v)]
         if len(op.results) != 1 or len(moved) < 2:
             return None
-        if any(v not in local or self.origin(v) is None for v in moved):
+        if any(v not in local or self.source_sharding(v) is None for v in moved):
             return None
         if any(self.uses.users[v] != [original_operation(self.uses, op)] for v in moved):
             return None
-        sources = dict.fromkeys(self.origin(v) for v in moved)
+        sources = dict.fromkeys(self.source_sharding(v) for v in moved)
         if len(sources) != 1:
             return None
         (source,) = sources
         assert source is not None
-        if source.unreduced and not self.carried(op, moved, source.reduction):
+        if source.unreduced and not self.can_reduce_after(op, moved, source.reduction):
             return None
         now = [reshard_cost(source, sharding_or_unsharded(v, self.mesh), v.type) for v in moved]
         after = reshard_cost(source, sharding_or_unsharded(op.result, self.mesh), op.result.type)
@@ -96,11 +96,11 @@ class _ReshardSinker:
             return None
         return source
 
-    def origin(self, value: Value) -> Sharding | None:
+    def source_sharding(self, value: Value) -> Sharding | None:
         """Return the sharding that a value is resharded from, in its dimension order after a
         transpose."""
-        turn = self.turned.get(value)
-        move = self.moved.get(turn.operands[0] if turn else value)
+        turn = self.transpose_of.get(value)
+        move = self.reshard_of.get(turn.operands[0] if turn else value)
         if move is None:
             return None
         source = sharding_or_unsharded(move.operands[0], self.mesh)
@@ -108,17 +108,17 @@ class _ReshardSinker:
             source = replace(source, dims=tuple(source.dims[d] for d in turn.attrs["perm"]))
         return source
 
-    def carried(self, op: Op, moved: list[Value], reduction: str) -> bool:
+    def can_reduce_after(self, op: Op, moved: list[Value], reduction: str) -> bool:
         """Return whether the pending reduction of operands can be completed after an operation."""
         groups = [[op.operands[i] for i in group] for group in commuting_groups(op, reduction)]
         return any(set(group) == set(moved) and len(group) > 1 for group in groups)
 
-    def constant(self, value: Value) -> bool:
+    def is_constant(self, value: Value) -> bool:
         maker = self.uses.maker.get(value)
         return maker is not None and maker.name == "constant" and _is_splat(maker)
 
-    def join(self, op: Op, source: Sharding, made: dict[Op, None]) -> None:
-        self.joined = True
+    def sink(self, op: Op, source: Sharding, made: dict[Op, None]) -> None:
+        self.changed = True
         operands: list[Value] = []
         reasons: list[str] = []
         known: dict[Value, Value] = {}
@@ -127,7 +127,7 @@ class _ReshardSinker:
             if value in known:
                 operands.append(known[value])
                 continue
-            if value.type.rank and not self.constant(value):
+            if value.type.rank and not self.is_constant(value):
                 value = self.unreshard(value, made, reasons)
             elif value.type.rank:
                 maker = self.uses.maker[value]
@@ -142,24 +142,24 @@ class _ReshardSinker:
         why = "; ".join(dict.fromkeys(filter(None, reasons)))
         move = Op(OPS["reshard"], (raw,), op.results, {}, (), op.loc, why)
         made[move] = None
-        self.moved[op.result] = move
+        self.reshard_of[op.result] = move
 
     def unreshard(self, value: Value, made: dict[Op, None], reasons: list[str]) -> Value:
         """Return an operand before its reshard, and drop the reshard and a transpose after it."""
-        turn = self.turned.get(value)
-        move = self.moved[turn.operands[0] if turn else value]
+        turn = self.transpose_of.get(value)
+        move = self.reshard_of[turn.operands[0] if turn else value]
         made.pop(move, None)
         reasons.append(move.why)
         if turn is None:
             return move.operands[0]
         made.pop(turn, None)
-        place = sharding_annotation(self.place(value))
+        place = sharding_annotation(self.source_sharding_of(value))
         raw = replace(value, name=self.names.fresh(f"{value.name}.raw"), sharding=place)
         made[replace(turn, operands=move.operands, results=(raw,))] = None
         return raw
 
-    def place(self, value: Value) -> Sharding:
-        source = self.origin(value)
+    def source_sharding_of(self, value: Value) -> Sharding:
+        source = self.source_sharding(value)
         assert source is not None
         return source
 

@@ -31,7 +31,7 @@ def uneven_dims(sharding: Sharding | None, shape: Sequence[int]) -> tuple[int, .
     return tuple(
         d
         for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True))
-        if dim.axes and size % dim.pieces
+        if dim.axes and size % dim.num_shards
     )
 
 

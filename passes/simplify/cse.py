@@ -48,7 +48,7 @@ class _ExpressionMerger:
 
     def __init__(self, keeps: bool) -> None:
         self.keeps = keeps
-        self.known: dict[ExpressionKey, Op] = {}
+        self.available: dict[ExpressionKey, Op] = {}
         self.new: dict[Value, Value] = {}
 
     def block(self, block: Block) -> Block:
@@ -61,15 +61,15 @@ class _ExpressionMerger:
                 ops.append(rebuilt)
                 continue
             key = expression_key(rebuilt)
-            first = self.known.get(key)
+            first = self.available.get(key)
             if first is None:
-                self.known[key] = rebuilt
+                self.available[key] = rebuilt
                 added.append(key)
                 ops.append(rebuilt)
             else:
                 self.new.update(zip(op.results, first.results, strict=True))
         for key in added:
-            del self.known[key]
+            del self.available[key]
         returns = tuple(self.new.get(v, v) for v in block.returns)
         same = len(ops) == len(block.ops) and returns == block.returns
         if same and all(a is b for a, b in zip(ops, block.ops, strict=True)):

@@ -83,13 +83,13 @@ class _DeadCodeSweeper:
 
     def while_(self, op: Op, live: set[Value]) -> Op:
         condition, body = op.blocks
-        asked = self.used(condition, condition.returns)
+        asked = self.dependences(condition, condition.returns)
         wanted = {
             i
             for i, result in enumerate(op.results)
             if result in live or condition.params[i] in asked
         }
-        places = self.carried(body, len(op.results), wanted)
+        places = self.needed_carries(body, len(op.results), wanted)
         return replace(
             op,
             operands=_select(op.operands, places),
@@ -108,9 +108,9 @@ class _DeadCodeSweeper:
         carries: int = op.attrs["carries"]
         made = [i for i in range(carries, len(op.results)) if op.results[i] in live]
         wanted = {i for i in range(carries) if op.results[i] in live}
-        kept = self.carried(body, carries, wanted, _select(body.returns, made))
+        kept = self.needed_carries(body, carries, wanted, _select(body.returns, made))
         returns = _select(body.returns, [*kept, *made])
-        used = self.used(body, returns)
+        used = self.dependences(body, returns)
         taken = [i for i in range(carries, len(op.operands)) if body.params[i] in used]
         new = Block(_select(body.params, [*kept, *taken]), body.ops, returns)
         return replace(
@@ -126,7 +126,7 @@ class _DeadCodeSweeper:
         (body,) = op.blocks
         made = [i for i, result in enumerate(op.results) if result in live]
         returns = _select(body.returns, made)
-        used = self.used(body, returns)
+        used = self.dependences(body, returns)
         taken = [i for i, param in enumerate(body.params) if param in used]
         attrs = {
             **op.attrs,
@@ -141,20 +141,20 @@ class _DeadCodeSweeper:
             blocks=(self.body(Block(_select(body.params, taken), body.ops, returns), live),),
         )
 
-    def carried(
+    def needed_carries(
         self, body: Block, carries: int, wanted: set[int], others: Sequence[Value] = ()
     ) -> list[int]:
         """Return the carried values that those at `goal_atoms`, or `others`, depend on in some
         iteration."""
         number = {param: i for i, param in enumerate(body.params[:carries])}
         while True:
-            used = self.used(body, [*(body.returns[i] for i in wanted), *others])
+            used = self.dependences(body, [*(body.returns[i] for i in wanted), *others])
             more = wanted | {number[v] for v in used if v in number}
             if more == wanted:
                 return sorted(wanted)
             wanted = more
 
-    def used(self, block: Block, ends: Sequence[Value]) -> set[Value]:
+    def dependences(self, block: Block, ends: Sequence[Value]) -> set[Value]:
         """Return all values of a block that `ends` depend on."""
         live = set(ends)
         for op in reversed(block.ops):

@@ -48,13 +48,13 @@ class _ReductionFolder:
         for op in block.ops:
             if op.blocks:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
-            if op.name not in FOLDED_REDUCTIONS or not self.folded(op):
+            if op.name not in FOLDED_REDUCTIONS or not self.try_fold(op):
                 self.b.append(op)
-                self.known(op)
+                self.record(op)
         self.b.ops = outer
         return Block(block.params, tuple(ops), block.returns)
 
-    def known(self, op: Op) -> None:
+    def record(self, op: Op) -> None:
         for result in op.results:
             self.makers[result] = op
         if op.name not in ("transpose", "reshape") or not op.result.type.size:
@@ -76,7 +76,7 @@ class _ReductionFolder:
     def maker(self, value: Value) -> Op | None:
         return self.makers.get(value) if self.uses.get(value, 1) == 1 else None
 
-    def folded(self, op: Op) -> bool:
+    def try_fold(self, op: Op) -> bool:
         """Fold a reduction into the operation that makes its operand; return whether that was
         possible."""
         (x,) = op.operands
@@ -90,9 +90,9 @@ class _ReductionFolder:
         self.b.loc, self.b.why = op.loc, op.why
         made = None
         if dims and maker.name == "scan" and op.name == "sum":
-            made = self.inside(maker, view.base, dims, op.result)
+            made = self.reduce_inside_scan(maker, view.base, dims, op.result)
             if made is not None:
-                self.drop(x, view.base)
+                self.remove_views(x, view.base)
         elif dims:
             made = reduction_folding.fold_reduction(self.b, self.maker, view.base, op.name, dims)
         elif op.name == "sum":
@@ -104,17 +104,19 @@ class _ReductionFolder:
             last = self.b.ops[-1]
             assert last.results == (rest,)
             self.b.ops[-1] = replace(last, results=(op.result,))
-        self.known(self.b.ops[-1])
+        self.record(self.b.ops[-1])
         return True
 
-    def drop(self, value: Value, base: Value) -> None:
+    def remove_views(self, value: Value, base: Value) -> None:
         """Remove the operations that made a value from a base that no longer exists."""
         while value is not base:
             maker = self.makers[value]
             self.b.ops.remove(maker)
             (value,) = maker.operands
 
-    def inside(self, scan: Op, stacked: Value, dims: Sequence[int], result: Value) -> Value | None:
+    def reduce_inside_scan(
+        self, scan: Op, stacked: Value, dims: Sequence[int], result: Value
+    ) -> Value | None:
         """Reduce the stacked results of a scan inside of the scan; return `result` itself if that
         suffices."""
         place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)

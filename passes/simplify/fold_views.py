@@ -49,5 +49,5 @@ def _fold_function(function: Function) -> Function:
     body = function.body
     folder = ViewFolder(Builder(used_names(function)), RULES)
     folder.run(body.ops)
-    returns = [folder.value(value) for value in body.returns]
+    returns = [folder.materialize_value(value) for value in body.returns]
     return replace(function, body=folder.b.block(body.params, returns))

@@ -156,7 +156,7 @@ def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
 
 def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
     """Fold the sum over a batch of scatter-adds into one scatter-add."""
-    read = SCATTER.read(maker.attrs)
+    read = SCATTER.from_attrs(maker.attrs)
     pairs = dict(zip(read.operand_batching, read.indices_batching, strict=True))
     if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
         return None
@@ -182,7 +182,7 @@ def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
     if maker.attrs.get("batch_groups", 1) != 1 or groups == 1:
         return None
     _, by, to = parse_dims(maker.attrs["dims"])
-    return by.first, by.second, to.second, groups
+    return by.batch_or_inputs, by.features_or_outputs, to.features_or_outputs, groups
 
 
 def fold_sum_over_groups(b: Builder, maker: Op, gone: Sequence[ViewPiece]) -> Value | None:

@@ -41,7 +41,7 @@ class _Simplifier:
     def block(self, block: Block) -> Block:
         ops = []
         for op in block.ops:
-            op = self.current(op)
+            op = self.substitute_operands(op)
             while True:
                 simpler = _apply(op, self.known)
                 if not isinstance(simpler, Op):
@@ -55,7 +55,7 @@ class _Simplifier:
         returns = tuple(self.new.get(v, v) for v in block.returns)
         return Block(block.params, tuple(ops), returns)
 
-    def current(self, op: Op) -> Op:
+    def substitute_operands(self, op: Op) -> Op:
         """Return the operation with replaced operands."""
         blocks = tuple(map(self.block, op.blocks))
         if not blocks and not any(v in self.new for v in op.operands):

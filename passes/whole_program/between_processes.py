@@ -55,12 +55,12 @@ def _others(rules: Mapping[str, MergeRule], exchanges: set[str]) -> dict[str, Me
 def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
     def rule(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         axes = operation_axes(op)
-        far = merger.atoms.levels.far(axes)
+        far = merger.atoms.levels.far_parts(axes)
         if not far:
             if near is None:
                 raise merge_error(op, "has no meaning outside of devices")
             return near(merger, op)
-        if not merger.atoms.levels.near(axes):
+        if not merger.atoms.levels.near_parts(axes):
             return [_append_between_processes(merger, op)]
         if kind_of(op) != "collective-permute":
             raise merge_error(op, "goes through two levels; run hierarchical-collectives before")
@@ -99,10 +99,10 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
     record_collective(merger, op)
     b, levels = merger.b, merger.atoms.levels
     axes: Axes = op.attrs["axes"]
-    far, near = levels.far(axes), merger.atoms.of(axes)
+    far, near = levels.far_parts(axes), merger.atoms.of(axes)
     spread = merger.get(op.operands[0])
     own = merger.atoms.union(spread.atoms, near)
-    value = merger.widened(spread, own)
+    value = merger.widen(spread, own)
     rest = [atom for atom in own if atom not in near]
     places = (*map(own.index, near), *map(own.index, rest), *range(len(own), value.type.rank))
     order: list[Ints] = [places[: len(near)], *((place,) for place in places[len(near) :])]
@@ -201,7 +201,7 @@ def _is_one_of_processes(merger: DeviceMerger, far: Axes, processes: Sequence[in
     """Return whether this process is one of `processes`, numbered along the axes between
     processes."""
     b, levels, flag = merger.b, merger.atoms.levels, TensorType((), "bool")
-    if levels.place is not None:
+    if levels.position_of_process is not None:
         made: Value = b.full(levels.position(far) in processes, flag)
         return made
     table: npt.NDArray[Any] = np.zeros(prod(axis_sizes(far)), bool)

@@ -16,7 +16,7 @@ from shardir.passes.whole_program.merger import BatchedValue, DeviceMerger, Merg
 
 def _pure_callback(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     atoms = merger.union(op.operands)
-    operands = [merger.whole(value, atoms) for value in op.operands]
+    operands = [merger.broadcast_to(value, atoms) for value in op.operands]
     types = tuple(merger.type(value.type, atoms) for value in op.results)
     attrs = dict(op.attrs)
     if atoms:

@@ -48,7 +48,7 @@ def reduce_sub_axes(
             value = b.mul(value, b.full(count, value.type))
         else:
             own = merger.atoms.union(own, atoms)
-            value = merger.widened(spread, own)
+            value = merger.widen(spread, own)
     dims = tuple(i for i, atom in enumerate(own) if atom in atoms)
     left = tuple(atom for atom in own if atom not in atoms)
     if not dims:
@@ -88,7 +88,7 @@ def gather_shards(
 ) -> BatchedValue:
     """Return the shards of all positions along `atoms`, concatenated along `dim`."""
     own = merger.atoms.union(spread.atoms, atoms)
-    value = merger.widened(spread, own)
+    value = merger.widen(spread, own)
     left = tuple(atom for atom in own if atom not in atoms)
     order: list[Ints] = [(own.index(atom),) for atom in left]
     joined = tuple(map(own.index, atoms))
@@ -201,7 +201,7 @@ def _all_to_all(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     split_dim, concat = op.attrs["split"], op.attrs["concat"]
     spread = merger.get(op.operands[0])
     own = merger.atoms.union(spread.atoms, atoms)
-    value = merger.widened(spread, own)
+    value = merger.widen(spread, own)
     count = len(own)
     split: list[Ints] = [(n,) for n in value.type.shape]
     at = count + split_dim

@@ -41,7 +41,7 @@ def _axis_index(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         merger.numbers[made] = np.zeros((), np.int32)
         return [BatchedValue(made, ())]
     line = b.iota(dim=0, result=TensorType((count,), "i32"))
-    own = merger.atoms.ordered(atoms)
+    own = merger.atoms.in_mesh_order(atoms)
     order = [(atoms.index(atom),) for atom in own]
     made = arrange_dims(b, line, [axis_sizes(atoms)], order)
     numbers = np.arange(count, dtype=np.int32).reshape(axis_sizes(atoms))
@@ -52,7 +52,7 @@ def _axis_index(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 def _dynamic_slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     x, *starts = op.operands
     found = known_offsets(merger, starts, x.type.shape, op.result.type.shape)
-    if found is None or not any(merger.along.get(start) for start in starts):
+    if found is None or not any(merger.sub_axes_of.get(start) for start in starts):
         return append_batched(merger, op)
     return [_slice_windows(merger, merger.get(x), found, op.result.type.shape)]
 
@@ -74,7 +74,7 @@ def known_offsets(
     found: list[tuple[Array, Axes]] = []
     for start, n, m in zip(starts, whole, size, strict=True):
         value, atoms = merger.get(start)
-        numbers = merger.number(value)
+        numbers = merger.known_elements(value)
         if n == m:
             numbers, atoms = np.zeros((), np.int64), ()
         if numbers is None:
@@ -174,7 +174,7 @@ def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     value, own = merger.get(keys)
     known: Any = []
     for start in starts:
-        number, atoms = merger.number(merger.get(start).value), merger.get(start).atoms
+        number, atoms = merger.known_elements(merger.get(start).value), merger.get(start).atoms
         if number is None:
             raise merge_error(op, "has an offset that is unknown at compile time")
         known.append((number.astype(np.int64), atoms))

@@ -33,14 +33,14 @@ from shardir.passes.whole_program.mesh_sub_axes import axis_sizes
 def _update(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     x, update, *starts = op.operands
     found = known_offsets(merger, starts, x.type.shape, update.type.shape)
-    if found is None or not any(merger.along.get(start) for start in starts):
+    if found is None or not any(merger.sub_axes_of.get(start) for start in starts):
         return append_batched(merger, op)
     places = [drop_constant_axes(*start) for start in found]
     atoms = merger.atoms.union(*(atoms for _, atoms in places))
     if prod(axis_sizes(atoms)) > MAX_WINDOWS:
         return batch_by_sub_axis(merger, op)
     own = merger.atoms.union(merger.union([x, update]), atoms)
-    values = [merger.whole(x, own), merger.whole(update, own)]
+    values = [merger.broadcast_to(x, own), merger.broadcast_to(update, own)]
     return [_update_each_position(merger, values, own, places, atoms)]
 
 

@@ -77,7 +77,7 @@ def _match_neighbor_rows(
     if permute is None or permute.name != "collective-permute" or "pairs" not in permute.attrs:
         return None
     axes: Axes = permute.attrs["axes"]
-    if merger.atoms.levels.far(axes):
+    if merger.atoms.levels.far_parts(axes):
         return None
     count = prod(axis.size for axis in axes)
     wanted = {(i, i + step) for i in range(count) if 0 <= i + step < count}
@@ -104,7 +104,7 @@ def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     halos = []
     for halo in _nested_halos(merger, op.operands[0]):
         place = _plain_spatial_index(op, halo)
-        filters = merger.along.get(op.operands[1], ())
+        filters = merger.sub_axes_of.get(op.operands[1], ())
         if place is None or any(atom in filters for atom in merger.atoms.of(halo.axes)):
             break
         if op.result.type.shape[to.spatial[place]] * op.attrs["strides"][place] != _row_count(halo):
@@ -199,7 +199,7 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
     shape = list(by.type.shape)
     for halo in halos:
         atoms, place = merger.atoms.of(halo.axes), _plain_spatial_index(maker, halo)
-        own = (merger.along.get(by, ()), merger.along.get(halo.rows, ()))
+        own = (merger.sub_axes_of.get(by, ()), merger.sub_axes_of.get(halo.rows, ()))
         if place is None or not all(a in axes and a in each for a in atoms for each in own):
             return None
         rows_of, step = inner.spatial[place], maker.attrs["rhs_dilation"][place]

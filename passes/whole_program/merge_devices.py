@@ -90,7 +90,7 @@ class MergeDevices(Pass, name="merge-devices"):
 def _merge_function(function: Function, levels: ProcessLevels) -> Function:
     assert function.spmd is not None
     atoms = SubAxes(levels.mesh, named_axes(function), levels)
-    rules = between_processes.add_process_rules(RULES) if levels.across else RULES
+    rules = between_processes.add_process_rules(RULES) if levels.block_counts else RULES
     merger = DeviceMerger(Builder(used_names(function)), atoms, rules)
     body, interface = function.body, function.spmd
     _check_interface(interface, levels)
@@ -105,7 +105,7 @@ def _merge_function(function: Function, levels: ProcessLevels) -> Function:
     ]
     made: Block = merger.b.block(params, returns)
     outside = None
-    if levels.across:
+    if levels.block_counts:
         outside = SpmdInterface(
             tuple(map(partial(_process_interface, levels), params, interface.params)),
             tuple(map(partial(_process_interface, levels), returns, interface.results)),
@@ -115,14 +115,14 @@ def _merge_function(function: Function, levels: ProcessLevels) -> Function:
 
 def _check_interface(interface: SpmdInterface, levels: ProcessLevels) -> None:
     for outer in (*interface.params, *interface.results):
-        if levels.far(outer.sharding.unreduced):
+        if levels.far_parts(outer.sharding.unreduced):
             raise MergeError("a parameter or a result is unreduced between processes")
 
 
 def _process_interface(levels: ProcessLevels, value: Value, outer: GlobalTensor) -> GlobalTensor:
     """Return the global array of which the value of a process is a shard, in the order of the
     processes."""
-    cuts = [levels.far(dim.axes) for dim in outer.sharding.dims]
+    cuts = [levels.far_parts(dim.axes) for dim in outer.sharding.dims]
     shape = (
         n * prod(axis.size for axis in cut) for n, cut in zip(value.type.shape, cuts, strict=True)
     )
@@ -160,7 +160,7 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
     b.why = f"the devices' pieces of %{old.name}" if own else ""
     start = len(b.ops)
-    made = merger.called(arrange_dims(b, param, split, order), f"{old.name}.pieces", start)
+    made = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.pieces", start)
     pending = merger.atoms.of(outer.sharding.unreduced)
     if pending:
         made, own = _begin_unreduced(
@@ -209,8 +209,8 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
         kept = [n for i, n in enumerate(value.type.shape) if i not in extra]
         value = b.reshape(value, result=value.type.with_shape(kept))
         own = tuple(atom for atom in own if atom in wanted)
-    value = merger.widened(BatchedValue(value, own), wanted)
+    value = merger.widen(BatchedValue(value, own), wanted)
     order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
     start = len(b.ops)
     made = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
-    return merger.called(made, f"{old.name}.whole", start)
+    return merger.rename_last(made, f"{old.name}.whole", start)

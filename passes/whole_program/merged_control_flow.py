@@ -23,7 +23,7 @@ def _as_tuple(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _differing_axes(merger: DeviceMerger, values: Sequence[Value]) -> list[Axes]:
-    return [merger.along.get(value, ()) for value in values]
+    return [merger.sub_axes_of.get(value, ()) for value in values]
 
 
 def _carried_axes(
@@ -38,7 +38,7 @@ def _with_sub_axes(
     merger: DeviceMerger, values: Sequence[Value], wanted: Sequence[Axes]
 ) -> list[Value]:
     """Return the replacements of the values with the wanted sub-axes."""
-    return [merger.whole(value, atoms) for value, atoms in zip(values, wanted, strict=True)]
+    return [merger.broadcast_to(value, atoms) for value, atoms in zip(values, wanted, strict=True)]
 
 
 def _make_params(merger: DeviceMerger, block: Block, wanted: Sequence[Axes]) -> list[Value]:
@@ -100,7 +100,7 @@ def _merge_while(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         tested = _make_params(test, condition, carried)
         test.run(condition.ops)
         stepped = _make_params(step, body, carried)
-        differs = test.along.get(condition.returns[0], ())
+        differs = test.sub_axes_of.get(condition.returns[0], ())
         step.run(body.ops)
         grown = _carried_axes(step, carried, body.returns)
         if differs:
@@ -201,7 +201,7 @@ def _evaluate_condition(
     for param, value, atoms in zip(condition.params, values, carried, strict=True):
         merger.bind(param, BatchedValue(value, atoms))
     merger.run(condition.ops)
-    return merger.whole(condition.returns[0], differs)
+    return merger.broadcast_to(condition.returns[0], differs)
 
 
 def _merge_case(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -234,7 +234,7 @@ def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Seque
     made = []
     for column in zip(*(branch.returns for branch in op.blocks), strict=True):
         atoms = merger.atoms.union(index.atoms, merger.union(column))
-        *others, chosen = [merger.whole(value, atoms) for value in column]
+        *others, chosen = [merger.broadcast_to(value, atoms) for value in column]
         for pick, other in zip(picks, others, strict=True):
             chosen = _select_by_flag(merger, BatchedValue(pick, index.atoms), other, chosen, atoms)
         made.append(BatchedValue(chosen, atoms))

@@ -62,7 +62,7 @@ class DeviceMerger:
     ) -> None:
         self.b, self.atoms, self.rules = b, atoms, rules
         self.new: dict[Value, Value] = outer.new if outer else {}
-        self.along: dict[Value, Axes] = outer.along if outer else {}
+        self.sub_axes_of: dict[Value, Axes] = outer.sub_axes_of if outer else {}
         self.makers: dict[Value, Op] = outer.makers if outer else {}
         self.constants: dict[Value, Op] = outer.constants if outer else {}
         self.numbers: dict[Value, Array] = outer.numbers if outer else {}
@@ -82,13 +82,13 @@ class DeviceMerger:
     def bind(self, old: Value, spread: BatchedValue) -> None:
         self.new[old] = spread.value
         if spread.atoms:
-            self.along[old] = spread.atoms
+            self.sub_axes_of[old] = spread.atoms
         else:
-            self.along.pop(old, None)
+            self.sub_axes_of.pop(old, None)
 
     def get(self, old: Value) -> BatchedValue:
         """Return the replacement of a value."""
-        return BatchedValue(self.new.get(old, old), self.along.get(old, ()))
+        return BatchedValue(self.new.get(old, old), self.sub_axes_of.get(old, ()))
 
     def type(self, type: TensorType, atoms: Axes) -> TensorType:
         """Return the type with leading dimensions for `atoms`."""
@@ -98,16 +98,16 @@ class DeviceMerger:
         """Return the sub-axes along which any of the values differs."""
         found: Axes = ()
         for value in values:
-            atoms = self.along.get(value)
+            atoms = self.sub_axes_of.get(value)
             if atoms and atoms != found:
                 found = self.atoms.union(found, atoms) if found else atoms
         return found
 
-    def whole(self, old: Value, atoms: Axes) -> Value:
+    def broadcast_to(self, old: Value, atoms: Axes) -> Value:
         """Return the replacement of a value, broadcast to all of `atoms`, of which it has some."""
-        return self.widened(self.get(old), atoms)
+        return self.widen(self.get(old), atoms)
 
-    def widened(self, spread: BatchedValue, atoms: Axes) -> Value:
+    def widen(self, spread: BatchedValue, atoms: Axes) -> Value:
         """Return the value broadcast along those of `atoms` that it lacks."""
         value, own = spread
         if own == atoms:
@@ -123,7 +123,7 @@ class DeviceMerger:
         made = self.b.broadcast(value, dims=dims, result=type)
         return made
 
-    def called(self, value: Value, name: str, start: int) -> Value:
+    def rename_last(self, value: Value, name: str, start: int) -> Value:
         """Return the value renamed if it is the result of the last operation, from `start` on."""
         ops = self.b.ops
         if len(ops) <= start or ops[-1].results != (value,):
@@ -132,7 +132,7 @@ class DeviceMerger:
         ops[-1] = replace(ops[-1], results=(made,))
         return made
 
-    def number(self, value: Value) -> Array | None:
+    def known_elements(self, value: Value) -> Array | None:
         """Return all elements of one of the new values if they are known and few."""
         found = self.numbers.get(value)
         if found is None and value in self.constants and value.type.size <= MAX_EVALUATED_ELEMENTS:
@@ -143,7 +143,7 @@ class DeviceMerger:
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append the replacements of `ops`."""
-        b, along, rules = self.b, self.along, self.rules
+        b, along, rules = self.b, self.sub_axes_of, self.rules
         outside = b.loc, b.why
         for op in ops:
             b.loc, b.why = op.loc, op.why
@@ -151,7 +151,7 @@ class DeviceMerger:
             self.makers.update(dict.fromkeys(op.results, op))
             rule = rules.get(op.name)
             if rule is not None:
-                self.settle(op, rule(self, op), start)
+                self.bind_results(op, rule(self, op), start)
             elif op.spec.effect:
                 raise merge_error(op, "has a side effect on each device")
             elif op.spec.spmd or op.blocks:
@@ -161,7 +161,9 @@ class DeviceMerger:
             elif op.spec.elementwise:
                 self.pointwise(op)
             else:
-                self.settle(op, (ONE_STEP_RULES.get(op.name) or batch_by_sub_axis)(self, op), start)
+                self.bind_results(
+                    op, (ONE_STEP_RULES.get(op.name) or batch_by_sub_axis)(self, op), start
+                )
             if self.numbers:
                 self.evaluate_positions(start)
         b.loc, b.why = outside
@@ -172,9 +174,12 @@ class DeviceMerger:
             op = replace(op, operands=tuple(new.get(value, value) for value in op.operands))
         if op.name == "constant":
             self.constants[op.results[0]] = op
-            if self.atoms.levels.place is not None and op.results[0].type.dtype in INTEGERS:
+            if (
+                self.atoms.levels.position_of_process is not None
+                and op.results[0].type.dtype in INTEGERS
+            ):
                 # It may be the position of the process, on which offsets depend.
-                self.number(op.results[0])
+                self.known_elements(op.results[0])
         self.b.append(op)
 
     def pointwise(self, op: Op) -> None:
@@ -186,7 +191,7 @@ class DeviceMerger:
         for old in op.operands:
             spread = self.get(old)
             if old.type.shape == shape:
-                operands.append(self.widened(spread, atoms))
+                operands.append(self.widen(spread, atoms))
             elif spread.atoms:
                 dims = tuple(map(atoms.index, spread.atoms))
                 type = old.type.with_shape((*axis_sizes(atoms), *shape))
@@ -198,7 +203,7 @@ class DeviceMerger:
             self.bind(old, BatchedValue(made, atoms))
         self.b.append(replace(op, operands=tuple(operands), results=results))
 
-    def settle(self, op: Op, made: Sequence[BatchedValue], start: int) -> None:
+    def bind_results(self, op: Op, made: Sequence[BatchedValue], start: int) -> None:
         """Bind the values computed from operation number `start` on to the results of `op`, under
         their names."""
         ops = self.b.ops
@@ -227,7 +232,7 @@ class DeviceMerger:
                 value.type.dtype in ("bool", *INTEGERS) for value in op.tensors
             ):
                 continue
-            arrays = [self.number(value) for value in op.operands]
+            arrays = [self.known_elements(value) for value in op.operands]
             known = [array for array in arrays if array is not None]
             if len(known) == len(arrays) and op.spec.reference is not None:
                 made = apply_op(op, known)
@@ -273,7 +278,7 @@ def _batch_unary(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 def _concatenate(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     atoms = merger.union(op.operands)
-    parts = [merger.whole(value, atoms) for value in op.operands]
+    parts = [merger.broadcast_to(value, atoms) for value in op.operands]
     return [BatchedValue(merger.b.concatenate(*parts, dim=op.attrs["dim"] + len(atoms)), atoms)]
 
 
@@ -287,7 +292,7 @@ def _slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 def _pad(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     x, filler = op.operands
-    if merger.along.get(filler):
+    if merger.sub_axes_of.get(filler):
         return batch_by_sub_axis(merger, op)
     value, atoms = merger.get(x)
     attrs = {name: (*(0 for _ in atoms), *each) for name, each in op.attrs.items()}
@@ -305,7 +310,7 @@ def _dot(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     if len(letter) < len(atoms):
         raise merge_error(op, "has more factors than there are letters")
     terms = [
-        "".join(letter[atom] for atom in merger.along.get(value, ())) + term
+        "".join(letter[atom] for atom in merger.sub_axes_of.get(value, ())) + term
         for value, term in zip(op.operands, operands.split(","), strict=True)
     ]
     dims = f"{','.join(terms)}->{''.join(letter.values())}{output}"
@@ -344,18 +349,18 @@ def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     atoms = merger.union(op.operands)
     if op.spec.batch is None and not op.spec.elementwise:
         raise merge_error(op, "has no batching rule")
-    own = [merger.along.get(value, ()) for value in op.operands]
+    own = [merger.sub_axes_of.get(value, ()) for value in op.operands]
     operands, results, ops = list(op.operands), list(op.results), [op]
     found: list[Axes] = [() for _ in results]
     for atom in reversed(atoms):
         batcher = Batcher(Builder(merger.b.names, op.loc), atom.size, {})
         for value, has in zip(operands, (atom in each for each in own), strict=True):
-            if value not in batcher.new:
+            if value not in batcher.replacement:
                 shape = (atom.size, *value.type.shape) if has else value.type.shape
-                batcher.new[value] = Value(value.type.with_shape(shape), value.name)
+                batcher.replacement[value] = Value(value.type.with_shape(shape), value.name)
         batcher.run(ops)
-        operands = [batcher.new[value] for value in operands]
-        grown = [batcher.has(value) for value in results]
+        operands = [batcher.replacement[value] for value in operands]
+        grown = [batcher.is_batched(value) for value in results]
         results = [batcher.get(value) for value in results]
         found = [(atom, *has) if more else has for has, more in zip(found, grown, strict=True)]
         ops = batcher.b.ops

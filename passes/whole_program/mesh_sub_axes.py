@@ -41,7 +41,7 @@ class SubAxes:
                         f"the program uses parts of axis {name!r} without a common refinement"
                     )
                 self.all += (Axis(name, low, high // low),)
-        self.all = self.levels.near(self.all)
+        self.all = self.levels.near_parts(self.all)
         self.place = {atom: i for i, atom in enumerate(self.all)}
         self._of: dict[Axes, Axes] = {}
         self._union: dict[tuple[Axes, ...], Axes] = {}
@@ -61,11 +61,11 @@ class SubAxes:
         """Return the union, in mesh order."""
         found = self._union.get(several)
         if found is None:
-            found = self.ordered({atom for atoms in several for atom in atoms})
+            found = self.in_mesh_order({atom for atoms in several for atom in atoms})
             self._union[several] = found
         return found
 
-    def ordered(self, atoms: Iterable[Axis]) -> Axes:
+    def in_mesh_order(self, atoms: Iterable[Axis]) -> Axes:
         """Return sub-axes in mesh order."""
         return tuple(sorted(atoms, key=self.place.__getitem__))
 
@@ -84,7 +84,7 @@ def named_axes(function: Function) -> Iterator[Axis]:
     """Yield every axis that a per-device function names."""
     assert function.spmd is not None
     for outer in (*function.spmd.params, *function.spmd.results):
-        yield from (*outer.sharding.used(), *outer.sharding.unreduced)
+        yield from (*outer.sharding.used_axes(), *outer.sharding.unreduced)
     for op in function.body.walk():
         for name in ("axes", "source", "target"):
             yield from op.attrs.get(name, ())

@@ -59,7 +59,7 @@ def _permute_positions(
     if not any(atom in spread.atoms for atom in atoms) and None not in senders:
         return spread
     own = merger.atoms.union(spread.atoms, atoms)
-    value = merger.widened(spread, own)
+    value = merger.widen(spread, own)
     if list(senders) == list(range(len(senders))):
         return BatchedValue(value, own)
     rest = [atom for atom in own if atom not in atoms]
@@ -168,10 +168,10 @@ def _rename_axes(
     for old, _ in groups:
         if any(atom in own for atom in old):
             wide = merger.atoms.union(wide, old)
-    value = merger.widened(spread, wide)
+    value = merger.widen(spread, wide)
     moving = [(old, new) for old, new in groups if any(atom in own for atom in old)]
     gone = {atom for old, _ in moving for atom in old}
-    made = merger.atoms.ordered(
+    made = merger.atoms.in_mesh_order(
         [*(atom for atom in wide if atom not in gone), *(a for _, new in moving for a in new)]
     )
     # Each group is temporarily one dimension of its positions.

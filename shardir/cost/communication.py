@@ -31,7 +31,7 @@ class Collective:
     why: str
 
     @property
-    def times(self) -> int:
+    def counted_executions(self) -> int:
         """The number of executions for sums: 1 if it is unknown."""
         return 1 if self.executions is None else self.executions
 
@@ -97,7 +97,15 @@ class CommunicationTotal:
 def sum_collectives(some: Iterable[Collective]) -> CommunicationTotal:
     """Return the sum over collectives; those in a `while` count once."""
     return sum(
-        (CommunicationTotal(1, c.times, c.times * c.nbytes, c.times * c.sent) for c in some),
+        (
+            CommunicationTotal(
+                1,
+                c.counted_executions,
+                c.counted_executions * c.nbytes,
+                c.counted_executions * c.sent,
+            )
+            for c in some
+        ),
         CommunicationTotal(),
     )
 

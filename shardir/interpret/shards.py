@@ -29,7 +29,7 @@ def shard_slices(
         index = 0
         for axis in dim.axes:
             index = index * axis.size + device // axis.stride(mesh) % axis.size
-        step = -(-size // dim.pieces)
+        step = -(-size // dim.num_shards)
         slices.append(slice(min(index * step, size), min((index + 1) * step, size)))
     return tuple(slices)
 

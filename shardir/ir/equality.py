@@ -52,11 +52,11 @@ class _FunctionComparison:
         self.same: dict[Value, Value] = {}
 
     def differences(self) -> Iterator[str]:
-        yield from self.blocks(self.f.body, self.g.body)
-        if self.f.results != self.g.results or self.f.spmd != self.g.spmd:
-            yield _format_difference(f"{self.where}: the signature differs", *self.heads())
+        yield from self.compare_blocks(self.f.body, self.g.body)
+        if self.f.result_shardings != self.g.result_shardings or self.f.spmd != self.g.spmd:
+            yield _format_difference(f"{self.where}: the signature differs", *self.signatures())
 
-    def heads(self) -> tuple[str, str]:
+    def signatures(self) -> tuple[str, str]:
         """Return the signature of each function in one line."""
         one, other = (
             " ".join(map(str.strip, takewhile(_is_signature_line, printer.function(function))))
@@ -64,10 +64,10 @@ class _FunctionComparison:
         )
         return one, other
 
-    def blocks(self, a: Block, b: Block) -> Iterator[str]:
+    def compare_blocks(self, a: Block, b: Block) -> Iterator[str]:
         yield from _compare_lengths(f"parameters of {self.where}", a.params, b.params)
         for p, q in zip(a.params, b.params, strict=True):
-            if not self.define(p, q):
+            if not self.define_pair(p, q):
                 texts = (
                     printer.param(value, unique_names(function))
                     for printer, value, function in zip(
@@ -76,12 +76,12 @@ class _FunctionComparison:
                 )
                 yield _format_difference(f"{self.where}: a parameter differs", *texts)
         for op, other in zip(a.ops, b.ops, strict=False):
-            if what := self.ops(op, other):
-                yield self.lines(what, op, other)
+            if what := self.compare_ops(op, other):
+                yield self.format_ops(what, op, other)
             for block, inner in zip(op.blocks, other.blocks, strict=True):
-                yield from self.blocks(block, inner)
-            if not all(map(self.define, op.results, other.results)):
-                yield self.lines("a result differs", op, other)
+                yield from self.compare_blocks(block, inner)
+            if not all(map(self.define_pair, op.results, other.results)):
+                yield self.format_ops("a result differs", op, other)
         if len(a.ops) != len(b.ops):
             longer, at, which = (a, self.f, 0) if len(a.ops) > len(b.ops) else (b, self.g, 1)
             line = self.printers[which].op(
@@ -89,18 +89,18 @@ class _FunctionComparison:
             )
             word = ("first", "second")[which]
             yield f"{self.where}: only the {word} has\n  {line}"
-        if not self.use(a.returns, b.returns):
+        if not self.are_same_uses(a.returns, b.returns):
             texts = (
                 ", ".join(unique_names(function)[v] for v in values)
                 for function, values in ((self.f, a.returns), (self.g, b.returns))
             )
             yield _format_difference(f"{self.where}: the returned values differ", *texts)
 
-    def ops(self, a: Op, b: Op) -> str | None:
+    def compare_ops(self, a: Op, b: Op) -> str | None:
         """Return the difference between two operations, ignoring blocks and results, or `None`."""
         if a.spec is not b.spec:
             return "the operation differs"
-        if not self.use(a.operands, b.operands):
+        if not self.are_same_uses(a.operands, b.operands):
             return "the operands differ"
         if list(a.attrs) != list(b.attrs) or not are_attrs_equal(
             tuple(a.attrs.values()), tuple(b.attrs.values())
@@ -114,17 +114,17 @@ class _FunctionComparison:
             return "the origin differs"
         return None
 
-    def lines(self, what: str, a: Op, b: Op) -> str:
+    def format_ops(self, what: str, a: Op, b: Op) -> str:
         one = self.printers[0].op(a, unique_names(self.f))
         other = self.printers[1].op(b, unique_names(self.g))
         return _format_difference(f"{self.where}: {what}", str(one), str(other))
 
-    def define(self, p: Value, q: Value) -> bool:
+    def define_pair(self, p: Value, q: Value) -> bool:
         self.same[p] = q
         same = p.type == q.type and p.sharding == q.sharding
         return same and (not self.names or p.name == q.name)
 
-    def use(self, a: Sequence[Value], b: Sequence[Value]) -> bool:
+    def are_same_uses(self, a: Sequence[Value], b: Sequence[Value]) -> bool:
         return len(a) == len(b) and all(self.same.get(v) is w for v, w in zip(a, b, strict=True))
 
 

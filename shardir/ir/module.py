@@ -163,7 +163,7 @@ class Function:
 
     name: str
     body: Block
-    results: tuple[Sharding | None, ...]
+    result_shardings: tuple[Sharding | None, ...]
     spmd: SpmdInterface | None = None
 
 

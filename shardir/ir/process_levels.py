@@ -29,8 +29,8 @@ class ProcessLevels:
     """
 
     mesh: Mesh
-    across: Mapping[str, int]
-    place: Mapping[str, int] | None = None
+    block_counts: Mapping[str, int]
+    position_of_process: Mapping[str, int] | None = None
 
     @classmethod
     def parse(cls, mesh: Mesh, text: str, at: str = "") -> "ProcessLevels":
@@ -55,16 +55,16 @@ class ProcessLevels:
             if blocks > 1:
                 across[name] = blocks
         levels = cls(mesh, across)
-        return replace(levels, place=levels.numbers(at)) if at else levels
+        return replace(levels, position_of_process=levels.parse_position(at)) if at else levels
 
-    def numbers(self, text: str) -> dict[str, int]:
+    def parse_position(self, text: str) -> dict[str, int]:
         """Return the block index along each axis of `data:1/model:0`; the default is 0."""
-        found = dict.fromkeys(self.across, 0)
+        found = dict.fromkeys(self.block_counts, 0)
         for part in filter(None, text.split("/")):
             name, _, at = part.partition(":")
             number = parse_natural_number(at)
             known = name in self.mesh.sizes and number is not None
-            if number is None or not known or number >= self.across.get(name, 1):
+            if number is None or not known or number >= self.block_counts.get(name, 1):
                 raise PipelineError(
                     f"{part!r} is not a block position; write AXIS:NUMBER, counted from 0, such as "
                     f"data:1; the blocks are {self}"
@@ -75,31 +75,35 @@ class ProcessLevels:
 
     def position(self, axes: Axes) -> int:
         """Return the position of this process's block along far axes."""
-        assert self.place is not None
+        assert self.position_of_process is not None
         at = 0
         for axis in axes:
-            below = self.across[axis.name] // axis.next
-            at = at * axis.size + self.place[axis.name] // below % axis.size
+            below = self.block_counts[axis.name] // axis.next
+            at = at * axis.size + self.position_of_process[axis.name] // below % axis.size
         return at
 
-    def pieces(self, sharding: Sharding) -> list[tuple[int, ...]]:
+    def local_shard_indices(self, sharding: Sharding) -> list[tuple[int, ...]]:
         """Return the index of each device's shard inside its process, one number per dimension."""
         columns = [
-            device_positions(self.mesh, self.near(dim.axes)).tolist() for dim in sharding.dims
+            device_positions(self.mesh, self.near_parts(dim.axes)).tolist() for dim in sharding.dims
         ]
         return list(zip(*columns, strict=True)) if columns else [()] * self.mesh.size
 
-    def whole(self, name: str) -> Axis:
+    def full_axis(self, name: str) -> Axis:
         """Return the full axis."""
         return Axis(name, 1, self.mesh.sizes[name])
 
     def __str__(self) -> str:
-        return "/".join(f"{name}:{count}" for name, count in self.across.items())
+        return "/".join(f"{name}:{count}" for name, count in self.block_counts.items())
 
     @property
     def processes(self) -> Mesh:
         """The mesh of blocks, each of which is one process."""
-        axes = tuple((name, self.across[name]) for name, _ in self.mesh.axes if name in self.across)
+        axes = tuple(
+            (name, self.block_counts[name])
+            for name, _ in self.mesh.axes
+            if name in self.block_counts
+        )
         return Mesh(self.mesh.name, axes, None if axes else (0,))
 
     def is_far(self, axis: Axis) -> bool:
@@ -107,11 +111,11 @@ class ProcessLevels:
 
         A far axis of the device mesh has the same form in the process mesh.
         """
-        return axis.size > 1 and axis.next <= self.across.get(axis.name, 1)
+        return axis.size > 1 and axis.next <= self.block_counts.get(axis.name, 1)
 
     def is_near(self, axis: Axis) -> bool:
         """Return whether the axis is inside a process."""
-        return axis.size == 1 or axis.pre >= self.across.get(axis.name, 1)
+        return axis.size == 1 or axis.pre >= self.block_counts.get(axis.name, 1)
 
     def split(self, axes: Axes) -> Axes:
         """Return the axes split into near and far parts.
@@ -123,7 +127,7 @@ class ProcessLevels:
             if self.is_far(axis) or self.is_near(axis):
                 made.append(axis)
                 continue
-            count = self.across[axis.name]
+            count = self.block_counts[axis.name]
             if count % axis.pre or axis.next % count:
                 raise MergeError(
                     f"{format_axis(axis, self.mesh)} is neither inside of processes nor between them"
@@ -132,16 +136,16 @@ class ProcessLevels:
             made.append(Axis(axis.name, count, axis.next // count))
         return tuple(made)
 
-    def runs(self, axes: Axes) -> list[Axes]:
+    def group_by_level(self, axes: Axes) -> list[Axes]:
         """Return the parts of the axes, grouped into consecutive parts of one level."""
         parts = (axis for axis in self.split(axes) if axis.size > 1)
         return [merge_consecutive(run) for _, run in groupby(parts, self.is_far)]
 
-    def far(self, axes: Axes) -> Axes:
+    def far_parts(self, axes: Axes) -> Axes:
         """Return the parts between processes, in the order of the axes."""
         return merge_consecutive(axis for axis in self.split(axes) if self.is_far(axis))
 
-    def near(self, axes: Axes) -> Axes:
+    def near_parts(self, axes: Axes) -> Axes:
         """Return the parts inside processes, in the order of the axes."""
         return tuple(axis for axis in self.split(axes) if not self.is_far(axis) and axis.size > 1)
 

@@ -29,7 +29,7 @@ class Axis:
     size: int
 
     @classmethod
-    def whole(cls, name: str, mesh: Mesh) -> Self:
+    def full(cls, name: str, mesh: Mesh) -> Self:
         return cls(name, 1, mesh.sizes[name])
 
     @property
@@ -37,7 +37,7 @@ class Axis:
         """The `pre` of the sub-axis that follows this one."""
         return self.pre * self.size
 
-    def is_whole(self, mesh: Mesh) -> bool:
+    def is_full(self, mesh: Mesh) -> bool:
         return self.pre == 1 and self.size == mesh.sizes[self.name]
 
     def overlaps(self, other: "Axis") -> bool:
@@ -74,7 +74,7 @@ class DimSharding:
     priority: int | None = None
 
     @property
-    def pieces(self) -> int:
+    def num_shards(self) -> int:
         return count_positions(self.axes)
 
     def close(self) -> "DimSharding":
@@ -105,7 +105,7 @@ class Sharding:
         return cls(mesh, (OPEN_DIM,) * rank)
 
     @classmethod
-    def whole(cls, mesh: str, rank: int) -> Self:
+    def fully_replicated(cls, mesh: str, rank: int) -> Self:
         """Return the closed sharding in which every device holds the full tensor."""
         return cls(mesh, (REPLICATED_DIM,) * rank)
 
@@ -120,10 +120,10 @@ class Sharding:
         return tuple(dim.axes for dim in self.dims)
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return not any(dim.open for dim in self.dims)
 
-    def used(self) -> Iterator[Axis]:
+    def used_axes(self) -> Iterator[Axis]:
         """Yield every axis that shards a dimension."""
         return (axis for dim in self.dims for axis in dim.axes)
 
@@ -133,4 +133,4 @@ class Sharding:
 
     def local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a local shard; sizes that are not divisible are rounded up."""
-        return tuple(-(-size // dim.pieces) for size, dim in zip(shape, self.dims, strict=True))
+        return tuple(-(-size // dim.num_shards) for size, dim in zip(shape, self.dims, strict=True))

@@ -35,8 +35,8 @@ def _is_pair(attr: Attr) -> bool:
 class AttributeKind:
     """A kind of attribute: its description and a predicate for values of the kind."""
 
-    words: str
-    fits: Callable[[Attr], bool]
+    description: str
+    accepts: Callable[[Attr], bool]
 
 
 _KINDS: dict[Any, AttributeKind] = {
@@ -63,15 +63,15 @@ class Signature:
     """
 
     name: str
-    least: int
-    most: int | None
+    min_operands: int
+    max_operands: int | None
     required: tuple[str, ...]
     attrs: Mapping[str, AttributeKind | None] | None
     blocks: int
 
     def check_operands(self, number: int) -> None:
         """Raise `OperationTypeError` if the operation does not accept that many operands."""
-        least, most = self.least, self.most
+        least, most = self.min_operands, self.max_operands
         if number < least or (most is not None and number > most):
             wants = f"{least} or more operands" if most is None else f"{least} to {most} operands"
             if most == least:
@@ -89,8 +89,8 @@ class Signature:
         """Raise `OperationTypeError` if an attribute is unknown or of the wrong kind."""
         self.check_name(name)
         kind = self.attrs[name] if self.attrs is not None else None
-        if kind is not None and not kind.fits(attr):
-            raise OperationTypeError(f"{self.name}: {name} must be {kind.words}")
+        if kind is not None and not kind.accepts(attr):
+            raise OperationTypeError(f"{self.name}: {name} must be {kind.description}")
 
     def check_given(self, attrs: Iterable[str]) -> None:
         """Raise `OperationTypeError` if a required attribute is missing."""

@@ -45,12 +45,12 @@ class BatchedOp:
         return tuple(self.type(value.type) for value in self.op.results)
 
     @property
-    def stated(self) -> Any:
+    def emit_result(self) -> Any:
         """The result type or types in the form that `Builder.emit` accepts."""
         results = self.results
         return results[0] if len(results) == 1 else results
 
-    def all(self, b: Any, operands: Sequence["Value"]) -> tuple["Value", ...]:
+    def batch_all(self, b: Any, operands: Sequence["Value"]) -> tuple["Value", ...]:
         """Return the operands, each with the new dimension."""
         pairs = zip(operands, self.batched, strict=True)
         return tuple(
@@ -87,7 +87,7 @@ def batch_elementwise(b: Any, many: BatchedOp, *operands: "Value", **attrs: Any)
             given.append(x if batched else broadcast_over_batch(b, x, many.size))
         else:
             given.append(broadcast_batch_scalars(b, x, result) if batched else x)
-    return b.emit(many.op.spec, *given, result=many.stated, **attrs)
+    return b.emit(many.op.spec, *given, result=many.emit_result, **attrs)
 
 
 def shift_dims(*names: str, **ahead: Any) -> BatchRule:
@@ -103,7 +103,7 @@ def shift_dims(*names: str, **ahead: Any) -> BatchRule:
                 attrs[name] = increment_dims(attrs[name])
         for name, entry in ahead.items():
             attrs[name] = (entry, *attrs[name])
-        return b.emit(many.op.spec, *many.all(b, operands), result=many.stated, **attrs)
+        return b.emit(many.op.spec, *many.batch_all(b, operands), result=many.emit_result, **attrs)
 
     return rule
 

@@ -95,14 +95,14 @@ def _check(name: str, rule: object) -> None:
 class RuleSet:
     """The rules in force, by operation name."""
 
-    of: tuple[tuple[str, ShardingRule], ...] = ()
+    entries: tuple[tuple[str, ShardingRule], ...] = ()
 
     def bind(self, module: Module) -> Module:
         """Return the module with the rules attached to its opaque operations.
 
         A rule that the operation already states takes precedence.
         """
-        known = dict(self.of)
+        known = dict(self.entries)
         bound: dict[Op, Op] = {}
         for function in module.functions if known else ():
             for op in function.body.walk():
@@ -127,9 +127,9 @@ class RuleSet:
 
         return replace(module, functions=tuple(map(rebuild_function, module.functions)))
 
-    def loops(self, op: Op) -> FactorRule | None:
+    def factors_of(self, op: Op) -> FactorRule | None:
         """Return the factor rule of an operation: the registered rule or its own."""
-        for name, rule in self.of:
+        for name, rule in self.entries:
             if name == op.name:
                 return _fit_rule(op, name, rule)
         return op.factors()

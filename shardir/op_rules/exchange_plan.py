@@ -43,7 +43,7 @@ class ExchangeRound:
     The block contains the rows of the transfer, and adjacent rows that are ignored.
     """
 
-    edges: tuple[RowTransfer, ...]
+    transfers: tuple[RowTransfer, ...]
     sources: tuple[int, ...]
     """The start of the block in the sender's rows, for each transfer."""
     length: int
@@ -53,12 +53,12 @@ class ExchangeRound:
         """The start of the block in the receiver's rows, which may be out of bounds."""
         return tuple(
             edge.target - edge.source + source
-            for edge, source in zip(self.edges, self.sources, strict=True)
+            for edge, source in zip(self.transfers, self.sources, strict=True)
         )
 
     @property
     def is_local(self) -> bool:
-        return all(edge.sender == edge.receiver for edge in self.edges)
+        return all(edge.sender == edge.receiver for edge in self.transfers)
 
     @property
     def is_static(self) -> bool:
@@ -156,7 +156,7 @@ def _group_first_fit(edges: Sequence[RowTransfer], rows: int) -> list[ExchangeRo
 def merge_local(local: list[ExchangeRound], remote: list[ExchangeRound]) -> list[ExchangeRound]:
     """Merge local rows into the only remote permute if they form one block with it."""
     if len(local) == len(remote) == 1 and local[0].length == remote[0].length:
-        edges = (*local[0].edges, *remote[0].edges)
+        edges = (*local[0].transfers, *remote[0].transfers)
         both = ExchangeRound(edges, (*local[0].sources, *remote[0].sources), local[0].length)
         once = all(len({edge[end] for edge in edges}) == len(edges) for end in (0, 1))
         if once and both.is_static:
@@ -177,7 +177,7 @@ def are_disjoint(steps: Sequence[ExchangeRound], size: int) -> bool:
 def is_zero_elsewhere(steps: Sequence[ExchangeRound], wanted: RowRuns) -> bool:
     """Return whether missing rows are zero without masking: no received block covers them."""
     for step in steps:
-        edges = {edge.receiver: edge for edge in step.edges}
+        edges = {edge.receiver: edge for edge in step.transfers}
         start, stop = step.targets[0], step.targets[0] + step.length
         for i, runs in enumerate(wanted):
             edge = edges.get(i)

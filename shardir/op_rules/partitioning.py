@@ -53,11 +53,11 @@ class Partitioning:
     """
 
     lower: Callable[..., Any] | None = None
-    cuts: Callable[..., Iterable[int]] | None = None
+    shardable: Callable[..., Iterable[int]] | None = None
     reduction: Callable[..., str] | None = None
     uneven: Callable[..., Iterable[int]] | None = None
     masked: tuple[int, ...] | None = None
-    loops: Callable[..., FactorRule] | None = None
+    factors: Callable[..., FactorRule] | None = None
 
 
 def default_shardable_factors(rule: FactorRule) -> tuple[int, ...]:
@@ -111,20 +111,20 @@ class LocalOp:
         (result,) = self.results
         return result
 
-    def axes(self, value: "Value", dim: int) -> Axes:
+    def sharding_axes(self, value: "Value", dim: int) -> Axes:
         """Return the axes along which a dimension of an operand or result is sharded."""
         return value.sharding.dims[dim].axes if value.sharding else ()
 
-    def count(self, value: "Value", dim: int) -> int:
+    def num_shards(self, value: "Value", dim: int) -> int:
         """Return the number of shards along a dimension of an operand or result."""
-        return count_positions(self.axes(value, dim))
+        return count_positions(self.sharding_axes(value, dim))
 
-    def start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
+    def shard_start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
         """Return the start of the device's shard of `value` along `dim` as a scalar integer.
 
         Returns `None` if the dimension is not sharded.
         """
-        axes = self.axes(value, dim)
+        axes = self.sharding_axes(value, dim)
         if not axes:
             return None
         place: Value = b.axis_index(axes=axes, name=f"{value.name}.place")
@@ -137,9 +137,9 @@ class LocalOp:
     def is_uneven(self, value: "Value", dim: int) -> bool:
         """Return whether the last shards of `value` along `dim` are shorter and thus padded."""
         sharding = value.sharding
-        return sharding is not None and value.type.shape[dim] % sharding.dims[dim].pieces != 0
+        return sharding is not None and value.type.shape[dim] % sharding.dims[dim].num_shards != 0
 
-    def inside(self, b: Any, value: "Value", dim: int) -> "Value | None":
+    def valid_mask(self, b: Any, value: "Value", dim: int) -> "Value | None":
         """Return the mask of the valid positions of the device's shard along `dim`: bool, rank 1.
 
         Returns `None` if no shard has padding.
@@ -149,18 +149,18 @@ class LocalOp:
         line = TensorType((local_type_of(value).shape[dim],), "i32")
         index = b.add(
             b.iota(dim=0, result=line),
-            b.broadcast(self.start(b, value, dim), dims=(), result=line),
+            b.broadcast(self.shard_start(b, value, dim), dims=(), result=line),
         )
         inside: Value = b.lt(index, b.full(value.type.shape[dim], line))
         return inside
 
-    def masked(
+    def mask_padding(
         self, b: Any, piece: "Value", value: "Value", dims: Iterable[int], filler: complex
     ) -> "Value":
         """Return the device's shard of `value` with `filler` in its padding along `dims`."""
         everywhere = None
         for dim in dims:
-            if (inside := self.inside(b, value, dim)) is not None:
+            if (inside := self.valid_mask(b, value, dim)) is not None:
                 here = b.broadcast(inside, dims=(dim,), result=piece.type.with_dtype("bool"))
                 everywhere = here if everywhere is None else b.and_(everywhere, here)
         if everywhere is None:

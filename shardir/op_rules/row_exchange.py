@@ -67,7 +67,7 @@ class _RowExchange:
         local = plan_rounds([e for e in edges if e.sender == e.receiver], rows)
         remote = plan_rounds([e for e in edges if e.sender != e.receiver], rows)
         if sum(step.length for step in remote) > rows * len(held):
-            return self.gathered(held, wanted, rows)
+            return self.gather_and_select(held, wanted, rows)
         return self.assemble(merge_local(local, remote), held, wanted)
 
     # Assembly of the received rows
@@ -79,32 +79,34 @@ class _RowExchange:
             start = step.targets[0]
             if start > at:
                 parts.append(self.filler(start - at))
-            parts.append(self.piece(step))
+            parts.append(self.receive_round(step))
             at = start + step.length
         if at < self.size:
             parts.append(self.filler(self.size - at))
         return parts[0] if len(parts) == 1 else self.b.concatenate(*parts, dim=self.dim)
 
-    def placed(self, steps: Sequence[ExchangeRound]) -> Any:
+    def scatter_rows(self, steps: Sequence[ExchangeRound]) -> Any:
         """Write the received rows at device-dependent positions."""
         b, made = self.b, self.filler(self.size)
         for step in steps:
             low = max(0, -min(step.targets))
             high = max(0, max(step.targets) + step.length - self.size)
             room = made if not low + high else self.filler(low + self.size + high)
-            targets = {e.receiver: t + low for e, t in zip(step.edges, step.targets, strict=True)}
-            room = self.update(room, self.piece(step), self.pick_by_position(targets))
+            targets = {
+                e.receiver: t + low for e, t in zip(step.transfers, step.targets, strict=True)
+            }
+            room = self.update(room, self.receive_round(step), self.pick_by_position(targets))
             if low or high:
-                room = self.cut(room, low, self.size)
-            first = {e.receiver: e.target for e in step.edges}
-            last = {e.receiver: e.target + e.length for e in step.edges}
-            index = self.index(made)
-            start = self.spread(self.pick_by_position(first, self.size), index)
-            stop = self.spread(self.pick_by_position(last, 0), index)
+                room = self.slice_static(room, low, self.size)
+            first = {e.receiver: e.target for e in step.transfers}
+            last = {e.receiver: e.target + e.length for e in step.transfers}
+            index = self.row_index(made)
+            start = self.broadcast_scalar(self.pick_by_position(first, self.size), index)
+            stop = self.broadcast_scalar(self.pick_by_position(last, 0), index)
             made = b.select(b.and_(b.ge(index, start), b.lt(index, stop)), room, made)
         return made
 
-    def masked(self, made: Any, held: RowRuns, wanted: RowRuns) -> Any:
+    def fill_missing(self, made: Any, held: RowRuns, wanted: RowRuns) -> Any:
         """Write `fill` into needed rows before the first or after the last held row."""
         if self.fill is None:
             return made
@@ -116,26 +118,26 @@ class _RowExchange:
                 low[i], high[i] = (edge - run.start + run.offset for edge in (begin, end))
                 needs_low |= run.start < begin and run.length > 0
                 needs_high |= run.start + run.length > end and run.length > 0
-        b, index, here = self.b, self.index(made), None
+        b, index, here = self.b, self.row_index(made), None
         if needs_low:
-            here = b.ge(index, self.spread(self.pick_by_position(low), index))
+            here = b.ge(index, self.broadcast_scalar(self.pick_by_position(low), index))
         if needs_high:
-            below = b.lt(index, self.spread(self.pick_by_position(high), index))
+            below = b.lt(index, self.broadcast_scalar(self.pick_by_position(high), index))
             here = below if here is None else b.and_(here, below)
         return made if here is None else b.select(here, made, self.filler(self.size))
 
-    def piece(self, step: ExchangeRound) -> Any:
+    def receive_round(self, step: ExchangeRound) -> Any:
         """Return the rows that one round delivers."""
-        sources = {e.sender: s for e, s in zip(step.edges, step.sources, strict=True)}
-        part = self.part(self.x, self.pick_by_position(sources), step.length)
+        sources = {e.sender: s for e, s in zip(step.transfers, step.sources, strict=True)}
+        part = self.slice_at(self.x, self.pick_by_position(sources), step.length)
         if step.is_local:
             return part
-        pairs = tuple(sorted((e.sender, e.receiver) for e in step.edges))
+        pairs = tuple(sorted((e.sender, e.receiver) for e in step.transfers))
         return self.b.collective_permute(
             part, axes=self.axes, pairs=pairs, name=f"{self.x.name}.halo"
         )
 
-    def gathered(self, held: RowRuns, wanted: RowRuns, rows: int) -> Any:
+    def gather_and_select(self, held: RowRuns, wanted: RowRuns, rows: int) -> Any:
         """All-gather the dimension, then select the needed rows on each device."""
         whole = self.b.all_gather(self.x, dim=self.dim, axes=self.axes)
         everything: list[RowRun] = []
@@ -155,16 +157,16 @@ class _RowExchange:
     def assemble(self, steps: Sequence[ExchangeRound], held: RowRuns, wanted: RowRuns) -> Any:
         steps = sorted(steps, key=lambda step: min(step.targets))
         if not all(step.is_static for step in steps) or not are_disjoint(steps, self.size):
-            return self.placed(steps)
+            return self.scatter_rows(steps)
         made = self.concatenate_rows(steps)
         if self.is_zero() and is_zero_elsewhere(steps, wanted):
             return made
-        return self.masked(made, held, wanted)
+        return self.fill_missing(made, held, wanted)
 
     # Helpers
 
     @property
-    def count(self) -> int:
+    def num_positions(self) -> int:
         return count_positions(self.axes)
 
     def is_zero(self) -> bool:
@@ -188,22 +190,22 @@ class _RowExchange:
         if other is None:
             (i, n), (j, m) = known[0], known[-1]
             step = (m - n) // (j - i) if j > i else 0
-            numbers = [n + (k - i) * step for k in range(self.count)]
+            numbers = [n + (k - i) * step for k in range(self.num_positions)]
             if any(numbers[k] != number for k, number in known):
-                numbers = [table.get(k, n) for k in range(self.count)]
+                numbers = [table.get(k, n) for k in range(self.num_positions)]
         else:
-            numbers = [table.get(k, other) for k in range(self.count)]
+            numbers = [table.get(k, other) for k in range(self.num_positions)]
         return select_by_position(self.b, self.axes, numbers)
 
-    def part(self, value: Any, start: "int | Any", length: int) -> Any:
+    def slice_at(self, value: Any, start: "int | Any", length: int) -> Any:
         """Return `length` rows from `start` on."""
         if isinstance(start, int):
-            return self.cut(value, start, length)
+            return self.slice_static(value, start, length)
         shape = value.type.shape
         to = value.type.with_shape((*shape[: self.dim], length, *shape[self.dim + 1 :]))
         return self.b.dynamic_slice(value, *self.starts(value, start), result=to)
 
-    def cut(self, value: Any, start: int, length: int) -> Any:
+    def slice_static(self, value: Any, start: int, length: int) -> Any:
         return slice_rows(self.b, value, self.dim, start, length)
 
     def update(self, room: Any, piece: Any, start: "int | Any") -> Any:
@@ -215,11 +217,11 @@ class _RowExchange:
         zero = self.b.full(0, start.type)
         return (start if d == self.dim else zero for d in range(value.type.rank))
 
-    def index(self, value: Any) -> Any:
+    def row_index(self, value: Any) -> Any:
         """Return the row index of each element."""
         return self.b.iota(dim=self.dim, result=value.type.with_dtype("i32"))
 
-    def spread(self, number: "int | Any", like: Any) -> Any:
+    def broadcast_scalar(self, number: "int | Any", like: Any) -> Any:
         if isinstance(number, int):
             return self.b.full(number, like.type)
         return self.b.broadcast(number, dims=(), result=like.type)
@@ -265,7 +267,7 @@ def fetch_rows(
     fill: Any = None,
 ) -> Any:
     """Exchange rows of a device's shard `piece` of `value`, which is sharded along `dim`."""
-    axes = local.axes(value, dim)
+    axes = local.sharding_axes(value, dim)
     held = block_runs(value.type.shape[dim], piece.type.shape[dim], len(wanted))
     return exchange_rows(b, piece, dim, axes, held, wanted, size, fill)
 

@@ -15,14 +15,14 @@ Ints = tuple[int, ...]
 class DtypeDomain:
     """A set of element types and its description."""
 
-    words: str
+    description: str
     dtypes: tuple[str, ...]
 
     def check(self, *operands: TensorType) -> None:
         """Raise `TypeError` if an operand has another element type."""
         for type in operands:
             if type.dtype not in self.dtypes:
-                raise TypeError(f"takes {self.words} operands, got {type}")
+                raise TypeError(f"takes {self.description} operands, got {type}")
 
 
 BOOL = DtypeDomain("bool", ("bool",))

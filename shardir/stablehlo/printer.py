@@ -53,7 +53,7 @@ def _function(function: Function, writer: MlirWriter) -> list[str]:
     returns = writer.block(function.body)
     results = [
         f"{format_tensor(value.type)}{attribute(sharding)}"
-        for value, sharding in zip(returns, function.results, strict=True)
+        for value, sharding in zip(returns, function.result_shardings, strict=True)
     ]
     names = ", ".join(writer.name(value) for value in returns)
     types = ", ".join(format_tensor(value.type) for value in returns)

@@ -22,7 +22,7 @@ def read(text: str, file: str = "<text>") -> Module:
     """Read a module; raise `ParseError` at the first error."""
     source = MlirSource(text, file)
     try:
-        return ModuleReader(source).module()
+        return ModuleReader(source).read_module()
     except RecursionError:
         raise source.error("this text is nested too deeply", 0, 1) from None
 
@@ -32,7 +32,7 @@ class ModuleReader:
 
     def __init__(self, source: MlirSource, *, whole: bool = False) -> None:
         self.source = source
-        self.whole = whole
+        self.keep_opaque = whole
         """Whether an operation that would become several operations stays opaque."""
         self.types = TypeParser(source)
         self.shardings = ShardingResolver(self.types)
@@ -42,15 +42,15 @@ class ModuleReader:
         self._operations: dict[str, int] = {}
         self.functions_read: dict[str, FunctionReader] = {}
 
-    def module(self) -> Module:
+    def read_module(self) -> Module:
         self.declare(self.source.module().statements)
-        called = self.called()
+        called = self.called_functions()
         kept = [
             written
             for name, written in self.functions.items()
             if written.body and not (name in called and written.visibility == "private")
         ]
-        functions = [self.function(written) for written in kept]
+        functions = [self.read_function(written) for written in kept]
         functions.sort(key=lambda function: function.name != "main")
         return Module(tuple(self.shardings.meshes.values()), tuple(functions))
 
@@ -61,7 +61,7 @@ class ModuleReader:
                 case records.NestedModuleRecord():
                     self.declare(statement.statements)
                 case records.MeshRecord():
-                    self.shardings.mesh(statement)
+                    self.shardings.declare_mesh(statement)
                 case records.AliasRecord():
                     text = str(statement.value) if isinstance(statement.value, Token) else ""
                     self.aliases[str(statement.name)] = text
@@ -69,7 +69,7 @@ class ModuleReader:
                 case records.FunctionRecord():
                     self.declare_function(statement)
                 case records.OpRecord():
-                    self.generic(statement)
+                    self.declare_generic(statement)
 
     def declare_function(self, function: records.FunctionRecord) -> None:
         name = self.types.string(function.name)
@@ -77,7 +77,7 @@ class ModuleReader:
             raise self.source.fail(f"two functions are called @{name}", function.name)
         self.functions[name] = function
 
-    def generic(self, op: records.OpRecord) -> None:
+    def declare_generic(self, op: records.OpRecord) -> None:
         """Declare a module, mesh or function in generic form."""
         name = op.name.strip('"')
         entries = {
@@ -94,13 +94,13 @@ class ModuleReader:
         if name == "builtin.module" and len(blocks) == 1:
             self.declare(blocks[0].statements)
         elif name == "sdy.mesh" and symbol is not None and isinstance(entries.get("mesh"), Token):
-            self.shardings.mesh(records.MeshRecord(symbol, entries["mesh"]))
+            self.shardings.declare_mesh(records.MeshRecord(symbol, entries["mesh"]))
         elif name == "func.func" and symbol is not None and len(blocks) == 1:
             self.declare_function(_function_of_generic(op.name, symbol, entries, blocks[0]))
         else:
             raise self.source.fail("a module may contain only meshes and functions", op.name)
 
-    def called(self) -> set[str]:
+    def called_functions(self) -> set[str]:
         """Return the names of all functions that are called."""
         found: set[str] = set()
 
@@ -138,11 +138,11 @@ class ModuleReader:
             return 0
         return isinstance(node, records.OpRecord) + sum(map(self._count_operations, node))
 
-    def function(self, written: records.FunctionRecord) -> Function:
+    def read_function(self, written: records.FunctionRecord) -> Function:
         reader = self.functions_read[str(written.name)[1:]] = FunctionReader(self, written)
-        return reader.function()
+        return reader.read_function()
 
-    def location(self, token: Token | None) -> Loc | None:
+    def resolve_location(self, token: Token | None) -> Loc | None:
         return None if token is None else self.locations.read(str(token))
 
 

@@ -38,12 +38,12 @@ def _module(source: syntax.IrSource, written: syntax.ModuleSyntax) -> Module:
         if isinstance(item, syntax.MeshSyntax):
             if functions:
                 raise source.fail("meshes come before functions", item.name)
-            meanings.mesh(item)
+            meanings.declare_mesh(item)
             continue
         name = meanings.name(item.name)
         if name in functions:
             raise source.fail(f"two functions are called @{name}", item.name)
-        functions[name] = _FunctionParser(source, meanings, item).function()
+        functions[name] = _FunctionParser(source, meanings, item).parse_function()
     return Module(tuple(meanings.meshes.values()), tuple(functions.values()))
 
 
@@ -72,14 +72,16 @@ class _FunctionParser:
         self.ended: set[str] = set()
         self.scopes: list[list[str]] = [[]]
 
-    def function(self) -> Function:
+    def parse_function(self) -> Function:
         written, name = self.written, self.meanings.name(self.written.name)
         params = self.params(written.params)
-        outer_params = [self.outer(p.outer, p.name) for p in written.params]
-        typed = [self.meanings.typed(r.type) for r in written.results]
+        outer_params = [self.parse_global(p.outer, p.name) for p in written.params]
+        typed = [self.meanings.resolve_type(r.type) for r in written.results]
         at = [_token_of_type(r.type) for r in written.results]
-        outer_results = [self.outer(r.outer, t) for r, t in zip(written.results, at, strict=True)]
-        body = self.block(written.body, params)
+        outer_results = [
+            self.parse_global(r.outer, t) for r, t in zip(written.results, at, strict=True)
+        ]
+        body = self.parse_block(written.body, params)
         if len(body.returns) != len(typed):
             raise self.source.fail(
                 f"@{name} returns {count_noun(len(body.returns), 'value')}, "
@@ -94,7 +96,7 @@ class _FunctionParser:
         shardings = tuple(sharding for _, sharding in typed)
         return Function(name, body, shardings, interface if written.spmd else None)
 
-    def outer(self, written: syntax.TypeSyntax | None, at: Token) -> GlobalTensor | None:
+    def parse_global(self, written: syntax.TypeSyntax | None, at: Token) -> GlobalTensor | None:
         """Return the global tensor of a parameter or result of a per-device function."""
         if written is None and self.written.spmd:
             raise self.source.fail(
@@ -108,16 +110,16 @@ class _FunctionParser:
                 "only the parameters and results of a spmd function are shards",
                 _token_of_type(written),
             )
-        return self.meanings.outer(written)
+        return self.meanings.resolve_global(written)
 
     def params(self, written: list[syntax.ParamSyntax]) -> tuple[Value, ...]:
-        return tuple(self.define(p.name, self.meanings.typed(p.type)) for p in written)
+        return tuple(self.define(p.name, self.meanings.resolve_type(p.type)) for p in written)
 
-    def block(self, written: syntax.BlockSyntax, params: tuple[Value, ...]) -> Block:
-        ops = tuple(self.op(op) for op in written.ops)
+    def parse_block(self, written: syntax.BlockSyntax, params: tuple[Value, ...]) -> Block:
+        ops = tuple(self.parse_op(op) for op in written.ops)
         return Block(params, ops, tuple(self.use(value) for value in written.values))
 
-    def inner(self, written: syntax.BlockSyntax) -> Block:
+    def parse_inner_block(self, written: syntax.BlockSyntax) -> Block:
         """Return a block of an operation; its values go out of scope at its end."""
         for param in written.params:
             if param.outer is not None:
@@ -126,20 +128,20 @@ class _FunctionParser:
                     _token_of_type(param.outer),
                 )
         self.scopes.append([])
-        block = self.block(written, self.params(written.params))
+        block = self.parse_block(written, self.params(written.params))
         for name in self.scopes.pop():
             self.ended.add(name)
             del self.values[name]
         return block
 
-    def op(self, written: syntax.OpSyntax) -> Op:
+    def parse_op(self, written: syntax.OpSyntax) -> Op:
         """Return an operation; its parts are in text order."""
         parts = written.parts
         split = 0
         while parts[split].type == "VALUE":
             split += 1
         call = _PendingOp(parts[:split], parts[split])
-        spec = self.spec(call.at)
+        spec = self.find_spec(call.at)
         for part in parts[split + 1 :]:
             kind = type(part)
             if kind is Token and part.type == "VALUE":
@@ -151,7 +153,7 @@ class _FunctionParser:
             elif kind is Token or kind is syntax.AnnotatedType:
                 call.types.append(part)
             elif kind is syntax.BlockSyntax:
-                call.blocks.append(self.inner(part))
+                call.blocks.append(self.parse_inner_block(part))
             elif kind is syntax.LocSyntax:
                 call.loc = self.loc(part)
             else:
@@ -167,7 +169,7 @@ class _FunctionParser:
             call.why,
         )
 
-    def spec(self, name: Token) -> OpSpec:
+    def find_spec(self, name: Token) -> OpSpec:
         spec = OPS.get(name)
         if spec is None:
             hint = suggest_name(name, OPS)
@@ -179,7 +181,7 @@ class _FunctionParser:
         name = str(written.name)
         if name in call.attrs:
             raise self.source.fail(f"attribute {name!r} is given twice", written.name)
-        attr = self.meanings.attr(name, written.attr)
+        attr = self.meanings.resolve_attr(name, written.attr)
         try:
             signature_of(spec).check_attr(name, attr)
         except OperationTypeError as error:
@@ -196,9 +198,9 @@ class _FunctionParser:
                 f"but states {count_noun(len(types), 'type')}",
                 at,
             )
-        typed = [self.meanings.typed(type) for type in types]
+        typed = [self.meanings.resolve_type(type) for type in types]
         stated = tuple(type for type, _ in typed)
-        inferred = self.inferred(call, spec, stated)
+        inferred = self.infer_types(call, spec, stated)
         if inferred == stated:
             return typed
         if len(inferred) != len(stated):
@@ -212,7 +214,7 @@ class _FunctionParser:
             _token_of_type(types[wrong]),
         )
 
-    def inferred(
+    def infer_types(
         self, call: _PendingOp, spec: OpSpec, stated: tuple[TensorType, ...]
     ) -> tuple[TensorType, ...]:
         result = stated[0] if len(stated) == 1 else stated

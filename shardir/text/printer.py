@@ -52,12 +52,12 @@ class OpLine:
     operands: list[str]
     attrs: list[str]
     types: list[str]
-    rest: str = ""
+    suffix: str = ""
 
     def __str__(self) -> str:
         left = f"{', '.join(self.results)} = " if self.results else ""
         right = f" : {', '.join(self.types)}" if self.types else ""
-        return f"{left}{self.name}({', '.join(self.operands + self.attrs)}){right}{self.rest}"
+        return f"{left}{self.name}({', '.join(self.operands + self.attrs)}){right}{self.suffix}"
 
     def span(self, part: str, index: int = 0) -> tuple[int, int]:
         """Return the start and width of a part; of the operation's name if it is missing."""
@@ -92,8 +92,8 @@ class Printer:
         params = [self.param(p, names) for p in body.params]
         results = self.results(function)
         if spmd:
-            params = _append_global_types(params, [self.outer(g) for g in spmd.params])
-            results = _append_global_types(results, [self.outer(g) for g in spmd.results])
+            params = _append_global_types(params, [self.global_type(g) for g in spmd.params])
+            results = _append_global_types(results, [self.global_type(g) for g in spmd.results])
         head = f"{'spmd ' if spmd else ''}func @{format_name(function.name)}("
         tail = f") -> ({', '.join(results)}) {{"
         lines = [head, *(f"  {param}," for param in params), tail] if params else [head + tail]
@@ -103,15 +103,17 @@ class Printer:
         return lines
 
     def param(self, param: Value, names: Mapping[Value, str]) -> str:
-        return f"{names[param]}: {self.typed(param.type, param.sharding)}"
+        return f"{names[param]}: {self.sharded_type(param.type, param.sharding)}"
 
     def results(self, function: Function) -> list[str]:
         """Return the type of each result with its requested sharding."""
-        asked = list(function.results) + [None] * len(function.body.returns)
-        return [self.typed(v.type, s) for v, s in zip(function.body.returns, asked, strict=False)]
+        asked = list(function.result_shardings) + [None] * len(function.body.returns)
+        return [
+            self.sharded_type(v.type, s) for v, s in zip(function.body.returns, asked, strict=False)
+        ]
 
-    def outer(self, outer: GlobalTensor) -> str:
-        return self.typed(outer.type, outer.sharding, outer=True)
+    def global_type(self, outer: GlobalTensor) -> str:
+        return self.sharded_type(outer.type, outer.sharding, outer=True)
 
     def op(self, op: Op, names: Mapping[Value, str]) -> OpLine:
         """Return the line of an operation without its blocks."""
@@ -120,7 +122,7 @@ class Printer:
             op.spec.name,
             [names[v] for v in op.operands],
             [f"{key}={self.attr(key, attr)}" for key, attr in op.attrs.items()],
-            [self.typed(v.type, v.sharding) for v in op.results],
+            [self.sharded_type(v.type, v.sharding) for v in op.results],
             self._origin(op) if self.locations else "",
         )
 
@@ -144,14 +146,16 @@ class Printer:
         loc = f" loc({quote_string(op.loc.file)}:{op.loc.line}:{op.loc.column})" if op.loc else ""
         return loc + (f" why({quote_string(op.why)})" if op.why else "")
 
-    def typed(self, type: TensorType, sharding: Sharding | None, *, outer: bool = False) -> str:
+    def sharded_type(
+        self, type: TensorType, sharding: Sharding | None, *, outer: bool = False
+    ) -> str:
         """Return a type with its sharding; a global type (`outer`) always shows one."""
         key = (type, sharding, outer)
         if key not in self._types:
-            self._types[key] = self._typed(type, sharding, outer)
+            self._types[key] = self._format_sharded_type(type, sharding, outer)
         return self._types[key]
 
-    def _typed(self, type: TensorType, sharding: Sharding | None, outer: bool) -> str:
+    def _format_sharded_type(self, type: TensorType, sharding: Sharding | None, outer: bool) -> str:
         if sharding is None:
             return str(type)
         mesh = next((mesh for mesh in self.meshes if mesh.name == sharding.mesh), None)
@@ -215,7 +219,7 @@ def find_mesh_with_axis(axis: str, meshes: tuple[Mesh, ...]) -> Mesh | None:
 def format_axis(axis: Axis, mesh: Mesh | None) -> str:
     """Return `data` for a full axis of the mesh, else `data:(pre)size`."""
     name = format_word(axis.name)
-    if mesh and axis.name in mesh.sizes and axis.is_whole(mesh):
+    if mesh and axis.name in mesh.sizes and axis.is_full(mesh):
         return name
     return f"{name}:({axis.pre}){axis.size}"
 

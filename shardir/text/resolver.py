@@ -28,7 +28,7 @@ class SyntaxResolver:
         self.meshes: dict[str, Mesh] = {}
         self._typed: dict[str, ShardedType] = {}
 
-    def mesh(self, written: syntax.MeshSyntax) -> None:
+    def declare_mesh(self, written: syntax.MeshSyntax) -> None:
         """Declare a mesh."""
         fail, name = self.source.fail, self.name(written.name)
         if name in self.meshes:
@@ -43,14 +43,14 @@ class SyntaxResolver:
             axes[axis] = size
         mesh = Mesh(name, tuple(axes.items()))
         if written.devices is not None:
-            ids = self.attr("devices", written.devices)
+            ids = self.resolve_attr("devices", written.devices)
             wanted = "one device id" if not axes else f"the ids 0 to {mesh.size - 1} in some order"
             if len(ids) != mesh.size or not (_is_permutation(ids) if axes else _is_id(ids[0])):
                 raise fail(f"mesh @{name} needs {wanted}", written.name)
             mesh = Mesh(name, mesh.axes, ids)
         self.meshes[name] = mesh
 
-    def typed(self, written: syntax.TypeSyntax) -> ShardedType:
+    def resolve_type(self, written: syntax.TypeSyntax) -> ShardedType:
         """Return a type and its sharding."""
         typed = self._typed.get(key := str(written))
         if typed is None:
@@ -61,12 +61,12 @@ class SyntaxResolver:
             self._typed[key] = typed
         return typed
 
-    def outer(self, written: syntax.TypeSyntax) -> GlobalTensor:
+    def resolve_global(self, written: syntax.TypeSyntax) -> GlobalTensor:
         """Return the global type of a per-device tensor; without a stated sharding it is open."""
-        type, sharding = self.typed(written)
+        type, sharding = self.resolve_type(written)
         if sharding is None:
             at = written if isinstance(written, Token) else written.tensor
-            sharding = Sharding.open(self._first(at).name, type.rank)
+            sharding = Sharding.open(self._default_mesh(at).name, type.rank)
         return GlobalTensor(type, sharding)
 
     def _read(self, token: Token, marks: list[syntax.TypeAnnotation]) -> ShardedType:
@@ -82,7 +82,7 @@ class SyntaxResolver:
             if size < 0:
                 raise self.source.fail("a dimension has 0 or more elements", dim.size, base)
         type = TensorType(shape, str(tensor.dtype))
-        cut = any(dim.cut or dim.open or dim.priority for dim in tensor.dims)
+        cut = any(dim.axes or dim.open or dim.priority for dim in tensor.dims)
         return type, self._sharding(token, tensor, marks, base) if cut or marks else None
 
     def _sharding(
@@ -99,9 +99,9 @@ class SyntaxResolver:
                 raise self.source.fail(f"{word!r} is stated twice", mark.word)
             marks_by_word[word] = mark
         mesh = (
-            self._named(marks_by_word["on"].items[0])
+            self._find_mesh(marks_by_word["on"].items[0])
             if "on" in marks_by_word
-            else self._first(token)
+            else self._default_mesh(token)
         )
         reduction = "add"
         if "unreduced" in marks_by_word and (
@@ -123,11 +123,11 @@ class SyntaxResolver:
         return Sharding(mesh.name, dims, replicated, unreduced, reduction)
 
     def _dim(self, dim: syntax.DimSyntax, mesh: Mesh, base: int) -> DimSharding:
-        if dim.cut is None and not dim.open:
+        if dim.axes is None and not dim.open:
             return OPEN_DIM
         axes: Axes = ()
-        if dim.cut is not None:
-            axes = tuple(self._axis(axis, mesh, base) for axis in dim.cut.axes)
+        if dim.axes is not None:
+            axes = tuple(self._axis(axis, mesh, base) for axis in dim.axes.axes)
         priority = dim.priority
         if priority is None:
             return DimSharding(axes, dim.open)
@@ -135,14 +135,14 @@ class SyntaxResolver:
             raise self.source.fail("this priority is too large", priority, base)
         return DimSharding(axes, dim.open, int(priority[1:]))
 
-    def _first(self, at: Token) -> Mesh:
+    def _default_mesh(self, at: Token) -> Mesh:
         for mesh in self.meshes.values():
             return mesh
         raise self.source.fail(
             "there is no mesh to shard this over; declare one first, as mesh @grid = [data=4]", at
         )
 
-    def _named(self, token: Token) -> Mesh:
+    def _find_mesh(self, token: Token) -> Mesh:
         name = self.name(token)
         if name not in self.meshes:
             has = f"there is {', '.join('@' + m for m in self.meshes)}" if self.meshes else ""
@@ -170,7 +170,7 @@ class SyntaxResolver:
                 base,
             )
         if written.pre is None or written.size is None:
-            return Axis.whole(name, mesh)
+            return Axis.full(name, mesh)
         pre, size = self.integer(written.pre, base), self.integer(written.size, base)
         if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
             raise fail(
@@ -181,12 +181,12 @@ class SyntaxResolver:
             )
         return Axis(name, pre, size)
 
-    def attr(self, key: str, written: syntax.AttrSyntax) -> Attr:
+    def resolve_attr(self, key: str, written: syntax.AttrSyntax) -> Attr:
         """Return the value of an attribute; `key` decides whether words are symbols or axes."""
         if isinstance(written, Token):
             return self._leaf(key, written)
         if isinstance(written, syntax.ListSyntax):
-            return tuple(self.attr(key, item) for item in written.items)
+            return tuple(self.resolve_attr(key, item) for item in written.items)
         if isinstance(written, syntax.AxisSyntax):
             return self._axis(written, None)
         if isinstance(written, syntax.ComplexSyntax):
@@ -207,7 +207,7 @@ class SyntaxResolver:
     def _dense(self, written: syntax.DenseSyntax | syntax.DenseBytesSyntax) -> Dense:
         try:
             if isinstance(written, syntax.DenseBytesSyntax):
-                type, sharding = self.typed(written.type)
+                type, sharding = self.resolve_type(written.type)
                 if sharding is None and type.dtype != "key":
                     return decode_dense(type, self.string(written.data))
                 raise ValueError(f"an array is not stored as {written.type}")
@@ -228,7 +228,7 @@ class SyntaxResolver:
             if plain is not None:
                 return plain
             items = self.source.list(items)
-        return flatten_lists(self.attr("value", items))
+        return flatten_lists(self.resolve_attr("value", items))
 
     def integer(self, token: Token, base: int = 0) -> int:
         try:

@@ -16,8 +16,8 @@ class SourceText:
     that messages omit.
     """
 
-    words: ClassVar[Mapping[str, str]]
-    hidden: ClassVar[Sequence[str]] = ()
+    terminal_names: ClassVar[Mapping[str, str]]
+    hidden_terminals: ClassVar[Sequence[str]] = ()
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
@@ -42,13 +42,17 @@ class SourceText:
             token, wanted = error.token, error.accepts or error.expected
             if token.type != "$END":
                 found, position, width = repr(str(token)), token.start_pos or 0, len(token)
-                return self.error(f"unexpected {found}{self._wish(wanted)}", base + position, width)
+                return self.error(
+                    f"unexpected {found}{self._format_expected(wanted)}", base + position, width
+                )
         if isinstance(error, UnexpectedCharacters):
             position = error.pos_in_stream or 0
             char = self.text[base + position]
-            return self.error(f"unexpected {char!r}{self._wish(error.allowed)}", base + position, 1)
+            return self.error(
+                f"unexpected {char!r}{self._format_expected(error.allowed)}", base + position, 1
+            )
         end = base + len(text) if base else len(self.text.rstrip())
-        message = f"unexpected end of text{self._wish(getattr(error, 'accepts', None))}"
+        message = f"unexpected end of text{self._format_expected(getattr(error, 'accepts', None))}"
         return self.error(message, end, 1)
 
     def error(self, message: str, position: int, width: int) -> ParseError:
@@ -66,17 +70,17 @@ class SourceText:
         """Return an error that marks a token; `base` is the start of the text that contains it."""
         return self.error(message, base + (at.start_pos or 0), len(at))
 
-    def _wish(self, terminals: Sequence[str] | set[str] | None) -> str:
+    def _format_expected(self, terminals: Sequence[str] | set[str] | None) -> str:
         """Return the expected terminals as text, if there are few of them."""
-        known = sorted(set(terminals or ()) - {"$END", *self.hidden})
+        known = sorted(set(terminals or ()) - {"$END", *self.hidden_terminals})
         words = list(dict.fromkeys(self._word(name) for name in known[:10]))
         if len(known) > 10 or not 0 < len(words) <= 5:
             return ""
         return f", expected {' or '.join(words)}"
 
     def _word(self, terminal: str) -> str:
-        if terminal in self.words:
-            return self.words[terminal]
+        if terminal in self.terminal_names:
+            return self.terminal_names[terminal]
         terminals = self.grammar().terminals
         pattern = next((t.pattern.value for t in terminals if t.name == terminal), terminal)
         plain = pattern.isidentifier() or not pattern[0].isalnum()

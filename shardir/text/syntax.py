@@ -79,7 +79,7 @@ class DimAxesSyntax(NamedTuple):
 
 class DimSyntax(NamedTuple):
     size: Token
-    cut: DimAxesSyntax | None
+    axes: DimAxesSyntax | None
     open: bool
     priority: Token | None
 
@@ -262,8 +262,8 @@ _TERMINAL_NAMES = {
 class IrSource(source_text.SourceText):
     """A text of IR."""
 
-    words = _TERMINAL_NAMES
-    hidden = ("BLANK", "COMMENT")
+    terminal_names = _TERMINAL_NAMES
+    hidden_terminals = ("BLANK", "COMMENT")
 
     @staticmethod
     def grammar() -> Lark:

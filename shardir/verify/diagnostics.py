@@ -43,12 +43,12 @@ class Faults:
         self.function, self.meshes = function, meshes
         self.faults: list[Fault] = []
 
-    def name(self, value: Value) -> str:
+    def name_of(self, value: Value) -> str:
         """Return the name of a value in the text, where names are unique."""
-        return self.spellings[value]
+        return self.unique_names[value]
 
     @cached_property
-    def spellings(self) -> Mapping[Value, str]:
+    def unique_names(self) -> Mapping[Value, str]:
         return unique_names(self.function)
 
     @cached_property
@@ -59,7 +59,7 @@ class Faults:
         self, message: str, op: Op, part: str = "name", index: int = 0, value: Value | None = None
     ) -> None:
         """Add a fault about a part of an operation, such as one of its `results`."""
-        line = self.printer.op(op, self.spellings)
+        line = self.printer.op(op, self.unique_names)
         start, width = line.span(part, index)
         self.add(message, str(line), start, width, op, value)
 
@@ -69,10 +69,10 @@ class Faults:
         """Add a fault about a parameter of a block or a value that it returns."""
         values = block.params if part == "params" else block.returns
         if part == "params":
-            pieces = [self.printer.param(p, self.spellings) for p in values]
+            pieces = [self.printer.param(p, self.unique_names) for p in values]
             before, after = ("(", ") =>") if owner else (f"func @{self.function.name}(", ")")
         else:
-            pieces = [self.name(v) for v in values]
+            pieces = [self.name_of(v) for v in values]
             before, after = ("yield " if owner else "return "), ""
         self.add(message, *_locate_part(before, pieces, after, index), owner, values[index])
 

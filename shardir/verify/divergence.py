@@ -36,17 +36,17 @@ class Divergence:
     """
 
     collective: Op
-    control: Op
-    decision: Value
+    control_op: Op
+    predicate: Value
     axes: Axes
 
-    def told(self, decision: str, meshes: tuple[Mesh, ...]) -> str:
+    def message(self, decision: str, meshes: tuple[Mesh, ...]) -> str:
         """Return the error message, in which `decision` is the name of the predicate."""
         along = ", ".join(
             format_axis(axis, find_mesh_with_axis(axis.name, meshes)) for axis in self.axes
         )
         return (
-            f"{self.collective.name} may be executed by only some devices: {self.control.name} "
+            f"{self.collective.name} may be executed by only some devices: {self.control_op.name} "
             f"depends on {decision}, which differs along {along}; use a value that is equal on "
             "all devices, such as an all-reduce of it"
         )
@@ -65,7 +65,7 @@ def find_divergences(function: Function) -> list[Divergence]:
         return []
     # Each refinement over-approximates divergence, so their intersection is used.
     first, *others = (
-        _DivergenceAnalysis(function, bounds).found() for bounds in _refinements(function)
+        _DivergenceAnalysis(function, bounds).find() for bounds in _refinements(function)
     )
     met = [{divergence.collective for divergence in found} for found in others]
     return [d for d in first if all(d.collective in found for found in met)]
@@ -77,7 +77,7 @@ def find_differing(function: Function) -> dict[Value, AxisParts]:
     A value that is not listed does not differ.
     """
     ways = _DivergenceAnalysis(function, next(_refinements(function)))
-    ways.found()
+    ways.find()
     return ways.differs
 
 
@@ -96,91 +96,97 @@ class _DivergenceAnalysis:
         assert function.spmd is not None
         for value, outer in zip(function.body.params, function.spmd.params, strict=True):
             sharding = outer.sharding
-            self.note(value, self.touched((*sharding.used(), *sharding.unreduced)))
+            self.mark_differing(
+                value, self.overlapping_parts((*sharding.used_axes(), *sharding.unreduced))
+            )
 
-    def found(self) -> list[Divergence]:
+    def find(self) -> list[Divergence]:
         self.changed = True
         while self.changed:  # Iterate to a fixed point; loops need several rounds.
             self.changed = False
-            self.block(self.function.body)
-        return list(dict.fromkeys(self.meetings(self.function.body, None)))
+            self.visit_block(self.function.body)
+        return list(dict.fromkeys(self.find_collectives(self.function.body, None)))
 
-    def note(self, value: Value, parts: AxisParts) -> None:
+    def mark_differing(self, value: Value, parts: AxisParts) -> None:
         known = self.differs.get(value)
         if known is None or not parts <= known:
             self.differs[value] = parts | (known or NO_PARTS)
             self.changed = True
 
-    def of(self, values: Iterable[Value]) -> AxisParts:
+    def parts_of(self, values: Iterable[Value]) -> AxisParts:
         return NO_PARTS.union(*(self.differs.get(value, NO_PARTS) for value in values))
 
-    def block(self, block: Block) -> None:
+    def visit_block(self, block: Block) -> None:
         for op in block.ops:
             if not op.blocks:
-                parts = self.made(op)
+                parts = self.parts_of_results(op)
                 for value in op.results:
-                    self.note(value, parts)
+                    self.mark_differing(value, parts)
                 continue
             edges = op.edges()
             for edge in edges:
                 for target in edge.targets:
-                    self.note(target, self.of(edge.sources))
+                    self.mark_differing(target, self.parts_of(edge.sources))
             for inner in op.blocks:
-                self.block(inner)
-            decided = self.of(self.decision(op))
+                self.visit_block(inner)
+            decided = self.parts_of(self.predicates_of(op))
             bound = {target for edge in edges for target in edge.targets}
             for value in op.results:
                 more = (
-                    NO_PARTS if value in bound else self.of(v for b in op.blocks for v in b.returns)
+                    NO_PARTS
+                    if value in bound
+                    else self.parts_of(v for b in op.blocks for v in b.returns)
                 )
-                self.note(value, decided | more)
+                self.mark_differing(value, decided | more)
 
-    def decision(self, op: Op) -> tuple[Value, ...]:
+    def predicates_of(self, op: Op) -> tuple[Value, ...]:
         """Return the predicate of a control flow operation."""
         if not _is_control_flow(op):
             return ()
         return op.blocks[0].returns if op.name == "while" else op.operands[:1]
 
-    def made(self, op: Op) -> AxisParts:
+    def parts_of_results(self, op: Op) -> AxisParts:
         """Return the parts along which the results of an operation without blocks differ."""
-        parts, name = self.of(op.operands), op.name.removesuffix("-start")
+        parts, name = self.parts_of(op.operands), op.name.removesuffix("-start")
         axes = op.attrs.get("axes", ())
         if name in UNIFYING_COLLECTIVES:
             crossing = [a for a in axes if not all(can_coexist(a, p) for p in parts)]
-            return (parts | self.touched(crossing)) - self.contained_parts(axes)
+            return (parts | self.overlapping_parts(crossing)) - self.contained_parts(axes)
         if name == "reduce-scatter":
-            return (parts - self.contained_parts(axes)) | self.touched(axes)
+            return (parts - self.contained_parts(axes)) | self.overlapping_parts(axes)
         if name == "collective-permute" and not axes:
-            return self.moved(parts, op.attrs["source"], op.attrs["target"])
+            return self.parts_after_permute(parts, op.attrs["source"], op.attrs["target"])
         if op.spec.exchange is not None or op.spec.spmd:
-            return parts | self.touched(axes)
+            return parts | self.overlapping_parts(axes)
         return parts
 
-    def moved(self, parts: AxisParts, source: Axes, target: Axes) -> AxisParts:
+    def parts_after_permute(self, parts: AxisParts, source: Axes, target: Axes) -> AxisParts:
         """Return the parts after a permute: differences along `source` become differences along
         `target`, and vice versa for axes that only one of them has.
         """
-        old, new = self.touched(source), self.touched(target)
+        old, new = self.overlapping_parts(source), self.overlapping_parts(target)
         if not parts & (old | new):
             return parts
         kept = parts - self.contained_parts(source) - self.contained_parts(target)
         kept |= new if parts & old else NO_PARTS
         return kept | (old - new if parts & (new - old) else NO_PARTS)
 
-    def meetings(self, block: Block, under: tuple[Op, Value] | None) -> Iterator[Divergence]:
+    def find_collectives(
+        self, block: Block, under: tuple[Op, Value] | None
+    ) -> Iterator[Divergence]:
         """Yield the collectives below a divergent predicate; `under` is the outermost one."""
         for op in block.ops:
             if under and op.spec.collective:
-                yield Divergence(op, *under, self.axes(self.differs[under[1]]))
-            differing = (v for v in self.decision(op) if self.differs.get(v))
+                yield Divergence(op, *under, self.merge_parts(self.differs[under[1]]))
+            differing = (v for v in self.predicates_of(op) if self.differs.get(v))
             decision = next(differing, None)
             inside = under or (None if decision is None else (op, decision))
             for inner in op.blocks:
-                yield from self.meetings(inner, inside)
+                yield from self.find_collectives(inner, inside)
 
     # Parts of axes
 
-    def touched(self, axes: Sequence[Axis]) -> AxisParts:
+    def overlapping_parts(self, axes: Sequence[Axis]) -> AxisParts:
         """Return the parts that overlap any of `axes` or cannot coexist with one."""
         return frozenset(p for a in axes for p in self.bounds[a.name] if is_overlapping((p,), (a,)))
 
@@ -190,7 +196,7 @@ class _DivergenceAnalysis:
             p for a in axes for p in self.bounds[a.name] if a.contains(p) and can_coexist(a, p)
         )
 
-    def axes(self, parts: AxisParts) -> Axes:
+    def merge_parts(self, parts: AxisParts) -> Axes:
         joined: Axes = ()
         for part in sorted(parts):
             joined = append_axis(joined, part)
@@ -233,7 +239,7 @@ def _named_axes(function: Function) -> Iterator[Axis]:
     """Yield every axis that the function mentions."""
     assert function.spmd is not None
     for outer in function.spmd.params:
-        yield from (*outer.sharding.used(), *outer.sharding.unreduced)
+        yield from (*outer.sharding.used_axes(), *outer.sharding.unreduced)
     for op in function.body.walk():
         for name in ("axes", "source", "target"):
             yield from op.attrs.get(name, ())

@@ -81,14 +81,14 @@ class _FunctionChecker:
         self._types: dict[TensorType, list[str]] = {}
 
     def check(self) -> None:
-        self.block(self.function.body, None)
-        self.results()
+        self.check_block(self.function.body, None)
+        self.check_results()
         if self.function.spmd:
             self.check_interface()
             if not self.found.faults:
-                self.meetings()
+                self.check_collective_order()
 
-    def block(self, block: Block, owner: Op | None) -> None:
+    def check_block(self, block: Block, owner: Op | None) -> None:
         """Check a block; its values are visible to later operations of the block and to their
         blocks.
         """
@@ -97,7 +97,7 @@ class _FunctionChecker:
             for _, message in self.record_definition(param, defined):
                 self.found.add_at_block(message, block, owner, "params", i)
         for op in block.ops:
-            self.op(op)
+            self.check_op(op)
             for i, result in enumerate(op.results):
                 for part, message in self.record_definition(result, defined):
                     self.found.add_at_op(
@@ -110,7 +110,7 @@ class _FunctionChecker:
                 self.found.add_at_block(self.explain_invisible(value), block, owner, "returns", i)
         self.visible.difference_update(defined)
 
-    def op(self, op: Op) -> None:
+    def check_op(self, op: Op) -> None:
         for i, value in enumerate(op.operands):
             if value not in self.visible:
                 self.found.add_at_op(self.explain_invisible(value), op, "operands", i, value)
@@ -118,14 +118,14 @@ class _FunctionChecker:
             for message in find_attribute_faults(attr):
                 self.found.add_at_op(f"attribute {name!r} of {op.name} {message}", op, "attrs", i)
             if name in AXIS_ATTRIBUTES:
-                for message in self.axes(attr):
+                for message in self.find_axis_faults(attr):
                     self.found.add_at_op(message, op, "attrs", i)
         if op.spec is manual_computation:
             self.check_manual_computation(op)
         else:
             for block in op.blocks:
-                self.block(block, op)
-        self.types(op)
+                self.check_block(block, op)
+        self.check_types(op)
         spmd = self.function.spmd is not None
         if op.spec.spmd and not spmd:
             if not self.manual:
@@ -163,11 +163,11 @@ class _FunctionChecker:
             for value in block.captures():
                 if value in self.visible:
                     self.found.add_at_op(
-                        f"block {i} of {op.name} uses {self.found.name(value)} of the blocks "
+                        f"block {i} of {op.name} uses {self.found.name_of(value)} of the blocks "
                         "around it; make it an operand, so that in_axes state how it is sharded",
                         op, value=value,
                     )  # fmt: skip
-            self.block(block, op)
+            self.check_block(block, op)
         self.manual.pop()
 
     def manual_axes(self) -> Axes:
@@ -177,7 +177,7 @@ class _FunctionChecker:
     def manual_names(self) -> str:
         return ", ".join(repr(axis.name) for axis in self.manual_axes()) or "none"
 
-    def types(self, op: Op) -> None:
+    def check_types(self, op: Op) -> None:
         """Check that the type rule infers the stated result types."""
         stated = tuple(value.type for value in op.results)
         try:
@@ -213,7 +213,7 @@ class _FunctionChecker:
     def record_definition(self, value: Value, defined: list[Value]) -> Iterator[tuple[str, str]]:
         """Record the value as defined; yield (name or type, message) for each fault."""
         if value in self.defined:
-            yield "name", f"{self.found.name(value)} is defined twice"
+            yield "name", f"{self.found.name_of(value)} is defined twice"
         elif value.name and self.named.setdefault(value.name, value) is not value:
             yield "name", f"two values are called %{value.name}"
         self.defined.add(value)
@@ -228,7 +228,7 @@ class _FunctionChecker:
                 yield "type", "values of a spmd function are local and have no sharding"
             for message in self.sharding(value.sharding, value.type):
                 yield "type", message
-            for axis in value.sharding.used() if self.manual else ():
+            for axis in value.sharding.used_axes() if self.manual else ():
                 if any(manual.overlaps(axis) for manual in self.manual_axes()):
                     yield "type", f"values are local along {axis.name!r}, which is manual here"
 
@@ -238,7 +238,7 @@ class _FunctionChecker:
             self._shardings[key] = list(find_sharding_faults(sharding, type, self.meshes))
         return self._shardings[key]
 
-    def axes(self, attr: Attr) -> Iterator[str]:
+    def find_axis_faults(self, attr: Attr) -> Iterator[str]:
         """Yield a message for each mesh axis in an attribute that does not exist."""
         for axis in mesh_axes(attr):
             mesh = find_mesh_with_axis(axis.name, tuple(self.meshes.values()))
@@ -249,22 +249,24 @@ class _FunctionChecker:
 
     def explain_invisible(self, value: Value) -> str:
         """Return the reason why a value cannot be used at this position."""
-        name = self.found.name(value)
+        name = self.found.name_of(value)
         if value in self.defined:
             return f"{name} is defined in a block that has ended; let the block yield it"
         if value in self._everything:
             return f"{name} is used before it is defined"
         return f"{name} is not defined"
 
-    def results(self) -> None:
+    def check_results(self) -> None:
         """Check that the requested shardings of the results fit the results."""
         function, returns = self.function, self.function.body.returns
-        if len(function.results) != len(returns):
+        if len(function.result_shardings) != len(returns):
             self.found.add_at_signature(
                 f"@{function.name} returns {count_noun(len(returns), 'value')}, "
-                f"but requests {count_noun(len(function.results), 'sharding')}"
+                f"but requests {count_noun(len(function.result_shardings), 'sharding')}"
             )
-        for i, (value, sharding) in enumerate(zip(returns, function.results, strict=False)):
+        for i, (value, sharding) in enumerate(
+            zip(returns, function.result_shardings, strict=False)
+        ):
             if sharding is None:
                 continue
             if function.spmd:
@@ -288,19 +290,21 @@ class _FunctionChecker:
                     f"but declares the global tensors of {len(outer)}"
                 )
             for i, (value, whole) in enumerate(zip(values, outer, strict=False)):
-                for message in self.shard(value, whole):
+                for message in self.find_shard_faults(value, whole):
                     if noun == "result":
                         self.found.add_at_signature(message, i)
                     else:
                         self.found.add_at_block(message, function.body, None, "params", i)
 
-    def meetings(self) -> None:
+    def check_collective_order(self) -> None:
         """Check that all devices execute the same collectives in the same order."""
         for found in find_divergences(self.function):
-            message = found.told(self.found.name(found.decision), tuple(self.meshes.values()))
+            message = found.message(
+                self.found.name_of(found.predicate), tuple(self.meshes.values())
+            )
             self.found.add_at_op(message, found.collective)
 
-    def shard(self, value: Value, outer: GlobalTensor) -> Iterator[str]:
+    def find_shard_faults(self, value: Value, outer: GlobalTensor) -> Iterator[str]:
         """Yield a message if the value is not the local shard of the global tensor."""
         messages = [*find_type_faults(outer.type), *self.sharding(outer.sharding, outer.type)]
         yield from messages
@@ -308,7 +312,7 @@ class _FunctionChecker:
             return
         local = outer.type.with_shape(outer.sharding.local_shape(outer.type.shape))
         if value.type != local:
-            yield f"a shard of {self.found.printer.outer(outer)} is {local}, not {value.type}"
+            yield f"a shard of {self.found.printer.global_type(outer)} is {local}, not {value.type}"
 
     @cached_property
     def _everything(self) -> set[Value]:

@@ -85,7 +85,7 @@ def _on_one_device(module: Module) -> bool:
     said = [value.sharding for value in values(module.main.body)]
     return any(
         sharding is not None and module.mesh(sharding.mesh).is_maximal
-        for sharding in (*said, *module.main.results)
+        for sharding in (*said, *module.main.result_shardings)
     )
 
 

@@ -334,7 +334,9 @@ def test_a_broken_module_prints_too() -> None:
     op = replace(body.ops[0], operands=(ghost, ghost), attrs={"what": np.float32(1), "set": {1}})
     broken = replace(body, ops=(op,), returns=(ghost,))
 
-    text = print_module(Module((), (replace(module.main, body=broken, results=(sharding,)),)))
+    text = print_module(
+        Module((), (replace(module.main, body=broken, result_shardings=(sharding,)),))
+    )
 
     assert '  %0 = dot(%ghost, %ghost, what=1.0, set="{1}") : f32[64, 256]\n' in text
     assert "-> (f32[2@q:(1)2, ?@q:(1)2] on @none)" in text

@@ -56,7 +56,7 @@ def annotated(data: st.DataObject, module: Module, chosen: Callable[[Value], boo
 
     body = block(module.main.body)
     results = tuple(map(cut, body.returns))
-    return replace(module, functions=(replace(module.main, body=body, results=results),))
+    return replace(module, functions=(replace(module.main, body=body, result_shardings=results),))
 
 
 def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = None) -> None:

@@ -19,7 +19,7 @@ def stored_type(outer: GlobalTensor) -> TensorType:
     """The whole array as long as all devices' pieces of it: padded where it is cut unevenly."""
     type, sharding = outer.type, outer.sharding
     local = sharding.local_shape(type.shape)
-    pieces = [dim.pieces for dim in sharding.dims]
+    pieces = [dim.num_shards for dim in sharding.dims]
     return type.with_shape([n * count for n, count in zip(local, pieces, strict=True)])
 
 

@@ -68,7 +68,7 @@ def on_processes(
     made = _together(grouped if len(grouped) > 1 else list(grouped) * len(given), given)
     found: list[list[Array]] = [[] for _ in range(mesh.size)]
     for i, outer in enumerate(spmd.results):
-        pieces = levels.pieces(outer.sharding)
+        pieces = levels.local_shard_indices(outer.sharding)
         shape = program.main.body.returns[i].type.shape
         for d in range(mesh.size):
             corner = zip(pieces[d], shape, strict=True)
@@ -115,7 +115,7 @@ def process_of(levels: ProcessLevels) -> list[int]:
 
 def _joined(levels: ProcessLevels, sharding: Sharding, shards: Sequence[Array]) -> list[Array]:
     """For each process what its devices have, side by side."""
-    pieces, process = levels.pieces(sharding), process_of(levels)
+    pieces, process = levels.local_shard_indices(sharding), process_of(levels)
     counts = [max(column) + 1 for column in zip(*pieces, strict=True)]
     shape = [n * count for n, count in zip(shards[0].shape, counts, strict=True)]
     made = [np.empty(shape, shards[0].dtype) for _ in range(levels.processes.size)]

@@ -26,14 +26,14 @@ def found(text: str, **options: Any) -> dict[str, str]:
 
     def enter(block: Block) -> None:
         for value in block.values():
-            types[value.name] = printer.typed(value.type, value.sharding)
+            types[value.name] = printer.sharded_type(value.type, value.sharding)
         for op in block.ops:
             for inner in op.blocks:
                 enter(inner)
 
     enter(module.main.body)
     for i, (value, sharding) in enumerate(
-        zip(module.main.body.returns, module.main.results, strict=True)
+        zip(module.main.body.returns, module.main.result_shardings, strict=True)
     ):
-        types[f"->{i}"] = printer.typed(value.type, sharding)
+        types[f"->{i}"] = printer.sharded_type(value.type, sharding)
     return types

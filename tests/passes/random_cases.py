@@ -170,7 +170,7 @@ def annotated(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
 
     body = block(function.body, mesh, lambda: not often or chosen())
     results = tuple(cut(value, mesh, chosen()) for value in body.returns)
-    return replace(function, body=body, results=results)
+    return replace(function, body=body, result_shardings=results)
 
 
 def _free(mesh: Mesh, op: Op) -> Mesh:

@@ -69,7 +69,7 @@ def test_cuts_pass_an_operation_that_is_text() -> None:
 
 def types(module: Module) -> list[str]:
     printer = Printer(module.meshes)
-    return [printer.typed(value.type, value.sharding) for value in module.main.body.values()]
+    return [printer.sharded_type(value.type, value.sharding) for value in module.main.body.values()]
 
 
 def test_a_rule_goes_along_to_stablehlo_and_back() -> None:

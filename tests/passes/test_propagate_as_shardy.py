@@ -229,7 +229,7 @@ def test_an_operand_of_a_call_that_changes_enters_it_in_the_next_round(
     text = LATE.format(results=WANTED, first=call("%r", callee, "%p"), second=second)
     function = Propagate(level=level)(read(text)).main
     assert axes(function.body.params[0].sharding) == ["y"]
-    assert list(map(axes, function.results)) == [["y"] if reached else [], ["y"]]
+    assert list(map(axes, function.result_shardings)) == [["y"] if reached else [], ["y"]]
 
 
 @pytest.mark.parametrize("level", ["basic", "aggressive"])

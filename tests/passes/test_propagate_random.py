@@ -22,9 +22,9 @@ def test_every_value_is_decided(module: Module, propagate: Propagate) -> None:
     verify(new)
     for function in new.functions:
         values = [*function.body.values(), *(v for op in function.body.walk() for v in op.results)]
-        assert all(v.sharding and v.sharding.closed for v in values if v.type.rank)
-        returned = zip(function.body.returns, function.results, strict=True)
-        assert all(s and s.closed for v, s in returned if v.type.rank)
+        assert all(v.sharding and v.sharding.is_closed for v in values if v.type.rank)
+        returned = zip(function.body.returns, function.result_shardings, strict=True)
+        assert all(s and s.is_closed for v, s in returned if v.type.rank)
 
 
 @given(sharded_modules(), passes)

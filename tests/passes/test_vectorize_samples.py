@@ -95,7 +95,7 @@ def test_a_batch_that_is_cut_stays_where_it_is(sample: Sample) -> None:
             in_pieces(y) if y.type.rank > old.type.rank else None
             for y, old in zip(many.body.returns, plain.body.returns, strict=True)
         )
-        function = replace(many, body=substitute(many.body, cut), results=results)
+        function = replace(many, body=substitute(many.body, cut), result_shardings=results)
         made = Pipeline.parse("propagate,reshard,partition")(Module((MESH,), (function,)))
         exchanged = {op.name for op in made.main.body.walk() if op.spec.collective}
         assert exchanged <= ({"all-reduce"} if sample.spec.name == "while" else set())

@@ -39,7 +39,7 @@ def _filled(s: Scope, type: TensorType) -> Value:
 @sampler("manual_computation")
 def _(s: Scope, name: str) -> None:
     names = [axis for axis in s.mesh.sizes if s.flag()] or [s.choose(*s.mesh.sizes)]
-    axes = tuple(Axis.whole(axis, s.mesh) for axis in names)
+    axes = tuple(Axis.full(axis, s.mesh) for axis in names)
     local, operands, in_axes = [], [], []
     for _ in range(s.integer(1, 2)):
         type = s.type(NUMBERS)

@@ -27,7 +27,7 @@ def compare_collectives(case: Case, module: Module) -> list[str]:
             source, target = sources.get(op.operands[0]), op.result.sharding
             assert target is not None
             if source is None:
-                source = Sharding.whole(target.mesh, op.result.type.rank)
+                source = Sharding.fully_replicated(target.mesh, op.result.type.rank)
             made += moved(module, source, target, op.result.type.shape)
     wanted = [
         f"{line[1]}{line[2] or ''} out_sharding=<@mesh, {line[3]}>"
@@ -90,5 +90,5 @@ def listed(axes: Axes, mesh: Mesh) -> str:
 
 
 def named(axis: Axis, mesh: Mesh) -> str:
-    part = "" if axis.is_whole(mesh) else f":({axis.pre}){axis.size}"
+    part = "" if axis.is_full(mesh) else f":({axis.pre}){axis.size}"
     return f'"{axis.name}"{part}'

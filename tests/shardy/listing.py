@@ -70,7 +70,7 @@ class Listing:
 
 def read_part(part: str, file: str, *, whole: bool = False) -> tuple[Module, ModuleReader]:
     reader = ModuleReader(MlirSource(part, file), whole=whole)
-    return reader.module(), reader
+    return reader.read_module(), reader
 
 
 def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | None:
@@ -109,7 +109,7 @@ def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
                 for values in (call.params, call.returns)
             )
             results = tuple(value.sharding for value in returns)
-            return Listing(replace(host, results=results), entries, params)
+            return Listing(replace(host, result_shardings=results), entries, params)
     return None
 
 

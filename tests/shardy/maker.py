@@ -163,7 +163,7 @@ class Maker:
 
     def sharding(self, shape: tuple[int, ...], *, closed: float = 0.4) -> Sharding:
         if self.single and not self.local and self.chance(0.1):
-            return Sharding.whole(self.single.name, len(shape))
+            return Sharding.fully_replicated(self.single.name, len(shape))
         mesh = self.random.choice(self.meshes) if self.chance(0.3) else self.meshes[0]
         atoms = self.atoms(mesh)
         self.random.shuffle(atoms)

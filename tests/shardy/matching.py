@@ -91,15 +91,17 @@ class Matcher:
                 found = self.listing.params[number].sharding
                 self.compare(f"argument {number}", wish, found)
         for number, wish in wanted.results.items():
-            if number < len(self.listing.function.results):
-                self.compare(f"result {number}", wish, self.listing.function.results[number])
+            if number < len(self.listing.function.result_shardings):
+                self.compare(
+                    f"result {number}", wish, self.listing.function.result_shardings[number]
+                )
 
         if self.teller:
             for number, origins in wanted.param_origins.items():
                 told = self.teller.of_value(self.listing.params[number].name)
                 self.origins(f"argument {number}", origins, told)
             # Lines may leave out results between, and end with what is said of the last.
-            missing = len(self.listing.function.results) - len(wanted.results)
+            missing = len(self.listing.function.result_shardings) - len(wanted.results)
             last = max(wanted.results, default=-1)
             for number, origins in wanted.result_origins.items():
                 if number == last and missing > 0:

@@ -203,7 +203,7 @@ class _Reader:
     def axis(attr: Any, mesh: Mesh) -> Axis:
         ref = sdy.AxisRefAttr(attr)
         if ref.sub_axis_info is None:
-            return Axis.whole(ref.name, mesh)
+            return Axis.full(ref.name, mesh)
         part = sdy.SubAxisInfoAttr(ref.sub_axis_info)
         return Axis(ref.name, part.pre_size, part.size)
 
@@ -252,7 +252,7 @@ def ours(module: Module) -> Decisions:
             continue
         operands = of(tuple(v for v in op.operands if v.type.rank))
         ops.setdefault(op.loc.line, Counter())[operands, of(op.results)] += 1
-    return Decisions(of(function.body.params), tuple(map(read, function.results)), ops)
+    return Decisions(of(function.body.params), tuple(map(read, function.result_shardings)), ops)
 
 
 def whole_is_nothing(decisions: Decisions) -> Decisions:

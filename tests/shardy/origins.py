@@ -32,7 +32,7 @@ class Teller:
         return self.of(-1 - number)
 
     def of(self, cell: int) -> Origins:
-        sharding = self.history.states.get(cell)
+        sharding = self.history.final_shardings.get(cell)
         found: Origins = {}
         if sharding is None:
             return found

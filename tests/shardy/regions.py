@@ -65,7 +65,7 @@ def _cuts(m: Maker, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
 def manual(m: Maker) -> Any:
     mesh = m.meshes[0]
     names = [name for name in mesh.sizes if name not in m.local and m.chance(0.5)]
-    axes = tuple(Axis.whole(name, mesh) for name in names)
+    axes = tuple(Axis.full(name, mesh) for name in names)
     operands = [m.any() for _ in range(m.random.randint(1, 3))]
     groups = False  # a group is within one manual computation, and numbers are given by shape
     inner = Maker(

@@ -48,7 +48,7 @@ class Drawn:
                 parts = (Axis(name, 1, 2), Axis(name, 2, size // 2))
                 atoms += [part for part in parts if self.random.random() < 0.8]
             elif self.random.random() < 0.75:
-                atoms.append(Axis.whole(name, self.mesh))
+                atoms.append(Axis.full(name, self.mesh))
         self.random.shuffle(atoms)
         dims: list[Axes] = [()] * rank
         for axis in atoms:

@@ -55,7 +55,7 @@ class XLA:
         border = [(param.type, param.sharding) for param in main.body.params]
         border += [
             (value.type, sharding)
-            for value, sharding in zip(main.body.returns, main.results, strict=True)
+            for value, sharding in zip(main.body.returns, main.result_shardings, strict=True)
         ]
         name = module.meshes[0].name
         outer = [(type, said or Sharding.open(name, type.rank)) for type, said in border]

@@ -229,7 +229,7 @@ def is_plain(module: Module) -> bool:
     """Whether everything at the border is cut evenly, and nothing is pending, as XLA demands."""
     main = module.main
     border = [(param, param.sharding) for param in main.body.params]
-    border += list(zip(main.body.returns, main.results, strict=True))
+    border += list(zip(main.body.returns, main.result_shardings, strict=True))
     for value, sharding in border:
         whole = ((),) * value.type.rank if sharding is None else sharding.axes
         for size, axes in zip(value.type.shape, whole, strict=True):

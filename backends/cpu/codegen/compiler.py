@@ -97,7 +97,7 @@ def start_compilation(texts: Sequence[str]) -> BackgroundCompilation:
     """Start to compile modules while the caller goes on; raise as `emit` does."""
     begun = BackgroundCompilation(texts)
     _background_compilations[:] = [
-        *(each for each in _background_compilations if not each.ended),
+        *(each for each in _background_compilations if not each.has_ended),
         begun,
     ]
     return begun
@@ -105,7 +105,7 @@ def start_compilation(texts: Sequence[str]) -> BackgroundCompilation:
 
 def count_running_compilations() -> int:
     """Return the number of background compilations that have not ended."""
-    return sum(not each.ended for each in _background_compilations)
+    return sum(not each.has_ended for each in _background_compilations)
 
 
 def link(

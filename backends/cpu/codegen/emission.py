@@ -122,7 +122,7 @@ class BackgroundCompilation:
             raise self._error
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether `code` would return without waiting."""
         return not self._thread.is_alive()
 

@@ -216,7 +216,7 @@ class LLVMFunction:
         internal: bool = False,
     ) -> None:
         self.module, self.name, self.result = module, name, result
-        self.apart: Callable[[], LLVMValue] | None = None
+        self.cold_path: Callable[[], LLVMValue] | None = None
         self._attributes, self._internal = attributes, internal
         self._slots: list[str] = []
         self._lines: list[str] = []
@@ -331,12 +331,12 @@ class LLVMFunction:
         text = f"shufflevector {a.type} {a}, {b.type} {b}, <{len(lanes_taken)} x i32> <{mask}>"
         return self.emit(text, vector_type(element_type(a.type), len(lanes_taken)))
 
-    def least(self, a: LLVMValue, b: Operand) -> LLVMValue:
+    def umin(self, a: LLVMValue, b: Operand) -> LLVMValue:
         """Return the minimum of two unsigned integers."""
         other = self.value(b, a.type)
         return self.select(a.is_("ult", other), a, other)
 
-    def leave(self, value: LLVMValue | None = None) -> None:
+    def ret(self, value: LLVMValue | None = None) -> None:
         """Return from the function; every function ends with this."""
         self.do("ret void" if value is None else f"ret {value.type} {value}")
 
@@ -376,7 +376,9 @@ class LLVMFunction:
         self.do(f"br label %{end}")
         self._start(end)
 
-    def choose(self, condition: LLVMValue, yes: Callable[[], None], no: Callable[[], None]) -> None:
+    def if_else(
+        self, condition: LLVMValue, yes: Callable[[], None], no: Callable[[], None]
+    ) -> None:
         """Emit both branches of a condition."""
         first, second, end = self._label("then"), self._label("else"), self._label("end")
         self.do(f"br i1 {condition}, label %{first}, label %{second}")

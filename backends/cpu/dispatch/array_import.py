@@ -37,8 +37,8 @@ class ArrayImport(NamedTuple):
     """A NumPy array: its shape, its element type, and the element type after import."""
 
     shape: tuple[int, ...]
-    given: np.dtype[Any]
-    kept: np.dtype[Any]
+    source_dtype: np.dtype[Any]
+    dtype: np.dtype[Any]
 
 
 def import_words(entry: ArrayImport) -> tuple[ctypes.Array[ctypes.c_int64], object] | None:
@@ -47,23 +47,27 @@ def import_words(entry: ArrayImport) -> tuple[ctypes.Array[ctypes.c_int64], obje
     Python also imports large arrays.
     """
     size = int(np.prod(entry.shape, dtype=np.int64))
-    nbytes = size * entry.kept.itemsize
-    if entry.given == entry.kept == np.bool_:
+    nbytes = size * entry.dtype.itemsize
+    if entry.source_dtype == entry.dtype == np.bool_:
         kind, count = "truth", size
-    elif entry.given == entry.kept:
+    elif entry.source_dtype == entry.dtype:
         kind, count = "same", nbytes
     else:
-        kind, each = _NARROWING_IMPORTS.get((entry.given.kind, entry.given.itemsize), ("", 0))
+        kind, each = _NARROWING_IMPORTS.get(
+            (entry.source_dtype.kind, entry.source_dtype.itemsize), ("", 0)
+        )
         count = size * each
-        if not kind or entry.kept != np.dtype(f"{entry.given.kind}{entry.given.itemsize // 2}"):
+        if not kind or entry.dtype != np.dtype(
+            f"{entry.source_dtype.kind}{entry.source_dtype.itemsize // 2}"
+        ):
             return None
-    home = memory.MEMORY_POOL.home(nbytes)
+    home = memory.MEMORY_POOL.free_list_address(nbytes)
     if not home:
         return None
     more = memory.allocate
     row = (
         home, nbytes, id(nbytes), id(more),
-        id(entry.shape), id(entry.kept), IMPORT_KINDS.index(kind), count,
+        id(entry.shape), id(entry.dtype), IMPORT_KINDS.index(kind), count,
     )  # fmt: skip
     return (ctypes.c_int64 * len(row))(*row), (entry, nbytes, more)
 
@@ -90,11 +94,11 @@ class _ImportFunction(ObjectAccess):
         storage = f.variable("ptr", 0)
         block = self.new_block(entry)
         with f.when(block.is_("ne", 0)):
-            start = self.start(block)
+            start = self.block_start(block)
             with f.when(self._copy_elements(entry, array, start)):
                 storage.set(self.new_storage(start, block, shape, dtype))
             emit_decref(f, block)
-        f.leave(storage.get())
+        f.ret(storage.get())
 
     def _word(self, entry: LLVMValue, name: str, type: str = "i64") -> LLVMValue:
         return self.f.load(
@@ -118,7 +122,7 @@ def _define_same_import(module: LLVMModule) -> None:
     target, source, count = f.params
     module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1 immarg"])
     f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
-    f.leave(f.value(1, "i1"))
+    f.ret(f.value(1, "i1"))
 
 
 def _define_bool_import(module: LLVMModule) -> None:
@@ -135,7 +139,7 @@ def _define_bool_import(module: LLVMModule) -> None:
         step(k, BYTES_PER_VECTOR)
     with f.loop(whole, count) as k:
         step(k, 1)
-    f.leave(f.value(1, "i1"))
+    f.ret(f.value(1, "i1"))
 
 
 def _define_narrowing_import(module: LLVMModule, name: str, wide: str, narrow: str) -> None:
@@ -161,4 +165,4 @@ def _define_narrowing_import(module: LLVMModule, name: str, wide: str, narrow: s
     with f.loop(whole, count) as k:
         step(k, 1, lost_after)
     any_lost = f.intrinsic("vector_type.reduce.or", lost.get(), result="i64") | lost_after.get()
-    f.leave(any_lost.is_("eq", 0))
+    f.ret(any_lost.is_("eq", 0))

@@ -64,7 +64,7 @@ def define_block_until_ready(module: LLVMModule) -> None:
     with f.when(answer.get().is_("eq", 0)):
         slow = f.load(f.offset(facts, 8 * READY_WORDS.index("slow")), "ptr")
         answer.set(f.call("slowly", [called, slow, args, positional, names], "ptr"))
-    f.leave(answer.get())
+    f.ret(answer.get())
 
 
 def _define_is_ready(module: LLVMModule) -> None:
@@ -102,17 +102,17 @@ def _define_is_ready(module: LLVMModule) -> None:
             k.set(k.get() + 1)
 
     def container() -> None:
-        f.choose(kind.is_("eq", fact("dict")), values, sequence)
+        f.if_else(kind.is_("eq", fact("dict")), values, sequence)
 
     def sequence() -> None:
-        f.choose(kind.is_("eq", fact("tuple")), lambda: items("PyTuple"), other)
+        f.if_else(kind.is_("eq", fact("tuple")), lambda: items("PyTuple"), other)
 
     def other() -> None:
-        f.choose(kind.is_("eq", fact("list")), lambda: items("PyList"), nothing)
+        f.if_else(kind.is_("eq", fact("list")), lambda: items("PyList"), nothing)
 
     def nothing() -> None:
         good.set(x.is_("eq", python_object(f, "none")))
 
     with f.when(depth.is_("sgt", 0)):
-        f.choose(kind.is_("eq", fact("kind")), leaf, container)
-    f.leave(good.get())
+        f.if_else(kind.is_("eq", fact("kind")), leaf, container)
+    f.ret(good.get())

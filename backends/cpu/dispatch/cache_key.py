@@ -79,14 +79,14 @@ def _define_push(module: LLVMModule) -> None:
     f.store((mixed ^ token) * HASH_MULTIPLIER, f.offset(call, HASH_OFFSET))
     f.store(token, f.offset(f.offset(call, WORDS_OFFSET), count, "i64"))
     f.store(count + 1, call)
-    f.leave(count.is_("slt", MAX_KEY_WORDS - 1))
+    f.ret(count.is_("slt", MAX_KEY_WORDS - 1))
     f = LLVMFunction(module, "leaf", ["ptr", "ptr"], "i1", "nounwind", internal=True)
     call, value = f.params
     place = f.offset(call, LEAF_COUNT_OFFSET)
     count = f.load(place, "i64")
     f.store(value, f.offset(f.offset(call, LEAVES_OFFSET), count, "i64"))
     f.store(count + 1, place)
-    f.leave(count.is_("slt", MAX_LEAVES - 1))
+    f.ret(count.is_("slt", MAX_LEAVES - 1))
 
 
 class _KeyWalk:
@@ -102,7 +102,7 @@ class _KeyWalk:
         self.good = f.variable("i1", 0)
         with f.when(self.depth.is_("sgt", 0)):
             self.begin()
-        f.leave(self.good.get())
+        f.ret(self.good.get())
 
     def begin(self) -> None:
         raise NotImplementedError
@@ -114,23 +114,23 @@ class _KeyWalk:
         number = token.to("i64", "ptrtoint") if token.type == "ptr" else token
         return self.f.call("push", [self.call, number], "i1")
 
-    def inside(self, x: LLVMValue, name: str) -> LLVMValue:
+    def visit_child(self, x: LLVMValue, name: str) -> LLVMValue:
         return self.f.call(name, [self.facts, self.call, x, self.depth - 1], "i1")
 
-    def items(self, word: str) -> None:
+    def visit_items(self, word: str) -> None:
         """Append the items of a list or tuple."""
         f, good = self.f, self.good
         count, k = f.call(f"{word}_Size", [self.x], "i64"), f.variable("i64", 0)
         good.set(self.push(self.kind) & self.push(count))
         with f.while_(lambda: k.get().is_("slt", count) & good.get()):
             item = f.call(f"{word}_GetItem", [self.x, k.get()], "ptr")
-            good.set(self.inside(item, self.name))
+            good.set(self.visit_child(item, self.name))
             k.set(k.get() + 1)
 
     def leaf(self) -> LLVMValue:
         return self.f.call("leaf", [self.call, self.x], "i1")
 
-    def array(self) -> LLVMValue:
+    def visit_array(self) -> LLVMValue:
         """Append an array, which is a leaf even in static arguments."""
         f = self.f
         place = key_type_word(f, self.facts, "signature", "i64")
@@ -156,15 +156,15 @@ class _KeyWalk:
                 good.set(self.leaf())
 
     def static(self) -> None:
-        self.good.set(self.inside(self.x, "static"))
+        self.good.set(self.visit_child(self.x, "static"))
 
     def sequence_or(self, other: Any) -> None:
         f = self.f
 
         def maybe_list() -> None:
-            f.choose(self.is_("list"), lambda: self.items("PyList"), other)
+            f.if_else(self.is_("list"), lambda: self.visit_items("PyList"), other)
 
-        f.choose(self.is_("tuple"), lambda: self.items("PyTuple"), maybe_list)
+        f.if_else(self.is_("tuple"), lambda: self.visit_items("PyTuple"), maybe_list)
 
 
 class _StaticKeyWalk(_KeyWalk):
@@ -179,13 +179,13 @@ class _StaticKeyWalk(_KeyWalk):
             itself = itself | self.is_(name)
 
         def maybe_class() -> None:
-            f.choose(self.is_("type"), of_class, self.number)
+            f.if_else(self.is_("type"), of_class, self.number)
 
         def of_class() -> None:
             # The address of the class alone is the key of a number of that class.
             self.good.set(self.push(self.kind) & self.push(self.x))
 
-        f.choose(itself, lambda: self.good.set(self.push(self.x)), maybe_class)
+        f.if_else(itself, lambda: self.good.set(self.push(self.x)), maybe_class)
 
     def number(self) -> None:
         f = self.f
@@ -200,9 +200,9 @@ class _StaticKeyWalk(_KeyWalk):
             self.good.set(self.push(self.kind) & self.push(found.to("i64", "bitcast")))
 
         def not_whole() -> None:
-            f.choose(self.is_("float"), real, self.other)
+            f.if_else(self.is_("float"), real, self.other)
 
-        f.choose(self.is_("int"), whole, not_whole)
+        f.if_else(self.is_("int"), whole, not_whole)
 
     def other(self) -> None:
         self.sequence_or(self.slice)
@@ -215,10 +215,10 @@ class _StaticKeyWalk(_KeyWalk):
             for place in (16, 24, 32):
                 part = f.load(f.offset(self.x, place), "ptr")
                 with f.when(self.good.get()):
-                    self.good.set(self.inside(part, "static"))
+                    self.good.set(self.visit_child(part, "static"))
 
         def array() -> None:
-            self.good.set(self.array())
+            self.good.set(self.visit_array())
 
         def dtype() -> None:
             kinds = type_of(f, self.kind)
@@ -230,15 +230,15 @@ class _StaticKeyWalk(_KeyWalk):
             self.good.set(self.push(self.kind) & self.push(count) & self.leaf())
 
         def not_foreign() -> None:
-            f.choose(self.is_("bytes"), octets, dtype)
+            f.if_else(self.is_("bytes"), octets, dtype)
 
         def not_array() -> None:
-            f.choose(self.is_("ndarray"), self.visit_numpy_array, not_foreign)
+            f.if_else(self.is_("ndarray"), self.visit_numpy_array, not_foreign)
 
         def not_slice() -> None:
-            f.choose(self.is_("kind"), array, not_array)
+            f.if_else(self.is_("kind"), array, not_array)
 
-        f.choose(self.is_("slice"), parts, not_slice)
+        f.if_else(self.is_("slice"), parts, not_slice)
 
 
 class _DynamicKeyWalk(_KeyWalk):
@@ -249,13 +249,13 @@ class _DynamicKeyWalk(_KeyWalk):
     def begin(self) -> None:
         f = self.f
 
-        f.choose(self.is_("kind"), lambda: self.good.set(self.array()), self.number)
+        f.if_else(self.is_("kind"), lambda: self.good.set(self.visit_array()), self.number)
 
     def number(self) -> None:
         a_number = self.is_("int") | self.is_("float") | self.is_("bool")
         for name in NUMPY_SCALAR_NAMES:
             a_number = a_number | self.is_(name)
-        self.f.choose(
+        self.f.if_else(
             a_number, lambda: self.good.set(self.push(self.kind) & self.leaf()), self.container
         )
 
@@ -263,11 +263,11 @@ class _DynamicKeyWalk(_KeyWalk):
         f = self.f
 
         def maybe_dict() -> None:
-            f.choose(self.is_("dict"), self.values, self.static)
+            f.if_else(self.is_("dict"), self.visit_dict, self.static)
 
         self.sequence_or(maybe_dict)
 
-    def values(self) -> None:
+    def visit_dict(self) -> None:
         """Append keys and values of a dictionary in insertion order."""
         f, good, x = self.f, self.good, self.x
         good.set(self.push(self.kind) & self.push(f.call("PyDict_Size", [x], "i64")))
@@ -280,4 +280,4 @@ class _DynamicKeyWalk(_KeyWalk):
                 text = type_of(f, key.get()).is_("eq", key_type_word(f, self.facts, "str"))
                 good.set(text & self.push(key.get()))
                 with f.when(good.get()):
-                    good.set(self.inside(value.get(), self.name))
+                    good.set(self.visit_child(value.get(), self.name))

@@ -84,64 +84,64 @@ class CallTable:
     """The cache entries of functions that share them, by key."""
 
     def __init__(self) -> None:
-        self._lines: dict[bytes, _CacheEntry] = {}
+        self._entries: dict[bytes, _CacheEntry] = {}
         self._replaced: list[object] = []
         """Entries that native code may still find, if a signal handler raised during a change."""
-        self._kept: list[ctypes.Array[ctypes.c_int64]] = []
-        self._asked = self.failed = 0
+        self._slot_arrays: list[ctypes.Array[ctypes.c_int64]] = []
+        self._offered_calls = self.failed_inserts = 0
         self._memory = int64_array([0, 0])
         self.address = ctypes.addressof(self._memory)
         self._rehash()
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._entries)
 
     def should_insert(self) -> bool:
         """Return whether to insert one more call."""
-        self._asked += 1
+        self._offered_calls += 1
         has_few = len(
-            self._lines
-        ) < ALWAYS_INSERT_CALLS and self.failed < INSERT_INTERVAL_CALLS + len(self._lines)
-        return has_few or self._asked % INSERT_INTERVAL_CALLS == 0
+            self._entries
+        ) < ALWAYS_INSERT_CALLS and self.failed_inserts < INSERT_INTERVAL_CALLS + len(self._entries)
+        return has_few or self._offered_calls % INSERT_INTERVAL_CALLS == 0
 
     def add(self, tokens: bytes, line: _CacheEntry) -> None:
         """Add an entry; it replaces one of the same key."""
         with _table_lock:
-            if len(self._lines) >= MAX_CACHED_CALLS:
+            if len(self._entries) >= MAX_CACHED_CALLS:
                 self.clear()
-            replaced_line = self._lines.get(tokens)
+            replaced_line = self._entries.get(tokens)
             self._replaced.append(replaced_line)
-            self._lines[tokens] = line
-            if replaced_line or 2 * len(self._lines) > len(self._places):
+            self._entries[tokens] = line
+            if replaced_line or 2 * len(self._entries) > len(self._slots):
                 self._rehash()
                 self._replaced.clear()
             else:
-                self._insert_slot(self._places, line)
+                self._insert_slot(self._slots, line)
 
     def clear(self) -> None:
         """Remove all entries."""
         with _table_lock:
-            self._replaced.append(self._lines)
-            self._lines = {}
+            self._replaced.append(self._entries)
+            self._entries = {}
             self._rehash()
             self._replaced.clear()
 
     @property
-    def _places(self) -> ctypes.Array[ctypes.c_int64]:
-        return self._kept[-1]
+    def _slots(self) -> ctypes.Array[ctypes.c_int64]:
+        return self._slot_arrays[-1]
 
     def _rehash(self) -> None:
         """Let native code use a new array of slots, at most half of which are occupied."""
         size = 4
-        while size < 2 * len(self._lines):
+        while size < 2 * len(self._entries):
             size *= 2
         places = int64_array([0] * size)
-        for line in self._lines.values():
+        for line in self._entries.values():
             self._insert_slot(places, line)
-        self._kept.append(places)
+        self._slot_arrays.append(places)
         # No lookup runs before both words are written: it would need the GIL.
         self._memory[:] = [ctypes.addressof(places), size - 1]
-        del self._kept[:-1]
+        del self._slot_arrays[:-1]
 
     def _insert_slot(self, places: ctypes.Array[ctypes.c_int64], line: _CacheEntry) -> None:
         last = len(places) - 1
@@ -183,7 +183,7 @@ class CallCache:
              id(context.stated), bits, ctypes.addressof(names), known, int(swap),
              self.table.address, id(slow)]
         )  # fmt: skip
-        self._keep = facts, context, lists, names, static, slow
+        self._references = facts, context, lists, names, static, slow
         self._context = context
 
     def install(self, target: Any) -> "CallCache":
@@ -201,7 +201,7 @@ class CallCache:
         kept: CallCache = target._answers
         return kept
 
-    def read(self, args: tuple[Any, ...], options: dict[str, Any]) -> "CallKey | None":
+    def build_key(self, args: tuple[Any, ...], options: dict[str, Any]) -> "CallKey | None":
         """Return the key of a call; `None` if native code does not support its arguments."""
         everything = (*args, *options.values())
         given, names = int64_array([id(each) for each in everything]), tuple(options)
@@ -217,7 +217,7 @@ class CallCache:
         tokens = bytes(int64_array(call[first : first + count]))
         return CallKey(call[2], tokens, call[second : second + leaves])
 
-    def learn(
+    def insert(
         self,
         call: "CallKey",
         launch: Any,
@@ -258,7 +258,7 @@ class CallCache:
         process = tuple(self._context.process)
         line = _CacheEntry((result, tokens, launch, form, keep, values, process, entering))
         line.words[:] = [
-            call.mixed, len(call.tokens) // 8, ctypes.addressof(tokens), id(line),
+            call.key_hash, len(call.tokens) // 8, ctypes.addressof(tokens), id(line),
             launch.__self__, ctypes.addressof(result), len(rows), 0 if form is None else id(form),
         ]  # fmt: skip
         self.table.add(call.tokens, line)
@@ -280,7 +280,7 @@ def _skip_bool_imports(rows: Sequence[ArgumentSource], header: Any) -> list[Argu
     truths = ctypes.cast(header[LAUNCH_WORDS.index("truths")], ctypes.POINTER(ctypes.c_int64))
     return [
         row._replace(kind="numpy")
-        if row.entry is not None and row.entry.given == np.bool_ and k < count and truths[k]
+        if row.entry is not None and row.entry.source_dtype == np.bool_ and k < count and truths[k]
         else row
         for k, row in enumerate(rows)
     ]
@@ -295,7 +295,7 @@ def _key_function(code: int) -> Callable[..., Any]:
 class CallKey(NamedTuple):
     """The key of a call: its hash, its words as bytes, and the addresses of its leaves."""
 
-    mixed: int
+    key_hash: int
     tokens: bytes
     leaves: list[int]
 
@@ -338,7 +338,7 @@ def define_cached_call(module: LLVMModule) -> None:
     with f.when(answer.get().is_("eq", none)):
         slow = key_builder.header_word(f, header, "slow", "ptr")
         answer.set(f.call("slowly", [called, slow, args, positional, names], "ptr"))
-    f.leave(answer.get())
+    f.ret(answer.get())
 
 
 def _entry_word(f: LLVMFunction, line: LLVMValue, name: str, type: str = "ptr") -> LLVMValue:
@@ -369,7 +369,7 @@ def _define_lookup(module: LLVMModule) -> None:
             answer.set(now)
         at.set(at.get() + 1 & mask)
         line.set(f.load(f.offset(lines, at.get(), "ptr"), "ptr"))
-    f.leave(answer.get())
+    f.ret(answer.get())
 
 
 def _define_slow_call(module: LLVMModule) -> None:
@@ -386,4 +386,4 @@ def _define_slow_call(module: LLVMModule) -> None:
     f.store(called, given)
     with f.loop(0, count.get()) as k:
         f.store(f.load(f.offset(args, k, "ptr"), "ptr"), f.offset(given, k + 1, "ptr"))
-    f.leave(f.call("PyObject_Vectorcall", [slow, given, positional + 1, names], "ptr"))
+    f.ret(f.call("PyObject_Vectorcall", [slow, given, positional + 1, names], "ptr"))

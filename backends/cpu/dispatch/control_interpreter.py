@@ -99,8 +99,8 @@ def define_control_interpreter(module: LLVMModule) -> None:
             f.call("Py_IncRef", [none])
             answer.set(none)
 
-    f.choose(count.is_("eq", 1), go, refuse)
-    f.leave(answer.get())
+    f.if_else(count.is_("eq", 1), go, refuse)
+    f.ret(answer.get())
     _define_yield_gil(module)
     _InterpreterFunction(module)
 
@@ -118,7 +118,7 @@ def _define_yield_gil(module: LLVMModule) -> None:
         f.call("PyEval_RestoreThread", [thread])
         good.set(f.call("PyErr_CheckSignals", [], "i32").is_("eq", 0))
         f.store(f.call("now", [], "i64"), since)
-    f.leave(good.get())
+    f.ret(good.get())
 
 
 class _InterpreterFunction:
@@ -142,7 +142,7 @@ class _InterpreterFunction:
             code, *numbers = (f.load(f.offset(at_, 8 * k), "i64") for k in range(4))
             self.next.set(self.next.get() + 1)
             self._dispatch(code, numbers, tuple(Opcode))
-        f.leave(self.good.get())
+        f.ret(self.good.get())
 
     def _dispatch(
         self, code: LLVMValue, numbers: Sequence[LLVMValue], among: Sequence[Opcode]
@@ -152,7 +152,7 @@ class _InterpreterFunction:
             getattr(self, f"_{among[0].name.lower()}")(*numbers)
             return
         half = len(among) // 2
-        self.f.choose(
+        self.f.if_else(
             code.is_("slt", among[half]),
             lambda: self._dispatch(code, numbers, among[:half]),
             lambda: self._dispatch(code, numbers, among[half:]),
@@ -174,7 +174,7 @@ class _InterpreterFunction:
     def _jump(self, to: LLVMValue, *_: LLVMValue) -> None:
         self.next.set(to)
 
-    def _again(self, to: LLVMValue, weight: LLVMValue, *_: LLVMValue) -> None:
+    def _loop(self, to: LLVMValue, weight: LLVMValue, *_: LLVMValue) -> None:
         self.next.set(to)
         self.left.set(self.left.get() - weight)
         with self.f.when(self.left.get().is_("sle", 0)):
@@ -185,10 +185,10 @@ class _InterpreterFunction:
         with self.f.when(self.f.load(self._place(slot, offset), "i8").is_("eq", 0)):
             self.next.set(to)
 
-    def _count(self, register: LLVMValue, to: LLVMValue, _: LLVMValue) -> None:
+    def _decrement_or_jump(self, register: LLVMValue, to: LLVMValue, _: LLVMValue) -> None:
         place = self._register(register)
         left = self.f.load(place, "i64")
-        self.f.choose(
+        self.f.if_else(
             left.is_("sle", 0),
             lambda: self.next.set(to),
             lambda: self.f.store(left - 1, place),
@@ -200,7 +200,7 @@ class _InterpreterFunction:
         f.store(other, first)
         f.store(one, second)
 
-    def _start(self, register: LLVMValue, slot: LLVMValue, offset: LLVMValue) -> None:
+    def _load_address(self, register: LLVMValue, slot: LLVMValue, offset: LLVMValue) -> None:
         base = self.f.load(self._slot(slot), "i64")
         self.f.store(base + offset, self._register(register))
 
@@ -215,4 +215,4 @@ class _InterpreterFunction:
 
     def _jump_by_index(self, slot: LLVMValue, offset: LLVMValue, last: LLVMValue) -> None:
         index = self.f.load(self._place(slot, offset), "i32").to("i64", "zext")
-        self.next.set(self.next.get() + self.f.least(index, last))
+        self.next.set(self.next.get() + self.f.umin(index, last))

@@ -66,12 +66,12 @@ def define_entry_points(module: LLVMModule) -> None:
     def refuse() -> None:
         raise_wrong_count(f)
 
-    f.choose(
+    f.if_else(
         (count + 1).is_("eq", slots),
         lambda: _read_addresses(f, program, args, count, answer),
         refuse,
     )
-    f.leave(answer.get())
+    f.ret(answer.get())
 
 
 def _read_addresses(
@@ -108,8 +108,8 @@ def _define_start(module: LLVMModule) -> None:
         def mark_failed() -> None:
             good.set(0)
 
-        f.choose(answer.is_("eq", 0), mark_failed, lambda: _drop_reference(f, answer))
-    f.leave(good.get())
+        f.if_else(answer.is_("eq", 0), mark_failed, lambda: _drop_reference(f, answer))
+    f.ret(good.get())
 
 
 def _drop_reference(f: LLVMFunction, value: LLVMValue) -> None:
@@ -122,12 +122,12 @@ def _define_run(module: LLVMModule) -> None:
     program, bases = f.params
     flags = f.load(f.offset(program, at.PROGRAM_FLAGS), "i64")
     good = f.variable("i1")
-    f.choose(
+    f.if_else(
         (flags & at.FLAG_INSTRUCTIONS).is_("ne", 0),
         lambda: good.set(f.call("drive", [program, bases], "i1")),
         lambda: good.set(f.call("run_phases", [program, bases], "i1")),
     )
-    f.leave(good.get())
+    f.ret(good.get())
 
 
 def _define_run_phases(module: LLVMModule) -> None:
@@ -164,4 +164,4 @@ def _define_run_phases(module: LLVMModule) -> None:
             f.when(f.call("PyErr_CheckSignals", [], "i32").is_("ne", 0)),
         ):
             good.set(0)
-    f.leave(good.get())
+    f.ret(good.get())

@@ -58,7 +58,7 @@ class KeyOrders(dict[tuple[str, ...], KeyOrder]):
     def __init__(self) -> None:
         self._sorted: dict[tuple[str, ...], KeyOrder] = {}
 
-    def learn(self, keys: tuple[str, ...]) -> None:
+    def insert(self, keys: tuple[str, ...]) -> None:
         """Insert the order of these keys."""
         if len(self) >= self.MAX_KEY_ORDERS:
             self.clear()
@@ -79,7 +79,7 @@ def make_flatten(code: int, kind: type) -> FlattenArguments | None:
     if found is None or keys is None:
         return None
     orders, end = KeyOrders(), ")"
-    learn = orders.learn
+    learn = orders.insert
     types = (id(dict), id(list), id(tuple), id(str))
     words = (id(kind), *found, *types, id(orders), id(learn), *keys, id(end))
     header = (ctypes.c_int64 * len(words))(*words)
@@ -122,7 +122,7 @@ def define_flatten(module: LLVMModule) -> None:
             for each in (key, pair):
                 _drop_if_set(f, each)
 
-        f.choose(whole, give, drop)
+        f.if_else(whole, give, drop)
     for each in (leaves, tokens):
         _drop_if_set(f, each)
     with f.when(answer.get().is_("eq", 0)):
@@ -131,7 +131,7 @@ def define_flatten(module: LLVMModule) -> None:
         none = python_object(f, "none")
         f.call("Py_IncRef", [none])
         answer.set(none)
-    f.leave(answer.get())
+    f.ret(answer.get())
 
 
 def _define_keys(module: LLVMModule) -> None:
@@ -167,7 +167,7 @@ def _define_keys(module: LLVMModule) -> None:
             _drop_if_set(f, learned)
             answer.set(f.call("PyDict_GetItem", [orders, result], "ptr"))
     _drop_if_set(f, result)
-    f.leave(answer.get())
+    f.ret(answer.get())
 
 
 def _define_walk(module: LLVMModule) -> None:
@@ -219,15 +219,15 @@ def _define_walk(module: LLVMModule) -> None:
             good.set(push(tokens, _flatten_word(f, facts, "end")))
 
     def container() -> None:
-        f.choose(kind.is_("eq", _flatten_word(f, facts, "dict")), by_keys, sequence)
+        f.if_else(kind.is_("eq", _flatten_word(f, facts, "dict")), by_keys, sequence)
 
     def sequence() -> None:
-        f.choose(
+        f.if_else(
             kind.is_("eq", _flatten_word(f, facts, "tuple")), lambda: in_order("PyTuple"), other
         )
 
     def other() -> None:
-        f.choose(
+        f.if_else(
             kind.is_("eq", _flatten_word(f, facts, "list")), lambda: in_order("PyList"), nothing
         )
 
@@ -237,8 +237,8 @@ def _define_walk(module: LLVMModule) -> None:
             good.set(push(tokens, none))
 
     with f.when(depth.is_("sgt", 0)):
-        f.choose(kind.is_("eq", _flatten_word(f, facts, "kind")), leaf, container)
-    f.leave(good.get())
+        f.if_else(kind.is_("eq", _flatten_word(f, facts, "kind")), leaf, container)
+    f.ret(good.get())
 
 
 def _flatten_word(f: LLVMFunction, facts: LLVMValue, name: str) -> LLVMValue:

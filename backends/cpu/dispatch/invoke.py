@@ -56,9 +56,9 @@ class _MakeArrayFunction(ObjectAccess):
     def __init__(self, module: LLVMModule) -> None:
         params = ["ptr", "ptr", "ptr", "ptr"]
         f = LLVMFunction(module, "make", params, "ptr", "nounwind noinline", internal=True)
-        facts, self._mine, self._held, row = f.params
+        facts, self._blocks, self._storages, row = f.params
         super().__init__(f, facts)
-        f.leave(self._array(row))
+        f.ret(self._array(row))
 
     def _array(self, row: LLVMValue) -> LLVMValue:
         """Return a new array, 0 if no memory is left."""
@@ -68,26 +68,26 @@ class _MakeArrayFunction(ObjectAccess):
         owner, start = f.variable("ptr", 0), f.variable("ptr", 0)
 
         def in_block() -> None:
-            owner.set(f.load(f.offset(self._mine, number, "ptr"), "ptr"))
-            start.set(self.start(owner.get()))
+            owner.set(f.load(f.offset(self._blocks, number, "ptr"), "ptr"))
+            start.set(self.block_start(owner.get()))
 
         def in_argument() -> None:
-            held = f.load(f.offset(self._held, number ^ -1, "ptr"), "ptr")
-            f.choose(self.is_storage(held), lambda: in_storage(held), lambda: in_bytes(held))
+            held = f.load(f.offset(self._storages, number ^ -1, "ptr"), "ptr")
+            f.if_else(self.is_storage(held), lambda: in_storage(held), lambda: in_bytes(held))
 
         def in_bytes(held: LLVMValue) -> None:
             start.set(f.offset(held, numpy_layout.BYTES_DATA_OFFSET))
             owner.set(held)
 
         def in_storage(held: LLVMValue) -> None:
-            start.set(self.address(held, "storage.address"))
+            start.set(self.slot_address(held, "storage.address"))
             owner.set(f.load(f.offset(held, self.type_word("storage.owner")), "ptr"))
             # The owner of a part is no block that a program may overwrite from its start.
             part = f.load(f.offset(row, 48), "i64").is_("ne", 0)
             with f.when(part & (self.is_storage(owner.get()) ^ 1)):
                 owner.set(held)
 
-        f.choose(number.is_("sge", 0), in_block, in_argument)
+        f.if_else(number.is_("sge", 0), in_block, in_argument)
         shape, dtype, signature, sharding = (
             f.load(f.offset(row, 8 * each), "ptr") for each in range(2, 6)
         )
@@ -104,10 +104,10 @@ class _MakeArrayFunction(ObjectAccess):
                     ("signature", signature), ("sharding", sharding), ("_parts", self.none),
                     ("_whole", self.none), ("_gone", empty),
                 ):  # fmt: skip
-                    self.set(array, name, given)
+                    self.set_slot(array, name, given)
                 result.set(array)
 
-            f.choose(array.is_("ne", 0), fill, lambda: emit_decref(f, storage))
+            f.if_else(array.is_("ne", 0), fill, lambda: emit_decref(f, storage))
         return result.get()
 
 
@@ -123,9 +123,9 @@ class _InvokeFunction(ObjectAccess):
         slots, template = self.word("slots"), self.pointer("template")
         self._answer = f.variable("ptr", 0)
         self._bases = f.emit(f"alloca i64, i64 {slots + 1}, align 64", "ptr")
-        self._held = f.emit(f"alloca ptr, i64 {self._count + 1}, align 64", "ptr")
+        self._storages = f.emit(f"alloca ptr, i64 {self._count + 1}, align 64", "ptr")
         self._scalar_cells = f.emit(f"alloca i64, i64 {self._count + 1}, align 64", "ptr")
-        self._mine = f.emit(f"alloca ptr, i64 {self._blocks + 1}, align 64", "ptr")
+        self._result_blocks = f.emit(f"alloca ptr, i64 {self._blocks + 1}, align 64", "ptr")
         with f.loop(0, slots) as k:
             f.store(f.load(f.offset(template, k, "i64"), "i64"), f.offset(self._bases, k, "i64"))
         good = self._read(leaves, rows)
@@ -134,8 +134,8 @@ class _InvokeFunction(ObjectAccess):
             emit_incref(f, self.none)
             self._answer.set(self.none)
 
-        f.choose(good.get(), lambda: self._run(rows, given, single_result), nothing)
-        f.leave(self._answer.get())
+        f.if_else(good.get(), lambda: self._run(rows, given, single_result), nothing)
+        f.ret(self._answer.get())
 
     def word(self, name: str) -> LLVMValue:
         return launch_word(self.f, self._header, name)
@@ -162,7 +162,7 @@ class _InvokeFunction(ObjectAccess):
                     held.set(f.load(f.offset(leaf, self.type_word("held")), "ptr"))
                     good.set(type_of(f, held.get()).is_("eq", storage))
                     with f.when(good.get()):
-                        place.set(self.address(held.get(), "storage.address"))
+                        place.set(self.slot_address(held.get(), "storage.address"))
                         expected_shape = f.load(f.offset(row, 16), "ptr")
                         with f.when(expected_shape.is_("ne", 0)):
                             good.set(self._same_shape(held.get(), expected_shape))
@@ -191,7 +191,7 @@ class _InvokeFunction(ObjectAccess):
                 from_foreign: Callable[[], None] = from_foreign,
                 from_import: Callable[[], None] = from_import,
             ) -> None:
-                f.choose(
+                f.if_else(
                     kind.is_("eq", ARGUMENT_KINDS.index("entering")), from_import, from_foreign
                 )
 
@@ -200,21 +200,21 @@ class _InvokeFunction(ObjectAccess):
                 of_number: Callable[[], None] = of_number,
                 of_memory: Callable[[], None] = of_memory,
             ) -> None:
-                f.choose(kind.is_("sle", ARGUMENT_KINDS.index("bytes")), of_memory, of_number)
+                f.if_else(kind.is_("sle", ARGUMENT_KINDS.index("bytes")), of_memory, of_number)
 
             def of_other(
                 kind: LLVMValue = kind,
                 not_constant: Callable[[], None] = not_constant,
                 of_constant: Callable[[], None] = of_constant,
             ) -> None:
-                f.choose(
+                f.if_else(
                     kind.is_("eq", ARGUMENT_KINDS.index("constant")), of_constant, not_constant
                 )
 
-            f.choose(kind.is_("eq", ARGUMENT_KINDS.index("array")), of_array, of_other)
+            f.if_else(kind.is_("eq", ARGUMENT_KINDS.index("array")), of_array, of_other)
             with f.when(slot.is_("sge", 0)):
                 f.store(place.get(), f.offset(self._bases, slot, "ptr"))
-            f.store(held.get(), f.offset(self._held, number, "ptr"))
+            f.store(held.get(), f.offset(self._storages, number, "ptr"))
             k.set(number + 1)
         return good
 
@@ -228,7 +228,7 @@ class _InvokeFunction(ObjectAccess):
             same.set(found.is_("eq", 1))
         return same.get()
 
-    def _enter(self, rows: LLVMValue) -> LLVMValue:
+    def _import_arrays(self, rows: LLVMValue) -> LLVMValue:
         """Replace arrays to import by storages of their own; return whether all imports
         succeeded."""
         f = self.f
@@ -237,7 +237,7 @@ class _InvokeFunction(ObjectAccess):
             row = f.offset(rows, k.get() * (8 * ROW_WORDS))
             kind = f.load(f.offset(row, 8), "i64")
             with f.when(kind.is_("eq", ARGUMENT_KINDS.index("entering"))):
-                place = f.offset(self._held, k.get(), "ptr")
+                place = f.offset(self._storages, k.get(), "ptr")
                 array, entry = f.load(place, "ptr"), f.load(f.offset(row, 16), "ptr")
                 storage = f.call("enter", [self.facts, entry, array], "ptr")
                 good.set(storage.is_("ne", 0))
@@ -246,7 +246,7 @@ class _InvokeFunction(ObjectAccess):
                     emit_decref(f, array)
                     slot = f.load(row, "i64")
                     with f.when(slot.is_("sge", 0)):
-                        address = self.address(storage, "storage.address")
+                        address = self.slot_address(storage, "storage.address")
                         f.store(address, f.offset(self._bases, slot, "ptr"))
             k.set(k.get() + 1)
         return good.get()
@@ -256,10 +256,10 @@ class _InvokeFunction(ObjectAccess):
         f = self.f
         # Another thread may delete an array meanwhile.
         with f.loop(0, self._count) as k:
-            emit_incref(f, f.load(f.offset(self._held, k, "ptr"), "ptr"))
+            emit_incref(f, f.load(f.offset(self._storages, k, "ptr"), "ptr"))
         got, good = f.variable("i64", 0), f.variable("i1", 1)
         with f.when(self._has_imports.get()):
-            good.set(self._enter(rows))
+            good.set(self._import_arrays(rows))
             with f.when(good.get() ^ 1):
                 # Python repeats the import and raises its error.
                 f.call("PyErr_Clear", [])
@@ -276,8 +276,8 @@ class _InvokeFunction(ObjectAccess):
                 row = f.offset(self.pointer("sizes"), got.get() * (8 * SIZE_ROW_WORDS))
                 block.set(self.new_block(row))
 
-            f.choose(given.is_("ne", 0), old, new)
-            f.store(block.get(), f.offset(self._mine, got.get(), "ptr"))
+            f.if_else(given.is_("ne", 0), old, new)
+            f.store(block.get(), f.offset(self._result_blocks, got.get(), "ptr"))
             good.set(block.get().is_("ne", 0))
             got.set(got.get() + good.get().to("i64", "zext"))
         with f.when(good.get()):
@@ -285,26 +285,28 @@ class _InvokeFunction(ObjectAccess):
             with f.loop(0, self.word("placed")) as k:
                 row = f.offset(places, k * (8 * PLACE_WORDS))
                 number = f.load(f.offset(row, 8), "i64")
-                start = self.start(f.load(f.offset(self._mine, number, "ptr"), "ptr"))
+                start = self.block_start(
+                    f.load(f.offset(self._result_blocks, number, "ptr"), "ptr")
+                )
                 where = f.offset(start, f.load(f.offset(row, 16), "i64"))
                 f.store(where, f.offset(self._bases, f.load(row, "i64"), "ptr"))
             program = self.pointer("program")
             with f.when(program.is_("ne", 0)):
                 good.set(f.call("run", [program, self._bases], "i1"))
             with f.when(good.get()):
-                f.choose(alone, self._only, self._list)
+                f.if_else(alone, self._return_single, self._return_list)
         with f.loop(0, got.get()) as k:
-            emit_decref(f, f.load(f.offset(self._mine, k, "ptr"), "ptr"))
+            emit_decref(f, f.load(f.offset(self._result_blocks, k, "ptr"), "ptr"))
         with f.loop(0, self._count) as k:
-            emit_decref(f, f.load(f.offset(self._held, k, "ptr"), "ptr"))
+            emit_decref(f, f.load(f.offset(self._storages, k, "ptr"), "ptr"))
 
-    def _made(self, row: LLVMValue) -> LLVMValue:
-        return self.f.call("make", [self.facts, self._mine, self._held, row], "ptr")
+    def _make_array(self, row: LLVMValue) -> LLVMValue:
+        return self.f.call("make", [self.facts, self._result_blocks, self._storages, row], "ptr")
 
-    def _only(self) -> None:
-        self._answer.set(self._made(self.pointer("made")))
+    def _return_single(self) -> None:
+        self._answer.set(self._make_array(self.pointer("made")))
 
-    def _list(self) -> None:
+    def _return_list(self) -> None:
         """Return a list of arrays, 0 if no memory is left."""
         f = self.f
         count, table = self.word("results"), self.pointer("made")
@@ -313,7 +315,7 @@ class _InvokeFunction(ObjectAccess):
         k = f.variable("i64", 0)
         with f.while_(lambda: k.get().is_("slt", count) & result.get().is_("ne", 0)):
             row = f.offset(table, k.get() * (8 * RESULT_WORDS))
-            array = self._made(row)
+            array = self._make_array(row)
 
             def keep(array: LLVMValue = array) -> None:
                 f.call("PyList_SetItem", [result.get(), k.get(), array], "i32")
@@ -322,5 +324,5 @@ class _InvokeFunction(ObjectAccess):
                 emit_decref(f, result.get())
                 result.set(f.value(0, "ptr"))
 
-            f.choose(array.is_("ne", 0), keep, give_up)
+            f.if_else(array.is_("ne", 0), keep, give_up)
             k.set(k.get() + 1)

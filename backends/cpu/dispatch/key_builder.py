@@ -41,7 +41,7 @@ def define_key_builder(module: LLVMModule) -> None:
     yes, no = (python_object(f, name) for name in ("true", "false"))
     answer = f.select(found, yes, no)
     f.call("Py_IncRef", [answer])
-    f.leave(answer)
+    f.ret(answer)
 
 
 def header_word(f: LLVMFunction, header: LLVMValue, name: str, type: str = "i64") -> LLVMValue:
@@ -89,7 +89,7 @@ def _define_context_words(module: LLVMModule) -> None:
     with f.when(good.get()):
         stated = f.call("PyDict_Size", [header_word(f, header, "stated", "ptr")], "i64")
         good.set(stated.is_("eq", 0))
-    f.leave(good.get())
+    f.ret(good.get())
 
 
 def _define_build_key(module: LLVMModule) -> None:
@@ -107,7 +107,7 @@ def _define_build_key(module: LLVMModule) -> None:
         good.set(two & f.call("push", [call, positional], "i1"))
 
     def argument(is_static: LLVMValue, x: LLVMValue) -> None:
-        f.choose(
+        f.if_else(
             is_static,
             lambda: good.set(f.call("static", [facts, call, x, depth], "i1")),
             lambda: good.set(f.call("dynamic", [facts, call, x, depth], "i1")),
@@ -116,7 +116,7 @@ def _define_build_key(module: LLVMModule) -> None:
     with f.while_(lambda: k.get().is_("slt", positional) & good.get()):
         number = k.get()
         x = f.load(f.offset(args, number ^ swap, "ptr"), "ptr")
-        argument((static >> f.least(number, 63) & 1).is_("ne", 0), x)
+        argument((static >> f.umin(number, 63) & 1).is_("ne", 0), x)
         k.set(number + 1)
     with f.when(names.is_("ne", 0) & good.get()):
         count = f.call("PyTuple_Size", [names], "i64")
@@ -134,4 +134,4 @@ def _define_build_key(module: LLVMModule) -> None:
                     is_static.get(), f.load(f.offset(args, positional + k.get(), "ptr"), "ptr")
                 )
             k.set(k.get() + 1)
-    f.leave(good.get())
+    f.ret(good.get())

@@ -70,7 +70,7 @@ def _type_offsets(kind: type, retire: int, hand: int) -> ctypes.Array[ctypes.c_i
     blocks = small.small_block_type(retire)
     if array is None or storage is None or block is None or blocks is None:
         return None
-    memory.MEMORY_POOL.adopt(blocks, small.block_maker(hand))
+    memory.MEMORY_POOL.set_small_block_type(blocks, small.block_maker(hand))
     words = (id(kind), *array, id(Storage), *storage, *block, id(blocks))
     return (ctypes.c_int64 * len(words))(*words)
 
@@ -112,7 +112,7 @@ def make_launch(
     home, fallback = (
         (pool.zeros_free_list_address, memory.allocate_zeros)
         if zeros
-        else (pool.home, memory.allocate)
+        else (pool.free_list_address, memory.allocate)
     )
     block_rows = [(home(size), size, id(size), id(fallback)) for size in numbers]
     if zeros and not all(row[0] for row in block_rows):
@@ -184,7 +184,7 @@ def define_launch(module: LLVMModule) -> None:
             emit_incref(f, none)
             answer.set(none)
 
-        f.choose(fits, fly, miss)
+        f.if_else(fits, fly, miss)
 
-    f.choose(count.is_("eq", 1) | count.is_("eq", blocks + 1), go, refuse)
-    f.leave(answer.get())
+    f.if_else(count.is_("eq", 1) | count.is_("eq", blocks + 1), go, refuse)
+    f.ret(answer.get())

@@ -38,7 +38,7 @@ def define_write_number(module: LLVMModule) -> None:
         long = kind.is_("eq", ARGUMENT_KINDS.index("i64"))
         fits = over.get().is_("eq", 0) & (long | short.to("i64", "sext").is_("eq", found))
         with f.when(fits):
-            f.choose(long, lambda: f.store(found, cell), lambda: f.store(short, cell))
+            f.if_else(long, lambda: f.store(found, cell), lambda: f.store(short, cell))
             good.set(f.value(1, "i1"))
 
     def real() -> None:
@@ -55,7 +55,7 @@ def define_write_number(module: LLVMModule) -> None:
             f.store(found, cell)
             good.set(f.value(1, "i1"))
 
-        f.choose(kind.is_("eq", ARGUMENT_KINDS.index("f32")), short, long)
+        f.if_else(kind.is_("eq", ARGUMENT_KINDS.index("f32")), short, long)
 
     def truth() -> None:
         yes = number.is_("eq", python_object(f, "true"))
@@ -63,10 +63,10 @@ def define_write_number(module: LLVMModule) -> None:
         good.set(f.value(1, "i1"))
 
     def other() -> None:
-        f.choose(kind.is_("eq", ARGUMENT_KINDS.index("bool")), truth, whole)
+        f.if_else(kind.is_("eq", ARGUMENT_KINDS.index("bool")), truth, whole)
 
-    f.choose(kind.is_("sge", ARGUMENT_KINDS.index("f32")), real, other)
-    f.leave(good.get())
+    f.if_else(kind.is_("sge", ARGUMENT_KINDS.index("f32")), real, other)
+    f.ret(good.get())
 
 
 def _is_infinite(number: LLVMValue) -> LLVMValue:

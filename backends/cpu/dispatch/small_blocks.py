@@ -87,10 +87,10 @@ def define_blocks(module: LLVMModule) -> None:
                 ):
                     f.store(value, f.offset(answer.get(), place))
 
-        f.choose(address.is_("eq", 0), old, new)
+        f.if_else(address.is_("eq", 0), old, new)
 
-    f.choose(count.is_("eq", 4), go, refuse)
-    f.leave(answer.get())
+    f.if_else(count.is_("eq", 4), go, refuse)
+    f.ret(answer.get())
 
 
 def _define_retire(module: LLVMModule) -> None:
@@ -102,7 +102,7 @@ def _define_retire(module: LLVMModule) -> None:
     f.store(block, home)
     count = f.offset(home, FREE_LIST_COUNT_OFFSET)
     f.store(f.load(count, "i64") + 1, count)
-    f.leave()
+    f.ret()
 
 
 def _define_pop(module: LLVMModule) -> None:
@@ -115,4 +115,4 @@ def _define_pop(module: LLVMModule) -> None:
         f.store(f.load(count, "i64") - 1, count)
         f.store(nbytes, f.offset(block, NBYTES_OFFSET))
         f.store(f.value(1, "i64"), block)
-    f.leave(block)
+    f.ret(block)

@@ -28,25 +28,25 @@ class ObjectAccess:
     def type_word(self, name: str, type: str = "i64") -> LLVMValue:
         return self.f.load(self.f.offset(self.facts, 8 * TYPE_OFFSET_WORDS.index(name)), type)
 
-    def start(self, block: LLVMValue) -> LLVMValue:
+    def block_start(self, block: LLVMValue) -> LLVMValue:
         """Return the address of a block's memory."""
         f = self.f
         place = f.variable("ptr", 0)
-        f.choose(
+        f.if_else(
             type_of(f, block).is_("eq", self.type_word("small", "ptr")),
             lambda: place.set(f.load(f.offset(block, small.ADDRESS_OFFSET), "ptr")),
-            lambda: place.set(self.address(block, "block")),
+            lambda: place.set(self.slot_address(block, "block")),
         )
         return place.get()
 
-    def set(self, target: LLVMValue, name: str, given: LLVMValue) -> None:
+    def set_slot(self, target: LLVMValue, name: str, given: LLVMValue) -> None:
         emit_incref(self.f, given)
         self.f.store(given, self.f.offset(target, self.type_word(name)))
 
     def is_storage(self, held: LLVMValue) -> LLVMValue:
         return type_of(self.f, held).is_("eq", self.type_word("storage", "ptr"))
 
-    def address(self, value: LLVMValue, name: str) -> LLVMValue:
+    def slot_address(self, value: LLVMValue, name: str) -> LLVMValue:
         number = self.f.load(self.f.offset(value, self.type_word(name)), "ptr")
         return self.f.call("PyLong_AsVoidPtr", [number], "ptr")
 
@@ -66,10 +66,10 @@ class ObjectAccess:
                 for name, given in (
                     ("owner", owner), ("shape", shape), ("dtype", dtype), ("_array", self.none),
                 ):  # fmt: skip
-                    self.set(storage, f"storage.{name}", given)
+                    self.set_slot(storage, f"storage.{name}", given)
                 result.set(storage)
 
-            f.choose(number.is_("ne", 0), fill, lambda: emit_decref(f, storage))
+            f.if_else(number.is_("ne", 0), fill, lambda: emit_decref(f, storage))
         return result.get()
 
     def new_block(self, row: LLVMValue) -> LLVMValue:

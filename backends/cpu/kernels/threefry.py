@@ -127,7 +127,7 @@ def _draw(draw_group: DrawGroup, size: int, f: LLVMFunction, block: GridBlock) -
             for number, value in enumerate(values):
                 f.store(value, f.offset(direct, number * lanes * size), 1)
             type = item_type(size)
-            with f.loop(0, f.select(whole, 0, f.least(left, group))) as k:
+            with f.loop(0, f.select(whole, 0, f.umin(left, group))) as k:
                 one = f.load(f.offset(block.scratch, k * size), type, 1)
                 f.store(one, f.offset(place, k * stride), 1)
 
@@ -212,11 +212,11 @@ def _load_columns(
 
     def each() -> None:
         with f.loop(0, lanes) as lane:
-            column = f.least(first + lane, last)
+            column = f.umin(first + lane, last)
             value = f.load(f.offset(row, column * stride), type, 1)
             f.store(value, f.offset(result.address, lane, type))
 
-    f.choose(stride.is_("eq", 0), same, each)
+    f.if_else(stride.is_("eq", 0), same, each)
     return result.get()
 
 

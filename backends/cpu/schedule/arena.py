@@ -44,13 +44,13 @@ class PlannedBuffer:
     first: int = NEVER_USED_POSITION
     last: int = -1
     pinned: bool = False
-    partner: "PlannedBuffer | None" = None
+    swap_partner: "PlannedBuffer | None" = None
     """The buffer that this one swaps addresses with; both have the same live range."""
-    over: "PlannedBuffer | None" = None
+    reused_buffer: "PlannedBuffer | None" = None
     """The buffer whose bytes this one reuses, element by element, at the end of its live range."""
     offset: int = 0
 
-    def use(self, position: int) -> None:
+    def extend_live_range(self, position: int) -> None:
         """Extend the live range to a position."""
         self.first = min(self.first, position)
         self.last = max(self.last, position)
@@ -63,19 +63,19 @@ def assign_offsets(buffers: Sequence[PlannedBuffer]) -> int:
     it; at its end its bytes are freed and merged with adjacent gaps.
     """
     for buffer in buffers:
-        if buffer.partner is not None:
-            buffer.last = max(buffer.last, buffer.partner.last)
+        if buffer.swap_partner is not None:
+            buffer.last = max(buffer.last, buffer.swap_partner.last)
     for buffer in buffers:
-        if buffer.over is not None:
+        if buffer.reused_buffer is not None:
             _reused_root(buffer).last = max(_reused_root(buffer).last, buffer.last)
-    living = [each for each in buffers if each.last >= 0 and each.over is None]
+    living = [each for each in buffers if each.last >= 0 and each.reused_buffer is None]
     ending: list[tuple[int, int, PlannedBuffer]] = []
     gaps = FreeList()
     for number, buffer in enumerate(sorted(living, key=lambda each: (each.first, -each.nbytes))):
         while ending and ending[0][0] < buffer.first:
             _, _, ended = heappop(ending)
-            gaps.give(ended.offset, align_up(ended.nbytes))
-        buffer.offset = gaps.take(align_up(buffer.nbytes))
+            gaps.free(ended.offset, align_up(ended.nbytes))
+        buffer.offset = gaps.allocate(align_up(buffer.nbytes))
         heappush(ending, (buffer.last, number, buffer))
     for buffer in buffers:
         buffer.offset = _reused_root(buffer).offset
@@ -84,8 +84,8 @@ def assign_offsets(buffers: Sequence[PlannedBuffer]) -> int:
 
 def _reused_root(buffer: PlannedBuffer) -> PlannedBuffer:
     """Return the buffer at the end of the chain of reused buffers."""
-    while buffer.over is not None:
-        buffer = buffer.over
+    while buffer.reused_buffer is not None:
+        buffer = buffer.reused_buffer
     return buffer
 
 
@@ -104,14 +104,14 @@ def reuse_operands(
     for position, old, new in pairs:
         is_last_use = old.last == position == new.first
         is_available = is_last_use and not any(old is other for other in taken)
-        if not is_available or old.nbytes != new.nbytes or new.over is not None:
+        if not is_available or old.nbytes != new.nbytes or new.reused_buffer is not None:
             continue
         if (
             old.kind is BufferKind.ARENA
             and new.kind is BufferKind.ARENA
             and not (old.pinned or new.pinned)
         ):
-            new.over = old
+            new.reused_buffer = old
             taken.append(old)
         elif old.kind is BufferKind.ARGUMENT and new.kind is BufferKind.RESULT:
             offered.append((old.number, new.number))
@@ -127,7 +127,7 @@ class FreeList:
         self._starts: list[int] = []
         self._sizes: list[int] = []
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Allocate `size` bytes in the smallest gap that holds them, or at the end; return the
         offset."""
         if not size:
@@ -150,7 +150,7 @@ class FreeList:
         self.end = start + size
         return start
 
-    def give(self, start: int, size: int) -> None:
+    def free(self, start: int, size: int) -> None:
         """Free bytes that were allocated."""
         if not size:
             return

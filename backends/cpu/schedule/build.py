@@ -51,7 +51,7 @@ class ScheduleBuilder:
         self._lowered, self._rules, self._begin = lowered, rules, begin
         self.workers, self.machine = workers, machine
         self._temporaries: list[int] = []
-        self._taken = 0
+        self._temporaries_in_use = 0
         self._slots: list[int] = []
         self._overwritable_arguments = reuse_operands(lowered.pairs)
         arena = [b for b in lowered.buffers if b.kind is BufferKind.ARENA]
@@ -67,8 +67,8 @@ class ScheduleBuilder:
 
     def temporary(self, nbytes: int) -> int:
         """Return the slot of a buffer that only the phases of this operation use."""
-        number = self._taken
-        self._taken += 1
+        number = self._temporaries_in_use
+        self._temporaries_in_use += 1
         if number == len(self._temporaries):
             self._temporaries.append(0)
         self._temporaries[number] = max(self._temporaries[number], nbytes)
@@ -87,7 +87,7 @@ class ScheduleBuilder:
             pinned.append((self._first_temporary + i, total))
             total += align_up(nbytes)
         of = {
-            kind: self._of(kind)
+            kind: self._slots_of_kind(kind)
             for kind in (BufferKind.ARGUMENT, BufferKind.RESULT, BufferKind.CONSTANT)
         }
         return Schedule(
@@ -106,11 +106,11 @@ class ScheduleBuilder:
             tuple(pinned),
             total,
             self._lowered.buffers,
-            self._given(),
+            self._donation_pairs(),
             find_bool_arguments(items, self._lowered.buffers),
         )
 
-    def _given(self) -> tuple[tuple[int, int], ...]:
+    def _donation_pairs(self) -> tuple[tuple[int, int], ...]:
         """Return (argument, result) pairs of which the result may reuse the argument's memory.
 
         The result either overwrites the argument element by element, or is first written after the
@@ -132,7 +132,7 @@ class ScheduleBuilder:
                     served.add(result.number)
         return tuple(pairs)
 
-    def _of(self, kind: BufferKind) -> list[tuple[int, PlannedBuffer]]:
+    def _slots_of_kind(self, kind: BufferKind) -> list[tuple[int, PlannedBuffer]]:
         pairs = zip(self._slots, self._lowered.buffers, strict=True)
         return [(slot, buffer) for slot, buffer in pairs if buffer.kind is kind]
 
@@ -142,17 +142,17 @@ class ScheduleBuilder:
         slot = self._slots[view.slot]
         return view._replace(slot=slot, offset=view.offset + buffer.offset * (slot == ARENA_SLOT))
 
-    def _views(self, views: Sequence[BufferView]) -> tuple[BufferView, ...]:
+    def _to_slots_all(self, views: Sequence[BufferView]) -> tuple[BufferView, ...]:
         return tuple(map(self._to_slots, views))
 
     def _build_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
         built: list[Item] = []
         for item in items:
-            self._taken = 0
+            self._temporaries_in_use = 0
             if isinstance(item, WorkItem):
-                self._work(item, built)
+                self._build_work(item, built)
             elif isinstance(item, GatherElements):
-                views = self._views(item.operands), self._views(item.results)
+                views = self._to_slots_all(item.operands), self._to_slots_all(item.results)
                 self._append(built, lookup_phases(item.op, *views, item.fill, self), item)
             elif isinstance(item, CopyItem):
                 source, target = self._to_slots(item.source), self._to_slots(item.target)
@@ -161,8 +161,8 @@ class ScheduleBuilder:
                 built.append(self._build_control_flow(item))
         return tuple(built)
 
-    def _work(self, item: WorkItem, built: list[Item]) -> None:
-        operands, results = self._views(item.operands), self._views(item.results)
+    def _build_work(self, item: WorkItem, built: list[Item]) -> None:
+        operands, results = self._to_slots_all(item.operands), self._to_slots_all(item.results)
         if results and all(prod(view.shape) == 0 for view in results):
             return
         rule = self._rules.get(item.op.name)

@@ -42,7 +42,7 @@ def _plan_carried_values(
     writes: list[BufferView] = []
     for param, successor, init in zip(block.params, block.returns, inits, strict=False):
         start = lowering.views[init]
-        lowering.use(start)
+        lowering.mark_used(start)
         if successor is param:
             read = write = start
         else:
@@ -52,7 +52,7 @@ def _plan_carried_values(
                 write = lowering.buffer(param, pinned=True)
             else:
                 lowering.targets.update((value, read) for value in chain)
-            lowering.use(read, write)
+            lowering.mark_used(read, write)
             items.append(CopyItem(start, read, f"%{param.name} before the first round"))
         lowering.views[param] = read
         reads.append(read)
@@ -67,8 +67,8 @@ def _swap_pairs(
     pairs = []
     for read, write in zip(reads, writes, strict=True):
         if read.slot != write.slot:
-            lowering.use(read, write)
-            lowering.buffers[write.slot].partner = lowering.buffers[read.slot]
+            lowering.mark_used(read, write)
+            lowering.buffers[write.slot].swap_partner = lowering.buffers[read.slot]
             pairs.append((read.slot, write.slot))
     return tuple(pairs)
 
@@ -97,13 +97,13 @@ def _lower_scan(lowering: "FunctionLowering", op: Op) -> list[Item]:
     for value, stacked in zip(body.returns[count:], op.results[count:], strict=True):
         stacked_view = lowering.buffer(stacked)
         lowering.views[stacked] = stacked_view
-        lowering.use(stacked_view)
+        lowering.mark_used(stacked_view)
         row_views.append(_row_view(lowering, value, stacked_view, rows))
     lowering.position += 1
     start = lowering.position
     inner, _ = lowering.block(body, [*writes, *row_views])
     lowering.position += 1
-    lowering.use(*(each.start for each in rows))
+    lowering.mark_used(*(each.start for each in rows))
     pairs = _swap_pairs(lowering, reads, writes)
     lowering.extend_live_ranges(start)
     lowering.views.update(zip(op.results[:count], reads, strict=True))
@@ -120,14 +120,14 @@ def _lower_while(lowering: "FunctionLowering", op: Op) -> list[Item]:
     lowering.position += 1
     start = lowering.position
     going = lowering.buffer(condition.returns[0], pinned=True)
-    lowering.use(going)
+    lowering.mark_used(going)
     condition_items, _ = lowering.block(condition, [going])
-    lowering.use(going)
+    lowering.mark_used(going)
     inner, _ = lowering.block(body, writes)
     lowering.position += 1
     pairs = _swap_pairs(lowering, reads, writes)
     lowering.extend_live_ranges(start)
-    lowering.use(going)
+    lowering.mark_used(going)
     lowering.views.update(zip(op.results, reads, strict=True))
     items.append(WhileItem(op, tuple(condition_items), going, pairs, tuple(inner)))
     return items
@@ -136,7 +136,7 @@ def _lower_while(lowering: "FunctionLowering", op: Op) -> list[Item]:
 def _lower_case(lowering: "FunctionLowering", op: Op) -> list[Item]:
     index = lowering.views[op.operands[0]]
     results = [lowering.targets.get(value) or lowering.buffer(value) for value in op.results]
-    lowering.use(index, *results)
+    lowering.mark_used(index, *results)
     start = lowering.position
     branches = []
     for block in op.blocks:
@@ -146,7 +146,7 @@ def _lower_case(lowering: "FunctionLowering", op: Op) -> list[Item]:
         items, _ = lowering.block(block, results)
         branches.append(tuple(items))
     lowering.position += 1
-    lowering.use(*results)
+    lowering.mark_used(*results)
     lowering.extend_live_ranges(start)
     lowering.views.update(zip(op.results, results, strict=True))
     return [BranchItem(op, index, tuple(branches))]

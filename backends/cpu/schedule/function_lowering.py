@@ -69,7 +69,7 @@ def lower_function(function: Function, orders: Mapping[str, Order]) -> Lowered:
     body = function.body
     for i, param in enumerate(body.params):
         lowering.views[param] = lowering.buffer(param, BufferKind.ARGUMENT, number=i)
-        lowering.use(lowering.views[param])
+        lowering.mark_used(lowering.views[param])
     result_views = [
         lowering.buffer(v, BufferKind.RESULT, number=i) for i, v in enumerate(body.returns)
     ]
@@ -82,7 +82,7 @@ def lower_function(function: Function, orders: Mapping[str, Order]) -> Lowered:
         tuple(lowering.constants),
         tuple((buffer.kind, buffer.number) for buffer in held),
         lowering.rows,
-        tuple(lowering.pairs),
+        tuple(lowering.in_place_pairs),
     )
 
 
@@ -96,7 +96,7 @@ class FunctionLowering:
         self.views: dict[Value, BufferView] = {}
         self.targets: dict[Value, BufferView] = {}
         self.rows: dict[int, BufferView] = {}
-        self.pairs: list[tuple[int, PlannedBuffer, PlannedBuffer]] = []
+        self.in_place_pairs: list[tuple[int, PlannedBuffer, PlannedBuffer]] = []
         self.position = 0
 
     # Buffers.
@@ -118,18 +118,18 @@ class FunctionLowering:
             len(self.buffers) - 1, 0, value.type.shape, byte_strides, value.type.dtype
         )
 
-    def use(self, *views: BufferView) -> None:
+    def mark_used(self, *views: BufferView) -> None:
         """Mark the memory of the views as live at the current position."""
         for view in views:
-            self.buffers[view.slot].use(self.position)
+            self.buffers[view.slot].extend_live_range(self.position)
             if view.slot in self.rows:
-                self.use(self.rows[view.slot])
+                self.mark_used(self.rows[view.slot])
 
     def extend_live_ranges(self, start: int) -> None:
         """Extend buffers that are older than `start` and used since then: a loop ends here."""
         for buffer in self.buffers:
             if buffer.first < start <= buffer.last:
-                buffer.use(self.position)
+                buffer.extend_live_range(self.position)
 
     # Blocks.
 
@@ -165,7 +165,7 @@ class FunctionLowering:
                     self.targets.setdefault(found, view)
         items: list[Item] = []
         for op in block.ops:
-            self._op(op, users, items)
+            self._lower_op(op, users, items)
         ends = []
         for value, view in zip(block.returns, targets, strict=True):
             here = self.views[value]
@@ -173,7 +173,7 @@ class FunctionLowering:
                 ends.append(here)
                 continue
             self.position += 1
-            self.use(here, view)
+            self.mark_used(here, view)
             items.append(CopyItem(here, view, f"%{value.name} is returned"))
             ends.append(view)
         return items, ends
@@ -226,13 +226,13 @@ class FunctionLowering:
 
     # Operations.
 
-    def _op(self, op: Op, users: Mapping[Value, Sequence[Op]], items: list[Item]) -> None:
+    def _lower_op(self, op: Op, users: Mapping[Value, Sequence[Op]], items: list[Item]) -> None:
         self.position += 1
         if op.name in control_flow.CONTROL_FLOW_LOWERINGS:
             items.extend(control_flow.CONTROL_FLOW_LOWERINGS[op.name](self, op))
             return
         if op.name == "constant":
-            self._constant(op)
+            self._lower_constant(op)
         if op.name == "constant" or not (op.results or op.spec.effect):
             return
         operands = tuple(self.views[value] for value in op.operands)
@@ -244,9 +244,9 @@ class FunctionLowering:
         if op.name == "reshape":
             self._lower_reshape(op, operands[0], items)
             return
-        results = tuple(self._place(op, value, operands, users) for value in op.results)
+        results = tuple(self._result_view(op, value, operands, users) for value in op.results)
         self.views.update(zip(op.results, results, strict=True))
-        self.use(*operands, *results)
+        self.mark_used(*operands, *results)
         items.append(WorkItem(op, operands, results))
         if is_elementwise(op):
             self._record_in_place_pairs(operands, results)
@@ -264,7 +264,7 @@ class FunctionLowering:
                 sole_view = all(other == view for other in operands if other.slot == view.slot)
                 old, new = self.buffers[view.slot], self.buffers[result.slot]
                 if same_layout and sole_view and old.nbytes == new.nbytes == result.nbytes:
-                    self.pairs.append((self.position, old, new))
+                    self.in_place_pairs.append((self.position, old, new))
 
     def _lower_reshape(self, op: Op, source: BufferView, items: list[Item]) -> None:
         """Lower a reshape whose operand has incompatible strides to a copy.
@@ -274,7 +274,7 @@ class FunctionLowering:
         target = self.targets.get(op.result)
         views = view_results(op, (source,))
         if target is not None and views is not None:
-            self.use(source, target)
+            self.mark_used(source, target)
             self.views[op.result] = target
             items.append(CopyItem(views[0], target, f"%{op.result.name} = reshape"))
             return
@@ -287,11 +287,11 @@ class FunctionLowering:
         written = BufferView(
             destination.slot, destination.offset, source.shape, strides, source.dtype
         )
-        self.use(source, destination)
+        self.mark_used(source, destination)
         self.views[op.result] = destination
         items.append(CopyItem(source, written, f"%{op.result.name} = reshape"))
 
-    def _constant(self, op: Op) -> None:
+    def _lower_constant(self, op: Op) -> None:
         """Store a constant; a splat constant is a single element with strides of 0."""
         given, type = op.attrs["value"], op.result.type
         is_splat = not isinstance(given, Dense) and prod(type.shape) > 0
@@ -307,7 +307,7 @@ class FunctionLowering:
         view = BufferView(len(self.buffers) - 1, 0, type.shape, strides, type.dtype)
         self.views[op.result] = view
 
-    def _place(
+    def _result_view(
         self,
         op: Op,
         value: Value,
@@ -318,7 +318,7 @@ class FunctionLowering:
         if value in self.targets:
             return self.targets[value]
         strides = row_major_strides(value.type, self._dimension_order(op, value, operands))
-        return self.buffer(value, strides=self._wish(value, strides, users) or strides)
+        return self.buffer(value, strides=self._preferred_strides(value, strides, users) or strides)
 
     def _dimension_order(
         self, op: Op, value: Value, operands: Sequence[BufferView]
@@ -335,7 +335,7 @@ class FunctionLowering:
         candidates = [v for v in operands if v.shape == value.type.shape and 0 not in v.strides]
         return dimension_order(max(candidates, key=lambda v: v.nbytes)) if candidates else None
 
-    def _wish(
+    def _preferred_strides(
         self, value: Value, strides: tuple[int, ...], users: Mapping[Value, Sequence[Op]]
     ) -> tuple[int, ...] | None:
         """Return strides with which a later reshape is a view instead of a copy.
@@ -357,7 +357,7 @@ class FunctionLowering:
                 user_strides = found
             else:
                 continue
-            user_preference = self._wish(op.result, user_strides, users)
+            user_preference = self._preferred_strides(op.result, user_strides, users)
             if user_preference is not None:
                 input_strides = operand_strides(op, user_preference)
                 if input_strides is not None:

@@ -90,7 +90,7 @@ def _match_gather(
     if any(buffers[k].kind is not BufferKind.ARENA or buffers[k].last != end for k in dead):
         return None
     for view in (x, indices):
-        buffers[view.slot].use(end)
+        buffers[view.slot].extend_live_range(end)
     item = GatherElements(gather.op, (x, indices), (target,), fill)
     return item, 1 + len(dead), [buffers[k] for k in dead]
 

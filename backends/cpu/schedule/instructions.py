@@ -93,7 +93,7 @@ class InstructionWriter:
             elif isinstance(item, ScanItem):
                 self._write_loop(item)
             elif isinstance(item, WhileItem):
-                self._while(item)
+                self._write_while(item)
             else:
                 assert isinstance(item, BranchItem)
                 self._write_branch(item)
@@ -113,7 +113,7 @@ class InstructionWriter:
         code, first, second, third = words
         self.written[number] = code, first, second, third
 
-    def _again(self, to: int, items: Sequence[Item]) -> None:
+    def _write_back_edge(self, to: int, items: Sequence[Item]) -> None:
         weight = max(
             MIN_ITERATION_NANOSECONDS,
             min(int(estimate_cost(items)), CLOCK_CHECK_INTERVAL_NANOSECONDS),
@@ -138,16 +138,16 @@ class InstructionWriter:
             self._add(Opcode.STORE_AND_ADVANCE, *row)
         self.write(item.body)
         self._swap(item.swaps)
-        self._again(head, item.body)
+        self._write_back_edge(head, item.body)
         self._patch_jump(head, 2)
 
-    def _while(self, item: WhileItem) -> None:
+    def _write_while(self, item: WhileItem) -> None:
         start = len(self.written)
         self.write(item.condition)
         leave = self._add(Opcode.JUMP_IF_ZERO, item.going.slot, item.going.offset)
         self.write(item.body)
         self._swap(item.swaps)
-        self._again(start, (*item.condition, *item.body))
+        self._write_back_edge(start, (*item.condition, *item.body))
         self._patch_jump(leave, 3)
 
     def _write_branch(self, item: BranchItem) -> None:

@@ -12,33 +12,33 @@ class Arenas:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        self._cut: dict[int, int] = {}
+        self._allocated: dict[int, int] = {}
         self._free, self._end = 0, 0
 
     @property
-    def mapped(self) -> int:
+    def mapped_bytes(self) -> int:
         """The size of all arenas in bytes."""
-        return len(self._cut) * self.nbytes
+        return len(self._allocated) * self.nbytes
 
     @property
-    def cut(self) -> int:
+    def allocated_bytes(self) -> int:
         """The bytes that are allocated in arenas."""
-        return sum(self._cut.values())
+        return sum(self._allocated.values())
 
-    def has(self, size: int) -> bool:
+    def can_allocate(self, size: int) -> bool:
         """Return whether the latest arena has `size` free bytes."""
         return self._end - self._free >= size
 
     def add(self, start: int) -> None:
         """Add new memory, from which later blocks are allocated."""
-        self._cut[start] = 0
+        self._allocated[start] = 0
         self._free, self._end = start, start + self.nbytes
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Allocate `size` bytes in the latest arena, which must have them."""
         address = self._free
         self._free += size
-        self._cut[self._end - self.nbytes] += size
+        self._allocated[self._end - self.nbytes] += size
         return address
 
     def find_idle_arenas(self, idle: Iterable[tuple[int, int]]) -> list[range]:
@@ -46,7 +46,7 @@ class Arenas:
 
         The latest arena is never among them, so that a small allocation does not map a new one.
         """
-        starts = sorted(self._cut)
+        starts = sorted(self._allocated)
         found: Counter[int] = Counter()
         for address, size in idle:
             found[starts[bisect_right(starts, address) - 1]] += size
@@ -54,9 +54,9 @@ class Arenas:
         return [
             range(start, start + self.nbytes)
             for start in starts
-            if found[start] == self._cut[start] and start != latest
+            if found[start] == self._allocated[start] and start != latest
         ]
 
     def remove(self, arena: range) -> None:
         """Remove an arena from the list."""
-        del self._cut[arena.start]
+        del self._allocated[arena.start]

@@ -35,7 +35,7 @@ def _kernel_text() -> str:
     nbytes, each = (f.load(f.offset(record, 8 * word), "i64") for word in range(2))
     source, target = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 2))
     start = task * each
-    end = f.least(start + each, nbytes)
+    end = f.umin(start + each, nbytes)
     whole = start + ((end - start) & -CACHE_LINE_BYTES)
     line = vector_type("i8", CACHE_LINE_BYTES)
     with f.loop(start, whole, CACHE_LINE_BYTES) as i:
@@ -48,7 +48,7 @@ def _kernel_text() -> str:
     with f.loop(whole, end) as i:
         f.store(f.load(f.offset(source, i), "i8"), f.offset(target, i))
     store_fence(f)
-    f.leave()
+    f.ret()
     return module.text()
 
 

@@ -13,12 +13,12 @@ class IdleBlocks(list[int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.since: dict[int, float] = {}
+        self.idle_since: dict[int, float] = {}
 
     # The clock is a default argument because Python empties modules before it drops the last
     # blocks.
     def append(self, address: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.since[address] = clock()
+        self.idle_since[address] = clock()
         super().append(address)
 
 
@@ -27,20 +27,20 @@ class LargeBlocks:
     """The free lists of a pool, by block size."""
 
     def __init__(self) -> None:
-        self._homes: dict[int, IdleBlocks] = {}
+        self._free_lists: dict[int, IdleBlocks] = {}
 
-    def home(self, size: int) -> IdleBlocks:
+    def free_list(self, size: int) -> IdleBlocks:
         """Return the free list of a size, or that of a slightly larger size if only that one has a
         block."""
-        home = self._homes.setdefault(size, IdleBlocks())
+        home = self._free_lists.setdefault(size, IdleBlocks())
         if home:
             return home
-        for other, blocks in self._homes.items():
+        for other, blocks in self._free_lists.items():
             if size < other <= size * MAX_SIZE_RATIO and blocks:
                 return blocks
         return home
 
-    def given_up(
+    def evict(
         self, seconds: float, too_many: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[int, int]]:
         """Remove blocks that were idle for `seconds`, and others as long as there are too many.
@@ -48,26 +48,26 @@ class LargeBlocks:
         Blocks that were idle longest come first. Yields (address, size) of each.
         """
         latest = time.monotonic() - seconds
-        for since, address, size in sorted(self._idle()):
+        for since, address, size in sorted(self._idle_blocks()):
             if (since <= latest or too_many()) and self._remove(address, size):
                 yield address, size
 
     def idle_bytes(self) -> int:
         """Return the bytes of idle blocks."""
-        return sum(size * len(home) for size, home in self._homes.items())
+        return sum(size * len(home) for size, home in self._free_lists.items())
 
-    def _idle(self) -> list[tuple[float, int, int]]:
+    def _idle_blocks(self) -> list[tuple[float, int, int]]:
         return [
-            (home.since.get(address, 0.0), address, size)
-            for size, home in self._homes.items()
+            (home.idle_since.get(address, 0.0), address, size)
+            for size, home in self._free_lists.items()
             for address in home.copy()
         ]
 
     def _remove(self, address: int, size: int) -> bool:
-        home = self._homes[size]
+        home = self._free_lists[size]
         try:
             home.remove(address)
         except ValueError:  # Another thread uses the block again.
             return False
-        home.since.pop(address, None)
+        home.idle_since.pop(address, None)
         return True

@@ -70,10 +70,10 @@ class MemoryPool:
         self._free_list_by_size: dict[int, list[int]] = {}
         self._small: dict[int, list[int]] = {}
         self._large = LargeBlocks()
-        self._kind: type | None = None
-        self._hand: Callable[..., Any]
-        self._homes: dict[int, FreeList] = {}
-        self._places: dict[int, int] = {}
+        self._small_block_type: type | None = None
+        self._make_small_block: Callable[..., Any]
+        self._native_free_lists: dict[int, FreeList] = {}
+        self._free_list_addresses: dict[int, int] = {}
         self._zeros = ZeroedBlocks()
         self._arenas = Arenas(ARENA_BYTES)
         self._mapped = self._peak = self._peak_in_use = 0
@@ -89,41 +89,43 @@ class MemoryPool:
                 return MemoryBlock(home.pop(), nbytes, home)
             except IndexError:  # Another thread was faster.
                 pass
-        place = self._places.get(nbytes)
+        place = self._free_list_addresses.get(nbytes)
         if place is not None:
-            result: MemoryBlock | None = self._hand(self._kind, place, nbytes, 0)
+            result: MemoryBlock | None = self._make_small_block(
+                self._small_block_type, place, nbytes, 0
+            )
             if result is not None:
                 return result
         return self._allocate_slow(nbytes)
 
-    def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
+    def set_small_block_type(self, kind: type, hand: Callable[..., Any]) -> None:
         """Use a native type for small blocks from now on, which `block_maker` allocates."""
         with self._lock:
-            if self._kind is None:
+            if self._small_block_type is None:
                 add_block_interface(kind)
-                self._kind, self._hand = kind, hand
-                self._zeros.adopt(kind, hand)
+                self._small_block_type, self._make_small_block = kind, hand
+                self._zeros.set_block_type(kind, hand)
                 self._free_list_by_size.clear()
 
     def may_be_written(self, block: object) -> bool:
         """Return whether an object is a block that the caller may overwrite, and mark it as
         written."""
-        if self._kind is None or type(block) is not self._kind:
+        if self._small_block_type is None or type(block) is not self._small_block_type:
             return type(block) is MemoryBlock
         mark_written(block)
         return True
 
-    def home(self, nbytes: int) -> int:
+    def free_list_address(self, nbytes: int) -> int:
         """Return the address of the native free list for a size; 0 if there is none."""
-        if self._kind is None or nbytes > MAX_SMALL_BLOCK_BYTES:
+        if self._small_block_type is None or nbytes > MAX_SMALL_BLOCK_BYTES:
             return 0
         with self._lock:
-            if nbytes not in self._places:
-                if len(self._places) >= MAX_MEMOIZED_SIZES:
-                    self._places.clear()
-                result = self._homes.setdefault(size_class(nbytes), make_free_list())
-                self._places[nbytes] = ctypes.addressof(result)
-            return self._places[nbytes]
+            if nbytes not in self._free_list_addresses:
+                if len(self._free_list_addresses) >= MAX_MEMOIZED_SIZES:
+                    self._free_list_addresses.clear()
+                result = self._native_free_lists.setdefault(size_class(nbytes), make_free_list())
+                self._free_list_addresses[nbytes] = ctypes.addressof(result)
+            return self._free_list_addresses[nbytes]
 
     def zeros_free_list_address(self, nbytes: int) -> int:
         """Return the address of the native free list of zeroed blocks for a size.
@@ -131,15 +133,15 @@ class MemoryPool:
         Returns 0 if there is none, as for small sizes, or on systems that cannot reset pages.
         """
         size = size_class(nbytes)
-        if self._kind is None or nbytes < MIN_ZEROED_BLOCK_BYTES or not CAN_RESET_PAGES:
+        if self._small_block_type is None or nbytes < MIN_ZEROED_BLOCK_BYTES or not CAN_RESET_PAGES:
             return 0
         with self._lock:
             others = (
-                self._homes.setdefault(size, make_free_list())
+                self._native_free_lists.setdefault(size, make_free_list())
                 if size <= MAX_SMALL_BLOCK_BYTES
                 else None
             )
-            return self._zeros.home(size, others)
+            return self._zeros.free_list_address(size, others)
 
     def allocate_zeros(self, nbytes: int) -> MemoryBlock | None:
         """Return a block of zeros, which takes no physical memory until it is read if it is large.
@@ -150,22 +152,22 @@ class MemoryPool:
             return None
         size = size_class(nbytes)
         with self._lock:
-            result: MemoryBlock | None = self._zeros.idle(size, nbytes) or self._zeros.pop_and_zero(
+            result: MemoryBlock | None = self._zeros.pop_idle(
                 size, nbytes
-            )
+            ) or self._zeros.pop_and_zero(size, nbytes)
             if result is not None:
                 return result
             new = self._map if size > MAX_SMALL_BLOCK_BYTES else self._allocate_in_arena
-            result = self._zeros.made(size, nbytes, new(size, nbytes))
+            result = self._zeros.make(size, nbytes, new(size, nbytes))
             return result
 
     def trim(self, idle_seconds: float = 0.0) -> int:
         """Release large blocks that were idle for `idle_seconds`; return the number of bytes."""
         with self._lock:
             before = self._mapped
-            self._unmap(self._large.given_up(idle_seconds))
+            self._unmap(self._large.evict(idle_seconds))
             if idle_seconds <= 0:
-                self._unmap(self._zeros.given_up())
+                self._unmap(self._zeros.evict())
             self._peak_in_use = self._mapped - self._idle_bytes()
             return before - self._mapped
 
@@ -173,8 +175,10 @@ class MemoryPool:
         """Return the memory use of the pool."""
         with self._lock:
             idle = self._idle_bytes()
-            large = self._mapped - self._arenas.mapped
-            return PoolStatistics(self._arenas.cut + large - idle, idle, self._mapped, self._peak)
+            large = self._mapped - self._arenas.mapped_bytes
+            return PoolStatistics(
+                self._arenas.allocated_bytes + large - idle, idle, self._mapped, self._peak
+            )
 
     def reset_in_child(self) -> None:
         """Replace the lock after a fork, which another thread may have held."""
@@ -186,9 +190,9 @@ class MemoryPool:
         size = size_class(nbytes)
         small = size <= MAX_SMALL_BLOCK_BYTES
         with self._lock:
-            if small and self._kind is not None:
+            if small and self._small_block_type is not None:
                 return self._allocate_small(size, nbytes)
-            home = self._small.setdefault(size, []) if small else self._large.home(size)
+            home = self._small.setdefault(size, []) if small else self._large.free_list(size)
             self._memoize(nbytes, home)
             address = _pop_last(home)
             if address is None:
@@ -196,15 +200,17 @@ class MemoryPool:
             return MemoryBlock(address, nbytes, home)
 
     def _allocate_small(self, size: int, nbytes: int) -> MemoryBlock:
-        place = self.home(nbytes)
-        result: MemoryBlock | None = self._hand(self._kind, place, nbytes, 0)
+        place = self.free_list_address(nbytes)
+        result: MemoryBlock | None = self._make_small_block(
+            self._small_block_type, place, nbytes, 0
+        )
         if result is None:
             result = self._zeros.pop_for_writing(size, nbytes)
         if result is None:
             address = _pop_last(self._small.get(size, []))
             if address is None:
                 address = self._allocate_in_arena(size, nbytes)
-            result = self._hand(self._kind, place, nbytes, address)
+            result = self._make_small_block(self._small_block_type, place, nbytes, address)
             assert result is not None
         return result
 
@@ -214,20 +220,20 @@ class MemoryPool:
         self._free_list_by_size[nbytes] = home
 
     def _allocate_in_arena(self, size: int, nbytes: int) -> int:
-        if not self._arenas.has(size):
+        if not self._arenas.can_allocate(size):
             self._arenas.add(self._map(ARENA_BYTES, nbytes))
-        return self._arenas.take(size)
+        return self._arenas.allocate(size)
 
     def _map(self, size: int, asked: int) -> int:
         """Map new memory, after idle blocks in excess are released."""
         self._make_room(size)
-        address = self._take(size)
+        address = self._map_within_limit(size)
         if address is None:
             # Collecting cycles frees blocks; then all idle memory is released.
             gc.collect()
             self.trim()
             self._unmap(self._unused_arenas())
-            address = self._take(size)
+            address = self._map_within_limit(size)
         if address is None:
             now = self.statistics()
             raise OutOfMemoryError(
@@ -240,7 +246,7 @@ class MemoryPool:
         self._peak = max(self._peak, self._mapped)
         return address
 
-    def _take(self, size: int) -> int | None:
+    def _map_within_limit(self, size: int) -> int | None:
         return map_memory(size) if self._mapped + size <= self.limit else None
 
     def _make_room(self, size: int) -> None:
@@ -249,8 +255,8 @@ class MemoryPool:
         self._peak_in_use = max(self._peak_in_use, used)
         max_mapped = max(self._peak_in_use * MAX_MAPPED_TO_PEAK_RATIO, self.limit / 2)
         if self._mapped + size > max_mapped:
-            self._unmap(self._zeros.given_up())
-        old = self._large.given_up(MAX_IDLE_SECONDS, lambda: self._mapped + size > max_mapped)
+            self._unmap(self._zeros.evict())
+        old = self._large.evict(MAX_IDLE_SECONDS, lambda: self._mapped + size > max_mapped)
         self._unmap(old)
 
     def _unmap(self, blocks: Iterable[tuple[int, int]]) -> None:
@@ -264,11 +270,13 @@ class MemoryPool:
 
         Meanwhile this generator holds all idle blocks, and an allocation waits for the lock.
         """
-        if self._kind is None:
+        if self._small_block_type is None:
             return
         handed = [*self._zeros.drain_arena_blocks()]
-        for size, blocks in self._homes.items():
-            while result := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
+        for size, blocks in self._native_free_lists.items():
+            while result := self._make_small_block(
+                self._small_block_type, ctypes.addressof(blocks), 0, 0
+            ):
                 handed.append((result, size))
         listed = [(size, home, address) for size, home in self._small.items() for address in home]
         sizes = [(block.address, size) for block, size in handed]
@@ -286,7 +294,10 @@ class MemoryPool:
     def _idle_bytes(self) -> int:
         """Return the bytes in free lists."""
         small = sum(size * len(home) for size, home in self._small.items())
-        handed = sum(size * home[FREE_LIST_COUNT_OFFSET // 8] for size, home in self._homes.items())
+        handed = sum(
+            size * home[FREE_LIST_COUNT_OFFSET // 8]
+            for size, home in self._native_free_lists.items()
+        )
         return small + handed + self._large.idle_bytes() + self._zeros.idle_bytes()
 
 

@@ -94,7 +94,7 @@ def _define_now(module: LLVMModule, triple: str) -> None:
     clock = f.value(MONOTONIC_CLOCK_ID[system_name(triple)], "i32")
     f.call("clock_gettime", [clock, time.address], "i32")
     seconds = f.load(time.address, "i64")
-    f.leave(seconds * 1_000_000_000 + f.load(f.offset(time.address, 8), "i64"))
+    f.ret(seconds * 1_000_000_000 + f.load(f.offset(time.address, 8), "i64"))
 
 
 def _define_futex(module: LLVMModule, number: int) -> None:
@@ -103,12 +103,12 @@ def _define_futex(module: LLVMModule, number: int) -> None:
     _, address, expected = f.params
     args = f"i64 {number}, ptr {address}, i32 {FUTEX_WAIT}, i32 {expected}, ptr null"
     f.emit(f"call i64 (i64, ...) @syscall({args})", "i64")
-    f.leave()
+    f.ret()
     f = LLVMFunction(module, "unpark", ["ptr", "ptr", "i32"], "void", "nounwind", internal=True)
     _, address, count = f.params
     args = f"i64 {number}, ptr {address}, i32 {FUTEX_WAKE}, i32 {count}"
     f.emit(f"call i64 (i64, ...) @syscall({args})", "i64")
-    f.leave()
+    f.ret()
 
 
 def _define_condition(module: LLVMModule) -> None:
@@ -122,11 +122,11 @@ def _define_condition(module: LLVMModule) -> None:
     with f.when(atomic_load(f, address, "i32", "seq_cst").is_("eq", expected)):
         f.call("pthread_cond_wait", [condition, mutex], "i32")
     f.call("pthread_mutex_unlock", [mutex], "i32")
-    f.leave()
+    f.ret()
     f = LLVMFunction(module, "unpark", ["ptr", "ptr", "i32"], "void", "nounwind", internal=True)
     control = f.params[0]
     mutex, condition = f.offset(control, MUTEX), f.offset(control, CONDITION)
     f.call("pthread_mutex_lock", [mutex], "i32")
     f.call("pthread_cond_broadcast", [condition], "i32")
     f.call("pthread_mutex_unlock", [mutex], "i32")
-    f.leave()
+    f.ret()

@@ -58,7 +58,7 @@ def _define_stamp(module: LLVMModule) -> None:
     f.store(begin, f.offset(row, 16))
     f.store(f.call("now", [], "i64"), f.offset(row, 24))
     f.store(count + 1, ring)
-    f.leave()
+    f.ret()
 
 
 def _define_record_task(module: LLVMModule) -> None:
@@ -73,7 +73,7 @@ def _define_record_task(module: LLVMModule) -> None:
     rings = atomic_load(f, f.offset(control, at.RINGS), "ptr")
     with f.when(rings.is_("ne", 0)):
         f.call("stamp", [f.offset(rings, lane * at.RING_BYTES), entry, task, begin])
-    f.leave()
+    f.ret()
 
 
 def _define_claim(module: LLVMModule) -> None:
@@ -105,17 +105,17 @@ def _define_claim(module: LLVMModule) -> None:
                     entry = f.load(f.offset(control, at.JOB_ENTRY), "ptr")
                     f.call("recorded", [control, bases, entry, task, worker, worker])
 
-                f.choose(rings.is_("eq", 0), run, run_recorded)
+                f.if_else(rings.is_("eq", 0), run, run_recorded)
                 count.set(count.get() + 1)
 
-        f.choose(there, take, lambda: going.set(0))
+        f.if_else(there, take, lambda: going.set(0))
     with f.when(count.get().is_("ne", 0)):
         done = f.offset(control, at.DONE)
         f.emit(f"atomicrmw add ptr {done}, i64 {count.get()} seq_cst", "i64")
         waiting = atomic_load(f, f.offset(control, at.WAITING), "i32", "seq_cst")
         with f.when(waiting.is_("ne", 0)):
             f.call("unpark", [control, done, f.value(1, "i32")])
-    f.leave()
+    f.ret()
 
 
 def _define_work(module: LLVMModule, triple: str) -> None:
@@ -155,8 +155,8 @@ def _define_work(module: LLVMModule, triple: str) -> None:
             f.call("claim", [control, observed >> 32, worker])
             since.set(f.call("now", [], "i64"))
 
-        f.choose((observed & 0xFFFFFFFF).is_("ne", 0), run, look)
-    f.leave()
+        f.if_else((observed & 0xFFFFFFFF).is_("ne", 0), run, look)
+    f.ret()
 
 
 def _define_wake_all(module: LLVMModule) -> None:
@@ -164,7 +164,7 @@ def _define_wake_all(module: LLVMModule) -> None:
     f = LLVMFunction(module, "rouse", ["ptr"])
     (control,) = f.params
     f.call("unpark", [control, f.offset(control, at.EPOCH), f.value(at.MAX_WORKERS, "i32")])
-    f.leave()
+    f.ret()
 
 
 def _define_run_shared(module: LLVMModule, triple: str) -> None:
@@ -190,7 +190,7 @@ def _define_run_shared(module: LLVMModule, triple: str) -> None:
     f.call("claim", [control, epoch, f.value(0, "i64")])
     with f.when(atomic_load(f, done, "i64").is_("ult", tasks)):
         _emit_wait(f, control, tasks, triple)
-    f.leave()
+    f.ret()
 
 
 def _emit_wait(f: LLVMFunction, control: LLVMValue, tasks: LLVMValue, triple: str) -> None:
@@ -242,17 +242,17 @@ def _define_interpret(module: LLVMModule) -> None:
                 with f.loop(first, end) as task:
                     f.call("recorded", [control, bases, entry, task, zero, lane])
 
-            f.choose(rings.is_("eq", 0), run, run_recorded)
+            f.if_else(rings.is_("eq", 0), run, run_recorded)
 
         def run_shared(entry: LLVMValue = entry) -> None:
             f.call("share", [control, entry, bases])
 
         is_shared = (flags & at.FLAG_PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
-        f.choose(is_shared, run_shared, alone)
+        f.if_else(is_shared, run_shared, alone)
         row.set(row.get() + 1)
         with f.when((flags & at.FLAG_CHECK_SIGNALS).is_("ne", 0)):
             limit.set(row.get())
-    f.leave(row.get())
+    f.ret(row.get())
 
 
 def _define_caller_slots(module: LLVMModule) -> None:
@@ -277,13 +277,13 @@ def _define_caller_slots(module: LLVMModule) -> None:
             with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
                 mine.set(lowest)
 
-        f.choose(lowest.is_("ne", 0), take, lambda: emit_yield(f))
-    f.leave(f.call(_cttz(module), [mine.get(), f.value(0, "i1")], "i64"))
+        f.if_else(lowest.is_("ne", 0), take, lambda: emit_yield(f))
+    f.ret(f.call(_cttz(module), [mine.get(), f.value(0, "i1")], "i64"))
     f = LLVMFunction(module, "release", ["ptr", "i64"], "void", "nounwind")
     control, bit = f.params
     mask = f.value(1, "i64") << bit ^ -1
     f.emit(f"atomicrmw and ptr {f.offset(control, at.BUSY)}, i64 {mask} release", "i64")
-    f.leave()
+    f.ret()
 
 
 def _cttz(module: LLVMModule) -> str:

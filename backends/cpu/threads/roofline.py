@@ -95,7 +95,7 @@ def _fma_kernel(lanes: int) -> Kernel:
         for each in sums[1:]:
             total = total + each.get()
         f.store(total, f.offset(target, task * (4 * lanes)))
-        f.leave()
+        f.ret()
         return module.text()
 
     return Kernel(name, text)

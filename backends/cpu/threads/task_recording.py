@@ -44,17 +44,17 @@ class TaskRecording:
 
     def __init__(self, rings: npt.NDArray[np.int64]) -> None:
         self._rings = rings
-        self._read = self._counts()
-        self.lost = 0
+        self._consumed = self._counts()
+        self.dropped_tasks = 0
 
     def take(self) -> list[RecordedTask]:
         """Return the tasks in order of their begin."""
         known = _ProgramIndex()
         tasks = []
-        before, self._read, self.lost = self._read, self._counts(), 0
-        for lane, (read, count) in enumerate(zip(before, self._read, strict=True)):
+        before, self._consumed, self.dropped_tasks = self._consumed, self._counts(), 0
+        for lane, (read, count) in enumerate(zip(before, self._consumed, strict=True)):
             first = max(read, count - at.RING_RECORDS)
-            self.lost += first - read
+            self.dropped_tasks += first - read
             thread = lane if lane < at.MAX_WORKERS else lane - at.MAX_WORKERS + 1000
             rows = self._rings[lane, np.arange(first, count) % at.RING_RECORDS + 1]
             for entry, task, begin, end in rows.tolist():

@@ -48,63 +48,63 @@ class ZeroedBlocks:
     """The zeroed blocks of a pool, by size."""
 
     def __init__(self) -> None:
-        self._kind: type
-        self._hand: Callable[..., Any]
-        self._homes: dict[int, FreeList] = {}
+        self._block_type: type
+        self._make_block: Callable[..., Any]
+        self._free_lists: dict[int, FreeList] = {}
         self._written_free_lists: dict[int, FreeList] = {}
-        self._cut: set[int] = set()
+        self._arena_sizes: set[int] = set()
         self._spent_blocks = make_free_list()
 
-    def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
+    def set_block_type(self, kind: type, hand: Callable[..., Any]) -> None:
         """Use a native type for blocks, which `small_blocks.hand` allocates."""
-        self._kind, self._hand = kind, hand
+        self._block_type, self._make_block = kind, hand
 
-    def home(self, size: int, others: FreeList | None) -> int:
+    def free_list_address(self, size: int, others: FreeList | None) -> int:
         """Return the address of the free list of zeroed blocks of a size.
 
         `others` is the list of normal blocks in arenas of that size.
         """
-        if size not in self._homes:
+        if size not in self._free_lists:
             if others is not None:
-                self._cut.add(size)
+                self._arena_sizes.add(size)
             self._written_free_lists[size] = shown = make_free_list() if others is None else others
-            self._homes[size] = result = make_free_list()
+            self._free_lists[size] = result = make_free_list()
             _free_lists_by_address[ctypes.addressof(result)] = result, shown
-        return ctypes.addressof(self._homes[size])
+        return ctypes.addressof(self._free_lists[size])
 
-    def idle(self, size: int, nbytes: int) -> Any:
+    def pop_idle(self, size: int, nbytes: int) -> Any:
         """Return an idle block of zeros, `None` if there is none."""
-        return self._pop(self._homes[size], nbytes)
+        return self._pop(self._free_lists[size], nbytes)
 
     def pop_and_zero(self, size: int, nbytes: int) -> Any:
         """Return a written block, zeroed again, `None` if there is none."""
         block = self._pop(self._written_free_lists[size], nbytes)
         if block is not None:
-            if size in self._cut:
+            if size in self._arena_sizes:
                 ctypes.memset(block.address, 0, size)
             else:
                 reset_pages(block.address, size)
-            _block_word(block, FREE_LIST_OFFSET).value = ctypes.addressof(self._homes[size])
+            _block_word(block, FREE_LIST_OFFSET).value = ctypes.addressof(self._free_lists[size])
         return block
 
     def pop_for_writing(self, size: int, nbytes: int) -> Any:
         """Return a block of zeros to a caller that writes to it, `None` if there is none."""
-        block = self.idle(size, nbytes) if size in self._homes else None
+        block = self.pop_idle(size, nbytes) if size in self._free_lists else None
         if block is not None:
             mark_written(block)
         return block
 
-    def made(self, size: int, nbytes: int, address: int) -> Any:
+    def make(self, size: int, nbytes: int, address: int) -> Any:
         """Return a block for zeroed memory at an address."""
-        home = ctypes.addressof(self._homes[size])
+        home = ctypes.addressof(self._free_lists[size])
         block = self._pop(self._spent_blocks, nbytes)
         if block is None:
-            return self._hand(self._kind, home, nbytes, address)
+            return self._make_block(self._block_type, home, nbytes, address)
         for place, value in ((ADDRESS_OFFSET, address), (FREE_LIST_OFFSET, home)):
             _block_word(block, place).value = value
         return block
 
-    def given_up(self) -> Iterator[tuple[int, int]]:
+    def evict(self) -> Iterator[tuple[int, int]]:
         """Release idle blocks with pages of their own; yield (address, size) of each."""
         for size, home in self._large_free_lists():
             while (block := self._pop(home, 0)) is not None:
@@ -113,8 +113,8 @@ class ZeroedBlocks:
 
     def drain_arena_blocks(self) -> Iterator[tuple[Any, int]]:
         """Yield idle blocks in arenas with their sizes; dropping them makes them idle again."""
-        for size in self._cut:
-            while (block := self.idle(size, 0)) is not None:
+        for size in self._arena_sizes:
+            while (block := self.pop_idle(size, 0)) is not None:
                 yield block, size
 
     def retire(self, block: object) -> None:
@@ -123,19 +123,23 @@ class ZeroedBlocks:
 
     def idle_bytes(self) -> int:
         """Return the bytes of idle blocks."""
-        cut = [(size, self._homes[size]) for size in self._cut]
+        cut = [(size, self._free_lists[size]) for size in self._arena_sizes]
         return sum(
             size * home[FREE_LIST_COUNT_OFFSET // 8]
             for size, home in (*cut, *self._large_free_lists())
         )
 
     def _large_free_lists(self) -> list[tuple[int, FreeList]]:
-        homes = (*self._homes.items(), *self._written_free_lists.items())
-        return [(size, home) for size, home in homes if size not in self._cut]
+        homes = (*self._free_lists.items(), *self._written_free_lists.items())
+        return [(size, home) for size, home in homes if size not in self._arena_sizes]
 
     def _pop(self, home: FreeList, nbytes: int) -> Any:
         # Most lists are empty, which one word tells.
-        return self._hand(self._kind, ctypes.addressof(home), nbytes, 0) if home[0] else None
+        return (
+            self._make_block(self._block_type, ctypes.addressof(home), nbytes, 0)
+            if home[0]
+            else None
+        )
 
 
 def _block_word(block: object, place: int) -> ctypes.c_uint64:

@@ -96,12 +96,12 @@ def layout_of(block: Block) -> Layout:
         extents.append(size)
     lies = {
         value: tuple(dict.fromkeys(number[axis] for axis in lie))
-        for value, lie in nest.lies.items()
+        for value, lie in nest.mappings.items()
         if value in live and -1 not in lie
     }
     return Layout(
         tuple(extents),
-        frozenset(number[axis] for axis in nest.reduced),
+        frozenset(number[axis] for axis in nest.reduced_loops),
         lies,
         {value: _strides(lie, nest, number) for value, lie in walks.items()},
     )
@@ -112,17 +112,19 @@ def _order(block: Block, nest: FusedLoopNest, live: Set[Value]) -> tuple[int, ..
     every = range(len(nest.extents))
     ends = [op.operands[0] for op in block.ops if op.spec in REDUCTIONS and op.result in live]
     for value in (*ends, *block.returns):
-        if len(nest.lies[value]) == len(every):
-            return nest.lies[value]
+        if len(nest.mappings[value]) == len(every):
+            return nest.mappings[value]
     return tuple(every)
 
 
 def _walks(block: Block, nest: FusedLoopNest, live: Set[Value]) -> Mapping[Value, LoopMapping]:
     """The axes along which things are loaded, stored and counted."""
-    found = {value: nest.lies[value] for value in (*block.params, *block.returns) if value in live}
+    found = {
+        value: nest.mappings[value] for value in (*block.params, *block.returns) if value in live
+    }
     for op in block.ops:
         if op.spec is iota and op.result in live:
-            along = dict(zip(non_unit_dims(op.result.type), nest.lies[op.result], strict=True))
+            along = dict(zip(non_unit_dims(op.result.type), nest.mappings[op.result], strict=True))
             axis = along.get(op.attrs["dim"])
             found[op.result] = () if axis is None else (axis,)
     return found
@@ -130,7 +132,7 @@ def _walks(block: Block, nest: FusedLoopNest, live: Set[Value]) -> Mapping[Value
 
 def _are_one(outer: int, inner: int, nest: FusedLoopNest, walks: Sequence[LoopMapping]) -> bool:
     """Whether everything walks two neighbouring axes as one, or neither of them."""
-    if (outer in nest.reduced) != (inner in nest.reduced):
+    if (outer in nest.reduced_loops) != (inner in nest.reduced_loops):
         return False
     for lie in walks:
         if (outer in lie) != (inner in lie):

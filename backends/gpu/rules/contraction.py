@@ -97,12 +97,12 @@ def _convolution(w: Writer, op: Op, x: str, filter: str) -> str:
     if not to.size or not op.operands[0].type.size or not op.operands[1].type.size:
         shape = listed(to.shape)
         return f"torch.zeros({shape}, dtype={TORCH[to.dtype]}, device=device)"
-    x = _permuted(x, (of.first, of.second, *of.spatial))
-    filter = _permuted(filter, (by.second, by.first, *by.spatial))
+    x = _permuted(x, (of.batch_or_inputs, of.features_or_outputs, *of.spatial))
+    filter = _permuted(filter, (by.features_or_outputs, by.batch_or_inputs, *by.spatial))
     if batch_groups > 1:
         x = w.call("batch_as_features", x, str(batch_groups))
     made = _core(w, op, x, filter, max(groups, batch_groups), rank)
-    return _permuted(made, _inverse((out.first, out.second, *out.spatial)))
+    return _permuted(made, _inverse((out.batch_or_inputs, out.features_or_outputs, *out.spatial)))
 
 
 def _core(w: Writer, op: Op, x: str, filter: str, groups: int, rank: int) -> str:

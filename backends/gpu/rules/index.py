@@ -12,7 +12,9 @@ from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
 @lowers("gather")
 def _gather(w: Writer, op: Op, x: str, indices: str) -> str:
     shape = op.result.type.shape
-    layout = IndexingLayout.of(op.operands[0].type.shape, len(shape), GATHER.read(op.attrs))
+    layout = IndexingLayout.for_shapes(
+        op.operands[0].type.shape, len(shape), GATHER.from_attrs(op.attrs)
+    )
     if _takes_rows(op, layout):
         return w.call("take_rows", x, f"{indices}[..., 0]")
     if _takes_along(op, layout):
@@ -30,7 +32,9 @@ def _scatter(w: Writer, op: Op, x: str, indices: str, updates: str) -> str:
             "scatter real and imaginary parts of logarithms, or multiply in a loop",
         )
     rank = len(op.operands[2].type.shape)
-    layout = IndexingLayout.of(op.operands[0].type.shape, rank, SCATTER.read(op.attrs))
+    layout = IndexingLayout.for_shapes(
+        op.operands[0].type.shape, rank, SCATTER.from_attrs(op.attrs)
+    )
     return w.call("scatter_windows", x, indices, updates, f'"{combine}"', *_geometry(layout))
 
 

@@ -85,13 +85,13 @@ class IrregularGroups:
     axis: NamedAxis
     groups: PositionGroups
 
-    def all(self, x: Tracer) -> Tracer:
+    def gather_all(self, x: Tracer) -> Tracer:
         """Gather `x` of every position, stacked in a leading dimension."""
         stacked = reshape(x, (1, *x.shape))
         gathered: Tracer = emit("all-gather", stacked, dim=0, axes=self.axis.axes, weak=x.weak_type)
         return gathered
 
-    def mine(self, x: Tracer) -> Tracer:
+    def gather_group(self, x: Tracer) -> Tracer:
         """Gather `x` of the positions of the own group, in its order, stacked in a leading
         dimension.
         """
@@ -99,18 +99,18 @@ class IrregularGroups:
         for group in self.groups:
             for position in group:
                 table[position] = list(group)
-        gathered = self.all(x)
-        row = self._own(np.array(table, np.int32))
+        gathered = self.gather_all(x)
+        row = self._row_for_position(np.array(table, np.int32))
         result: Tracer = as_tracer(gathered)[row]
         return result
 
-    def masked(self, x: Tracer, nothing: complex) -> Tracer:
+    def gather_masked(self, x: Tracer, nothing: complex) -> Tracer:
         """Gather `x` of every position, with `nothing` for those outside of the own group."""
         mask = np.zeros((self.axis.size, self.axis.size), bool)
         for group in self.groups:
             mask[np.ix_(group, group)] = True
-        gathered = self.all(x)
-        in_group = self._own(mask)
+        gathered = self.gather_all(x)
+        in_group = self._row_for_position(mask)
         mask_of_elements: Tracer = emit(
             "broadcast", in_group, dims=(0,), result=gathered.value.type.with_dtype("bool")
         )
@@ -118,14 +118,14 @@ class IrregularGroups:
         result: Tracer = emit("select", mask_of_elements, gathered, fill, weak=x.weak_type)
         return result
 
-    def rank(self) -> Tracer:
+    def group_rank(self) -> Tracer:
         """Return the index of the own position in its group."""
         ranks = np.zeros(self.axis.size, np.int32)
         for group in self.groups:
             ranks[list(group)] = np.arange(len(group))
-        return self._own(ranks)
+        return self._row_for_position(ranks)
 
-    def _own(self, table: np.ndarray[Any, Any]) -> Tracer:
+    def _row_for_position(self, table: np.ndarray[Any, Any]) -> Tracer:
         """Return the row of a table for the own position."""
         dtype = "bool" if table.dtype == bool else "i32"
         constant: Tracer = emit(

@@ -69,7 +69,7 @@ def _all_reduce(
         return _emit_collective("all-reduce", x, ir_axes(named), op=Symbol(op))
     identity_value = identity_element(op, x.value.type.dtype)
     result: Tracer = emit(
-        _REDUCTION_OF[op], members.masked(x, identity_value), dims=(0,), weak=x.weak_type
+        _REDUCTION_OF[op], members.gather_masked(x, identity_value), dims=(0,), weak=x.weak_type
     )
     return result
 
@@ -254,7 +254,7 @@ def all_gather(
     def gather_leaf(leaf: Tracer) -> Tracer:
         dim = canonicalize_axis(axis, leaf.ndim + (not tiled))
         if members is not None:
-            return _unstack_to(members.mine(leaf), dim, tiled)
+            return _unstack_to(members.gather_group(leaf), dim, tiled)
         if not tiled:
             leaf = reshape(leaf, (*leaf.shape[:dim], 1, *leaf.shape[dim:]))
         for each in reversed(named):
@@ -306,7 +306,7 @@ def psum_scatter(
 
 def _own_part(x: Tracer, dim: int, count: int, members: IrregularGroups) -> Tracer:
     length = x.shape[dim] // count
-    start = emit("mul", members.rank(), splat(length, TensorType((), "i32")))
+    start = emit("mul", members.group_rank(), splat(length, TensorType((), "i32")))
     piece: Tracer = dynamic_slice_in_dim(x, start, length, dim)
     return piece
 
@@ -334,7 +334,7 @@ def all_to_all(
         share = leaf.shape[split] // size
         rest = [*leaf.shape[:split], share, *leaf.shape[split + 1 :]]
         if members is not None:
-            senders = _own_part(members.mine(leaf), split + 1, size, members)
+            senders = _own_part(members.gather_group(leaf), split + 1, size, members)
             if not tiled:
                 del rest[split]
                 senders = reshape(senders, [size, *rest])

@@ -31,7 +31,7 @@ class TracedBody:
     block: Block
     results: tuple[AbstractValue, ...]
     structure: tree.PyTreeDef
-    asked: bool
+    depends_on_varying: bool
     """Whether the trace depended on the manual axes along which values vary."""
 
 
@@ -70,7 +70,7 @@ def trace_body(
 
     with record_queries() as watch:
         block, results = trace_block(flat, params, what, names, origins, decision)
-    return TracedBody(block, results, structures_out[-1], watch.asked)
+    return TracedBody(block, results, structures_out[-1], watch.was_queried)
 
 
 def _check_returned(x: Any, what: str) -> Tracer:

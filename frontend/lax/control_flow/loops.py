@@ -186,7 +186,7 @@ def while_loop(
         else:
             test = "the condition of while_loop"
             condition = trace_body(cond_fun, params, (structure,), test, names, None, origins)
-            if not body.asked:
+            if not body.depends_on_varying:
                 break
             # Devices that stop after different numbers of iterations have different values.
             condition_vma = NOT_VARYING.union(
@@ -216,7 +216,7 @@ def _carried_vma(
     The first `count` parameters are carried. Return `None` if the axes do not change, or if the
     body does not depend on them.
     """
-    if not body.asked:
+    if not body.depends_on_varying:
         return None
     starts = varying_axes_of(origins)
     ends = varying_axes_of_returns(body.block, starts)

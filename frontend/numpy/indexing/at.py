@@ -100,7 +100,7 @@ class IndexedUpdate:
         from shardir.frontend import numpy as snp
 
         out_sharding = options.pop("out_sharding", None)
-        result = snp.true_divide(self._array, self._factors(values, options))
+        result = snp.true_divide(self._array, self._product_of_updates(values, options))
         return apply_out_sharding(result, out_sharding)
 
     def power(self, values: Any, **options: Any) -> Any:
@@ -109,7 +109,7 @@ class IndexedUpdate:
 
         out_sharding = options.pop("out_sharding", None)
         return apply_out_sharding(
-            snp.power(self._array, self._factors(values, options)), out_sharding
+            snp.power(self._array, self._product_of_updates(values, options)), out_sharding
         )
 
     def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
@@ -139,7 +139,7 @@ class IndexedUpdate:
             with_location(f"x.at[index] has no method {name!r}; it has {', '.join(known)}")
         )
 
-    def _factors(self, values: Any, options: dict[str, Any]) -> Any:
+    def _product_of_updates(self, values: Any, options: dict[str, Any]) -> Any:
         from shardir.frontend import numpy as snp
 
         return IndexedUpdate(snp.ones_like(self._array), self._index).multiply(values, **options)

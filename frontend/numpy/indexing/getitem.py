@@ -112,7 +112,7 @@ def emit_read(
                 with_location(f"dimension {d} of shape {x.shape} has no elements to index")
             )
     sliced = _apply_spans(x, subscript)
-    if arrays and subscript.batch == () and fill is None and not subscript.known:
+    if arrays and subscript.batch == () and fill is None and not subscript.is_concrete:
         sliced = _read_at_scalars(sliced, subscript, arrays)
     elif arrays:
         sliced = _emit_gather(sliced, subscript, arrays, fill, clip)
@@ -165,7 +165,7 @@ def _emit_gather(
     indexed = tuple(d - sum(p < d for p in points) for d in subscript.indexed_dims)
     if clip:
         indices = clamp_index_vectors(indices, [x.shape[d] for d in indexed])
-    plain, lead, count = subscript.plain, subscript.lead, len(subscript.batch)
+    plain, lead, count = subscript.shape_without_new, subscript.lead, len(subscript.batch)
     batch = range(lead, lead + count)
     found: Tracer = emit(
         "gather",

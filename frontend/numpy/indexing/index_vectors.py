@@ -33,7 +33,7 @@ def _wrap_negative_index(index: Tracer, size: int) -> Tracer:
 
 def make_index_vectors(subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
     """Return the index arrays as one array of index vectors, counted from the front."""
-    if subscript.known:
+    if subscript.is_concrete:
         return arrays[0]
     sizes = [subscript.operand[d] for d in subscript.indexed_dims]
     return stack_indices(wrap_negative_indices(arrays, sizes), subscript.batch)

@@ -51,7 +51,7 @@ def compress_rows(x: Any, mask: Any, axis: int | None) -> Array | None:
     if choice is None:
         return None
     if type(x) is not Array:
-        storage = Storage.around(x)
+        storage = Storage.wrap(x)
     else:
         storage = x.held if type(x.held) is Storage else x.storage
     if choice.find is not None:
@@ -149,7 +149,7 @@ def _mask_address(mask: Mask) -> tuple[int, object]:
     A NumPy mask that may be written is copied: it is read twice, and must not change in between.
     """
     if type(mask) is np.ndarray and not mask.flags.carray:
-        storage = Storage.around(mask.copy())
+        storage = Storage.wrap(mask.copy())
         return storage.address, storage
     own = mask if type(mask) is Array else from_numpy(mask)
     storage = own.held if type(own.held) is Storage else own.storage

@@ -53,7 +53,7 @@ class Subscript:
     batch: tuple[int, ...] = ()
     lead: int = 0
     new: tuple[int, ...] = ()
-    known: bool = False
+    is_concrete: bool = False
     """Whether the index arrays are concrete: one array with index vectors in its last dimension."""
 
     @property
@@ -62,12 +62,12 @@ class Subscript:
         return tuple(d for d, span in enumerate(self.spans) if span is None)
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_dims(self) -> tuple[int, ...]:
         """Return the dimensions of the operand that the result has."""
         return tuple(d for d, span in enumerate(self.spans) if span and not span.point)
 
     @property
-    def plain(self) -> tuple[int, ...]:
+    def shape_without_new(self) -> tuple[int, ...]:
         """Return the shape of the result without new dimensions."""
         sizes = tuple(span.size for span in self.spans if span and not span.point)
         return sizes[: self.lead] + self.batch + sizes[self.lead :]
@@ -75,8 +75,8 @@ class Subscript:
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the result."""
-        rest = iter(self.plain)
-        rank = len(self.plain) + len(self.new)
+        rest = iter(self.shape_without_new)
+        rank = len(self.shape_without_new) + len(self.new)
         return tuple(1 if d in self.new else next(rest) for d in range(rank))
 
 

@@ -98,7 +98,7 @@ def _take(a: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) ->
     if not x.shape[dim] and index.size and mode != "fill":
         raise IndexingError(with_location(f"take has nothing to take from: axis {axis} is empty"))
     spans = tuple(Span(0, n) if d != dim else None for d, n in enumerate(x.shape))
-    subscript = Subscript(x.shape, spans, index.shape, dim, known=True)
+    subscript = Subscript(x.shape, spans, index.shape, dim, is_concrete=True)
     index = _normalize_indices(index, x.shape[dim], mode)
     vectors = reshape(index, (*index.shape, 1))
     fill = fill_value_of(x.value.type.dtype, fill_value) if mode == "fill" else None

@@ -53,7 +53,7 @@ def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
 def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
     """Combine `values` into the elements of `x` at a subscript, by `op`."""
     tracer = as_tracer(x)
-    op, new = _negate_subtraction(op, convert_lossless(tracer, values, subscript.plain))
+    op, new = _negate_subtraction(op, convert_lossless(tracer, values, subscript.shape_without_new))
     new = new if is_number(values) else _broadcast_values(new, subscript)
     return emit_update(tracer, subscript, [as_tracer(a) for a in arrays], new, op, mode)
 
@@ -128,10 +128,10 @@ def _broadcast_values(values: Tracer, subscript: Subscript) -> Tracer:
     while len(shape) > len(subscript.shape) and shape[0] == 1:
         shape = shape[1:]
     result = broadcast(reshape(values, shape), subscript.shape)
-    result = reshape(result, subscript.plain)
+    result = reshape(result, subscript.shape_without_new)
     back = tuple(
         _dim_position(subscript, i)
-        for i, d in enumerate(subscript.kept)
+        for i, d in enumerate(subscript.kept_dims)
         if (span := subscript.spans[d]) and span.reverse
     )
     return emit("reverse", result, dims=back) if back and values.size > 1 else result
@@ -153,7 +153,7 @@ def emit_update(
     if not arrays and subscript.batch:
         # Only `True` adds batch dimensions without arrays; they have size 1.
         subscript = replace(subscript, batch=(), lead=0)
-        values = reshape(values, subscript.plain)
+        values = reshape(values, subscript.shape_without_new)
     if not arrays and all(s and s.stride == 1 for s in subscript.spans):
         return _update_box(x, subscript, values, op)
     return _scatter_update(x, subscript, arrays, values, op, mode)
@@ -185,12 +185,14 @@ def _scatter_update(
     """Scatter windows of full spans at index vectors; spans with a stride are index arrays, too."""
     strided = {
         _dim_position(subscript, i): span
-        for i, d in enumerate(subscript.kept)
+        for i, d in enumerate(subscript.kept_dims)
         if (span := subscript.spans[d]) and span.stride > 1
     }
     group = range(subscript.lead, subscript.lead + len(subscript.batch))
-    batch_positions = [p for p in range(len(subscript.plain)) if p in group or p in strided]
-    batch = tuple(subscript.plain[p] for p in batch_positions)
+    batch_positions = [
+        p for p in range(len(subscript.shape_without_new)) if p in group or p in strided
+    ]
+    batch = tuple(subscript.shape_without_new[p] for p in batch_positions)
     dims, parts = list(subscript.indexed_dims), []
     if arrays:
         found = make_index_vectors(subscript, arrays)
@@ -235,7 +237,7 @@ def _constant_starts(
     at 0.
     """
     known: dict[int, Any] = {}
-    positions = {d: _dim_position(subscript, i) for i, d in enumerate(subscript.kept)}
+    positions = {d: _dim_position(subscript, i) for i, d in enumerate(subscript.kept_dims)}
     for d, span in enumerate(subscript.spans):
         if span is None:
             continue

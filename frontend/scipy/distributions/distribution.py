@@ -38,7 +38,7 @@ class Distribution:
     ) -> None:
         self.name = name
         self.logpdf = self._standardize_argument("logpdf", shapes, logpdf, density=True)
-        self.pdf = self._through(self.logpdf, snp.exp)
+        self.pdf = self._compose(self.logpdf, snp.exp)
         if cdf is not None:
             self.cdf = self._standardize_argument("cdf", shapes, cdf)
             survival = sf or (lambda *xs: 1 - cdf(*xs))
@@ -64,7 +64,7 @@ class Distribution:
             result = formula((x - loc) / scale, *shape)
             return result - snp.log(scale) if density else result
 
-        return self._called(what, shapes, function)
+        return self._with_location_and_scale(what, shapes, function)
 
     def _scale_result(self, what: str, shapes: int, formula: FormulaFunction) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
@@ -74,9 +74,11 @@ class Distribution:
             result = formula(q, *shape) * scale + loc
             return snp.where((q < 0) | (q > 1), snp.nan, result)
 
-        return self._called(what, shapes, function)
+        return self._with_location_and_scale(what, shapes, function)
 
-    def _called(self, what: str, shapes: int, function: FormulaFunction) -> FormulaFunction:
+    def _with_location_and_scale(
+        self, what: str, shapes: int, function: FormulaFunction
+    ) -> FormulaFunction:
         def call_function(x: Any, *args: Any, loc: Any = 0, scale: Any = 1) -> Any:
             given = [*args[shapes:], *[None] * 2]
             loc = loc if given[0] is None else given[0]
@@ -86,7 +88,7 @@ class Distribution:
         call_function.__name__ = what
         return call_function
 
-    def _through(self, inner: FormulaFunction, outer: FormulaFunction) -> FormulaFunction:
+    def _compose(self, inner: FormulaFunction, outer: FormulaFunction) -> FormulaFunction:
         def call_composed(x: Any, *args: Any, loc: Any = 0, scale: Any = 1) -> Any:
             return outer(inner(x, *args, loc=loc, scale=scale))
 

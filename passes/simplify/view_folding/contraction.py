@@ -195,27 +195,37 @@ def _convolution(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
     if any(view.base in folder.splats for view in operands):
         return None
     of, by, to = parse_dims(op.attrs["dims"])
-    both = refine_pieces(x.dims[of.second], w.dims[by.first])
+    both = refine_pieces(x.dims[of.features_or_outputs], w.dims[by.batch_or_inputs])
     if both is None or any(piece.dim == BROADCAST_DIM for pieces in both for piece in pieces):
         return None
     pairs = sorted(zip(*both, strict=True), key=lambda pair: position_in_base(pair[0]))
-    batch, outputs = _sort_pieces(x.dims[of.first]), _sort_pieces(w.dims[by.second])
+    batch, outputs = (
+        _sort_pieces(x.dims[of.batch_or_inputs]),
+        _sort_pieces(w.dims[by.features_or_outputs]),
+    )
     left, right = list(x.dims), list(w.dims)
-    left[of.first], left[of.second] = (
+    left[of.batch_or_inputs], left[of.features_or_outputs] = (
         merge_pieces(batch),
         merge_pieces([piece for piece, _ in pairs]),
     )
-    right[by.second], right[by.first] = (
+    right[by.features_or_outputs], right[by.batch_or_inputs] = (
         merge_pieces(outputs),
         merge_pieces([piece for _, piece in pairs]),
     )
-    values = [folder.made(View(x.base, tuple(left))), folder.made(View(w.base, tuple(right)))]
+    values = [
+        folder.materialize(View(x.base, tuple(left))),
+        folder.materialize(View(w.base, tuple(right))),
+    ]
     shape = list(op.result.type.shape)
-    shape[to.first], shape[to.second] = _size(batch), _size(outputs)
+    shape[to.batch_or_inputs], shape[to.features_or_outputs] = _size(batch), _size(outputs)
     value = folder.emit(op, values, op.result.type.with_shape(shape), op.attrs)
     dims = list(identity_dims(tuple(shape)))
-    dims[to.first] = _renumber_pieces(x.dims[of.first], batch, to.first)
-    dims[to.second] = _renumber_pieces(w.dims[by.second], outputs, to.second)
+    dims[to.batch_or_inputs] = _renumber_pieces(
+        x.dims[of.batch_or_inputs], batch, to.batch_or_inputs
+    )
+    dims[to.features_or_outputs] = _renumber_pieces(
+        w.dims[by.features_or_outputs], outputs, to.features_or_outputs
+    )
     return [View(value, tuple(dims))]
 
 

@@ -21,14 +21,16 @@ def _emit(
     b: Builder = folder.b
     names = [value.name for value in op.results]
     made = as_values(b.emit(op.spec, *operands, blocks=tuple(blocks), **op.attrs))
-    return folder.renamed(made, names)
+    return folder.rename_results(made, names)
 
 
 def _carried_layout(folder: ViewFolder, view: View) -> View | None:
     """Return the layout of a carried value from its initial value; `None` for a constant."""
     if view.base in folder.splats:
         return None
-    return View(folder.made(view), identity_dims(view.shape)) if view.repeats else view
+    return (
+        View(folder.materialize(view), identity_dims(view.shape)) if view.has_broadcasts else view
+    )
 
 
 def _initial_layouts(
@@ -48,7 +50,7 @@ def _refine_layouts(
     better = []
     for like, view, value in zip(entering, operands, returns, strict=True):
         made = inner.get(value)
-        if view.base in inner.splats and made.base not in inner.splats and not made.repeats:
+        if view.base in inner.splats and made.base not in inner.splats and not made.has_broadcasts:
             like = made
         better.append(like)
     return better
@@ -66,13 +68,16 @@ def _while(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vie
             break
         likes = better
     stepped = step.b.block(
-        params, [step.within(old, like) for old, like in zip(body.returns, likes, strict=True)]
+        params,
+        [step.materialize_like(old, like) for old, like in zip(body.returns, likes, strict=True)],
     )
     test = folder.inner()
     tested = [test.param(old, like) for old, like in zip(condition.params, likes, strict=True)]
     test.run(condition.ops)
-    going = test.b.block(tested, [test.value(condition.returns[0])])
-    inits = [folder.within(old, like) for old, like in zip(op.operands, likes, strict=True)]
+    going = test.b.block(tested, [test.materialize_value(condition.returns[0])])
+    inits = [
+        folder.materialize_like(old, like) for old, like in zip(op.operands, likes, strict=True)
+    ]
     made = _emit(folder, op, inits, (going, stepped))
     return [View(value, like.dims) for value, like in zip(made, likes, strict=True)]
 
@@ -94,10 +99,14 @@ def _scan(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View
         if last or better == likes:
             break
         likes = better
-    returns = [inner.within(old, like) for old, like in zip(body.returns, likes, strict=False)]
+    returns = [
+        inner.materialize_like(old, like) for old, like in zip(body.returns, likes, strict=False)
+    ]
     slices = [_materialize_slice(inner, old) for old in body.returns[n:]]
     block = inner.b.block(params, [*returns, *(view.base for view in slices)])
-    inits = [folder.within(old, like) for old, like in zip(op.operands, likes, strict=False)]
+    inits = [
+        folder.materialize_like(old, like) for old, like in zip(op.operands, likes, strict=False)
+    ]
     made = _emit(folder, op, [*inits, *(stack.base for stack in stacks)], (block,))
     carried = [View(value, like.dims) for value, like in zip(made, likes, strict=False)]
     stacked = [
@@ -111,13 +120,13 @@ def _stacked_view(folder: ViewFolder, view: View) -> View:
     """Return a stacked operand as a view of a base whose first dimension is sliced."""
     split = None if view.base in folder.splats else separate_dims(folder, view, [0])
     if split is None:
-        return views.identity_view(folder.made(view))
+        return views.identity_view(folder.materialize(view))
     apart, at = split
     place, rank = at[0], apart.base.type.rank
     if place == 0:
         return apart
     perm = (place, *(d for d in range(rank) if d != place))
-    base = folder.made(
+    base = folder.materialize(
         View(apart.base, tuple(identity_dims(apart.base.type.shape)[d] for d in perm))
     )
     new = {d: i for i, d in enumerate(perm)}
@@ -136,7 +145,7 @@ def _slice_of(stack: View) -> View:
 
 def _materialize_slice(inner: ViewFolder, old: Value) -> View:
     view = inner.get(old)
-    return views.identity_view(inner.made(view)) if view.base in inner.splats else view
+    return views.identity_view(inner.materialize(view)) if view.base in inner.splats else view
 
 
 def _shift_dims(view: View, by: int) -> views.ViewDims:
@@ -161,15 +170,21 @@ def _case(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View
         offered = [
             inner.get(branch.returns[i]) for inner, branch in zip(inners, op.blocks, strict=True)
         ]
-        real = [view for view in offered if view.base not in folder.splats and not view.repeats]
+        real = [
+            view for view in offered if view.base not in folder.splats and not view.has_broadcasts
+        ]
         likes.append(real[0] if real else views.identity_view(old))
     blocks = [
         inner.b.block(
-            (), [inner.within(v, like) for v, like in zip(branch.returns, likes, strict=True)]
+            (),
+            [
+                inner.materialize_like(v, like)
+                for v, like in zip(branch.returns, likes, strict=True)
+            ],
         )
         for inner, branch in zip(inners, op.blocks, strict=True)
     ]
-    made = _emit(folder, op, [folder.made(operands[0])], blocks)
+    made = _emit(folder, op, [folder.materialize(operands[0])], blocks)
     return [View(value, like.dims) for value, like in zip(made, likes, strict=True)]
 
 

@@ -28,7 +28,7 @@ def _reshape(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[V
     shape = op.result.type.shape
     dims = views.reshape_dims(x.dims, shape)
     if dims is None:
-        base = folder.made(x)
+        base = folder.materialize(x)
         dims = views.reshape_dims(identity_dims(base.type.shape), shape)
         if dims is None:
             value = folder.emit(op, [base], op.result.type, op.attrs)
@@ -99,7 +99,7 @@ def _concatenate(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
         if seen is None:
             return None
         dims = (*seen[: at[dim]], each.dims[dim], *seen[at[dim] + 1 :])
-        given.append(folder.made(View(each.base, dims)))
+        given.append(folder.materialize(View(each.base, dims)))
     shape = list(view.base.type.shape)
     shape[at[dim]] = op.result.type.shape[dim]
     value = folder.emit(op, given, op.result.type.with_shape(shape), {"dim": at[dim]})
@@ -158,7 +158,7 @@ def _rewrite_along_dims(
     shape = list(view.base.type.shape)
     for d in dims:
         shape[at[d]] = op.result.type.shape[d]
-    operands = [view.base, *(folder.made(other) for other in others)]
+    operands = [view.base, *(folder.materialize(other) for other in others)]
     type = op.result.type.with_shape(shape)
     value = folder.emit(op, operands, type, attrs(at, len(shape)))
     made = list(view.dims)
@@ -177,7 +177,7 @@ def separate_dims(folder: ViewFolder, x: View, dims: Sequence[int]) -> tuple[Vie
         if len(x.dims[d]) > 1 or any(piece.dim == views.BROADCAST_DIM for piece in x.dims[d]):
             return None
     kinds = [dims.index(d) + 1 if d in dims else 0 for d in range(len(x.dims))]
-    view, found = folder.apart(x, kinds)
+    view, found = folder.split_by_kind(x, kinds)
     at = {d: found.index(i + 1) for i, d in enumerate(dims) if i + 1 in found}
     missing = [d for d in dims if d not in at]
     if missing:

@@ -39,7 +39,7 @@ def _dynamic_update_slice(
 ) -> Sequence[View] | None:
     x, update, *starts = operands
     moving = _partial_dims(op.operands[0], op.operands[1])
-    if x.base in folder.splats or x.repeats or not moving:
+    if x.base in folder.splats or x.has_broadcasts or not moving:
         return None
     split = separate_dims(folder, x, moving)
     if split is None:
@@ -55,7 +55,7 @@ def _dynamic_update_slice(
     rank = view.base.type.rank
     values = [
         view.base,
-        folder.made(View(update.base, tuple(dims))),
+        folder.materialize(View(update.base, tuple(dims))),
         *_starts(folder, op.operands[2:], starts, at, rank),
     ]
     return [View(folder.emit(op, values, view.base.type, op.attrs), view.dims)]
@@ -77,7 +77,7 @@ def _starts(
     """Return the offset of the window in each dimension of the base."""
     place = {i: d for d, i in at.items()}
     zero: Value = folder.b.full(0, TensorType((), olds[0].type.dtype))
-    return [folder.made(starts[place[i]]) if i in place else zero for i in range(rank)]
+    return [folder.materialize(starts[place[i]]) if i in place else zero for i in range(rank)]
 
 
 DYNAMIC_SLICE_RULES: dict[str, FoldingRule] = {

@@ -29,46 +29,46 @@ class ViewFolder:
         self, b: Builder, rules: dict[str, FoldingRule], outer: "ViewFolder | None" = None
     ) -> None:
         self.b, self.rules, self.outer = b, rules, outer
-        self.seen: dict[Value, View] = outer.seen if outer else {}
+        self.view_of: dict[Value, View] = outer.view_of if outer else {}
         self.splats: dict[Value, Attr] = outer.splats if outer else {}
         self.contracted: set[Value] = outer.contracted if outer else set()
         self.values: dict[tuple[Value, ViewDims], Value] = {}
-        self.inside: set[Value] = set()
+        self.defined: set[Value] = set()
 
     def inner(self) -> "ViewFolder":
         """Return the folder of a nested block."""
         return ViewFolder(self.b.inner(), self.rules, self)
 
     def get(self, value: Value) -> View:
-        found = self.seen.get(value)
+        found = self.view_of.get(value)
         return views.identity_view(value) if found is None else found
 
-    def home(self, base: Value) -> "ViewFolder":
+    def defining_folder(self, base: Value) -> "ViewFolder":
         """Return the folder of the block that defines a base."""
         outer = self.outer
-        there = outer is None or base in self.inside or base in self.splats
-        return self if there or outer is None else outer.home(base)
+        there = outer is None or base in self.defined or base in self.splats
+        return self if there or outer is None else outer.defining_folder(base)
 
-    def apart(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
+    def split_by_kind(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
         """Apply `views.apart` in the block that defines the base of the view."""
-        home = self.home(view.base)
+        home = self.defining_folder(view.base)
         found = views.split_by_kind(home.b, view, kinds)
-        home.inside.add(found[0].base)
+        home.defined.add(found[0].base)
         return found
 
     def reshape_base(self, base: Value, shape: Sequence[int]) -> Value:
         """Return a base reshaped, in the block that defines it."""
-        home = self.home(base)
+        home = self.defining_folder(base)
         made = reshape_if_needed(home.b, base, shape)
-        home.inside.add(made)
+        home.defined.add(made)
         return made
 
-    def made(self, view: View, name: str = "") -> Value:
+    def materialize(self, view: View, name: str = "") -> Value:
         """Return the view as a value; materialized outside of a block if its base is defined
         there."""
         outer = self.outer
-        if outer and view.base not in self.inside and view.base not in self.splats:
-            return outer.made(view, name)
+        if outer and view.base not in self.defined and view.base not in self.splats:
+            return outer.materialize(view, name)
         key = (view.base, view.dims)
         found = self.values.get(key)
         if found is None:
@@ -85,33 +85,37 @@ class ViewFolder:
                     self.b.ops[-1] = replace(last, results=(called,))
                     found = called
             self.values[key] = found
-            self.inside.add(found)
+            self.defined.add(found)
         return found
 
-    def value(self, old: Value) -> Value:
+    def materialize_value(self, old: Value) -> Value:
         """Return the materialized replacement of a value."""
         view = self.get(old)
-        return view.base if view.plain and view.base not in self.splats else self.made(view)
+        return (
+            view.base
+            if view.is_identity and view.base not in self.splats
+            else self.materialize(view)
+        )
 
     def param(self, old: Value, like: View | None = None) -> Value:
         """Return a parameter that replaces one of the program, with its own layout or that of
         `like`."""
         view = like or views.identity_view(old)
         made = Value(old.type.with_shape(view.base.type.shape), old.name) if like else old
-        self.inside.add(made)
-        self.seen[old] = View(made, view.dims)
+        self.defined.add(made)
+        self.view_of[old] = View(made, view.dims)
         return made
 
-    def within(self, old: Value, like: View) -> Value:
+    def materialize_like(self, old: Value, like: View) -> Value:
         """Return the replacement of a value with the layout of the base of `like`, a view of its
         shape."""
         view = self.get(old)
         dims = view_in_base_of(view.dims, like)
         if dims is None:
-            view = views.identity_view(self.made(view))
+            view = views.identity_view(self.materialize(view))
             dims = view_in_base_of(view.dims, like)
             assert dims is not None
-        return self.made(View(view.base, dims))
+        return self.materialize(View(view.base, dims))
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append the replacements of `ops`."""
@@ -126,30 +130,30 @@ class ViewFolder:
             if rule is not None and all(value.type.size for value in op.tensors):
                 found = rule(self, op, [self.get(value) for value in op.operands])
             if found is None:
-                self.keep(op)
+                self.append_materialized(op)
                 continue
             for old, view in zip(op.results, found, strict=True):
-                self.seen[old] = view
+                self.view_of[old] = view
         b.loc, b.why = outside
 
-    def keep(self, op: Op) -> None:
+    def append_materialized(self, op: Op) -> None:
         """Append the operation on materialized operands."""
-        operands = tuple(self.value(value) for value in op.operands)
+        operands = tuple(self.materialize_value(value) for value in op.operands)
         if op.blocks:
             op = replace(op, blocks=tuple(map(self.block, op.blocks)))
         self.append(op if operands == op.operands else replace(op, operands=operands))
         for value in op.results:
-            self.seen.pop(value, None)
+            self.view_of.pop(value, None)
 
     def append(self, op: Op) -> None:
         self.b.append(op)
-        self.inside.update(op.results)
+        self.defined.update(op.results)
 
-    def renamed(self, made: Sequence[Value], names: Sequence[str]) -> list[Value]:
+    def rename_results(self, made: Sequence[Value], names: Sequence[str]) -> list[Value]:
         """Rename the results of the last operation."""
         results = tuple(Value(value.type, name) for value, name in zip(made, names, strict=True))
         self.b.ops[-1] = replace(self.b.ops[-1], results=results)
-        self.inside.update(results)
+        self.defined.update(results)
         return list(results)
 
     def block(self, block: Block) -> Block:
@@ -158,7 +162,9 @@ class ViewFolder:
         for param in block.params:
             inner.param(param)
         inner.run(block.ops)
-        return inner.b.block(block.params, [inner.value(value) for value in block.returns])
+        return inner.b.block(
+            block.params, [inner.materialize_value(value) for value in block.returns]
+        )
 
     def emit(
         self, op: Op, operands: Sequence[Value], type: TensorType, attrs: Mapping[str, Attr]

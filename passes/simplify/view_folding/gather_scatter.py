@@ -31,8 +31,8 @@ class GatherScatterParts(NamedTuple):
 
 def _gather(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
     x, indices = operands
-    read = GATHER.read(op.attrs)
-    layout = IndexingLayout.of(op.operands[0].type.shape, op.result.type.rank, read)
+    read = GATHER.from_attrs(op.attrs)
+    layout = IndexingLayout.for_shapes(op.operands[0].type.shape, op.result.type.rank, read)
     if x.base in folder.splats:
         return None
     split = separate_dims(folder, x, _partial_dims(op.operands[0], op.result, layout))
@@ -50,22 +50,22 @@ def _gather(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vi
 def _scatter(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
     x, indices, updates = operands
     old, slices = op.operands[0], op.operands[2]
-    read = SCATTER.read(op.attrs)
-    layout = IndexingLayout.of(old.type.shape, slices.type.rank, read)
+    read = SCATTER.from_attrs(op.attrs)
+    layout = IndexingLayout.for_shapes(old.type.shape, slices.type.rank, read)
     alone = _partial_dims(old, slices, layout)
-    if x.base in folder.splats or x.repeats:
+    if x.base in folder.splats or x.has_broadcasts:
         split = _layout_of_updates(old, updates, alone, layout)
     else:
         split = separate_dims(folder, x, alone)
     if split is None:
         return None
     parts = _parts(folder, split, indices, slices, layout)
-    if parts is None or parts.slices.repeats:
+    if parts is None or parts.slices.has_broadcasts:
         return None
     values = [
-        folder.within(old, parts.operand),
+        folder.materialize_like(old, parts.operand),
         parts.indices.base,
-        folder.within(slices, parts.slices),
+        folder.materialize_like(slices, parts.slices),
     ]
     attrs = _attrs(op, SCATTER, read, parts)
     value = folder.emit(op, values, parts.operand.base.type, attrs)
@@ -117,7 +117,7 @@ def _parts(
     layout: IndexingLayout,
 ) -> GatherScatterParts | None:
     if indices.base in folder.splats:
-        indices = views.identity_view(folder.made(indices))
+        indices = views.identity_view(folder.materialize(indices))
     operand, at = split
     vector = len(indices.dims) - 1
     cut = separate_dims(folder, indices, [*layout.batching.values(), vector])

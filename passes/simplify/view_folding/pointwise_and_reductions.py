@@ -39,11 +39,11 @@ def _elementwise(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
     given = []
     for i, view in enumerate(operands):
         if i not in placed:
-            given.append(folder.made(view))
+            given.append(folder.materialize(view))
         elif (dims := placed[i]) is None:
             given.append(view.base)
         else:
-            given.append(folder.made(View(view.base, dims)))
+            given.append(folder.materialize(View(view.base, dims)))
     type = op.results[0].type.with_shape(lead.base.type.shape)
     return [View(folder.emit(op, given, type, op.attrs), lead.dims)]
 
@@ -70,7 +70,7 @@ def _choose_layout(
             if dims is None:
                 break
             there = View(view.base, dims)
-            same = there.plain and view.base.type.shape == lead.base.type.shape
+            same = there.is_identity and view.base.type.shape == lead.base.type.shape
             same = same and view.base not in folder.splats
             alike += view.base.type.nbytes if same else 0
             seen[i] = None if same else dims
@@ -78,7 +78,7 @@ def _choose_layout(
             # Ties favor dimensions that were never split, since more operations use them, and
             # operands other than contraction results, which can be written in any order.
             turns = lead.base in folder.contracted
-            score = (-lead.base.type.size, alike, -lead.base.type.rank, not turns, lead.plain)
+            score = (-lead.base.type.size, alike, -lead.base.type.rank, not turns, lead.is_identity)
             if best is None or score > best[0]:
                 best, chosen = (score, lead), seen
     return (best[1], chosen) if best else (None, chosen)
@@ -102,7 +102,7 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
             return None
     else:
         times = 1
-    view, kinds = folder.apart(x, [int(d in dims) for d in range(len(x.dims))])
+    view, kinds = folder.split_by_kind(x, [int(d in dims) for d in range(len(x.dims))])
     kept = [d for d, kind in enumerate(kinds) if not kind]
     gone = tuple(d for d, kind in enumerate(kinds) if kind)
     place = {d: i for i, d in enumerate(kept)}
@@ -121,7 +121,7 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
     b.why = f"{times} equal values added up"
     made = b.mul(total, b.full(times, type))
     b.why = op.why
-    (value,) = folder.renamed([made], [op.result.name])
+    (value,) = folder.rename_results([made], [op.result.name])
     return [View(value, left)]
 
 

@@ -45,12 +45,12 @@ class View:
         return tuple(size_of(pieces) for pieces in self.dims)
 
     @property
-    def plain(self) -> bool:
+    def is_identity(self) -> bool:
         """True if the view equals its base."""
         return self.dims == identity_dims(self.base.type.shape)
 
     @property
-    def repeats(self) -> bool:
+    def has_broadcasts(self) -> bool:
         return any(piece.dim == BROADCAST_DIM for pieces in self.dims for piece in pieces)
 
 
@@ -176,7 +176,7 @@ def _view_in_base_of(view: ViewDims, lead: ViewDims, rank: int) -> ViewDims | No
 def materialize_view(b: Any, view: View) -> Value:
     """Materialize a view: the base reshaped, transposed and broadcast as far as necessary."""
     base = view.base
-    if view.plain:
+    if view.is_identity:
         return base
     walked = sorted(
         {p for pieces in view.dims for p in pieces if p.dim != BROADCAST_DIM}, key=position_in_base

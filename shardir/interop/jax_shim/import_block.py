@@ -76,5 +76,5 @@ def _import(
     """
     for namespace, program in reversed(_open_contexts.get()):
         if scope is namespace:
-            return program.bring(name, scope, local, wanted, level)
+            return program.import_module(name, scope, local, wanted, level)
     return _original[0](name, scope, local, wanted, level)

@@ -41,7 +41,7 @@ class Program:
         self._names = frozenset([*modules, *_module_names_in(folder)])
         self._kept: dict[str, ModuleType] = {}
         self._depth = 0
-        self._builtins = {**vars(builtins), "__import__": self.bring}
+        self._builtins = {**vars(builtins), "__import__": self.import_module}
 
     def adopt(self, namespace: dict[str, Any]) -> None:
         """Make code that subsequently runs in `array_namespace` part of the program.
@@ -55,7 +55,7 @@ class Program:
         self.adopt(namespace)
         exec(code, namespace)
 
-    def bring(
+    def import_module(
         self, name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
     ) -> Any:
         """Implement `__import__` for the program."""
@@ -82,7 +82,7 @@ class Program:
                 finally:
                     self._depth -= 1
                 return
-            aside = self._taken()
+            aside = self._remove_modules()
             sys.modules.update(self._kept)
             finder = _ProgramFinder(self._names, self._builtins)
             sys.meta_path.insert(0, finder)
@@ -90,11 +90,11 @@ class Program:
                 yield
             finally:
                 sys.meta_path.remove(finder)
-                self._kept = self._taken()
+                self._kept = self._remove_modules()
                 sys.modules.update(aside)
                 self._depth -= 1
 
-    def _taken(self) -> dict[str, ModuleType]:
+    def _remove_modules(self) -> dict[str, ModuleType]:
         """Remove the modules of the program from `sys.modules` and return them."""
         found = [name for name in sys.modules if name.partition(".")[0] in self._names]
         return {name: sys.modules.pop(name) for name in found}

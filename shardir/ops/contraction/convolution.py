@@ -70,8 +70,8 @@ def _type(
     check_padding(rank, "spatial dimension", padding)
     _check_groups(x, w, of, by, groups, batch_groups)
     shape = [0] * (rank + 2)
-    shape[to.first] = x.shape[of.first] // batch_groups
-    shape[to.second] = w.shape[by.second]
+    shape[to.batch_or_inputs] = x.shape[of.batch_or_inputs] // batch_groups
+    shape[to.features_or_outputs] = w.shape[by.features_or_outputs]
     for i in range(rank):
         lo, hi = padding[i]
         reach = dilated_size(x.shape[of.spatial[i]], lhs_dilation[i]) + lo + hi
@@ -101,8 +101,8 @@ def _check_groups(
         raise TypeError(
             f"groups={groups} and batch_groups={batch_groups} must be at least 1, and one of them 1"
         )
-    features, batch = x.shape[of.second], x.shape[of.first]
-    inputs, outputs = w.shape[by.first], w.shape[by.second]
+    features, batch = x.shape[of.features_or_outputs], x.shape[of.batch_or_inputs]
+    inputs, outputs = w.shape[by.batch_or_inputs], w.shape[by.features_or_outputs]
     if inputs * groups != features:
         raise TypeError(
             f"a filter for {inputs} input features in groups={groups} needs {inputs * groups} "
@@ -132,8 +132,12 @@ def _reference(
     of, by, to = parse_dims(dims)
     rank = len(of.spatial)
     wide = np.dtype(np.float32) if result.dtype in HALF_PRECISION_DTYPES else result.numpy
-    x = x.transpose(of.first, *of.spatial, of.second).astype(wide, copy=False)
-    w = w.transpose(*by.spatial, by.first, by.second).astype(wide, copy=False)
+    x = x.transpose(of.batch_or_inputs, *of.spatial, of.features_or_outputs).astype(
+        wide, copy=False
+    )
+    w = w.transpose(*by.spatial, by.batch_or_inputs, by.features_or_outputs).astype(
+        wide, copy=False
+    )
     x = dilate_and_pad(x, 0, ((0, 0), *padding, (0, 0)), (1, *lhs_dilation, 1))
     kernel, inputs, outputs = w.shape[:-2], w.shape[-2], w.shape[-1]
     parts = groups * batch_groups
@@ -159,7 +163,7 @@ def _reference(
             product.reshape(parts, -1, prod(places), outputs // parts), 0, 2
         )
     made = out.reshape(batch, *places, outputs).astype(result.numpy, copy=False)
-    return made.transpose(np.argsort((to.first, *to.spatial, to.second)))
+    return made.transpose(np.argsort((to.batch_or_inputs, *to.spatial, to.features_or_outputs)))
 
 
 convolution = define_op(

@@ -25,25 +25,25 @@ def convolution_batch(
 ) -> Value:
     made: Value
     if many.size == 0:
-        made = b.full(0, many.stated)
+        made = b.full(0, many.emit_result)
         return made
     of, by, to = parse_dims(dims)
     parts = groups * batch_groups
-    dim, outer = to.second, 1
+    dim, outer = to.features_or_outputs, 1
     if many.batched == (True, False):
-        x = _merge_dim(b, x, of.first, batch_groups)
-        dim = to.first
+        x = _merge_dim(b, x, of.batch_or_inputs, batch_groups)
+        dim = to.batch_or_inputs
     elif many.batched == (False, True):
-        w = _merge_dim(b, w, by.second, parts)
+        w = _merge_dim(b, w, by.features_or_outputs, parts)
         outer = parts
     else:
-        w = _merge_dim(b, w, by.second)
+        w = _merge_dim(b, w, by.features_or_outputs)
         if batch_groups == 1:
-            x, groups = _merge_dim(b, x, of.second), groups * many.size
+            x, groups = _merge_dim(b, x, of.features_or_outputs), groups * many.size
         else:
-            x, batch_groups = _merge_dim(b, x, of.first), batch_groups * many.size
+            x, batch_groups = _merge_dim(b, x, of.batch_or_inputs), batch_groups * many.size
     made = b.convolution(
-        x, w, result=many.stated, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
+        x, w, result=many.emit_result, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
     )
     return _unmerge_dim(b, made, dim, many.size, outer)
 

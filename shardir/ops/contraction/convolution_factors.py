@@ -16,9 +16,9 @@ from shardir.ops.type_checks import Ints
 class ConvolutionDims(NamedTuple):
     """The positions of the dimensions of one tensor."""
 
-    first: int
+    batch_or_inputs: int
     """The batch dimension; in a filter, the input features."""
-    second: int
+    features_or_outputs: int
     """The feature dimension; in a filter, the output features."""
     spatial: Ints
 
@@ -61,9 +61,15 @@ def convolution_factors(
     of, by, to = parse_dims(dims)
     builder = RuleBuilder([x.shape, w.shape], [result.shape])
     if batch_groups > 1:
-        builder.add([of.first, by.second], [to.second], batch_groups)
-    batch = result.shape[to.first]
-    builder.add([of.first if batch_groups == 1 or batch > 1 else None, None], [to.first], batch)
+        builder.add(
+            [of.batch_or_inputs, by.features_or_outputs], [to.features_or_outputs], batch_groups
+        )
+    batch = result.shape[to.batch_or_inputs]
+    builder.add(
+        [of.batch_or_inputs if batch_groups == 1 or batch > 1 else None, None],
+        [to.batch_or_inputs],
+        batch,
+    )
     exact, left_over = True, []
     for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
         left, window, places = x.shape[d], w.shape[k], result.shape[p]
@@ -85,13 +91,15 @@ def convolution_factors(
         if not inside:
             left_over.append((1, k, window))
     if groups > 1:
-        builder.add([of.second, by.second], [to.second], groups)
-    inputs = w.shape[by.first]
-    source = of.second if groups == 1 or inputs > 1 else None
-    builder.add([source, by.first], [None], inputs, FactorKind.REDUCE)
-    outputs = result.shape[to.second] // (groups * batch_groups)
+        builder.add(
+            [of.features_or_outputs, by.features_or_outputs], [to.features_or_outputs], groups
+        )
+    inputs = w.shape[by.batch_or_inputs]
+    source = of.features_or_outputs if groups == 1 or inputs > 1 else None
+    builder.add([source, by.batch_or_inputs], [None], inputs, FactorKind.REDUCE)
+    outputs = result.shape[to.features_or_outputs] // (groups * batch_groups)
     if outputs > 1:
-        builder.add([None, by.second], [to.second], outputs)
+        builder.add([None, by.features_or_outputs], [to.features_or_outputs], outputs)
     for tensor, dim, size in sorted(left_over):
         if size > 1:
             own = [dim if tensor == t else None for t in range(2)]

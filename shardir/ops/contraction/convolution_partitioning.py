@@ -33,19 +33,19 @@ def partition_convolution(
     """Run the local convolution; a device that holds some of the groups counts only those."""
     of, by, to = parse_dims(dims)
     if groups > 1:
-        groups = x.type.shape[of.second] // w.type.shape[by.first]
+        groups = x.type.shape[of.features_or_outputs] // w.type.shape[by.batch_or_inputs]
     if batch_groups > 1:
-        batch_groups = x.type.shape[of.first] // local.result.shape[to.first]
+        batch_groups = x.type.shape[of.batch_or_inputs] // local.result.shape[to.batch_or_inputs]
     padded, apart = list(padding), list(lhs_dilation)
     value, filters = local.op.operands
     for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
-        if not local.axes(value, d):
+        if not local.sharding_axes(value, d):
             continue
         places, window = local.op.result.type.shape[p], filters.type.shape[k]
         # A single window position or a window of size one has no factor in the operand.
         ways = (
-            local.count(local.op.result, p) if places > 1 else 1,
-            local.count(filters, k) if window > 1 else 1,
+            local.num_shards(local.op.result, p) if places > 1 else 1,
+            local.num_shards(filters, k) if window > 1 else 1,
         )
         if ways == (1, 1):
             continue

@@ -103,7 +103,7 @@ def _batch(b: Any, many: BatchedOp, *operands: Any, dims: str) -> Any:
         new + term if batched else term
         for term, batched in zip((left, right), many.batched, strict=True)
     ]
-    return b.dot(*operands, dims=f"{','.join(terms)}->{new}{output}", result=many.stated)
+    return b.dot(*operands, dims=f"{','.join(terms)}->{new}{output}", result=many.emit_result)
 
 
 dot = define_op(

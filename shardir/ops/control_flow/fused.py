@@ -53,14 +53,14 @@ class FusedLoopNest:
     """The loop nest of a block: the extent of each loop, and the loops that reductions remove."""
 
     extents: tuple[int, ...]
-    reduced: frozenset[int]
-    lies: Mapping[Value, LoopMapping]
+    reduced_loops: frozenset[int]
+    mappings: Mapping[Value, LoopMapping]
     """The loops of each value of the block."""
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_loops(self) -> tuple[int, ...]:
         """The loops that no reduction removes."""
-        return tuple(axis for axis in range(len(self.extents)) if axis not in self.reduced)
+        return tuple(axis for axis in range(len(self.extents)) if axis not in self.reduced_loops)
 
 
 def is_pointwise(spec: OpSpec) -> bool:
@@ -107,20 +107,20 @@ def build_loop_nest(block: Block) -> FusedLoopNest:
     joined, live = _LoopUnification(), live_values(block)
     reductions: list[tuple[Op, LoopMapping]] = []
     for param in block.params:
-        joined.new(param)
+        joined.add_value(param)
     for op in block.ops:
         for value in op.operands:
-            if value not in joined.lies:
+            if value not in joined.mappings:
                 raise TypeError(
                     f"its block uses %{value.name}: {value.type} of the blocks around it; pass it "
                     "as an operand"
                 )
         if op.spec in REDUCTIONS:
-            ended = joined.reduce(op)
+            ended = joined.map_reduction(op)
             if ended and op.result in live:
                 reductions.append((op, ended))
         else:
-            joined.walk(op)
+            joined.map_result(op)
     _unify_reduced(block, joined, [op for op, _ in reductions])
     return _make_nest(block, joined, reductions)
 
@@ -135,7 +135,7 @@ def _unify_reduced(block: Block, joined: "_LoopUnification", reductions: Sequenc
     values = taken or sorted(block.returns, key=lambda value: -len(non_unit_dims(value.type)))
     for value in (*taken, *block.returns):
         if non_unit_sizes(value.type) == non_unit_sizes(values[0].type):
-            joined.same(joined.lies[value], joined.lies[values[0]])
+            joined.unify(joined.mappings[value], joined.mappings[values[0]])
 
 
 def _make_nest(
@@ -145,7 +145,7 @@ def _make_nest(
     extents: list[int] = []
     lies: dict[Value, LoopMapping] = {}
     used = live_values(block)
-    for value, axes in joined.lies.items():
+    for value, axes in joined.mappings.items():
         mapping = []
         for dim, axis in zip(non_unit_dims(value.type), axes, strict=True):
             root = joined.root(axis)
@@ -189,7 +189,7 @@ class _LoopUnification:
     """A union-find structure over the dimensions of values that map to the same loop."""
 
     def __init__(self) -> None:
-        self.lies: dict[Value, LoopMapping] = {}
+        self.mappings: dict[Value, LoopMapping] = {}
         self.parent: list[int] = []
 
     def root(self, axis: int) -> int:
@@ -198,46 +198,46 @@ class _LoopUnification:
             axis = self.parent[axis]
         return axis
 
-    def axis(self) -> int:
+    def new_loop(self) -> int:
         self.parent.append(len(self.parent))
         return len(self.parent) - 1
 
-    def new(self, value: Value) -> None:
-        self.lies[value] = tuple(self.axis() for _ in non_unit_dims(value.type))
+    def add_value(self, value: Value) -> None:
+        self.mappings[value] = tuple(self.new_loop() for _ in non_unit_dims(value.type))
 
-    def same(self, a: LoopMapping, b: LoopMapping) -> None:
+    def unify(self, a: LoopMapping, b: LoopMapping) -> None:
         for one, other in zip(a, b, strict=True):
             self.parent[self.root(one)] = self.root(other)
 
-    def reduce(self, op: Op) -> LoopMapping:
+    def map_reduction(self, op: Op) -> LoopMapping:
         """Map the result of a reduction to loops; return the loops that it removes."""
         x, dims = op.operands[0], op.attrs["dims"]
-        along = dict(zip(non_unit_dims(x.type), self.lies[x], strict=True))
-        self.lies[op.result] = tuple(axis for dim, axis in along.items() if dim not in dims)
+        along = dict(zip(non_unit_dims(x.type), self.mappings[x], strict=True))
+        self.mappings[op.result] = tuple(axis for dim, axis in along.items() if dim not in dims)
         return tuple(axis for dim, axis in along.items() if dim in dims)
 
-    def walk(self, op: Op) -> None:
+    def map_result(self, op: Op) -> None:
         """Map the result of an operation that is not a reduction to loops."""
         if op.spec is broadcast:
             x, y = op.operands[0], op.result
-            along = dict(zip(non_unit_dims(x.type), self.lies[x], strict=True))
+            along = dict(zip(non_unit_dims(x.type), self.mappings[x], strict=True))
             source = {target: along.get(dim) for dim, target in enumerate(op.attrs["dims"])}
             axes = (source.get(dim) for dim in non_unit_dims(y.type))
-            self.lies[y] = tuple(self.axis() if axis is None else axis for axis in axes)
+            self.mappings[y] = tuple(self.new_loop() if axis is None else axis for axis in axes)
         elif (op.spec is reshape and is_unit_reshape(op)) or is_same_width_bitcast(op):
-            self.lies[op.result] = self.lies[op.operands[0]]
+            self.mappings[op.result] = self.mappings[op.operands[0]]
         elif op.spec is iota or op.spec is constant:
             if isinstance(op.attrs.get("value"), Dense):
                 raise TypeError(
                     f"its constant %{op.result.name} is an array; pass it as an operand"
                 )
-            self.new(op.result)
+            self.add_value(op.result)
         elif is_pointwise(op.spec):
-            self.new(op.result)
+            self.add_value(op.result)
             for value in op.operands:
                 scalar = op.spec in (select, clamp) and not value.type.shape
                 if not scalar:
-                    self.same(self.lies[value], self.lies[op.result])
+                    self.unify(self.mappings[value], self.mappings[op.result])
         else:
             raise TypeError(
                 f"cannot hold %{op.results[0].name if op.results else ''} = {op.name}; it takes "

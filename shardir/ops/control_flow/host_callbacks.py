@@ -90,10 +90,10 @@ def _batch(b: Any, many: BatchedOp, *xs: Any, **attrs: Any) -> Any:
     elif method == "legacy_vectorized":
         given = list(xs)
     else:
-        given = list(many.all(b, xs))
+        given = list(many.batch_all(b, xs))
     if method == "sequential":
         attrs["batch"] = attrs.get("batch", 0) + 1
-    return b.emit(many.op.spec, *given, result=many.stated, **attrs)
+    return b.emit(many.op.spec, *given, result=many.emit_result, **attrs)
 
 
 def _define(name: str, **more: Any) -> OpSpec:
@@ -127,7 +127,7 @@ inspect_sharding = define_op(
     factors=_operand_factors,
     reference=lambda x, *, function, result: (),
     batch=_inspect_batch,
-    partition=Partitioning(cuts=all_factors),
+    partition=Partitioning(shardable=all_factors),
     effect=True,
 )
 """Call `function` with the sharding of `x` after compilation."""

@@ -15,8 +15,8 @@ def gather_batch(b: Any, many: BatchedOp, x: Value, indices: Value, **dims: Ints
     both.
     """
     source, places = many.batched
-    read = _add_batch_dim(GATHER.read(dims), source, places)
-    made: Value = b.gather(x, indices, result=many.stated, **_to_attrs(GATHER, read))
+    read = _add_batch_dim(GATHER.from_attrs(dims), source, places)
+    made: Value = b.gather(x, indices, result=many.emit_result, **_to_attrs(GATHER, read))
     return made
 
 
@@ -27,7 +27,7 @@ def scatter_batch(
     own, places, given = many.batched
     x = x if own else broadcast_over_batch(b, x, many.size)
     updates = updates if given else broadcast_over_batch(b, updates, many.size)
-    read = _add_batch_dim(SCATTER.read(dims), True, places)
+    read = _add_batch_dim(SCATTER.from_attrs(dims), True, places)
     made: Value = b.scatter(x, indices, updates, op=op, **_to_attrs(SCATTER, read))
     return made
 

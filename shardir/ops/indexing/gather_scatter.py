@@ -70,7 +70,7 @@ def _gather_factors(
     The other elements are then masked; adding partial results alone does not express that.
     """
     builder = RuleBuilder([x.shape, indices.shape], [result.shape])
-    layout = IndexingLayout.of(x.shape, result.rank, GATHER.read(dims))
+    layout = IndexingLayout.for_shapes(x.shape, result.rank, GATHER.from_attrs(dims))
     add_factors(builder, layout, indices, result, lambda d, i, s: ((d, i), (s,)), None)
     return builder.build(None)
 
@@ -78,7 +78,7 @@ def _gather_factors(
 def _gather_reference(x: Array, indices: Array, *, result: TensorType, **dims: Ints) -> Array:
     if result.size == 0:
         return np.empty(result.shape, x.dtype)
-    layout = IndexingLayout.of(x.shape, result.rank, GATHER.read(dims))
+    layout = IndexingLayout.for_shapes(x.shape, result.rank, GATHER.from_attrs(dims))
     at = resolve_positions(layout, indices, result.shape, clamp=True)
     rows = x.transpose(*at.lead, *at.whole)
     rest = tuple(x.shape[d] for d in at.whole)
@@ -150,7 +150,7 @@ def _scatter_factors(
     per device, which a reduction would count several times.
     """
     builder = RuleBuilder([x.shape, indices.shape, updates.shape], [x.shape])
-    layout = IndexingLayout.of(x.shape, updates.rank, SCATTER.read(dims))
+    layout = IndexingLayout.for_shapes(x.shape, updates.rank, SCATTER.from_attrs(dims))
     kind = FactorKind.REPLICATE if op == "set" else FactorKind.REDUCE
     add_factors(builder, layout, indices, updates, lambda d, i, s: ((d, i, s), (d,)), kind)
     return builder.build(op if op in ("min", "max") else None)
@@ -159,7 +159,7 @@ def _scatter_factors(
 def _scatter_reference(
     x: Array, indices: Array, updates: Array, *, result: TensorType, op: str, **dims: Ints
 ) -> Array:
-    layout = IndexingLayout.of(x.shape, updates.ndim, SCATTER.read(dims))
+    layout = IndexingLayout.for_shapes(x.shape, updates.ndim, SCATTER.from_attrs(dims))
     at = resolve_positions(layout, indices, updates.shape, clamp=False)
     order = (*at.lead, *at.whole)
     extents = [x.shape[d] for d in at.lead]

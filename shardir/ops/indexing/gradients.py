@@ -24,8 +24,8 @@ def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Int
     As in JAX, elements that a clamped window read have no derivative: the scatter drops their
     cotangent. For the derivative of clamping, clamp the indices first.
     """
-    read = GATHER.read(dims)
-    layout = IndexingLayout.of(x.type.shape, y.type.rank, read)
+    read = GATHER.from_attrs(dims)
+    layout = IndexingLayout.for_shapes(x.type.shape, y.type.rank, read)
     places = _move_out_of_bounds(b, layout, indices, y.type.shape)
     zeros = b.full(0, x.type)
     return b.scatter(zeros, places, g, op=Symbol("add"), **_to_attrs(SCATTER, read)), None
@@ -83,7 +83,7 @@ class UpdatePositions:
     dims: IndexingDims
     shape: Ints
     leading_dims: Ints
-    inside: Value | None
+    in_bounds: Value | None
 
     def write(self, x: Value, updates: Value, op: str) -> Value:
         """Return `x` with the updates scattered into it."""
@@ -95,17 +95,17 @@ class UpdatePositions:
         """Return the element of `y` at each update's position; zero for dropped updates."""
         type = TensorType(self.shape, y.type.dtype)
         found: Value = self.b.gather(y, self.indices, result=type, **_to_attrs(GATHER, self.dims))
-        if self.inside is not None:
-            found = self.b.select(self.inside, found, self.b.full(0, type))
+        if self.in_bounds is not None:
+            found = self.b.select(self.in_bounds, found, self.b.full(0, type))
         return found
 
 
 def _update_positions(
     b: Any, x: Value, indices: Value, updates: Value, dims: IndexingDims
 ) -> UpdatePositions:
-    layout = IndexingLayout.of(x.type.shape, updates.type.rank, dims)
+    layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, dims)
     shape = updates.type.shape
-    whole = layout.whole(shape)
+    whole = layout.full_window_dims(shape)
     led = tuple(s for s in range(len(shape)) if s not in whole)
     if indices.type.numpy.itemsize < 4:
         indices = b.convert(indices, result=indices.type.with_dtype("i64"))
@@ -156,7 +156,7 @@ def scatter_vjp(
     b: Any, g: Value, x: Value, indices: Value, updates: Value, y: Value, *, op: str, **attrs: Ints
 ) -> Any:
     """Return the cotangents of operand and updates; elements that are equal extrema share it."""
-    dims = SCATTER.read(attrs)
+    dims = SCATTER.from_attrs(attrs)
     places = _update_positions(b, x, indices, updates, dims)
     vectors = [n for i, n in enumerate(indices.type.shape[:-1]) if i not in dims.indices_batching]
     collide = prod(vectors) > 1
@@ -233,8 +233,8 @@ def _extremum_vjp(places: UpdatePositions, g: Value, x: Value, updates: Value, y
     b = places.b
     kept = b.convert(b.eq(x, y), result=x.type)
     won = b.eq(updates, places.read(y))
-    if places.inside is not None:
-        won = b.and_(won, places.inside)
+    if places.in_bounds is not None:
+        won = b.and_(won, places.in_bounds)
     taken = b.convert(won, result=updates.type)
     share = b.div(g, places.write(kept, taken, "add"))
     return b.mul(share, kept), None, b.mul(places.read(share), taken)

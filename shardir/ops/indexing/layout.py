@@ -38,7 +38,7 @@ class IndexingDims(NamedTuple):
     operand_batching: Any
     indices_batching: Any
 
-    def read(self, attrs: Mapping[str, Any]) -> "IndexingDims":
+    def from_attrs(self, attrs: Mapping[str, Any]) -> "IndexingDims":
         """Return the attributes with these names; missing attributes are empty."""
         return IndexingDims(*(attrs.get(name, ()) for name in self))
 
@@ -75,7 +75,7 @@ class IndexingLayout:
     index_map: Ints
 
     @classmethod
-    def of(cls, operand: Ints, slices: int, dims: IndexingDims) -> "IndexingLayout":
+    def for_shapes(cls, operand: Ints, slices: int, dims: IndexingDims) -> "IndexingLayout":
         """Return the layout for an operand of shape `operand` and slices of rank `slices`."""
         gone = (*dims.dropped, *dims.operand_batching)
         free = [d for d in range(len(operand)) if d not in gone]
@@ -88,7 +88,7 @@ class IndexingLayout:
             dims.index_map,
         )
 
-    def whole(self, slices: Ints) -> Ints:
+    def full_window_dims(self, slices: Ints) -> Ints:
         """Return the window dimensions that cover their operand dimension and cannot move."""
         return tuple(
             s
@@ -121,7 +121,7 @@ def check_layout(
             f"for the {left} of {x} that are neither in {names.dropped} nor in "
             f"{names.operand_batching}"
         )
-    _check_sizes(IndexingLayout.of(x.shape, slices.rank, dims), x, indices, slices)
+    _check_sizes(IndexingLayout.for_shapes(x.shape, slices.rank, dims), x, indices, slices)
 
 
 def _check_batching(indices: TensorType, names: IndexingDims, dims: IndexingDims) -> None:
@@ -236,7 +236,7 @@ def resolve_positions(
 ) -> OperandPositions:
     """Resolve index vectors; `clamp` moves out-of-bounds windows back in bounds."""
     vectors = _clamp_to_int64(indices)
-    whole = layout.whole(slices)
+    whole = layout.full_window_dims(slices)
     led = tuple(s for s in range(len(slices)) if s not in whole)
     lead = tuple(
         d for d in range(len(layout.operand)) if d not in [layout.window[s] for s in whole]

@@ -20,7 +20,9 @@ def gather_shardable(
     rule: FactorRule, x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
 ) -> list[int]:
     """Return the shardable factors, including indexed dimensions unless the elements are keys."""
-    looked_up = _indexed_factors(rule, GATHER.read(dims).index_map) if x.dtype != "key" else set()
+    looked_up = (
+        _indexed_factors(rule, GATHER.from_attrs(dims).index_map) if x.dtype != "key" else set()
+    )
     return [*default_shardable_factors(rule), *looked_up]
 
 
@@ -39,7 +41,7 @@ def scatter_shardable(
     Updates can also be sharded: each device then has a part of the updates. A window that covers
     its dimension shares the factor of it, so it cannot be sharded if the window can move.
     """
-    layout = IndexingLayout.of(x.shape, updates.rank, SCATTER.read(dims))
+    layout = IndexingLayout.for_shapes(x.shape, updates.rank, SCATTER.from_attrs(dims))
     moved = [(s, d) for s, d in layout.window.items() if d in layout.index_map]
     moving = {i for s, d in moved if _is_covering(x, updates, d, s) for i in rule.operands[0][d]}
     smaller = [
@@ -68,12 +70,12 @@ def _indexed_factors(rule: FactorRule, index_map: Ints) -> list[int]:
 
 def partition_gather(b: Any, local: LocalOp, x: Any, indices: Any, **dims: Ints) -> Any:
     """Read the elements of the local shard; other elements are zero."""
-    layout = IndexingLayout.of(x.type.shape, local.result.rank, GATHER.read(dims))
+    layout = IndexingLayout.for_shapes(x.type.shape, local.result.rank, GATHER.from_attrs(dims))
     whole = local.op.operands[0]
     # A window that covers its dimension starts at 0 on every shard.
     sizes = {d: local.op.result.type.shape[s] for s, d in layout.window.items()}
     starts = [
-        None if sizes.get(d, 1) == whole.type.shape[d] else local.start(b, whole, d)
+        None if sizes.get(d, 1) == whole.type.shape[d] else local.shard_start(b, whole, d)
         for d in layout.index_map
     ]
     if all(start is None for start in starts):
@@ -99,9 +101,11 @@ def partition_scatter(
 ) -> Any:
     """Write the updates of the local shard; partial results include the operand on one device."""
     whole, _, written = local.op.operands
-    layout = IndexingLayout.of(x.type.shape, updates.type.rank, SCATTER.read(dims))
+    layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, SCATTER.from_attrs(dims))
     covering = [d for s, d in layout.window.items() if _is_covering(whole.type, written.type, d, s)]
-    starts = [local.start(b, whole, d) if d not in covering else None for d in layout.index_map]
+    starts = [
+        local.shard_start(b, whole, d) if d not in covering else None for d in layout.index_map
+    ]
     if any(start is not None for start in starts):
         indices = _to_signed(b, _widen(b, indices), [whole.type.shape[d] for d in layout.index_map])
         indices = b.sub(indices, _broadcast_row(b, starts, indices))

@@ -112,7 +112,7 @@ class Matrix(Term):
         dims = f"{batch}ab,{batch}bc->{batch}ac"
         return Matrix(self.b, self.b.dot(self.value, other.value, dims=dims))
 
-    def over(self, values: Value, axis: int) -> "Matrix":
+    def broadcast_along(self, values: Value, axis: int) -> "Matrix":
         """Return vectors, one per batch element, broadcast along the rows (-2) or columns (-1)."""
         rank = self.type.rank
         dims = (*range(rank - 2), rank + axis)
@@ -121,19 +121,19 @@ class Matrix(Term):
             made = self.b.convert(made, result=self.type)
         return Matrix(self.b, made)
 
-    def places(self, comparison: str) -> Term:
+    def triangle_mask(self, comparison: str) -> Term:
         """Return the mask of elements whose row number compares with the column number."""
         kind = self.type.with_dtype("i32")
         row, column = (self.b.iota(dim=kind.rank + axis, result=kind) for axis in (-2, -1))
         return Term(self.b, getattr(self.b, comparison)(row, column))
 
-    def only(self, comparison: str) -> "Matrix":
+    def triangle(self, comparison: str) -> "Matrix":
         """Return the elements whose row number compares with the column number, else 0.
 
         `gt` is the strict lower triangle, `ge` the lower one, `lt` and `le` the upper ones, `eq`
         the diagonal.
         """
-        return self.where(self.places(comparison), 0)
+        return self.where(self.triangle_mask(comparison), 0)
 
     def identity(self) -> "Matrix":
         """Return identity matrices of the same type."""
@@ -141,18 +141,18 @@ class Matrix(Term):
 
     def diagonal(self) -> Value:
         """Return the diagonals of square matrices as vectors."""
-        made: Value = self.b.sum(self.only("eq").value, dims=(self.type.rank - 1,))
+        made: Value = self.b.sum(self.triangle("eq").value, dims=(self.type.rank - 1,))
         return made
 
     def columns(self, start: int, size: int) -> "Matrix":
         """Return a range of columns."""
-        return self.piece(self.type.rank - 1, start, size)
+        return self.slice_dim(self.type.rank - 1, start, size)
 
     def rows(self, start: int, size: int) -> "Matrix":
         """Return a range of rows."""
-        return self.piece(self.type.rank - 2, start, size)
+        return self.slice_dim(self.type.rank - 2, start, size)
 
-    def piece(self, dim: int, start: int, size: int) -> "Matrix":
+    def slice_dim(self, dim: int, start: int, size: int) -> "Matrix":
         if self.type.shape[dim] == size:
             return self
         rank = self.type.rank
@@ -162,12 +162,12 @@ class Matrix(Term):
         made = self.b.slice(self.value, starts=starts, strides=(1,) * rank, result=result)
         return Matrix(self.b, made)
 
-    def beside(self, other: "Matrix") -> "Matrix":
+    def append_columns(self, other: "Matrix") -> "Matrix":
         """Return the matrices with additional columns."""
         made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 1)
         return Matrix(self.b, made)
 
-    def above(self, other: "Matrix") -> "Matrix":
+    def append_rows(self, other: "Matrix") -> "Matrix":
         """Return the matrices with additional rows."""
         made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 2)
         return Matrix(self.b, made)

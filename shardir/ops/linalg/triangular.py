@@ -145,7 +145,7 @@ triangular_solve = define_op(
     reference=_solve_reference,
     batch=shift_dims(),
     vjp=_solve_vjp,
-    partition=Partitioning(cuts=_solve_shardable),
+    partition=Partitioning(shardable=_solve_shardable),
 )
 """The x of a x = y for triangular matrices `a`; only one triangle is read.
 

@@ -205,7 +205,9 @@ def _partition_at(name: str) -> Partitioning:
 
     def lower(b: Any, local: LocalOp, keys: Any, *, scheme: str = _PARTITIONABLE) -> Any:
         whole = local.op.result
-        starts = [local.start(b, whole, dim) for dim in range(keys.type.rank, whole.type.rank)]
+        starts = [
+            local.shard_start(b, whole, dim) for dim in range(keys.type.rank, whole.type.rank)
+        ]
         zero = b.full(0, TensorType((), "i32")) if None in starts else None
         return b.emit(
             OPS[name],

@@ -22,9 +22,9 @@ def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combin
 
     def lower(b: Any, local: LocalOp, x: Any, *, dim: int, reverse: bool) -> Any:
         (value,) = local.op.operands
-        axes = local.axes(value, dim)
+        axes = local.sharding_axes(value, dim)
         if axes and reverse:
-            x = local.masked(b, x, value, [dim], nothing(x.type.dtype))
+            x = local.mask_padding(b, x, value, [dim], nothing(x.type.dtype))
         run = getattr(b, name)(x, dim=dim, reverse=reverse)
         if not axes:
             return run

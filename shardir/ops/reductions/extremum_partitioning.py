@@ -22,17 +22,17 @@ def partition_arg_extremum(name: str, reduction: str) -> Partitioning:
 
     def lower(b: Any, local: LocalOp, x: Any, *, dim: int) -> Any:
         (value,) = local.op.operands
-        axes = local.axes(value, dim)
+        axes = local.sharding_axes(value, dim)
         find: Callable[..., Any] = getattr(b, name)
         if not axes:
             return find(x, dim=dim, result=local.result)
-        x = local.masked(b, x, value, [dim], identity_element(reduction, x.type.dtype))
+        x = local.mask_padding(b, x, value, [dim], identity_element(reduction, x.type.dtype))
         own = getattr(b, reduction)(x, dims=(dim,))
         best = b.all_reduce(own, axes=axes, op=reduction, name=f"{value.name}.best")
         # Positions in a shard use i32 or wider, because a padded shard ends after the last
         # position.
         wide = local.result if local.result.numpy.itemsize >= 4 else local.result.with_dtype("i32")
-        start = local.start(b, value, dim, wide.dtype)
+        start = local.shard_start(b, value, dim, wide.dtype)
         place = b.add(find(x, dim=dim, result=wide), b.broadcast(start, dims=(), result=wide))
         has_it = b.eq(own, best)
         if x.type.dtype in FLOATS:
@@ -59,7 +59,7 @@ def partition_top_k(b: Any, local: LocalOp, x: Any) -> Any:
     """Gather the candidates of each shard, or the shards themselves if they are hardly larger."""
     (value,) = local.op.operands
     last = x.type.rank - 1
-    axes = local.axes(value, last)
+    axes = local.sharding_axes(value, last)
     if not axes:
         return b.top_k(x, result=local.results)
     size, wanted = x.type.shape[last], local.results[0].shape[last]
@@ -74,7 +74,7 @@ def partition_top_k(b: Any, local: LocalOp, x: Any) -> Any:
     shape = (*x.type.shape[:last], few)
     types = x.type.with_shape(shape), x.type.with_shape(shape).with_dtype("i32")
     values, places = b.top_k(x, result=types)
-    start = local.start(b, value, last)
+    start = local.shard_start(b, value, last)
     places = b.add(places, b.broadcast(start, dims=(), result=places.type))
     values = b.all_gather(values, dim=last, axes=axes, name=f"{value.name}.best")
     places = b.all_gather(places, dim=last, axes=axes, name=f"{value.name}.places")
@@ -100,7 +100,9 @@ def _take_along(b: Any, x: Any, chosen: Any) -> Any:
 
 def _mask_padding_last(b: Any, local: LocalOp, x: Any, value: Any, dim: int) -> Any:
     """Return `x` with its padding replaced by the last value in the total order, -NaN."""
-    inside = b.broadcast(local.inside(b, value, dim), dims=(dim,), result=x.type.with_dtype("bool"))
+    inside = b.broadcast(
+        local.valid_mask(b, value, dim), dims=(dim,), result=x.type.with_dtype("bool")
+    )
     if x.type.dtype not in FLOATS:
         return b.select(inside, x, b.full(identity_element("max", x.type.dtype), x.type))
     scalar = x.type.with_shape(())

@@ -65,11 +65,11 @@ def partition_select_and_scatter(
     nothing = identity_element(op, x.type.dtype)
     kept, bounds = [], {}
     for d, stride in enumerate(strides):
-        if not local.axes(values, d) or (window[d], stride, padding[d]) == (1, 1, (0, 0)):
+        if not local.sharding_axes(values, d) or (window[d], stride, padding[d]) == (1, 1, (0, 0)):
             continue
         size, low = x.type.shape[d], padding[d][0]
         inner = dilated_size(window[d], window_dilation[d])
-        begins = [i * size for i in range(local.count(values, d))]
+        begins = [i * size for i in range(local.num_shards(values, d))]
         # The first window that overlaps the shard, but at most the first that starts in it.
         firsts = [min(-((inner - 1 - at - low) // stride), (at + low) // stride) for at in begins]
         count = max(
@@ -113,7 +113,7 @@ def _slice_local_shard(
         high = tuple(missing if i == d else 0 for i in range(rank))
         none, zero = (0,) * rank, b.full(0, made.type.with_shape(()))
         made = b.pad(made, zero, low=none, high=high, interior=none)
-    offset = select_by_position(b, local.axes(value, d), offsets)
+    offset = select_by_position(b, local.sharding_axes(value, d), offsets)
     if isinstance(offset, int):
         return slice_rows(b, made, d, offset, size)
     shape = tuple(size if i == d else n for i, n in enumerate(made.type.shape))
@@ -148,7 +148,7 @@ def _select_expanded(
     for d in range(rank):
         start: Any = -low[d]
         if d in bounds:
-            start = select_by_position(b, local.axes(values, d), bounds[d])
+            start = select_by_position(b, local.sharding_axes(values, d), bounds[d])
         if isinstance(start, int):
             start = b.full(start, numbers.with_shape(()))
         index = b.add(b.iota(dim=d, result=numbers), b.broadcast(start, dims=(), result=numbers))

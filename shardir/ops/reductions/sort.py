@@ -217,7 +217,7 @@ top_k = define_op(
         partition_top_k,
         factors_without_replicated,
         uneven=factors_without_replicated,
-        loops=top_k_factors,
+        factors=top_k_factors,
     ),
     reference=_top_k_reference,
     batch=shift_dims(),

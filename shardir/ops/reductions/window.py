@@ -265,7 +265,7 @@ select_and_scatter = define_op(
         partition_select_and_scatter,
         factors_without_replicated,
         uneven=factors_without_replicated,
-        loops=select_and_scatter_factors,
+        factors=select_and_scatter_factors,
     ),
     reference=_select_reference,
     batch=_BATCH,

@@ -66,7 +66,7 @@ class WindowSlices:
             for starts in self._starts()
         ]
 
-    def back(self, parts: list[Value]) -> Value:
+    def scatter_slices(self, parts: list[Value]) -> Value:
         """Return the transpose of `slices`: the parts added at their original positions."""
         b = self.b
         zero = b.full(0, parts[0].type.with_shape(()))
@@ -141,7 +141,7 @@ def _product_cotangent(windows: WindowSlices, g: Value, x: Value) -> Value:
     before = list(accumulate([g, *factors[:-1]], b.mul))
     after = list(accumulate([*factors[:0:-1]], b.mul))[::-1]
     others = [b.mul(*pair) for pair in zip(before, after, strict=False)] + before[len(after) :]
-    return windows.back(others)
+    return windows.scatter_slices(others)
 
 
 def select_and_scatter_vjp(

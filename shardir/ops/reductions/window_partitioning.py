@@ -16,11 +16,11 @@ from shardir.ops.type_checks import Ints
 class WindowCoverage(NamedTuple):
     """The rows that the windows of each device cover along one dimension of the dilated operand."""
 
-    begins: Ints
+    starts: Ints
     """The first covered row for each position along the axes that shard the dimension."""
-    needed: Ints
+    num_valid_rows: Ints
     """The number of rows that valid windows cover."""
-    size: int
+    num_rows: int
     """The number of covered rows for a full shard of the result."""
     dilation: int
 
@@ -39,7 +39,7 @@ def fetch_coverage(
     ]
     x = fetch_rows(b, local, piece, value, dim, wanted, rows, fill)
     spread = dilated_size(rows, dilation)
-    phase = select_by_position(b, local.axes(value, dim), phases)
+    phase = select_by_position(b, local.sharding_axes(value, dim), phases)
     if isinstance(phase, int):
         return x, (phase, size - phase - spread), dilation
 
@@ -71,13 +71,13 @@ def partition_reduce_window(
     (source,), result = local.op.operands, local.op.result
     padded, apart = list(padding), list(base_dilation)
     for d, stride in enumerate(strides):
-        if not local.axes(source, d):
+        if not local.sharding_axes(source, d):
             continue
         inner = dilated_size(window[d], window_dilation[d])
         if (window[d], stride, padded[d], apart[d]) == (1, 1, (0, 0), 1):
             continue
         block, places = local.result.shape[d], result.type.shape[d]
-        bounds = block_extents(places, block, local.count(source, d))
+        bounds = block_extents(places, block, local.num_shards(source, d))
         reach = WindowCoverage(
             tuple(at * stride - padded[d][0] for at, _ in bounds),
             tuple((n - 1) * stride + inner if n else 0 for _, n in bounds),

@@ -59,7 +59,7 @@ def _constant_lower(b: Any, local: LocalOp, *, value: Any) -> Any:
     if not isinstance(value, Dense):
         return b.constant(value=value, result=local.result)
     whole = local.op.result
-    pieces = [count_positions(local.axes(whole, d)) for d in range(whole.type.rank)]
+    pieces = [count_positions(local.sharding_axes(whole, d)) for d in range(whole.type.rank)]
     shape = [n * count for n, count in zip(local.result.shape, pieces, strict=True)]
     if tuple(shape) != whole.type.shape:
         ends = zip(shape, whole.type.shape, strict=True)
@@ -67,7 +67,7 @@ def _constant_lower(b: Any, local: LocalOp, *, value: Any) -> Any:
     type = whole.type.with_shape(shape)
     piece = b.constant(value=value, result=type, name=f"{whole.name}.whole")
     for dim in range(whole.type.rank):
-        if axes := local.axes(whole, dim):
+        if axes := local.sharding_axes(whole, dim):
             piece = b.all_slice(piece, dim=dim, axes=axes)
     return piece
 
@@ -98,7 +98,7 @@ def _iota_reference(*, dim: int, result: TensorType) -> Any:
 
 def _iota_lower(b: Any, local: LocalOp, *, dim: int) -> Any:
     """Count in integers from the start of the shard, so that large floats stay exact."""
-    start = local.start(b, local.op.result, dim)
+    start = local.shard_start(b, local.op.result, dim)
     if start is None:
         return b.iota(dim=dim, result=local.result)
     counted = b.iota(dim=dim, result=local.result.with_dtype("i32"))

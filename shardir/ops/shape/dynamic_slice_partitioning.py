@@ -48,7 +48,7 @@ def partition_dynamic_slice(b: Any, local: LocalOp, x: Any, *starts: Any) -> Any
     source, result = local.op.operands[0], local.op.result
     at = list(starts)
     for d, (size, read) in enumerate(zip(source.type.shape, result.type.shape, strict=True)):
-        own = local.start(b, source, d) if size != read else None
+        own = local.shard_start(b, source, d) if size != read else None
         if own is None:
             continue
         start = _clamp_start(b, starts[d], size - read)
@@ -76,7 +76,7 @@ def partition_update(b: Any, local: LocalOp, x: Any, update: Any, *starts: Any) 
     whole, written = (value.type.shape for value in local.op.operands[:2])
     at, inside = list(starts), None
     for d, (size, part) in enumerate(zip(whole, written, strict=True)):
-        own = local.start(b, local.op.operands[0], d) if size != part else None
+        own = local.shard_start(b, local.op.operands[0], d) if size != part else None
         if own is None:
             continue
         start = _clamp_start(b, starts[d], size - part)

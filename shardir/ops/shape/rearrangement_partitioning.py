@@ -13,13 +13,13 @@ def partition_reverse(b: Any, local: LocalOp, x: Any, *, dims: Ints) -> Any:
     """Fetch the rows at the mirrored position and reverse them locally."""
     source = local.op.operands[0]
     for d in dims:
-        if not local.axes(source, d):
+        if not local.sharding_axes(source, d):
             continue
         size, block = source.type.shape[d], x.type.shape[d]
         # After reversal, the missing rows of a short shard come first.
         wanted = [
             [RowRun(block - rows, size - at - rows, rows)]
-            for at, rows in block_extents(size, block, local.count(source, d))
+            for at, rows in block_extents(size, block, local.num_shards(source, d))
         ]
         x = fetch_rows(b, local, x, source, d, wanted, block)
     return b.reverse(x, dims=dims)
@@ -28,10 +28,10 @@ def partition_reverse(b: Any, local: LocalOp, x: Any, *, dims: Ints) -> Any:
 def partition_concatenate(b: Any, local: LocalOp, *xs: Any, dim: int) -> Any:
     """Concatenate the local shards of all operands, and exchange rows from there."""
     result = local.op.result
-    axes = local.axes(result, dim)
+    axes = local.sharding_axes(result, dim)
     if not axes:
         return b.concatenate(*xs, dim=dim)
-    count, block = local.count(result, dim), local.result.shape[dim]
+    count, block = local.num_shards(result, dim), local.result.shape[dim]
     sizes = [value.type.shape[dim] for value in local.op.operands]
     rows = [x.type.shape[dim] for x in xs]
     offsets = list(accumulate(rows, initial=0))
@@ -48,11 +48,11 @@ def partition_concatenate(b: Any, local: LocalOp, *xs: Any, dim: int) -> Any:
 def partition_roll(b: Any, local: LocalOp, x: Any, *, dim: int, shift: int) -> Any:
     """Fetch the rows of the shifted position, wrapping around the end."""
     source = local.op.operands[0]
-    if not local.axes(source, dim):
+    if not local.sharding_axes(source, dim):
         return b.roll(x, dim=dim, shift=shift)
     size, block = source.type.shape[dim], x.type.shape[dim]
     wanted: list[list[RowRun]] = []
-    for at, rows in block_extents(size, block, local.count(source, dim)):
+    for at, rows in block_extents(size, block, local.num_shards(source, dim)):
         start = (at - shift) % size
         before = min(rows, size - start)
         wanted.append([RowRun(0, start, before), RowRun(before, 0, rows - before)])

@@ -162,7 +162,7 @@ reshape = define_op(
     "reshape",
     type=_reshape_type,
     factors=_reshape_factors,
-    partition=Partitioning(cuts=_reshape_shardable),
+    partition=Partitioning(shardable=_reshape_shardable),
     reference=lambda x, *, result: x.reshape(result.shape),
     batch=shift_dims(),
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),

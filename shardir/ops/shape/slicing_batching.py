@@ -49,13 +49,13 @@ def _arbitrary_element(b: Any, dtype: str) -> Value:
 def dynamic_slice_batch(b: Any, many: BatchedOp, x: Value, *starts: Value) -> Value:
     made: Value
     if not any(many.batched[1:]):
-        made = b.dynamic_slice(x, _zero_start(b, starts), *starts, result=many.stated)
+        made = b.dynamic_slice(x, _zero_start(b, starts), *starts, result=many.emit_result)
         return made
     windows = tuple(range(many.op.result.type.rank))
     made = b.gather(
         x,
         _index_vectors(b, many, starts, many.batched[1:]),
-        result=many.stated,
+        result=many.emit_result,
         offset_dims=tuple(d + 1 for d in windows),
         collapsed_dims=(),
         **_index_attrs(windows, "start_index_map", many.batched[0]),

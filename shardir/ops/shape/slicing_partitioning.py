@@ -38,7 +38,7 @@ def partition_slice(b: Any, local: LocalOp, x: Any, *, starts: Ints, strides: In
     begins = list(starts)
     for d, stride in enumerate(strides):
         size, kept = source.type.shape[d], result.type.shape[d]
-        if not local.axes(source, d) or kept == size:
+        if not local.sharding_axes(source, d) or kept == size:
             continue
         if kept == 1:
             x = _select_row(b, local, x, source, d, starts[d])
@@ -46,7 +46,7 @@ def partition_slice(b: Any, local: LocalOp, x: Any, *, starts: Ints, strides: In
             block = local.result.shape[d]
             wanted = [
                 [RowRun(0, starts[d] + at * stride, dilated_size(rows, stride))]
-                for at, rows in block_extents(kept, block, local.count(source, d))
+                for at, rows in block_extents(kept, block, local.num_shards(source, d))
             ]
             x = fetch_rows(b, local, x, source, d, wanted, dilated_size(block, stride))
         begins[d] = 0
@@ -59,7 +59,7 @@ def _select_row(b: Any, local: LocalOp, x: Any, source: Any, d: int, position: i
     """Return the row at a global position on the device that has it, and the identity elsewhere."""
     owner, offset = divmod(position, x.type.shape[d])
     row = slice_rows(b, x, d, offset, 1)
-    place = b.axis_index(axes=local.axes(source, d))
+    place = b.axis_index(axes=local.sharding_axes(source, d))
     has_it = b.eq(place, b.full(owner, place.type))
     return b.select(has_it, row, b.full(identity_element("add", row.type.dtype), row.type))
 
@@ -75,10 +75,10 @@ def partition_pad(
     source, result = local.op.operands[0], local.op.result
     before, after, within = list(low), list(high), list(interior)
     for d, between in enumerate(interior):
-        if not local.axes(source, d) or not (low[d] or high[d] or between):
+        if not local.sharding_axes(source, d) or not (low[d] or high[d] or between):
             continue
         block, step = local.result.shape[d], between + 1
-        bounds = block_extents(result.type.shape[d], block, local.count(source, d))
+        bounds = block_extents(result.type.shape[d], block, local.num_shards(source, d))
         count = -(-block // step)
         # The first operand row at or after each end of a shard of the result.
         ends = [[-((low[d] - end) // step) for end in (at, at + rows)] for at, rows in bounds]
@@ -87,7 +87,7 @@ def partition_pad(
         phases = [
             first * step + low[d] - at for (first, _), (at, _) in zip(ends, bounds, strict=True)
         ]
-        x = _dilate_rows(b, local.axes(source, d), x, value, d, between, phases, block)
+        x = _dilate_rows(b, local.sharding_axes(source, d), x, value, d, between, phases, block)
         before[d] = after[d] = within[d] = 0
     if x.type == local.result and not any((*before, *after, *within)):
         return x

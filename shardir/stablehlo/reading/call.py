@@ -48,7 +48,7 @@ class OperationReader:
     ) -> None:
         self.reader, self.written = reader, written
         self._with_operands = operands
-        self.said: list[Sharding | None] | None = None
+        self.stated_shardings: list[Sharding | None] | None = None
         """The shardings of the results, if they are stated in attributes of the operation itself.
         """
         self.types: TypeParser = reader.types
@@ -166,7 +166,7 @@ class OperationReader:
             lists.append(tuple(map(int, words)))
         return lists
 
-    def take(self, count: int) -> list[Value]:
+    def take_operands(self, count: int) -> list[Value]:
         """Return the operands after checking their number."""
         if len(self.operands) != count:
             raise self.fail(
@@ -224,8 +224,8 @@ class OperationReader:
     @cached_property
     def shardings(self) -> list[Sharding | None]:
         """The stated sharding of each result."""
-        if self.said is not None:
-            return self.said
+        if self.stated_shardings is not None:
+            return self.stated_shardings
         attribute = self.attrs.get(SHARDING)
         if self.name in ("sdy.sharding_constraint", "sdy.reshard"):
             angles = [part for part in self.literals if getattr(part, "type", "") == "ANGLE"]
@@ -277,19 +277,19 @@ class OperationReader:
             for type, name, sharding in zip(types, self.names, self.shardings, strict=True)
         )
 
-    def step(
+    def emit_step(
         self, name: str, *operands: Value, result: TensorType | None = None, name_hint: str = "",
         **attrs: Attr,
     ) -> Value:  # fmt: skip
         """Emit an intermediate operation, whose result is not a value of the text."""
-        if self.reader.module.whole:
+        if self.reader.module.keep_opaque:
             raise UnsupportedOperation("it corresponds to several operations")
         (type,) = self.infer(name, operands, (result,) if result else (), (), attrs)
-        value = Value(type, self.reader.names.fresh(name_hint or self.wish(name)))
+        value = Value(type, self.reader.names.fresh(name_hint or self.derive_name(name)))
         self.reader.append(name, operands, (value,), attrs, (), self.written.loc)
         return value
 
-    def wish(self, name: str) -> str:
+    def derive_name(self, name: str) -> str:
         """Return a name for an intermediate result, derived from the final result."""
         first = (*self.names, UNUSED_NAME)[0][1:].partition("#")[0]
         return f"{'v' if first[0].isdigit() else ''}{first}.{name}"

@@ -25,20 +25,20 @@ Values = tuple[Value, ...]
 @register_reader("all_reduce")
 def _all_reduce(call: OperationReader) -> Values:
     axes, op = _axes(call), _reduction(call)
-    return call.emit("all-reduce", *call.take(1), axes=axes, op=op)
+    return call.emit("all-reduce", *call.take_operands(1), axes=axes, op=op)
 
 
 @register_reader("all_gather")
 def _all_gather(call: OperationReader) -> Values:
     axes, dim = _axes(call), call.integer("all_gather_dim")
-    return call.emit("all-gather", *call.take(1), dim=dim, axes=axes)
+    return call.emit("all-gather", *call.take_operands(1), dim=dim, axes=axes)
 
 
 @register_reader("reduce_scatter")
 def _reduce_scatter(call: OperationReader) -> Values:
     axes, op = _axes(call), _reduction(call)
     dim = call.integer("scatter_dimension")
-    return call.emit("reduce-scatter", *call.take(1), dim=dim, axes=axes, op=op)
+    return call.emit("reduce-scatter", *call.take_operands(1), dim=dim, axes=axes, op=op)
 
 
 @register_reader("all_to_all")
@@ -49,7 +49,7 @@ def _all_to_all(call: OperationReader) -> Values:
         raise UnsupportedOperation("it exchanges several tensors")
     if split == concat:
         return _exchange_in_place(call, split, axes)
-    return call.emit("all-to-all", *call.take(1), split=split, concat=concat, axes=axes)
+    return call.emit("all-to-all", *call.take_operands(1), split=split, concat=concat, axes=axes)
 
 
 def _exchange_in_place(call: OperationReader, dim: int, axes: Axes) -> Values:
@@ -57,30 +57,30 @@ def _exchange_in_place(call: OperationReader, dim: int, axes: Axes) -> Values:
 
     Its shards become a separate leading dimension.
     """
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     count, shape = count_positions(axes), x.type.shape
     if dim >= len(shape) or shape[dim] % count:
         raise call.fail(f"dimension {dim} of {x.type} has no {count} equal pieces")
     divided = x.type.with_shape((*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]))
-    pieces = call.step("reshape", x, result=divided)
-    moved = call.step("all-to-all", pieces, split=dim, concat=dim + 1, axes=axes)
+    pieces = call.emit_step("reshape", x, result=divided)
+    moved = call.emit_step("all-to-all", pieces, split=dim, concat=dim + 1, axes=axes)
     return call.emit("reshape", moved)
 
 
 @register_reader("cross-replica-sum")
 def _cross_replica_sum(call: OperationReader) -> Values:
-    return call.emit("all-reduce", *call.take(1), axes=_axes(call), op=Symbol("add"))
+    return call.emit("all-reduce", *call.take_operands(1), axes=_axes(call), op=Symbol("add"))
 
 
 @register_reader("collective_broadcast")
 def _collective_broadcast(call: OperationReader) -> Values:
     """Read a broadcast of the first device's value as the first shard of an all-gather."""
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     axes, shape = _axes(call), x.type.shape
-    piece = call.step("reshape", x, result=x.type.with_shape((1, *shape)))
-    gathered = call.step("all-gather", piece, dim=0, axes=axes)
+    piece = call.emit_step("reshape", x, result=x.type.with_shape((1, *shape)))
+    gathered = call.emit_step("all-gather", piece, dim=0, axes=axes)
     starts, strides = (0,) * (len(shape) + 1), (1,) * (len(shape) + 1)
-    first = call.step("slice", gathered, starts=starts, strides=strides, result=piece.type)
+    first = call.emit_step("slice", gathered, starts=starts, strides=strides, result=piece.type)
     return call.emit("reshape", first)
 
 
@@ -90,14 +90,14 @@ def _partition_id(call: OperationReader) -> Values:
     mesh, axes = _manual(call)
     if {axis.name for axis in axes} != set(mesh.sizes):
         raise UnsupportedOperation("not all axes of its mesh are manual")
-    whole = tuple(Axis.whole(name, mesh) for name in mesh.sizes)
-    place = call.step("axis-index", axes=whole)
+    whole = tuple(Axis.full(name, mesh) for name in mesh.sizes)
+    place = call.emit_step("axis-index", axes=whole)
     if mesh.device_ids is not None:
         kind = TensorType((mesh.size,), "i32")
         ids = Dense(np.array(mesh.device_ids, np.int32))
-        table = call.step("constant", value=ids, result=kind)
-        found = call.step("dynamic_slice", table, place, result=kind.with_shape((1,)))
-        place = call.step("reshape", found, result=place.type)
+        table = call.emit_step("constant", value=ids, result=kind)
+        found = call.emit_step("dynamic_slice", table, place, result=kind.with_shape((1,)))
+        place = call.emit_step("reshape", found, result=place.type)
     return call.emit("convert", place)
 
 
@@ -110,7 +110,7 @@ def _collective_permute(call: OperationReader) -> Values:
     ids = mesh.device_ids or tuple(range(mesh.size))
     place = {device: position for position, device in enumerate(device_groups(mesh, axes)[0])}
     pairs = [[place[ids.index(device)] for device in pair] for pair in _lists(call, "pairs", ids)]
-    return call.emit("collective-permute", *call.take(1), axes=axes,
+    return call.emit("collective-permute", *call.take_operands(1), axes=axes,
                      pairs=tuple((source, target) for source, target in pairs))  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _lists(call: OperationReader, what: str, ids: tuple[int, ...]) -> list[list[
         raise UnsupportedOperation(f"its {what} are not written as dense<[[0, 1], [2, 3]]>")
     rows = call.types.array(node)
     if rows.ndim != 2 or (what == "pairs" and rows.size and rows.shape[1] != 2):
-        raise call.types.wrong("a list of lists of devices", node)
+        raise call.types.unexpected("a list of lists of devices", node)
     found = [list(map(int, row)) for row in rows]
     if any(number not in ids for part in found for number in part):
         raise UnsupportedOperation(f"its {what} name devices that are not of the mesh")

@@ -27,8 +27,8 @@ _DOUBLE_WIDTH = {
 
 def splat(call: OperationReader, value: complex, like: TensorType) -> Value:
     """Return a broadcast scalar, which can be sharded without communication."""
-    scalar = call.step("constant", value=value, result=like.with_shape(()))
-    return call.step("broadcast", scalar, dims=(), result=like) if like.rank else scalar
+    scalar = call.emit_step("constant", value=value, result=like.with_shape(()))
+    return call.emit_step("broadcast", scalar, dims=(), result=like) if like.rank else scalar
 
 
 # Elementwise
@@ -36,59 +36,63 @@ def splat(call: OperationReader, value: complex, like: TensorType) -> Value:
 
 @register_reader("chlo.square")
 def _square(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     return call.emit("mul", x, x)
 
 
 @register_reader("chlo.is_inf")
 def _is_inf(call: OperationReader) -> Values:
-    (x,) = call.take(1)
-    return call.emit("eq", call.step("abs", x), splat(call, inf, x.type))
+    (x,) = call.take_operands(1)
+    return call.emit("eq", call.emit_step("abs", x), splat(call, inf, x.type))
 
 
 @register_reader("chlo.is_pos_inf")
 def _is_pos_inf(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     return call.emit("eq", x, splat(call, inf, x.type))
 
 
 @register_reader("chlo.is_neg_inf")
 def _is_neg_inf(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     return call.emit("eq", x, splat(call, -inf, x.type))
 
 
 @register_reader("chlo.mulhi")
 def _mulhi(call: OperationReader) -> Values:
     """Read the upper half of a product, computed in twice as many bits."""
-    both = call.take(2)
+    both = call.take_operands(2)
     type = both[0].type
     if type.dtype not in _DOUBLE_WIDTH:
         raise UnsupportedOperation(f"there is no type for the product of {type.dtype}")
     wide = type.with_dtype(_DOUBLE_WIDTH[type.dtype])
-    x, y = (call.step("convert", value, result=wide) for value in both)
+    x, y = (call.emit_step("convert", value, result=wide) for value in both)
     width = splat(call, 8 * type.numpy.itemsize, wide)
-    return call.emit("convert", call.step("shift_right_logical", call.step("mul", x, y), width))
+    return call.emit(
+        "convert", call.emit_step("shift_right_logical", call.emit_step("mul", x, y), width)
+    )
 
 
 @register_reader("round_nearest_afz")
 def _round_away_from_zero(call: OperationReader) -> Values:
     """Read a rounding half away from zero, which preserves the sign, also of zero."""
-    (x,) = call.take(1)
-    size = call.step("abs", x)
-    whole = call.step("floor", size)
-    half = call.step("ge", call.step("sub", size, whole), splat(call, 0.5, x.type))
-    more = call.step("add", whole, splat(call, 1.0, x.type))
-    rounded = call.step("select", half, more, whole)
+    (x,) = call.take_operands(1)
+    size = call.emit_step("abs", x)
+    whole = call.emit_step("floor", size)
+    half = call.emit_step("ge", call.emit_step("sub", size, whole), splat(call, 0.5, x.type))
+    more = call.emit_step("add", whole, splat(call, 1.0, x.type))
+    rounded = call.emit_step("select", half, more, whole)
     zero = splat(call, 0.0, x.type)
-    signed = call.step("select", call.step("lt", x, zero), call.step("neg", rounded), rounded)
-    return call.emit("select", call.step("eq", x, zero), x, signed)
+    signed = call.emit_step(
+        "select", call.emit_step("lt", x, zero), call.emit_step("neg", rounded), rounded
+    )
+    return call.emit("select", call.emit_step("eq", x, zero), x, signed)
 
 
 @register_reader("reduce_precision")
 def _reduce_precision(call: OperationReader) -> Values:
     """Round the bits to nearest even; out-of-range exponents become infinity or zero."""
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     exponent, mantissa = _format(call)
     if x.type.dtype not in _FLOAT_FORMATS:
         raise call.fail(f"reduce_precision does not apply to {x.type}")
@@ -96,31 +100,31 @@ def _reduce_precision(call: OperationReader) -> Values:
     word = x.type.with_dtype(f"u{8 * x.type.numpy.itemsize}")
     sign_bit = 1 << (8 * x.type.numpy.itemsize - 1)
     exponent_mask = ((1 << bits_of_exponent) - 1) << bits_of_mantissa
-    bits = call.step("bitcast", x, result=word)
+    bits = call.emit_step("bitcast", x, result=word)
 
     def number(value: int) -> Value:
         return splat(call, value, word)
 
     if mantissa < bits_of_mantissa:
         gone = bits_of_mantissa - mantissa
-        last = call.step("shift_right_logical", bits, number(gone))
-        odd = call.step("and", last, number(1))
-        bias = call.step("add", odd, number((1 << (gone - 1)) - 1))
-        rounded = call.step("add", bits, bias)
-        bits = call.step("and", rounded, number((sign_bit << 1) - (1 << gone)))
+        last = call.emit_step("shift_right_logical", bits, number(gone))
+        odd = call.emit_step("and", last, number(1))
+        bias = call.emit_step("add", odd, number((1 << (gone - 1)) - 1))
+        rounded = call.emit_step("add", bits, bias)
+        bits = call.emit_step("and", rounded, number((sign_bit << 1) - (1 << gone)))
     if exponent < bits_of_exponent:
         bias_now = (1 << (bits_of_exponent - 1)) - 1
         bias_then = (1 << (exponent - 1)) - 1
         top = number((bias_now + bias_then) << bits_of_mantissa)
         bottom = number((bias_now - bias_then) << bits_of_mantissa)
-        power = call.step("and", bits, number(exponent_mask))
-        sign = call.step("and", bits, number(sign_bit))
-        infinite = call.step("or", sign, number(exponent_mask))
-        bits = call.step("select", call.step("gt", power, top), infinite, bits)
-        bits = call.step("select", call.step("le", power, bottom), sign, bits)
-    made = call.step("bitcast", bits, result=x.type)
+        power = call.emit_step("and", bits, number(exponent_mask))
+        sign = call.emit_step("and", bits, number(sign_bit))
+        infinite = call.emit_step("or", sign, number(exponent_mask))
+        bits = call.emit_step("select", call.emit_step("gt", power, top), infinite, bits)
+        bits = call.emit_step("select", call.emit_step("le", power, bottom), sign, bits)
+    made = call.emit_step("bitcast", bits, result=x.type)
     undefined = x if mantissa else splat(call, inf, x.type)
-    return call.emit("select", call.step("ne", x, x), undefined, made)
+    return call.emit("select", call.emit_step("ne", x, x), undefined, made)
 
 
 def _format(call: OperationReader) -> tuple[int, int]:
@@ -143,10 +147,10 @@ def to_total_order(call: OperationReader, x: Value) -> Value:
         return x
     width = 8 * x.type.numpy.itemsize
     word = x.type.with_dtype(f"i{width}")
-    bits = call.step("bitcast", x, result=word)
-    negative = call.step("shift_right_arithmetic", bits, splat(call, width - 1, word))
-    others = call.step("and", negative, splat(call, (1 << (width - 1)) - 1, word))
-    return call.step("xor", bits, others)
+    bits = call.emit_step("bitcast", x, result=word)
+    negative = call.emit_step("shift_right_arithmetic", bits, splat(call, width - 1, word))
+    others = call.emit_step("and", negative, splat(call, (1 << (width - 1)) - 1, word))
+    return call.emit_step("xor", bits, others)
 
 
 # Constants
@@ -203,7 +207,7 @@ def _broadcast(
     dims = stated if len(stated) == x.type.rank else ()
     if not dims:
         dims = tuple(range(len(shape) - x.type.rank, len(shape)))
-    return call.step("broadcast", x, dims=dims, result=x.type.with_shape(shape))
+    return call.emit_step("broadcast", x, dims=dims, result=x.type.with_shape(shape))
 
 
 for _name in _BROADCASTING_OPERATIONS:
@@ -215,14 +219,14 @@ for _name in _BROADCASTING_OPERATIONS:
 
 @register_reader("dynamic_broadcast_in_dim")
 def _dynamic_broadcast(call: OperationReader) -> Values:
-    x, _ = call.take(2)
+    x, _ = call.take_operands(2)
     call.operands[:] = [x]
     return READERS["stablehlo.broadcast_in_dim"](call)
 
 
 @register_reader("dynamic_reshape")
 def _dynamic_reshape(call: OperationReader) -> Values:
-    x, _ = call.take(2)
+    x, _ = call.take_operands(2)
     return call.emit("reshape", x)
 
 
@@ -244,20 +248,20 @@ def _numbers(call: OperationReader, value: Value) -> tuple[int, ...]:
 
 @register_reader("dynamic_pad")
 def _dynamic_pad(call: OperationReader) -> Values:
-    x, value, low, high, interior = call.take(5)
+    x, value, low, high, interior = call.take_operands(5)
     amounts = [_numbers(call, each) for each in (low, high, interior)]
     return call.emit("pad", x, value, low=amounts[0], high=amounts[1], interior=amounts[2])
 
 
 @register_reader("real_dynamic_slice")
 def _real_dynamic_slice(call: OperationReader) -> Values:
-    x, starts, _, strides = call.take(4)
+    x, starts, _, strides = call.take_operands(4)
     return call.emit("slice", x, starts=_numbers(call, starts), strides=_numbers(call, strides))
 
 
 @register_reader("get_dimension_size")
 def _dimension_size(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     dim = call.integer("dim", "dimension")
     if not 0 <= dim < x.type.rank:
         raise call.fail(f"{x.type} has no dimension {dim}")
@@ -270,31 +274,31 @@ def _dimension_size(call: OperationReader) -> Values:
 @register_reader("einsum")
 def _einsum(call: OperationReader) -> Values:
     config = call.types.string(call.attr("einsum_config", "config")).replace(" ", "")
-    return call.emit("dot", *call.take(2), dims=config)
+    return call.emit("dot", *call.take_operands(2), dims=config)
 
 
 @register_reader("unary_einsum")
 def _unary_einsum(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     config = call.types.string(call.attr("einsum_config", "config")).replace(" ", "")
     before, _, after = config.partition("->")
     if len(set(before)) != len(before) or len(before) != x.type.rank or not {*after} <= {*before}:
         raise UnsupportedOperation("it has a letter twice")
     summed = tuple(d for d, letter in enumerate(before) if letter not in after)
     kept = [letter for letter in before if letter in after]
-    total = call.step("sum", x, dims=summed) if summed else x
+    total = call.emit_step("sum", x, dims=summed) if summed else x
     return call.emit("transpose", total, perm=tuple(kept.index(letter) for letter in after))
 
 
 @register_reader("torch_index_select")
 def _index_select(call: OperationReader) -> Values:
     """Read rows of a dimension; the first dimensions of both operands may be batch dimensions."""
-    x, indices = call.take(2)
+    x, indices = call.take_operands(2)
     dim, batch = call.integer("dim"), call.integer("batch_dims", default=0)
     rank = indices.type.rank
     if batch > min(dim, rank):
         raise call.fail("batches are dimensions in front of the one that is looked up")
-    pointers = call.step(
+    pointers = call.emit_step(
         "reshape", indices, result=indices.type.with_shape((*indices.type.shape, 1))
     )
     # The result has the dimensions of x before `dim`, those of the indices, and the rest.
@@ -314,7 +318,7 @@ def _index_select(call: OperationReader) -> Values:
 
 
 def _broadcast_along(call: OperationReader, vector: Value, like: TensorType, dim: int) -> Value:
-    return call.step("broadcast", vector, dims=(dim,), result=like)
+    return call.emit_step("broadcast", vector, dims=(dim,), result=like)
 
 
 def _other_dims(x: TensorType, dim: int) -> tuple[int, ...]:
@@ -326,9 +330,11 @@ def _normalize(
 ) -> tuple[Value, Value]:
     """Return `(x - mean) / sqrt(variance + epsilon)`, and the root as a vector."""
     epsilon = _float(call, "epsilon")
-    root = call.step("sqrt", call.step("add", variance, splat(call, epsilon, variance.type)))
-    centred = call.step("sub", x, _broadcast_along(call, mean, x.type, dim))
-    return call.step("div", centred, _broadcast_along(call, root, x.type, dim)), root
+    root = call.emit_step(
+        "sqrt", call.emit_step("add", variance, splat(call, epsilon, variance.type))
+    )
+    centred = call.emit_step("sub", x, _broadcast_along(call, mean, x.type, dim))
+    return call.emit_step("div", centred, _broadcast_along(call, root, x.type, dim)), root
 
 
 def _float(call: OperationReader, name: str) -> float:
@@ -340,52 +346,54 @@ def _float(call: OperationReader, name: str) -> float:
 
 
 def _mean(call: OperationReader, x: Value, dim: int) -> Value:
-    total = call.step("sum", x, dims=_other_dims(x.type, dim))
+    total = call.emit_step("sum", x, dims=_other_dims(x.type, dim))
     count = prod(x.type.shape[d] for d in _other_dims(x.type, dim))
-    return call.step("div", total, splat(call, float(count), total.type))
+    return call.emit_step("div", total, splat(call, float(count), total.type))
 
 
 @register_reader("batch_norm_inference")
 def _batch_norm_inference(call: OperationReader) -> Values:
-    x, scale, offset, mean, variance = call.take(5)
+    x, scale, offset, mean, variance = call.take_operands(5)
     dim = call.integer("feature_index")
     normal, _ = _normalize(call, x, mean, variance, dim)
-    scaled = call.step("mul", normal, _broadcast_along(call, scale, x.type, dim))
+    scaled = call.emit_step("mul", normal, _broadcast_along(call, scale, x.type, dim))
     return call.emit("add", scaled, _broadcast_along(call, offset, x.type, dim))
 
 
 def _moments(call: OperationReader, x: Value, dim: int) -> tuple[Value, Value]:
     mean = _mean(call, x, dim)
-    centred = call.step("sub", x, _broadcast_along(call, mean, x.type, dim))
-    return mean, _mean(call, call.step("mul", centred, centred), dim)
+    centred = call.emit_step("sub", x, _broadcast_along(call, mean, x.type, dim))
+    return mean, _mean(call, call.emit_step("mul", centred, centred), dim)
 
 
 @register_reader("batch_norm_training")
 def _batch_norm_training(call: OperationReader) -> Values:
-    x, scale, offset = call.take(3)
+    x, scale, offset = call.take_operands(3)
     dim = call.integer("feature_index")
     mean, variance = _moments(call, x, dim)
     normal, _ = _normalize(call, x, mean, variance, dim)
-    scaled = call.step("mul", normal, _broadcast_along(call, scale, x.type, dim))
-    made = call.step("add", scaled, _broadcast_along(call, offset, x.type, dim))
+    scaled = call.emit_step("mul", normal, _broadcast_along(call, scale, x.type, dim))
+    made = call.emit_step("add", scaled, _broadcast_along(call, offset, x.type, dim))
     return rename_results(call, [made, mean, variance])
 
 
 @register_reader("batch_norm_grad")
 def _batch_norm_grad(call: OperationReader) -> Values:
-    x, scale, mean, variance, gradient = call.take(5)
+    x, scale, mean, variance, gradient = call.take_operands(5)
     dim = call.integer("feature_index")
     normal, root = _normalize(call, x, mean, variance, dim)
-    of_offset = call.step("sum", gradient, dims=_other_dims(x.type, dim))
-    product = call.step("mul", gradient, normal)
-    of_scale = call.step("sum", product, dims=_other_dims(x.type, dim))
+    of_offset = call.emit_step("sum", gradient, dims=_other_dims(x.type, dim))
+    product = call.emit_step("mul", gradient, normal)
+    of_scale = call.emit_step("sum", product, dims=_other_dims(x.type, dim))
     mean_gradient = _broadcast_along(call, _mean(call, gradient, dim), x.type, dim)
     mean_product = _broadcast_along(call, _mean(call, product, dim), x.type, dim)
-    inner = call.step(
-        "sub", call.step("sub", gradient, mean_gradient), call.step("mul", normal, mean_product)
+    inner = call.emit_step(
+        "sub",
+        call.emit_step("sub", gradient, mean_gradient),
+        call.emit_step("mul", normal, mean_product),
     )
-    factor = _broadcast_along(call, call.step("div", scale, root), x.type, dim)
-    return rename_results(call, [call.step("mul", factor, inner), of_scale, of_offset])
+    factor = _broadcast_along(call, call.emit_step("div", scale, root), x.type, dim)
+    return rename_results(call, [call.emit_step("mul", factor, inner), of_scale, of_offset])
 
 
 def rename_results(call: OperationReader, made: Sequence[Value]) -> Values:

@@ -12,7 +12,7 @@ Values = tuple[Value, ...]
 
 @register_reader("fft")
 def _fft(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     kind = call.word("fft_type", "type")
     lengths = call.integers("fft_length", "length")
     signal = call.result if kind == "IRFFT" else x.type
@@ -25,7 +25,7 @@ def _fft(call: OperationReader) -> Values:
 def _cholesky(call: OperationReader) -> Values:
     if not _flag(call, "lower"):
         raise UnsupportedOperation("it reads the upper triangle")
-    return call.emit("cholesky", *call.take(1))
+    return call.emit("cholesky", *call.take_operands(1))
 
 
 @register_reader("triangular_solve")
@@ -40,7 +40,7 @@ def emit_solve(
     call: OperationReader, transpose: str, *, left: bool, lower: bool, unit: bool
 ) -> Values:
     """Emit the solution of a triangular system, whose two sides are the operands."""
-    a, y = call.take(2)
+    a, y = call.take_operands(2)
     if left:
         symbol = Symbol(transpose)
         return call.emit("triangular_solve", a, y, lower=lower, transpose=symbol, unit=unit)
@@ -49,10 +49,10 @@ def emit_solve(
     rank = y.type.rank
     perm = (*range(rank - 2), rank - 1, rank - 2)
     turned = Symbol("transpose" if transpose == "no" else "no")
-    turned_solution = call.step(
+    turned_solution = call.emit_step(
         "triangular_solve",
         a,
-        call.step("transpose", y, perm=perm),
+        call.emit_step("transpose", y, perm=perm),
         lower=lower,
         transpose=turned,
         unit=unit,

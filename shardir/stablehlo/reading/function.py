@@ -48,9 +48,9 @@ class FunctionReader:
         self.module, self.written = module, written
         self.source, self.types, self.shardings = module.source, module.types, module.shardings
         self.names = UniqueNames()
-        self.taken: set[str] = set()
+        self.used_names: set[str] = set()
         self.values: dict[str, Value] = {}
-        self.wishes: dict[str, str] = {}
+        self.name_hints: dict[str, str] = {}
         self.ops: list[Op] = []
         self.makers: dict[Value, Op] = {}
         self.removable: set[Op] = set()
@@ -60,7 +60,7 @@ class FunctionReader:
         """The mesh and axes of the enclosing manual computations."""
         self.current_block: records.BlockRecord | None = None
         """The block that is being read."""
-        self.said: dict[Value, Value] = {}
+        self.restated_params: dict[Value, Value] = {}
         """Block parameters whose sharding is stated inside the block."""
         self.num_inlined_operations = 0
         """The number of operations that were read for inlined calls."""
@@ -69,7 +69,7 @@ class FunctionReader:
         self.readings: list[tuple[records.OpRecord, tuple[Value, ...]]] = []
         """Every operation of the text in order, with the values that it became."""
 
-    def function(self) -> Function:
+    def read_function(self) -> Function:
         written = self.written
         assert written.body is not None
         self.call_stack.append(str(written.name))
@@ -79,7 +79,7 @@ class FunctionReader:
                 raise self.source.fail("a function with a body names its parameters", param.type)
             type = self.types.type(param.type)
             params.append(self.define(param.name, type, self.sharding_of(param, type)))
-        ops, returns = self.statements(written.body)
+        ops, returns = self.read_statements(written.body)
         types = [self.types.type(result.type) for result in written.results]
         if len(types) != len(returns):
             raise self.source.fail(
@@ -97,7 +97,7 @@ class FunctionReader:
         )
         body = Block(tuple(params), tuple(ops), tuple(returns))
         body = remove_unused(body, self.removable, self.makers)
-        body = substitute(body, self.said) if self.said else body
+        body = substitute(body, self.restated_params) if self.restated_params else body
         return Function(self.types.string(written.name), body, shardings)
 
     def sharding_of(self, param: records.ParamRecord, type: TensorType) -> Sharding | None:
@@ -111,12 +111,12 @@ class FunctionReader:
 
     def fresh(self, token: str) -> str:
         """Return a unique name for a value of the text: its own name if possible."""
-        name_hint = self.wishes.get(token, token[1:]).replace("#", ".")
-        if name_hint[0].isdigit() and (name_hint in self.taken or not name_hint.isdigit()):
+        name_hint = self.name_hints.get(token, token[1:]).replace("#", ".")
+        if name_hint[0].isdigit() and (name_hint in self.used_names or not name_hint.isdigit()):
             # `UniqueNames` ignores a taken numeric hint, and would assign another value's number.
             name_hint = f"v{name_hint}"
         name = self.names.fresh(name_hint)
-        self.taken.add(name)
+        self.used_names.add(name)
         return name
 
     def define(self, token: Token, type: TensorType, sharding: Sharding | None = None) -> Value:
@@ -142,14 +142,14 @@ class FunctionReader:
 
     # Blocks
 
-    def statements(self, block: records.BlockRecord) -> tuple[list[Op], list[Value]]:
+    def read_statements(self, block: records.BlockRecord) -> tuple[list[Op], list[Value]]:
         """Return the operations of a block and its returned values."""
         outer, self.ops = self.ops, []
-        returns = self.inline(block)
+        returns = self.inline_block(block)
         made, self.ops = self.ops, outer
         return made, returns
 
-    def inline(self, block: records.BlockRecord) -> list[Value]:
+    def inline_block(self, block: records.BlockRecord) -> list[Value]:
         """Read the operations of a block into the current one; return its returned values."""
         outer, self.current_block = self.current_block, block
         try:
@@ -176,19 +176,19 @@ class FunctionReader:
                 if number + 1 < len(block.statements):
                     raise self.source.fail("a return must be the last operation", statement.name)
                 return OperationReader(self, statement).operands
-            self.op(statement)
+            self.read_op(statement)
         raise self.source.fail("a block ends with a return", block.close)
 
-    def block(
+    def read_block(
         self, written: records.BlockRecord, params: list[tuple[Token, TensorType, Sharding | None]]
     ) -> Block:
         """Return a block of an operation; its values go out of scope at its end."""
         before = dict(self.values)
         values = tuple(self.define(*param) for param in params)
-        ops, returns = self.statements(written)
+        ops, returns = self.read_statements(written)
         self.values = before
         block = Block(values, tuple(ops), tuple(returns))
-        return substitute(block, self.said) if self.said else block
+        return substitute(block, self.restated_params) if self.restated_params else block
 
     def params_of(
         self, written: records.BlockRecord
@@ -198,7 +198,7 @@ class FunctionReader:
 
     # Operations
 
-    def op(self, written: records.OpRecord) -> None:
+    def read_op(self, written: records.OpRecord) -> None:
         """Read an operation into the current block."""
         before, place = len(self.ops), len(self.readings)
         self.readings.append((written, ()))
@@ -231,7 +231,7 @@ class FunctionReader:
         blocks: tuple[Block, ...],
         loc: Token | None,
     ) -> Op:
-        place = self.module.location(loc)
+        place = self.module.resolve_location(loc)
         if place is None and name == "opaque":
             place = self.position_in_text()
         op = Op(OPS[name], operands, results, attrs, blocks, place)
@@ -252,7 +252,7 @@ class FunctionReader:
         if value in self.makers:
             self.rename({value: new})
         else:
-            self.said[value] = new
+            self.restated_params[value] = new
         self.values = {name: new if v is value else v for name, v in self.values.items()}
         return new
 
@@ -292,7 +292,7 @@ class FunctionReader:
 
     # Calls
 
-    def call(self, call: OperationReader, symbol: Token) -> tuple[Value, ...]:
+    def inline_call(self, call: OperationReader, symbol: Token) -> tuple[Value, ...]:
         """Read the body of a function in place of a call."""
         callee = self.module.functions.get(self.types.string(symbol))
         if callee is None:
@@ -319,8 +319,8 @@ class FunctionReader:
                 symbol,
             )
         self.call_stack.append(str(callee.name))
-        outer = self.values, self.wishes
-        self.values, self.wishes = {}, self._result_name_hints(callee.body, call.names)
+        outer = self.values, self.name_hints
+        self.values, self.name_hints = {}, self._result_name_hints(callee.body, call.names)
         types = [self.types.type(param.type) for param in callee.params]
         completed = self.complete_shardings(map(self.sharding_of, callee.params, types), types)
         for param, type, value, sharding in zip(
@@ -329,16 +329,16 @@ class FunctionReader:
             assert param.name is not None
             if type != value.type:
                 raise call.fail(f"{callee.name} takes {type} here, not {value.type}", param.type)
-            inner = self.across(call, value, sharding, entering=True)
+            inner = self.cross_call_boundary(call, value, sharding, entering=True)
             self.bind(str(param.name), inner, param.name)
         params = tuple(self.values[str(param.name)] for param in callee.params)
         start = len(self.readings)
-        returns = self.inline(callee.body)
+        returns = self.inline_block(callee.body)
         inlined = InlinedCall(
             self.types.string(symbol), params, tuple(returns), start, len(self.readings)
         )
         self.inlined.append(inlined)
-        self.values, self.wishes = outer
+        self.values, self.name_hints = outer
         self.call_stack.pop()
         if [value.type for value in returns] != call.results:
             raise call.fail(f"{callee.name} does not return what its call states", symbol)
@@ -349,7 +349,7 @@ class FunctionReader:
         if None in stated:
             stated = self.complete_shardings(given, call.results)
         return tuple(
-            self.across(call, value, sharding, entering=False)
+            self.cross_call_boundary(call, value, sharding, entering=False)
             for value, sharding in zip(returns, stated, strict=True)
         )
 
@@ -371,7 +371,7 @@ class FunctionReader:
             s or Sharding.open(mesh, type.rank) for s, type in zip(completed, types, strict=True)
         ]
 
-    def across(
+    def cross_call_boundary(
         self, call: OperationReader, value: Value, sharding: Sharding | None, *, entering: bool
     ) -> Value:
         """Return the value on the other side of a function boundary, a data flow edge.
@@ -380,7 +380,7 @@ class FunctionReader:
         """
         if not self.shardings.meshes:
             return value
-        made = Value(value.type, self.names.fresh(call.wish("edge")), sharding)
+        made = Value(value.type, self.names.fresh(call.derive_name("edge")), sharding)
         attrs = {"entering": True} if entering else {}
         self.append("data_flow_edge", (value,), (made,), attrs, (), call.written.loc)
         return made
@@ -393,7 +393,7 @@ class FunctionReader:
         if not isinstance(last, records.OpRecord):
             return {}
         returned = [str(p) for p in last.parts if isinstance(p, Token) and p.type == "VALUE"]
-        outer = [self.wishes.get(name, name[1:]) for name in names]
+        outer = [self.name_hints.get(name, name[1:]) for name in names]
         return dict(zip(returned, outer, strict=False))
 
 

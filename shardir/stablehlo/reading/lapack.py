@@ -45,10 +45,10 @@ def _emit_multi_result(
     call: OperationReader, name: str, *operands: Value, **attrs: Attr
 ) -> tuple[Value, ...]:
     """Emit an intermediate operation with several results."""
-    if call.reader.module.whole:
+    if call.reader.module.keep_opaque:
         raise UnsupportedOperation("it corresponds to several operations")
     types = call.infer(name, operands, (), (), attrs)
-    values = tuple(Value(type, call.reader.names.fresh(call.wish(name))) for type in types)
+    values = tuple(Value(type, call.reader.names.fresh(call.derive_name(name))) for type in types)
     call.reader.append(name, operands, values, attrs, (), call.written.loc)
     return values
 
@@ -59,13 +59,13 @@ def _zero(call: OperationReader, type: TensorType) -> Value:
 
 def _cholesky(call: OperationReader, letters: dict[str, str]) -> Values:
     """Read a Cholesky factorization, which fails if the factor has NaN."""
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     if letters.get("uplo") != "L":
         raise UnsupportedOperation("it reads the upper triangle")
-    factor = call.step("cholesky", x)
-    wrong = call.step("ne", factor, factor)
-    failed = call.step("any", wrong, dims=(x.type.rank - 2, x.type.rank - 1))
-    return rename_results(call, [factor, call.step("convert", failed, result=call.results[1])])
+    factor = call.emit_step("cholesky", x)
+    wrong = call.emit_step("ne", factor, factor)
+    failed = call.emit_step("any", wrong, dims=(x.type.rank - 2, x.type.rank - 1))
+    return rename_results(call, [factor, call.emit_step("convert", failed, result=call.results[1])])
 
 
 def _solve(call: OperationReader, letters: dict[str, str]) -> Values:
@@ -81,25 +81,27 @@ def _solve(call: OperationReader, letters: dict[str, str]) -> Values:
 
 def _lu(call: OperationReader, letters: dict[str, str]) -> Values:
     """Read an LU factorization: pivots count from 1, info is the first zero on U's diagonal."""
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     packed, pivots, _ = _emit_multi_result(call, "lu", x)
     rank, size = x.type.rank, min(x.type.shape[-2:])
-    from_one = call.step("add", pivots, splat(call, 1, pivots.type))
+    from_one = call.emit_step("add", pivots, splat(call, 1, pivots.type))
     numbers = x.type.with_dtype("i32")
-    row = call.step("iota", dim=rank - 2, result=numbers)
-    column = call.step("iota", dim=rank - 1, result=numbers)
-    zero = call.step("eq", packed, _zero(call, x.type))
-    singular = call.step("and", zero, call.step("eq", row, column))
+    row = call.emit_step("iota", dim=rank - 2, result=numbers)
+    column = call.emit_step("iota", dim=rank - 1, result=numbers)
+    zero = call.emit_step("eq", packed, _zero(call, x.type))
+    singular = call.emit_step("and", zero, call.emit_step("eq", row, column))
     beyond = splat(call, size, numbers)
-    first = call.step("min", call.step("select", singular, row, beyond), dims=(rank - 2, rank - 1))
-    info = call.step("add", first, splat(call, 1, first.type))
-    regular = call.step("eq", first, splat(call, size, first.type))
-    info_or_zero = call.step("select", regular, _zero(call, first.type), info)
+    first = call.emit_step(
+        "min", call.emit_step("select", singular, row, beyond), dims=(rank - 2, rank - 1)
+    )
+    info = call.emit_step("add", first, splat(call, 1, first.type))
+    regular = call.emit_step("eq", first, splat(call, size, first.type))
+    info_or_zero = call.emit_step("select", regular, _zero(call, first.type), info)
     return rename_results(call, [packed, from_one, info_or_zero])
 
 
 def _svd(call: OperationReader, letters: dict[str, str]) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     mode = letters.get("mode", "A")
     info = _zero(call, call.results[4])
     if mode == "N":
@@ -112,11 +114,11 @@ def _svd(call: OperationReader, letters: dict[str, str]) -> Values:
 
 def operand_as_result(call: OperationReader, x: Value) -> Value:
     """Return the operand as a result, in place of undefined overwritten contents."""
-    return call.step("reshape", x, result=x.type)
+    return call.emit_step("reshape", x, result=x.type)
 
 
 def _eigh(call: OperationReader, letters: dict[str, str]) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     if letters.get("uplo") != "L":
         raise UnsupportedOperation("it reads the upper triangle")
     info = _zero(call, call.results[2])
@@ -129,14 +131,14 @@ def _eigh(call: OperationReader, letters: dict[str, str]) -> Values:
 
 def _eig(call: OperationReader, letters: dict[str, str]) -> Values:
     """Read eigenvalues; those of a real matrix are two results, real and imaginary parts."""
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     if letters.get("compute_left") == "V":
         raise UnsupportedOperation("it requests left eigenvectors")
     needs_vectors = letters.get("compute_right") == "V"
     values, *rest = _emit_multi_result(call, "eig", x, vectors=needs_vectors)
     parts = [values]
     if x.type.dtype not in COMPLEX:
-        parts = [call.step(name, values) for name in ("real", "imag")]
+        parts = [call.emit_step(name, values) for name in ("real", "imag")]
     left, right, info = call.results[len(parts) :]
     vectors = rest[0] if needs_vectors else _zero(call, right)
     return rename_results(call, [*parts, _zero(call, left), vectors, _zero(call, info)])

@@ -63,8 +63,8 @@ def _reduce(call: OperationReader) -> Values:
     if is_identity(call, init, combine):
         call.reader.mark_removable(init)
         return call.emit(REDUCTIONS[combine], x, dims=dims)
-    reduced = call.step(REDUCTIONS[combine], x, dims=dims)
-    start = call.step("broadcast", init, result=reduced.type, dims=())
+    reduced = call.emit_step(REDUCTIONS[combine], x, dims=dims)
+    start = call.emit_step("broadcast", init, result=reduced.type, dims=())
     return call.emit(ELEMENTWISE[combine], start, reduced)
 
 
@@ -72,9 +72,9 @@ def _reduce_independently(
     call: OperationReader, x: Value, init: Value, combine: str, dims: Ints
 ) -> Value:
     """Emit the reduction of one of several tensors that are reduced independently."""
-    reduced = call.step(REDUCTIONS[combine], x, dims=dims)
-    start = call.step("broadcast", init, result=reduced.type, dims=())
-    return call.step(ELEMENTWISE[combine], start, reduced)
+    reduced = call.emit_step(REDUCTIONS[combine], x, dims=dims)
+    start = call.emit_step("broadcast", init, result=reduced.type, dims=())
+    return call.emit_step(ELEMENTWISE[combine], start, reduced)
 
 
 def _rename_results(call: OperationReader, made: list[Value]) -> Values:
@@ -127,9 +127,9 @@ def emit_tree_reduction(
     shape = tuple(xs[0].type.shape[d] for d in kept)
     size = prod(xs[0].type.shape[d] for d in dims)
     rows = [
-        call.step(
+        call.emit_step(
             "reshape",
-            call.step("transpose", x, perm=(*kept, *dims)),
+            call.emit_step("transpose", x, perm=(*kept, *dims)),
             result=x.type.with_shape((*shape, size)),
         )
         for x in xs
@@ -141,24 +141,24 @@ def emit_tree_reduction(
         if size % 2:
             rest = [_every_second(call, x, size - 1, 1) for x in rows]
             combined = [
-                call.step("concatenate", x, y, dim=len(shape))
+                call.emit_step("concatenate", x, y, dim=len(shape))
                 for x, y in zip(combined, rest, strict=True)
             ]
         rows, size = combined, half + size % 2
     starts = [
-        call.step("broadcast", init, dims=(), result=x.type.with_shape(shape))
+        call.emit_step("broadcast", init, dims=(), result=x.type.with_shape(shape))
         for init, x in zip(inits, xs, strict=True)
     ]
     if not size:
         return _rename_results(call, starts)
-    last = [call.step("reshape", x, result=x.type.with_shape(shape)) for x in rows]
+    last = [call.emit_step("reshape", x, result=x.type.with_shape(shape)) for x in rows]
     return _rename_results(call, _apply_region(call, [*starts, *last]))
 
 
 def _every_second(call: OperationReader, x: Value, start: int, count: int) -> Value:
     """Return every second element of the last dimension from `start` on."""
     front = (0,) * (x.type.rank - 1)
-    return call.step(
+    return call.emit_step(
         "slice", x, starts=(*front, start), strides=(*(1 for _ in front), 2),
         result=x.type.with_shape((*x.type.shape[:-1], count)),
     )  # fmt: skip
@@ -172,7 +172,7 @@ def _apply_region(call: OperationReader, sides: list[Value]) -> list[Value]:
     ours = next((ours for ours, theirs in STABLEHLO_NAMES.items() if theirs == name), None)
     if ours is None:
         raise UnsupportedOperation(f"it applies {name}")
-    return [call.step(ours, *sides)]
+    return [call.emit_step(ours, *sides)]
 
 
 def applied_operation(call: OperationReader) -> str | None:
@@ -198,8 +198,8 @@ def _read_arg_extremum(
     for better, combine, name in (("GT", "max", "argmax"), ("LT", "min", "argmin")):
         right = returned in position_formulas(better, dtype)
         if right and is_identity(call, inits[0], combine) and not call.reader.constant_of(inits[1]):
-            extreme = call.step(combine, xs[0], dims=dims)
-            place = call.step(name, xs[0], dim=dims[0], result=call.results[1])
+            extreme = call.emit_step(combine, xs[0], dims=dims)
+            place = call.emit_step(name, xs[0], dim=dims[0], result=call.results[1])
             call.reader.mark_removable(*inits, xs[1])
             results = _rename_results(call, [extreme, place])
             call.reader.mark_removable(results[0])
@@ -288,7 +288,7 @@ def _scatter(call: OperationReader) -> Values:
     formula = formula_of(call, *region_of(call, 0))
     combine = "set" if formula == "b0" else combination_of(formula, 0)
     if formula == "subtract(a0,b0)":
-        updates, combine = call.step("neg", updates), "add"
+        updates, combine = call.emit_step("neg", updates), "add"
     if combine not in ("add", "set", "mul", "min", "max"):
         raise UnsupportedOperation("it combines with an unknown computation")
     indices = move_index_vectors_last(call, indices, vector)
@@ -297,7 +297,7 @@ def _scatter(call: OperationReader) -> Values:
 
 @register_reader("select_and_scatter")
 def _select_and_scatter(call: OperationReader) -> Values:
-    x, source, init = call.take(3)
+    x, source, init = call.take_operands(3)
     better = formula_of(call, *region_of(call, 0))
     added = formula_of(call, *region_of(call, 1))
     how = {"GE(a0,b0)": "max", "LE(a0,b0)": "min"}.get(better)
@@ -328,7 +328,7 @@ def _while(call: OperationReader) -> Values:
         params = call.reader.params_of(block)
         if not params and call.pairs:
             params = [(token, value.type, None) for token, value in call.pairs]
-        blocks.append(call.reader.block(block, params))
+        blocks.append(call.reader.read_block(block, params))
     return call.emit("while", *inits, blocks=tuple(blocks))
 
 
@@ -346,5 +346,5 @@ def _if(call: OperationReader) -> Values:
 
 
 def _read_branches(call: OperationReader, blocks: list[records.BlockRecord]) -> Values:
-    made = tuple(call.reader.block(block, call.reader.params_of(block)) for block in blocks)
-    return call.emit("case", *call.take(1), blocks=made)
+    made = tuple(call.reader.read_block(block, call.reader.params_of(block)) for block in blocks)
+    return call.emit("case", *call.take_operands(1), blocks=made)

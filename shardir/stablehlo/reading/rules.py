@@ -37,7 +37,7 @@ READERS["chlo.next_after"] = _attributeless_rule("nextafter")
 @register_reader("multiply")
 def _multiply(call: OperationReader) -> Values:
     """Read a product; for bools it is `and`."""
-    both = call.take(2)
+    both = call.take_operands(2)
     return call.emit("and" if both[0].type.dtype == "bool" else "mul", *both)
 
 
@@ -47,7 +47,7 @@ def _compare(call: OperationReader) -> Values:
     if direction not in ("eq", "ne", "lt", "le", "gt", "ge"):
         raise call.fail(f"values do not compare by {direction.upper()!r}")
     kind = str(call.attrs.get("compare_type", call.words[-1] if call.words else ""))
-    both = call.take(2)
+    both = call.take_operands(2)
     if "TOTALORDER" in kind:
         both = [composed.to_total_order(call, x) for x in both]
     return call.emit(direction, *both)
@@ -72,13 +72,13 @@ def _iota(call: OperationReader) -> Values:
 
 @register_reader("bitcast_convert")
 def _bitcast(call: OperationReader) -> Values:
-    return call.emit("bitcast", *call.take(1))
+    return call.emit("bitcast", *call.take_operands(1))
 
 
 @register_reader("func.call")
 def _call(call: OperationReader) -> Values:
     symbol = call.symbol or call.attr("callee")
-    return call.reader.call(call, symbol)
+    return call.reader.inline_call(call, symbol)
 
 
 READERS["call"] = _call
@@ -87,4 +87,4 @@ READERS["call"] = _call
 @register_reader("composite")
 def _composite(call: OperationReader) -> Values:
     """Read a composite as a call of its decomposition."""
-    return call.reader.call(call, call.attr("decomposition"))
+    return call.reader.inline_call(call, call.attr("decomposition"))

@@ -21,30 +21,30 @@ Values = tuple[Value, ...]
 
 @register_reader("sdy.sharding_constraint", "sdy.reshard")
 def _read_reshard(call: OperationReader) -> Values:
-    return call.emit(call.name.removeprefix("sdy."), *call.take(1))
+    return call.emit(call.name.removeprefix("sdy."), *call.take_operands(1))
 
 
 @register_reader("sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute")
 def _collective(call: OperationReader) -> Values:
     """Read a Shardy collective as a reshard."""
-    (value,) = call.take(1)
+    (value,) = call.take_operands(1)
     return _emit_reshard(call, value)
 
 
 @register_reader("sdy.all_reduce", "sdy.reduce_scatter")
 def _read_reduction(call: OperationReader) -> Values:
     """Read a Shardy reduction as a reshard of an unreduced operand."""
-    (value,) = call.take(1)
+    (value,) = call.take_operands(1)
     text = call.reader.source.text[call.written.name.end_pos or 0 :].partition("%")[0]
     axes = [_resolve_axis(call, value, name, pre, size) for name, pre, size in _AXIS.findall(text)]
     reduction = next((word for word in ("max", "min") if word in text.split()), "add")
     reader = call.reader
     pending: Value | None = value
     while pending is not None:
-        before = reader.said.get(pending, pending).sharding
-        sharding = before or Sharding.whole(_target(call, value).mesh, value.type.rank)
+        before = reader.restated_params.get(pending, pending).sharding
+        sharding = before or Sharding.fully_replicated(_target(call, value).mesh, value.type.rank)
         sharding = replace(sharding, unreduced=(*sharding.unreduced, *axes), reduction=reduction)
-        reader.said[pending] = replace(pending, sharding=sharding)
+        reader.restated_params[pending] = replace(pending, sharding=sharding)
         # An unreduced result of a reshard was unreduced before it.
         maker = reader.makers.get(pending)
         pending = maker.operands[0] if maker is not None and maker.name == "reshard" else None
@@ -55,7 +55,7 @@ _AXIS = re.compile(r'"([^"]+)"(?::\(([0-9]+)\)([0-9]+))?')
 
 
 def _emit_reshard(call: OperationReader, value: Value) -> Values:
-    call.said = [_target(call, value)]
+    call.stated_shardings = [_target(call, value)]
     return call.emit("reshard", value)
 
 
@@ -72,7 +72,7 @@ def _resolve_axis(call: OperationReader, value: Value, name: str, pre: str, size
     if name not in mesh.sizes:
         raise call.fail(f"mesh @{mesh.name} has no axis called {name!r}")
     if not pre:
-        return Axis.whole(name, mesh)
+        return Axis.full(name, mesh)
     before, count = parse_natural_number(pre), parse_natural_number(size)
     if not before or not count or mesh.sizes[name] % (before * count):
         raise call.fail(
@@ -84,7 +84,7 @@ def _resolve_axis(call: OperationReader, value: Value, name: str, pre: str, size
 
 @register_reader("sdy.sharding_group")
 def _group(call: OperationReader) -> Values:
-    return call.emit("sharding_group", *call.take(1), group=call.integer("group_id"))
+    return call.emit("sharding_group", *call.take_operands(1), group=call.integer("group_id"))
 
 
 @register_reader("sdy.propagation_barrier")
@@ -94,13 +94,13 @@ def _barrier(call: OperationReader) -> Values:
     word = {"0": "NONE", "1": "FORWARD", "2": "BACKWARD"}.get(str(number), str(number))
     if word not in ("NONE", "FORWARD", "BACKWARD"):
         raise call.fail(f"a barrier allows NONE, FORWARD or BACKWARD, not {word!r}")
-    return call.emit("propagation_barrier", *call.take(1), direction=Symbol(word.lower()))
+    return call.emit("propagation_barrier", *call.take_operands(1), direction=Symbol(word.lower()))
 
 
 @register_reader("sdy.data_flow_edge", "sdy.func_data_flow_edge")
 def _edge(call: OperationReader) -> Values:
     """Read a data flow edge of a loop, which IR operations with edges imply."""
-    (value,) = call.take(1)
+    (value,) = call.take_operands(1)
     stated = call.attrs.get("sharding")
     if not isinstance(stated, Token):
         return (value,)
@@ -124,15 +124,15 @@ def _named_computation(call: OperationReader) -> Values:
     for param, value, sharding in zip(params, call.operands, ins, strict=True):
         if reader.types.type(param.type) != value.type:
             raise call.fail(f"this parameter is given {value.type}", param.type)
-        inner = reader.across(call, value, sharding, entering=True)
+        inner = reader.cross_call_boundary(call, value, sharding, entering=True)
         reader.bind(str(param.name), inner, param.name)
-    returns = reader.inline(block)
+    returns = reader.inline_block(block)
     reader.values = outer
     if [value.type for value in returns] != call.results:
         raise call.fail("a named computation does not return what it states")
     outs = read_shardings(call, "out_shardings", call.results)
     return tuple(
-        reader.across(call, value, sharding, entering=False)
+        reader.cross_call_boundary(call, value, sharding, entering=False)
         for value, sharding in zip(returns, outs, strict=True)
     )
 
@@ -154,7 +154,7 @@ def _manual_computation(call: OperationReader) -> Values:
         (param.name, reader.types.type(param.type), _none_if_open(_free_sharding(sharding, axes)))
         for param, sharding in zip(params, ins, strict=True)
     ]
-    call.said = [
+    call.stated_shardings = [
         _without_manual_replicated(sharding, axes)
         if _none_if_open(_free_sharding(sharding, axes))
         else None
@@ -163,7 +163,7 @@ def _manual_computation(call: OperationReader) -> Values:
     outer = reader.manual
     around = outer[1] if outer is not None else ()
     reader.manual = _manual_context(call, [*ins, *outs], (*around, *axes))
-    body = reader.block(block, inside)
+    body = reader.read_block(block, inside)
     reader.manual = outer
     return call.emit(
         "manual_computation",
@@ -198,7 +198,7 @@ def _manual_axes(call: OperationReader, stated: list[Sharding]) -> Axes:
     known = [call.reader.shardings.meshes[name] for name in {s.mesh: None for s in stated}]
     for mesh in known or call.reader.shardings.meshes.values():
         if all(name in mesh.sizes for name in names):
-            return tuple(Axis.whole(name, mesh) for name in names)
+            return tuple(Axis.full(name, mesh) for name in names)
     raise call.fail(f"none of its meshes has the axes {', '.join(names)}")
 
 

@@ -24,34 +24,34 @@ Ints = tuple[int, ...]
 @register_reader("broadcast_in_dim")
 def _broadcast(call: OperationReader) -> Values:
     """Read a broadcast; a permuted one becomes a transpose first, since the IR keeps the order."""
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     dims = call.integers("dims", "broadcast_dimensions")
     if list(dims) != sorted(dims) and len(set(dims)) == len(dims) == x.type.rank:
         perm = tuple(sorted(range(len(dims)), key=dims.__getitem__))
-        x, dims = call.step("transpose", x, perm=perm), tuple(sorted(dims))
+        x, dims = call.emit_step("transpose", x, perm=perm), tuple(sorted(dims))
     return call.emit("broadcast", x, dims=dims)
 
 
 @register_reader("broadcast")
 def _broadcast_in_front(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     count = len(call.integers("sizes", "broadcast_sizes"))
     return call.emit("broadcast", x, dims=tuple(range(count, count + x.type.rank)))
 
 
 @register_reader("transpose")
 def _transpose(call: OperationReader) -> Values:
-    return call.emit("transpose", *call.take(1), perm=call.integers("dims", "permutation"))
+    return call.emit("transpose", *call.take_operands(1), perm=call.integers("dims", "permutation"))
 
 
 @register_reader("reverse")
 def _reverse(call: OperationReader) -> Values:
-    return call.emit("reverse", *call.take(1), dims=call.integers("dims", "dimensions"))
+    return call.emit("reverse", *call.take_operands(1), dims=call.integers("dims", "dimensions"))
 
 
 @register_reader("slice")
 def _slice(call: OperationReader) -> Values:
-    (x,) = call.take(1)
+    (x,) = call.take_operands(1)
     if call.has("start_indices"):
         starts, strides = call.integers("start_indices"), call.integers("strides")
         return call.emit("slice", x, starts=starts, strides=strides)
@@ -71,7 +71,7 @@ def _slice(call: OperationReader) -> Values:
 def _pad(call: OperationReader) -> Values:
     return call.emit(
         "pad",
-        *call.take(2),
+        *call.take_operands(2),
         low=call.integers("low", "edge_padding_low"),
         high=call.integers("high", "edge_padding_high"),
         interior=call.integers("interior", "interior_padding"),
@@ -80,7 +80,7 @@ def _pad(call: OperationReader) -> Values:
 
 @register_reader("concatenate")
 def _concatenate(call: OperationReader) -> Values:
-    if call.reader.module.whole and is_concatenation_of_slices(call):
+    if call.reader.module.keep_opaque and is_concatenation_of_slices(call):
         raise UnsupportedOperation("its operands are slices")
     return call.emit("concatenate", *call.operands, dim=call.integer("dim", "dimension"))
 
@@ -97,7 +97,7 @@ def _dynamic_update_slice(call: OperationReader) -> Values:
 
 @register_reader("dot_general")
 def _dot_general(call: OperationReader) -> Values:
-    x, y = call.take(2)
+    x, y = call.take_operands(2)
     name = "dot_dimension_numbers"
     if call.has(name):
         fields = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
@@ -121,7 +121,7 @@ def _list_pair(call: OperationReader, key: str) -> list[Ints]:
 @register_reader("dot")
 def _plain_dot(call: OperationReader) -> Values:
     """Contract the last dimension of the first operand with the first of the second."""
-    x, y = call.take(2)
+    x, y = call.take_operands(2)
     if not (x.type.rank and y.type.rank):
         raise call.fail("dot takes vectors and matrices")
     return _dot(call, x, y, ((), (x.type.rank - 1,)), ((), (0,)))
@@ -150,7 +150,7 @@ def _dot(
 
 @register_reader("convolution")
 def _convolution(call: OperationReader) -> Values:
-    x, w = call.take(2)
+    x, w = call.take_operands(2)
     dims = _convolution_dims(call)
     count = len(dims.partition(",")[0]) - 2
     ones = (1,) * max(count, 0)
@@ -168,7 +168,7 @@ def _convolution(call: OperationReader) -> Values:
     if flips is not None and any(call.types.flags(flips)):
         spatial = dims.partition(",")[2].partition("->")[0]
         turned = [spatial.index(str(i)) for i, flip in enumerate(call.types.flags(flips)) if flip]
-        w = call.step("reverse", w, dims=tuple(sorted(turned)))
+        w = call.emit_step("reverse", w, dims=tuple(sorted(turned)))
     return call.emit(
         "convolution",
         x,
@@ -210,7 +210,7 @@ def move_index_vectors_last(call: OperationReader, indices: Value, dim: int) -> 
     """Return indices with their vectors last; a vector of size 1 may be implicit."""
     rank = indices.type.rank
     if dim == rank:
-        return call.step(
+        return call.emit_step(
             "reshape", indices, result=indices.type.with_shape((*indices.type.shape, 1))
         )
     if dim != rank - 1:
@@ -220,7 +220,7 @@ def move_index_vectors_last(call: OperationReader, indices: Value, dim: int) -> 
 
 @register_reader("gather")
 def _gather(call: OperationReader) -> Values:
-    x, indices = call.take(2)
+    x, indices = call.take_operands(2)
     numbers = gather_dims(call)
     vector = numbers.pop("index_vector_dim")
     sizes = call.integers("slice_sizes")
@@ -276,7 +276,7 @@ def scatter_dims(call: OperationReader) -> tuple[dict[str, Any], int]:
 
 
 def _top_k(call: OperationReader) -> Values:
-    return call.emit("top_k", *call.take(1))
+    return call.emit("top_k", *call.take_operands(1))
 
 
 READERS["chlo.top_k"] = _top_k

@@ -24,7 +24,7 @@ class ShardingResolver:
         self.meshes: dict[str, Mesh] = {}
         self._known: dict[str, list[Sharding]] = {}
 
-    def mesh(self, written: records.MeshRecord) -> None:
+    def declare_mesh(self, written: records.MeshRecord) -> None:
         """Declare a mesh."""
         name = self.types.string(written.name)
         if name in self.meshes:
@@ -76,7 +76,9 @@ class ShardingResolver:
                     f"{count_noun(len(types), 'value')} cannot have {count_noun(len(known), 'sharding')}",
                     token,
                 )
-            known = [self._spread(each, type) for each, type in zip(known, types, strict=True)]
+            known = [
+                self._complete_maximal(each, type) for each, type in zip(known, types, strict=True)
+            ]
             for sharding, type in zip(known, types, strict=True):
                 if len(sharding.dims) != type.rank:
                     raise self.source.fail(
@@ -85,14 +87,14 @@ class ShardingResolver:
                     )
         return known
 
-    def _spread(self, sharding: Sharding, type: TensorType) -> Sharding:
+    def _complete_maximal(self, sharding: Sharding, type: TensorType) -> Sharding:
         """Return the sharding with unsharded dimensions if a maximal mesh omits them."""
         if sharding.dims or not self.meshes[sharding.mesh].is_maximal:
             return sharding
-        return Sharding.whole(sharding.mesh, type.rank)
+        return Sharding.fully_replicated(sharding.mesh, type.rank)
 
     def _sharding(self, written: records.ShardingRecord, base: int) -> Sharding:
-        mesh = self._named(written.mesh, base)
+        mesh = self._find_mesh(written.mesh, base)
         dims = tuple(self._dim(dim, mesh, base) for dim in written.dims)
         marks: dict[str, records.ShardingMarkRecord] = {}
         for mark in written.marks:
@@ -140,7 +142,7 @@ class ShardingResolver:
             message = f"mesh @{mesh.name} has no axis called {name!r}; {hint}"
             raise self.source.fail(message, written.name, base)
         if written.pre is None or written.size is None:
-            return Axis.whole(name, mesh)
+            return Axis.full(name, mesh)
         pre, size = self.types.integer(written.pre, base), self.types.integer(written.size, base)
         if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
             raise self.source.fail(
@@ -151,7 +153,7 @@ class ShardingResolver:
             )
         return Axis(name, pre, size)
 
-    def _named(self, token: Token, base: int) -> Mesh:
+    def _find_mesh(self, token: Token, base: int) -> Mesh:
         if token.type == "INLINED":
             return self._add_inline_mesh(token, base)
         name = self.types.string(token)

@@ -255,8 +255,8 @@ _TERMINAL_NAMES = {
 class MlirSource(source_text.SourceText):
     """An MLIR text."""
 
-    words = _TERMINAL_NAMES
-    hidden = ("BLANK", "COMMENT", "RESOURCES")
+    terminal_names = _TERMINAL_NAMES
+    hidden_terminals = ("BLANK", "COMMENT", "RESOURCES")
 
     @staticmethod
     def grammar() -> Lark:

@@ -38,7 +38,7 @@ def inline_vectorized(
     Captured scalars are broadcast.
     """
     reader = call.reader
-    if reader.module.whole:
+    if reader.module.keep_opaque:
         raise UnsupportedOperation("it corresponds to several operations")
     shape = values[0].type.shape
     types, known = reader.types, reader.values
@@ -51,7 +51,7 @@ def inline_vectorized(
     for param, value in zip(params, values, strict=True):
         reader.values[str(param)] = value
     try:
-        return reader.inline(block)
+        return reader.inline_block(block)
     finally:
         reader.types, reader.values = types, known
 
@@ -69,7 +69,7 @@ def _captured_values(call: OperationReader, block: records.BlockRecord) -> dict[
 def _broadcast_scalar(call: OperationReader, value: Value, shape: tuple[int, ...]) -> Value:
     if value.type.rank:
         raise UnsupportedOperation("its region uses a tensor of the program around it")
-    return call.step("broadcast", value, dims=(), result=value.type.with_shape(shape))
+    return call.emit_step("broadcast", value, dims=(), result=value.type.with_shape(shape))
 
 
 @register_reader("map")

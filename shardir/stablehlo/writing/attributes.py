@@ -103,7 +103,7 @@ def format_mesh(mesh: Mesh) -> str:
 
 def format_mlir_axis(axis: Axis, mesh: Mesh) -> str:
     """Return the text of an axis: `"data"`, or `"data":(1)2` for a sub-axis."""
-    part = "" if axis.is_whole(mesh) else f":({axis.pre}){axis.size}"
+    part = "" if axis.is_full(mesh) else f":({axis.pre}){axis.size}"
     return f'"{axis.name}"{part}'
 
 

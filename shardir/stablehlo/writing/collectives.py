@@ -78,7 +78,7 @@ def _register_collective(name: str, rule: WritingRule) -> None:
         if op.result.type.size:
             rule(w, op)
         else:  # An empty tensor needs no communication, and StableHLO cannot express it.
-            w.op(
+            w.write_op(
                 op,
                 "stablehlo.constant",
                 {"value": format_literal(EMPTY_ARRAY, op.result.type)},
@@ -91,7 +91,7 @@ def _register_collective(name: str, rule: WritingRule) -> None:
 def _all_reduce(w: MlirWriter, op: Op) -> None:
     attrs = {"replica_groups": _groups(w, op.attrs["axes"]), **_channel(w)}
     region = combination_region(w, str(op.attrs["op"]), op.result.type.dtype)
-    w.op(op, "stablehlo.all_reduce", attrs, regions=[region])
+    w.write_op(op, "stablehlo.all_reduce", attrs, regions=[region])
 
 
 def _all_gather(w: MlirWriter, op: Op) -> None:
@@ -100,7 +100,7 @@ def _all_gather(w: MlirWriter, op: Op) -> None:
         "replica_groups": _groups(w, op.attrs["axes"]),
         **_channel(w),
     }
-    w.op(op, "stablehlo.all_gather", attrs)
+    w.write_op(op, "stablehlo.all_gather", attrs)
 
 
 def _reduce_scatter(w: MlirWriter, op: Op) -> None:
@@ -110,7 +110,7 @@ def _reduce_scatter(w: MlirWriter, op: Op) -> None:
         **_channel(w),
     }
     region = combination_region(w, str(op.attrs["op"]), op.result.type.dtype)
-    w.op(op, "stablehlo.reduce_scatter", attrs, regions=[region])
+    w.write_op(op, "stablehlo.reduce_scatter", attrs, regions=[region])
 
 
 def _all_to_all(w: MlirWriter, op: Op) -> None:
@@ -122,7 +122,7 @@ def _all_to_all(w: MlirWriter, op: Op) -> None:
         "replica_groups": _groups(w, axes),
         **_channel(w, numbered=False),
     }
-    w.op(op, "stablehlo.all_to_all", attrs)
+    w.write_op(op, "stablehlo.all_to_all", attrs)
 
 
 def _collective_permute(w: MlirWriter, op: Op) -> None:
@@ -143,7 +143,7 @@ def _collective_permute(w: MlirWriter, op: Op) -> None:
         ),
         **_channel(w, numbered=False),
     }
-    w.op(op, "stablehlo.collective_permute", attrs)
+    w.write_op(op, "stablehlo.collective_permute", attrs)
 
 
 _register_collective("all-reduce", _all_reduce)
@@ -159,18 +159,20 @@ def _position(w: MlirWriter, axes: Axes, by: int = 1) -> TypedName:
     numbers = np.zeros(mesh.size, np.int32)
     numbers[_ids(w)] = device_positions(mesh, axes) * by
     kind = TensorType((mesh.size,), "i32")
-    known = w.step("stablehlo.constant", [], kind, {"value": format_literal(Dense(numbers), kind)})
+    known = w.write_step(
+        "stablehlo.constant", [], kind, {"value": format_literal(Dense(numbers), kind)}
+    )
     name = "replica_id" if w.replicas else "partition_id"
-    number = w.step(f"stablehlo.{name}", [], TensorType((), "u32"))
-    whole = w.step("stablehlo.convert", [number], SCALAR_I32)
+    number = w.write_step(f"stablehlo.{name}", [], TensorType((), "u32"))
+    whole = w.write_step("stablehlo.convert", [number], SCALAR_I32)
     one = {"slice_sizes": format_array([1])}
-    return w.step("stablehlo.dynamic_slice", [known, whole], TensorType((1,), "i32"), one)
+    return w.write_step("stablehlo.dynamic_slice", [known, whole], TensorType((1,), "i32"), one)
 
 
 @WRITERS.rule(OPS["axis-index"])
 def _axis_index(w: MlirWriter, op: Op) -> None:
     found = _position(w, op.attrs["axes"])
-    w.op(op, "stablehlo.reshape", operands=[found])
+    w.write_op(op, "stablehlo.reshape", operands=[found])
 
 
 @WRITERS.rule(OPS["all-slice"])
@@ -178,12 +180,12 @@ def _all_slice(w: MlirWriter, op: Op) -> None:
     """Write a dynamic slice from the start of the device's shard."""
     (x,), dim = op.operands, op.attrs["dim"]
     found = _position(w, op.attrs["axes"], op.result.type.shape[dim])
-    start = w.step("stablehlo.reshape", [found], SCALAR_I32)
+    start = w.write_step("stablehlo.reshape", [found], SCALAR_I32)
     zero = w.constant(0, SCALAR_I32)
     starts = [start if d == dim else zero for d in range(x.type.rank)]
-    w.op(
+    w.write_op(
         op,
         "stablehlo.dynamic_slice",
         {"slice_sizes": format_array(op.result.type.shape)},
-        operands=[w.typed(x), *starts],
+        operands=[w.typed_name(x), *starts],
     )

@@ -39,30 +39,30 @@ def _dot(w: MlirWriter, op: Op) -> None:
     attrs = {"dot_dimension_numbers": f"#stablehlo.dot<{fields}>"}
     made = [*batch, *(c for c in x + y if c not in batch and c not in summed)]
     if made == list(output):
-        w.op(op, "stablehlo.dot_general", attrs, operands=parts)
+        w.write_op(op, "stablehlo.dot_general", attrs, operands=parts)
         return
     type = op.result.type
     sizes = dict(zip(output, type.shape, strict=True))
     plain = type.with_shape([sizes[c] for c in made])
-    product = w.step("stablehlo.dot_general", parts, plain, attrs)
+    product = w.write_step("stablehlo.dot_general", parts, plain, attrs)
     perm = format_array(made.index(c) for c in output)
-    w.op(op, "stablehlo.transpose", {"permutation": perm}, operands=[product])
+    w.write_op(op, "stablehlo.transpose", {"permutation": perm}, operands=[product])
 
 
 @WRITERS.rule(OPS["abs"])
 def _abs(w: MlirWriter, op: Op) -> None:
     """Convert unsigned integers, for which StableHLO has no `abs`."""
     unsigned = op.result.type.dtype in UNSIGNED
-    w.op(op, "stablehlo.convert" if unsigned else "stablehlo.abs")
+    w.write_op(op, "stablehlo.convert" if unsigned else "stablehlo.abs")
 
 
 @WRITERS.rule(OPS["sign"])
 def _sign(w: MlirWriter, op: Op) -> None:
     if op.result.type.dtype not in UNSIGNED:
-        w.op(op, "stablehlo.sign")
+        w.write_op(op, "stablehlo.sign")
         return
     one = _splat(w, 1, op.result.type)
-    w.op(op, "stablehlo.minimum", operands=[_operand(w, op), one])
+    w.write_op(op, "stablehlo.minimum", operands=[_operand(w, op), one])
 
 
 @WRITERS.rule(OPS["is_finite"])
@@ -70,28 +70,30 @@ def _is_finite(w: MlirWriter, op: Op) -> None:
     """Test both parts of a complex number."""
     x = _operand(w, op)
     if x[1].dtype not in COMPLEX:
-        w.op(op, "stablehlo.is_finite")
+        w.write_op(op, "stablehlo.is_finite")
         return
     part = x[1].with_dtype(REAL_OF[x[1].dtype])
     finite = [
-        w.step("stablehlo.is_finite", [w.step(f"stablehlo.{name}", [x], part)], op.result.type)
+        w.write_step(
+            "stablehlo.is_finite", [w.write_step(f"stablehlo.{name}", [x], part)], op.result.type
+        )
         for name in ("real", "imag")
     ]
-    w.op(op, "stablehlo.and", operands=finite)
+    w.write_op(op, "stablehlo.and", operands=finite)
 
 
 @WRITERS.rule(OPS["exp2"])
 def _exp2(w: MlirWriter, op: Op) -> None:
     type = op.result.type
-    scaled = w.step("stablehlo.multiply", [_operand(w, op), _splat(w, log(2), type)], type)
-    w.op(op, "stablehlo.exponential", operands=[scaled])
+    scaled = w.write_step("stablehlo.multiply", [_operand(w, op), _splat(w, log(2), type)], type)
+    w.write_op(op, "stablehlo.exponential", operands=[scaled])
 
 
 @WRITERS.rule(OPS["log2"])
 def _log2(w: MlirWriter, op: Op) -> None:
     type = op.result.type
-    natural = w.step("stablehlo.log", [_operand(w, op)], type)
-    w.op(op, "stablehlo.divide", operands=[natural, _splat(w, log(2), type)])
+    natural = w.write_step("stablehlo.log", [_operand(w, op)], type)
+    w.write_op(op, "stablehlo.divide", operands=[natural, _splat(w, log(2), type)])
 
 
 def _operand(w: MlirWriter, op: Op) -> TypedName:
@@ -102,7 +104,7 @@ def _operand(w: MlirWriter, op: Op) -> TypedName:
 def _splat(w: MlirWriter, value: float, type: TensorType) -> TypedName:
     """Return a broadcast scalar, which Shardy can shard without communication."""
     scalar = w.constant(value, type.with_shape(()))
-    return w.step(
+    return w.write_step(
         "stablehlo.broadcast_in_dim", [scalar], type, {"broadcast_dimensions": format_array(())}
     )
 
@@ -113,16 +115,16 @@ def _bitcast(w: MlirWriter, op: Op) -> None:
     (x,) = op.operands
     result = op.result.type
     if x.type.dtype == result.dtype or "key" not in (x.type.dtype, result.dtype):
-        w.op(op, "stablehlo.bitcast_convert")
+        w.write_op(op, "stablehlo.bitcast_convert")
         return
     words = result if x.type.dtype == "key" else x.type
     turn = {"dimensions": format_array([words.rank - 1])}
     if x.type.dtype == "key":
-        lowest_first = w.step("stablehlo.bitcast_convert", [_operand(w, op)], words)
-        w.op(op, "stablehlo.reverse", turn, operands=[lowest_first])
+        lowest_first = w.write_step("stablehlo.bitcast_convert", [_operand(w, op)], words)
+        w.write_op(op, "stablehlo.reverse", turn, operands=[lowest_first])
     else:
-        lowest_first = w.step("stablehlo.reverse", [_operand(w, op)], words, turn)
-        w.op(op, "stablehlo.bitcast_convert", operands=[lowest_first])
+        lowest_first = w.write_step("stablehlo.reverse", [_operand(w, op)], words, turn)
+        w.write_op(op, "stablehlo.bitcast_convert", operands=[lowest_first])
 
 
 @WRITERS.rule(OPS["roll"])
@@ -138,5 +140,5 @@ def _roll(w: MlirWriter, op: Op) -> None:
             "start_indices": format_array(starts), "limit_indices": format_array(stops), "strides": format_array(ones)
         }  # fmt: skip
         type = x.type.with_shape([b - a for a, b in zip(starts, stops, strict=True)])
-        parts.append(w.step("stablehlo.slice", [(w.name(x), x.type)], type, words))
-    w.op(op, "stablehlo.concatenate", {"dimension": format_integer(dim)}, operands=parts)
+        parts.append(w.write_step("stablehlo.slice", [(w.name(x), x.type)], type, words))
+    w.write_op(op, "stablehlo.concatenate", {"dimension": format_integer(dim)}, operands=parts)

@@ -16,7 +16,7 @@ def _while(w: MlirWriter, op: Op) -> None:
     body = op.blocks[1]
     still = any(x is y for x, y in zip(body.params, body.returns, strict=True))
     regions = [_block(w, block) for block in op.blocks]
-    w.op(op, "stablehlo.while", regions=regions, annotate=not (w.own_words and still))
+    w.write_op(op, "stablehlo.while", regions=regions, annotate=not (w.own_words and still))
 
 
 @WRITERS.rule(OPS["case"])
@@ -24,9 +24,9 @@ def _case(w: MlirWriter, op: Op) -> None:
     (value,) = op.operands
     index: TypedName = (w.name(value), value.type)
     if value.type.dtype == "bool":
-        index = w.step("stablehlo.convert", [index], COUNTER)
+        index = w.write_step("stablehlo.convert", [index], COUNTER)
     regions = [_block(w, block) for block in op.blocks]
-    w.op(op, "stablehlo.case", operands=[index], regions=regions)
+    w.write_op(op, "stablehlo.case", operands=[index], regions=regions)
 
 
 @WRITERS.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"], OPS["fused"])
@@ -63,11 +63,11 @@ def _scan(w: MlirWriter, op: Op) -> None:
     def condition() -> list[TypedName]:
         attrs = {"comparison_direction": "#stablehlo<comparison_direction LT>"}
         yes = COUNTER.with_dtype("bool")
-        return [w.step("stablehlo.compare", [w.typed(tested[0]), limit], yes, attrs)]
+        return [w.write_step("stablehlo.compare", [w.typed_name(tested[0]), limit], yes, attrs)]
 
     def step() -> list[TypedName]:
-        counter = w.typed(carried[0])
-        at = w.step("stablehlo.subtract", [last, counter], COUNTER)
+        counter = w.typed_name(carried[0])
+        at = w.write_step("stablehlo.subtract", [last, counter], COUNTER)
         at = at if op.attrs.get("reverse", False) else counter
         slices = [_slice_at(w, x, at) for x in stacked]
         for param, value in zip(body.params[:carries], carried[1:], strict=False):
@@ -75,16 +75,16 @@ def _scan(w: MlirWriter, op: Op) -> None:
         for param, (name, _) in zip(body.params[carries:], slices, strict=True):
             w.alias(param, name)
         returned = _typed_values(w, w.block(body))
-        whole = [w.typed(value) for value in carried[1 + carries :]]
+        whole = [w.typed_name(value) for value in carried[1 + carries :]]
         outs = [
             _update_slice(w, y, out, at) for y, out in zip(whole, returned[carries:], strict=True)
         ]
         one = w.constant(1, COUNTER)
-        return [w.step("stablehlo.add", [counter, one], COUNTER), *returned[:carries], *outs]
+        return [w.write_step("stablehlo.add", [counter, one], COUNTER), *returned[:carries], *outs]
 
     tested = [Value(type, name) for type, name in zip(types, names, strict=True)]
     carried = [Value(type, name) for type, name in zip(types, names, strict=True)]
-    w.op(
+    w.write_op(
         op,
         "stablehlo.while",
         operands=[w.constant(0, COUNTER), *inits, *empty],
@@ -94,7 +94,7 @@ def _scan(w: MlirWriter, op: Op) -> None:
 
 
 def _start(w: MlirWriter, at: TypedName, rank: int) -> list[TypedName]:
-    zero = w.step("stablehlo.constant", [], COUNTER, {"value": format_literal(0, COUNTER)})
+    zero = w.write_step("stablehlo.constant", [], COUNTER, {"value": format_literal(0, COUNTER)})
     return [at, *[zero] * (rank - 1)]
 
 
@@ -102,12 +102,14 @@ def _slice_at(w: MlirWriter, x: TypedName, at: TypedName) -> TypedName:
     _, type = x
     one = type.with_shape((1, *type.shape[1:]))
     attrs = {"slice_sizes": format_array(one.shape)}
-    cut = w.step("stablehlo.dynamic_slice", [x, *_start(w, at, type.rank)], one, attrs)
-    return w.step("stablehlo.reshape", [cut], type.with_shape(type.shape[1:]))
+    cut = w.write_step("stablehlo.dynamic_slice", [x, *_start(w, at, type.rank)], one, attrs)
+    return w.write_step("stablehlo.reshape", [cut], type.with_shape(type.shape[1:]))
 
 
 def _update_slice(w: MlirWriter, whole: TypedName, piece: TypedName, at: TypedName) -> TypedName:
     _, type = whole
     one = type.with_shape((1, *type.shape[1:]))
-    piece = w.step("stablehlo.reshape", [piece], one)
-    return w.step("stablehlo.dynamic_update_slice", [whole, piece, *_start(w, at, type.rank)], type)
+    piece = w.write_step("stablehlo.reshape", [piece], one)
+    return w.write_step(
+        "stablehlo.dynamic_update_slice", [whole, piece, *_start(w, at, type.rank)], type
+    )

@@ -23,12 +23,12 @@ def _fft(w: MlirWriter, op: Op) -> None:
         "fft_type": f"#stablehlo<fft_type {kind.upper()}>",
         "fft_length": format_array(signal.shape[signal.rank - rank :]),
     }
-    w.op(op, "stablehlo.fft", attrs)
+    w.write_op(op, "stablehlo.fft", attrs)
 
 
 @WRITERS.rule(OPS["cholesky"])
 def _cholesky(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.cholesky", {"lower": format_boolean(True)})
+    w.write_op(op, "stablehlo.cholesky", {"lower": format_boolean(True)})
 
 
 @WRITERS.rule(OPS["triangular_solve"])
@@ -39,7 +39,7 @@ def _triangular_solve(w: MlirWriter, op: Op) -> None:
         "unit_diagonal": format_boolean(op.attrs["unit"]),
         "transpose_a": f"#stablehlo<transpose {TRANSPOSES[op.attrs['transpose']]}>",
     }
-    w.op(op, "stablehlo.triangular_solve", attrs)
+    w.write_op(op, "stablehlo.triangular_solve", attrs)
 
 
 @WRITERS.rule(*(OPS[name] for name in CUSTOM_CALL_OPERATIONS))
@@ -50,4 +50,4 @@ def _call(w: MlirWriter, op: Op) -> None:
         "has_side_effect": format_boolean(False),
         "backend_config": f'"{config}"',
     }
-    w.op(op, "stablehlo.custom_call", attrs)
+    w.write_op(op, "stablehlo.custom_call", attrs)

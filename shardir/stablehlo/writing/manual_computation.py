@@ -38,10 +38,10 @@ def _manual_computation(w: MlirWriter, op: Op) -> None:
     }
     outer, w.mesh = w.mesh, mesh
     region = w.region(
-        body.params, lambda: [w.typed(value) for value in w.block(body)], end="sdy.return"
+        body.params, lambda: [w.typed_name(value) for value in w.block(body)], end="sdy.return"
     )
     w.mesh = outer
-    w.op(op, "sdy.manual_computation", attrs, regions=[region], annotate=False)
+    w.write_op(op, "sdy.manual_computation", attrs, regions=[region], annotate=False)
 
 
 def _mesh(w: MlirWriter, op: Op) -> Mesh:

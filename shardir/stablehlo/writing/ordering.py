@@ -18,7 +18,7 @@ def _position(w: MlirWriter, op: Op) -> None:
     value, index = x.type.with_shape(()), op.result.type.with_shape(())
     better = "GT" if op.name == "argmax" else "LT"
     boolean_ = value.with_dtype("bool")
-    counted = w.step(
+    counted = w.write_step(
         "stablehlo.iota",
         [],
         x.type.with_dtype(index.dtype),
@@ -29,24 +29,24 @@ def _position(w: MlirWriter, op: Op) -> None:
         wins = write_compare(w, better, a, b)
         draws = write_compare(w, "EQ", a, b)
         if value.dtype in FLOATS:
-            wins = w.step("stablehlo.or", [wins, write_compare(w, "NE", a, a)], boolean_)
-            neither = w.step(
+            wins = w.write_step("stablehlo.or", [wins, write_compare(w, "NE", a, a)], boolean_)
+            neither = w.write_step(
                 "stablehlo.and",
                 [write_compare(w, "NE", a, a), write_compare(w, "NE", b, b)],
                 boolean_,
             )
-            draws = w.step("stablehlo.or", [draws, neither], boolean_)
-        first = w.step("stablehlo.and", [draws, write_compare(w, "LT", i, j)], boolean_)
-        only = w.step("stablehlo.not", [draws], boolean_)
-        wins = w.step("stablehlo.and", [wins, only], boolean_)
-        takes = w.step("stablehlo.or", [wins, first], boolean_)
+            draws = w.write_step("stablehlo.or", [draws, neither], boolean_)
+        first = w.write_step("stablehlo.and", [draws, write_compare(w, "LT", i, j)], boolean_)
+        only = w.write_step("stablehlo.not", [draws], boolean_)
+        wins = w.write_step("stablehlo.and", [wins, only], boolean_)
+        takes = w.write_step("stablehlo.or", [wins, first], boolean_)
         return [
-            w.step("stablehlo.select", [takes, a, b], value),
-            w.step("stablehlo.select", [takes, i, j], index),
+            w.write_step("stablehlo.select", [takes, a, b], value),
+            w.write_step("stablehlo.select", [takes, i, j], index),
         ]
 
     combine = "max" if op.name == "argmax" else "min"
-    w.op(
+    w.write_op(
         op,
         "stablehlo.reduce",
         {"dimensions": format_array([op.attrs["dim"]])},
@@ -73,8 +73,8 @@ def _sort(w: MlirWriter, op: Op) -> None:
             a, b = values[2 * key : 2 * key + 2]
             less, same = _less(w, a, b), _equal(w, a, b)
             if decided is not None:
-                rest = w.step("stablehlo.and", [same, decided], BOOL_SCALAR)
-                less = w.step("stablehlo.or", [less, rest], BOOL_SCALAR)
+                rest = w.write_step("stablehlo.and", [same, decided], BOOL_SCALAR)
+                less = w.write_step("stablehlo.or", [less, rest], BOOL_SCALAR)
             decided = less
         assert decided is not None
         return [decided]
@@ -83,7 +83,7 @@ def _sort(w: MlirWriter, op: Op) -> None:
         "dimension": format_integer(op.attrs["dim"]),
         "is_stable": format_boolean(op.attrs.get("stable", True)),
     }
-    w.op(op, "stablehlo.sort", attrs, regions=[w.small_region(pairs, before)])
+    w.write_op(op, "stablehlo.sort", attrs, regions=[w.small_region(pairs, before)])
 
 
 def _is_nan(w: MlirWriter, a: TypedName) -> TypedName:
@@ -98,32 +98,32 @@ def _less(w: MlirWriter, a: TypedName, b: TypedName) -> TypedName:
     dtype = a[1].dtype
     if dtype in COMPLEX:
         (ra, rb), (ia, ib) = _parts(w, a, b)
-        later = w.step("stablehlo.and", [_equal(w, ra, rb), _less(w, ia, ib)], BOOL_SCALAR)
-        return w.step("stablehlo.or", [_less(w, ra, rb), later], BOOL_SCALAR)
+        later = w.write_step("stablehlo.and", [_equal(w, ra, rb), _less(w, ia, ib)], BOOL_SCALAR)
+        return w.write_step("stablehlo.or", [_less(w, ra, rb), later], BOOL_SCALAR)
     less = write_compare(w, "LT", a, b)
     if dtype not in FLOATS:
         return less
-    number = w.step("stablehlo.not", [_is_nan(w, a)], BOOL_SCALAR)
-    last = w.step("stablehlo.and", [number, _is_nan(w, b)], BOOL_SCALAR)
-    return w.step("stablehlo.or", [less, last], BOOL_SCALAR)
+    number = w.write_step("stablehlo.not", [_is_nan(w, a)], BOOL_SCALAR)
+    last = w.write_step("stablehlo.and", [number, _is_nan(w, b)], BOOL_SCALAR)
+    return w.write_step("stablehlo.or", [less, last], BOOL_SCALAR)
 
 
 def _equal(w: MlirWriter, a: TypedName, b: TypedName) -> TypedName:
     dtype = a[1].dtype
     if dtype in COMPLEX:
         (ra, rb), (ia, ib) = _parts(w, a, b)
-        return w.step("stablehlo.and", [_equal(w, ra, rb), _equal(w, ia, ib)], BOOL_SCALAR)
+        return w.write_step("stablehlo.and", [_equal(w, ra, rb), _equal(w, ia, ib)], BOOL_SCALAR)
     same = write_compare(w, "EQ", a, b)
     if dtype not in FLOATS:
         return same
-    both = w.step("stablehlo.and", [_is_nan(w, a), _is_nan(w, b)], BOOL_SCALAR)
-    return w.step("stablehlo.or", [same, both], BOOL_SCALAR)
+    both = w.write_step("stablehlo.and", [_is_nan(w, a), _is_nan(w, b)], BOOL_SCALAR)
+    return w.write_step("stablehlo.or", [same, both], BOOL_SCALAR)
 
 
 def _parts(w: MlirWriter, a: TypedName, b: TypedName) -> list[tuple[TypedName, TypedName]]:
     """Return the real parts of both values, and the imaginary parts of both."""
     part = TensorType((), REAL_OF[a[1].dtype])
     real, imag = (
-        [w.step(f"stablehlo.{name}", [x], part) for x in (a, b)] for name in ("real", "imag")
+        [w.write_step(f"stablehlo.{name}", [x], part) for x in (a, b)] for name in ("real", "imag")
     )
     return [(real[0], real[1]), (imag[0], imag[1])]

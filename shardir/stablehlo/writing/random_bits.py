@@ -26,28 +26,28 @@ class ArrayWriter:
 
     def splat(self, value: int, dtype: str) -> TypedName:
         scalar = self.w.constant(value, TensorType((), dtype))
-        return self.spread(scalar)
+        return self.broadcast(scalar)
 
-    def spread(self, x: TypedName) -> TypedName:
+    def broadcast(self, x: TypedName) -> TypedName:
         """Return a value broadcast along trailing dimensions."""
         if x[1].shape == self.shape:
             return x
         attrs = {"broadcast_dimensions": format_array(range(x[1].rank))}
         made = TensorType(self.shape, x[1].dtype)
-        return self.w.step("stablehlo.broadcast_in_dim", [x], made, attrs)
+        return self.w.write_step("stablehlo.broadcast_in_dim", [x], made, attrs)
 
     def apply(self, name: str, *xs: TypedName) -> TypedName:
-        return self.w.step(f"stablehlo.{name}", xs, self.kind(xs[0][1].dtype))
+        return self.w.write_step(f"stablehlo.{name}", xs, self.kind(xs[0][1].dtype))
 
     def convert(self, x: TypedName, dtype: str) -> TypedName:
-        return self.w.step("stablehlo.convert", [x], self.kind(dtype))
+        return self.w.write_step("stablehlo.convert", [x], self.kind(dtype))
 
     def split_words(self, words: TypedName) -> tuple[TypedName, TypedName]:
         """Return the high and the low 32 bits of 64-bit words."""
         high = self.apply("shift_right_logical", words, self.splat(32, "u64"))
         return self.convert(high, "u32"), self.convert(words, "u32")
 
-    def joined(self, high: TypedName, low: TypedName) -> TypedName:
+    def join_words(self, high: TypedName, low: TypedName) -> TypedName:
         wide = self.convert(high, "u64")
         up = self.apply("shift_left", wide, self.splat(32, "u64"))
         return self.apply("or", up, self.convert(low, "u64"))
@@ -56,7 +56,7 @@ class ArrayWriter:
         self, keys: TypedName, first: TypedName, second: TypedName
     ) -> tuple[TypedName, TypedName]:
         """Return the threefry hash (twenty rounds); `keys` have 64 bits each."""
-        high, low = self.split_words(self.spread(keys))
+        high, low = self.split_words(self.broadcast(keys))
         third = self.apply("xor", self.apply("xor", high, low), self.splat(PARITY, "u32"))
         schedule = (high, low, third)
         x, y = self.apply("add", first, high), self.apply("add", second, low)
@@ -82,12 +82,12 @@ def _indices(
     for dim, size in enumerate(steps.shape[rank:]):
         if size == 1 and not starts:
             continue
-        counted = w.step("stablehlo.iota", [], steps.kind("u64"),
+        counted = w.write_step("stablehlo.iota", [], steps.kind("u64"),
                          {"iota_dimension": format_integer(rank + dim)})  # fmt: skip
         if starts:
             name, kind = starts[dim]
-            start = w.step("stablehlo.convert", [(name, kind)], TensorType((), "u64"))
-            counted = steps.apply("add", counted, steps.spread(start))
+            start = w.write_step("stablehlo.convert", [(name, kind)], TensorType((), "u64"))
+            counted = steps.apply("add", counted, steps.broadcast(start))
         each = steps.splat(prod(shape[dim + 1 :]), "u64")
         flat = steps.apply("add", flat, steps.apply("multiply", counted, each))
     return flat
@@ -100,7 +100,7 @@ def write_threefry(w: MlirWriter, op: Op) -> None:
             f"%{op.result.name} uses scheme=original, which StableHLO operations cannot "
             "express; use scheme=partitionable"
         )
-    keys, *rest = map(w.typed, op.operands)
+    keys, *rest = map(w.typed_name, op.operands)
     result = op.result.type
     steps = ArrayWriter(w, result.shape)
     if op.name in ("random_fold_in", "random_hash"):
@@ -114,12 +114,12 @@ def write_threefry(w: MlirWriter, op: Op) -> None:
         _write_key(w, op, steps, high, low)
         return
     mixed = steps.apply("xor", high, low)
-    w.op(op, "stablehlo.convert", operands=[mixed])
+    w.write_op(op, "stablehlo.convert", operands=[mixed])
 
 
 def _write_key(w: MlirWriter, op: Op, steps: ArrayWriter, high: TypedName, low: TypedName) -> None:
     up = steps.apply("shift_left", steps.convert(high, "u64"), steps.splat(32, "u64"))
-    w.op(op, "stablehlo.or", operands=[up, steps.convert(low, "u64")])
+    w.write_op(op, "stablehlo.or", operands=[up, steps.convert(low, "u64")])
 
 
 WRITERS.rule(OPS["random_bits_at"], OPS["random_split_at"])(write_threefry)

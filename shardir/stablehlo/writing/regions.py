@@ -45,7 +45,7 @@ COMBINATION_OF_CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max",
 
 def write_compare(w: MlirWriter, direction: str, a: TypedName, b: TypedName) -> TypedName:
     attrs = {"comparison_direction": f"#stablehlo<comparison_direction {direction}>"}
-    return w.step("stablehlo.compare", [a, b], a[1].with_dtype("bool"), attrs)
+    return w.write_step("stablehlo.compare", [a, b], a[1].with_dtype("bool"), attrs)
 
 
 def identity_literal(op: str, dtype: str) -> Any:
@@ -65,7 +65,7 @@ def combination_region(w: MlirWriter, op: str, dtype: str) -> WrittenRegion:
     scalar = TensorType((), dtype)
     return w.small_region(
         [scalar, scalar],
-        lambda a, b: [w.step(f"stablehlo.{STABLEHLO_COMBINATIONS[op]}", [a, b], scalar)],
+        lambda a, b: [w.write_step(f"stablehlo.{STABLEHLO_COMBINATIONS[op]}", [a, b], scalar)],
     )
 
 
@@ -75,7 +75,7 @@ def reduce_over(w: MlirWriter, x: TypedName, dims: Sequence[int], op: str) -> Ty
     initial = w.constant(identity_literal(op, type.dtype), type.with_shape(()))
     made = type.with_shape([n for d, n in enumerate(type.shape) if d not in dims])
     attrs = {"dimensions": format_array(dims)}
-    return w.step(
+    return w.write_step(
         "stablehlo.reduce", [x, initial], made, attrs, [combination_region(w, op, type.dtype)]
     )
 
@@ -85,7 +85,7 @@ def _register_reduction(name: str, combine: str) -> None:
     def _(w: MlirWriter, op: Op) -> None:
         (x,) = op.operands
         initial = w.constant(identity_literal(combine, x.type.dtype), x.type.with_shape(()))
-        w.op(
+        w.write_op(
             op,
             "stablehlo.reduce",
             {"dimensions": format_array(op.attrs["dims"])},
@@ -113,7 +113,7 @@ def _reduce_window(w: MlirWriter, op: Op) -> None:
     (x,) = op.operands
     combine = str(op.attrs["op"])
     initial = w.constant(identity_literal(combine, x.type.dtype), x.type.with_shape(()))
-    w.op(
+    w.write_op(
         op,
         "stablehlo.reduce_window",
         _window_attrs(**op.attrs),
@@ -144,7 +144,7 @@ def _register_cumulative(name: str, combine: str) -> None:
             w.alias(op.result, w.name(x))
             return
         initial = w.constant(identity_literal(combine, x.type.dtype), x.type.with_shape(()))
-        w.op(
+        w.write_op(
             op,
             "stablehlo.reduce_window",
             _cumulative_window_attrs(x.type, op.attrs["dim"], op.attrs["reverse"]),
@@ -166,16 +166,16 @@ def _cumlogsumexp(w: MlirWriter, op: Op) -> None:
     scalar = x.type.with_shape(())
 
     def add_exponentials(a: TypedName, b: TypedName) -> list[TypedName]:
-        high = w.step("stablehlo.maximum", [a, b], scalar)
-        low = w.step("stablehlo.minimum", [a, b], scalar)
+        high = w.write_step("stablehlo.maximum", [a, b], scalar)
+        low = w.write_step("stablehlo.minimum", [a, b], scalar)
         same = write_compare(w, "EQ", high, low)
-        gap = w.step("stablehlo.subtract", [low, high], scalar)
-        gap = w.step("stablehlo.select", [same, w.constant(0, scalar), gap], scalar)
-        grown = w.step("stablehlo.log_plus_one", [w.step("stablehlo.exponential", [gap], scalar)],
+        gap = w.write_step("stablehlo.subtract", [low, high], scalar)
+        gap = w.write_step("stablehlo.select", [same, w.constant(0, scalar), gap], scalar)
+        grown = w.write_step("stablehlo.log_plus_one", [w.write_step("stablehlo.exponential", [gap], scalar)],
                        scalar)  # fmt: skip
-        return [w.step("stablehlo.add", [high, grown], scalar)]
+        return [w.write_step("stablehlo.add", [high, grown], scalar)]
 
-    w.op(
+    w.write_op(
         op,
         "stablehlo.reduce_window",
         _cumulative_window_attrs(x.type, op.attrs["dim"], op.attrs["reverse"]),
@@ -208,7 +208,7 @@ def _scatter(w: MlirWriter, op: Op) -> None:
         if combine == "set"
         else combination_region(w, combine, scalar.dtype)
     )
-    w.op(op, "stablehlo.scatter", attrs, regions=[region])
+    w.write_op(op, "stablehlo.scatter", attrs, regions=[region])
 
 
 @WRITERS.rule(OPS["select_and_scatter"])
@@ -223,7 +223,7 @@ def _select_and_scatter(w: MlirWriter, op: Op) -> None:
         "window_strides": format_array(op.attrs["strides"]),
         "padding": format_matrix(op.attrs["padding"]),
     }
-    w.op(
+    w.write_op(
         op,
         "stablehlo.select_and_scatter",
         attrs,
@@ -242,7 +242,7 @@ def _convolution(w: MlirWriter, op: Op) -> None:
     operands, output = attrs["dims"].split("->")
     lhs, rhs = operands.split(",")
     named = "x".join(f"[{', '.join(term)}]" for term in (lhs, rhs))
-    w.op(
+    w.write_op(
         op,
         "stablehlo.convolution",
         {

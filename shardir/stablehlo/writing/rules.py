@@ -92,17 +92,17 @@ CHLO_NAMES = (
 
 
 def _register_named(name: str) -> None:
-    WRITERS.rule(OPS[name])(lambda w, op: w.op(op, f"stablehlo.{STABLEHLO_NAMES[name]}"))
+    WRITERS.rule(OPS[name])(lambda w, op: w.write_op(op, f"stablehlo.{STABLEHLO_NAMES[name]}"))
 
 
 def _register_chlo(name: str) -> None:
-    WRITERS.rule(OPS[name])(lambda w, op: w.op(op, f"chlo.{name}"))
+    WRITERS.rule(OPS[name])(lambda w, op: w.write_op(op, f"chlo.{name}"))
 
 
 def _register_compare(name: str) -> None:
     direction = f"#stablehlo<comparison_direction {name.upper()}>"
     WRITERS.rule(OPS[name])(
-        lambda w, op: w.op(op, "stablehlo.compare", {"comparison_direction": direction})
+        lambda w, op: w.write_op(op, "stablehlo.compare", {"comparison_direction": direction})
     )
 
 
@@ -116,7 +116,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @WRITERS.rule(OPS["nextafter"])
 def _nextafter(w: MlirWriter, op: Op) -> None:
-    w.op(op, "chlo.next_after")
+    w.write_op(op, "chlo.next_after")
 
 
 @WRITERS.rule(OPS["constant"])
@@ -124,27 +124,29 @@ def _constant(w: MlirWriter, op: Op) -> None:
     value = op.attrs["value"]
     if isinstance(value, Dense) and op.result.type.size == 1:
         value = value.array.reshape(-1)[0].item()
-    w.op(op, "stablehlo.constant", {"value": format_literal(value, op.result.type)})
+    w.write_op(op, "stablehlo.constant", {"value": format_literal(value, op.result.type)})
 
 
 @WRITERS.rule(OPS["iota"])
 def _iota(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.iota", {"iota_dimension": format_integer(op.attrs["dim"])})
+    w.write_op(op, "stablehlo.iota", {"iota_dimension": format_integer(op.attrs["dim"])})
 
 
 @WRITERS.rule(OPS["broadcast"])
 def _broadcast(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.broadcast_in_dim", {"broadcast_dimensions": format_array(op.attrs["dims"])})
+    w.write_op(
+        op, "stablehlo.broadcast_in_dim", {"broadcast_dimensions": format_array(op.attrs["dims"])}
+    )
 
 
 @WRITERS.rule(OPS["transpose"])
 def _transpose(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.transpose", {"permutation": format_array(op.attrs["perm"])})
+    w.write_op(op, "stablehlo.transpose", {"permutation": format_array(op.attrs["perm"])})
 
 
 @WRITERS.rule(OPS["reverse"])
 def _reverse(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.reverse", {"dimensions": format_array(op.attrs["dims"])})
+    w.write_op(op, "stablehlo.reverse", {"dimensions": format_array(op.attrs["dims"])})
 
 
 @WRITERS.rule(OPS["slice"])
@@ -159,7 +161,7 @@ def _slice(w: MlirWriter, op: Op) -> None:
         "limit_indices": format_array(limits),
         "strides": format_array(strides),
     }
-    w.op(op, "stablehlo.slice", attrs)
+    w.write_op(op, "stablehlo.slice", attrs)
 
 
 @WRITERS.rule(OPS["pad"])
@@ -169,22 +171,22 @@ def _pad(w: MlirWriter, op: Op) -> None:
         "edge_padding_high": format_array(op.attrs["high"]),
         "interior_padding": format_array(op.attrs["interior"]),
     }
-    w.op(op, "stablehlo.pad", attrs)
+    w.write_op(op, "stablehlo.pad", attrs)
 
 
 @WRITERS.rule(OPS["concatenate"])
 def _concatenate(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.concatenate", {"dimension": format_integer(op.attrs["dim"])})
+    w.write_op(op, "stablehlo.concatenate", {"dimension": format_integer(op.attrs["dim"])})
 
 
 @WRITERS.rule(OPS["dynamic_slice"])
 def _dynamic_slice(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.dynamic_slice", {"slice_sizes": format_array(op.result.type.shape)})
+    w.write_op(op, "stablehlo.dynamic_slice", {"slice_sizes": format_array(op.result.type.shape)})
 
 
 @WRITERS.rule(OPS["dynamic_update_slice"])
 def _dynamic_update_slice(w: MlirWriter, op: Op) -> None:
-    w.op(op, "stablehlo.dynamic_update_slice")
+    w.write_op(op, "stablehlo.dynamic_update_slice")
 
 
 @WRITERS.rule(OPS["gather"])
@@ -207,14 +209,14 @@ def _gather(w: MlirWriter, op: Op) -> None:
         "slice_sizes": format_array(sizes),
         "indices_are_sorted": format_boolean(False),
     }
-    w.op(op, "stablehlo.gather", attrs)
+    w.write_op(op, "stablehlo.gather", attrs)
 
 
 @WRITERS.rule(OPS["top_k"])
 def _top_k(w: MlirWriter, op: Op) -> None:
     count = op.results[0].type.shape[-1]
     if w.own_words:
-        w.op(op, "chlo.top_k", {"k": format_integer(count)})
+        w.write_op(op, "chlo.top_k", {"k": format_integer(count)})
         return
     attrs = {
         "call_target_name": '"mhlo.topk"',
@@ -223,7 +225,7 @@ def _top_k(w: MlirWriter, op: Op) -> None:
         "backend_config": '""',
     }
     config = f"{{k = {count} : i64, largest = true}}"
-    w.op(op, "stablehlo.custom_call", attrs, extra={"mhlo.attributes": config,
+    w.write_op(op, "stablehlo.custom_call", attrs, extra={"mhlo.attributes": config,
          "mhlo.version": format_integer(1)})  # fmt: skip
 
 
@@ -239,7 +241,7 @@ def _random(w: MlirWriter, op: Op) -> None:
         "has_side_effect": format_boolean(False),
         "backend_config": f'"{scheme}"',
     }
-    w.op(op, "stablehlo.custom_call", attrs)
+    w.write_op(op, "stablehlo.custom_call", attrs)
 
 
 @WRITERS.rule(OPS["sharding_constraint"])
@@ -264,24 +266,24 @@ def _write_reshard(w: MlirWriter, op: Op, name: str) -> None:
         w.alias(op.result, w.name(op.operands[0]))
         return
     text = f"#sdy.sharding{format_sharding(sharding, w.meshes[sharding.mesh])}"
-    w.op(op, name, {"sharding": text}, annotate=False)
+    w.write_op(op, name, {"sharding": text}, annotate=False)
 
 
 @WRITERS.rule(OPS["sharding_group"])
 def _group(w: MlirWriter, op: Op) -> None:
-    w.op(op, "sdy.sharding_group", {"group_id": format_integer(op.attrs["group"])})
+    w.write_op(op, "sdy.sharding_group", {"group_id": format_integer(op.attrs["group"])})
 
 
 @WRITERS.rule(OPS["propagation_barrier"])
 def _propagation_barrier(w: MlirWriter, op: Op) -> None:
     number = DIRECTIONS.index(op.attrs["direction"])
-    w.op(op, "sdy.propagation_barrier", {"allowed_direction": format_integer(number, 32)})
+    w.write_op(op, "sdy.propagation_barrier", {"allowed_direction": format_integer(number, 32)})
 
 
 @WRITERS.rule(OPS["opaque"])
 def _opaque(w: MlirWriter, op: Op) -> None:
     attrs = op.attrs
-    w.carried(op, attrs["head"], attrs["attributes"], attrs["types"])
+    w.write_opaque(op, attrs["head"], attrs["attributes"], attrs["types"])
 
 
 @WRITERS.rule(OPS["callback"], OPS["pure-callback"], OPS["inspect-sharding"])
@@ -289,7 +291,7 @@ def _callback(w: MlirWriter, op: Op) -> None:
     """Write a custom call with the name of the function in the host program."""
     effect = "true" if op.spec.effect else "false"
     attrs = {"call_target_name": f'"{op.attrs["function"]}"', "has_side_effect": effect}
-    w.op(op, "stablehlo.custom_call", attrs)
+    w.write_op(op, "stablehlo.custom_call", attrs)
 
 
 @WRITERS.rule(OPS["stop_gradient"], OPS["checkpoint-name"], OPS["done"], OPS["vary"])

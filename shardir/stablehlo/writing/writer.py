@@ -56,14 +56,14 @@ class MlirWriter:
         self._channels = 0
         self.lines: list[str] = []
         self._names = UniqueNames()
-        self._of: dict[Value, str] = {}
+        self._names_of: dict[Value, str] = {}
 
     def define(self, value: Value) -> str:
         """Assign a valid MLIR name to a value, its own if possible."""
         name_hint = (
             value.name if not value.name or PLAIN_NAME.fullmatch(value.name) else f"v{value.name}"
         )
-        name = self._of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", name_hint))
+        name = self._names_of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", name_hint))
         return name
 
     def next_channel(self) -> int:
@@ -73,15 +73,15 @@ class MlirWriter:
 
     def alias(self, value: Value, name: str) -> None:
         """Let a value refer to an existing name."""
-        self._of[value] = name
+        self._names_of[value] = name
 
     def name(self, value: Value) -> str:
-        return self._of[value]
+        return self._names_of[value]
 
     def operands(self, op: Op) -> list[str]:
-        return [self._of[value] for value in op.operands]
+        return [self._names_of[value] for value in op.operands]
 
-    def op(
+    def write_op(
         self,
         op: Op,
         name: str,
@@ -98,7 +98,7 @@ class MlirWriter:
         `hidden` are unused results before those of `op`; `extra` are attributes outside of the
         dialect.
         """
-        inputs = [self.typed(value) for value in op.operands] if operands is None else operands
+        inputs = [self.typed_name(value) for value in op.operands] if operands is None else operands
         results = [*(Value(type, "s0") for type in hidden), *op.results]
         made = [(self.define(value), value.type) for value in results]
         more = dict(extra or {})
@@ -106,7 +106,7 @@ class MlirWriter:
             more["sdy.sharding"] = shardings
         self._write(made, name, inputs, attrs or {}, regions, more, self.location(op))
 
-    def carried(self, op: Op, head: str, attributes: str, types: str) -> None:
+    def write_opaque(self, op: Op, head: str, attributes: str, types: str) -> None:
         """Write an opaque operation from its text; a single % stands for the next operand.
 
         Names that its regions define are replaced by fresh ones.
@@ -117,7 +117,7 @@ class MlirWriter:
         def word(match: re.Match[str]) -> str:
             word = match[0]
             if word == "%":
-                return self._of[next(operands)]
+                return self._names_of[next(operands)]
             if not word.startswith("%"):
                 return word
             name, mark, number = word.partition("#")
@@ -136,7 +136,7 @@ class MlirWriter:
         text = f"{f'{made} = ' if made else ''}{text} {types}{self.location(op)}"
         self.lines += text.split("\n")
 
-    def step(
+    def write_step(
         self,
         name: str,
         inputs: Sequence[TypedName],
@@ -150,7 +150,9 @@ class MlirWriter:
         return made, result
 
     def constant(self, value: object, type: TensorType) -> TypedName:
-        return self.step("stablehlo.constant", (), type, {"value": format_literal(value, type)})
+        return self.write_step(
+            "stablehlo.constant", (), type, {"value": format_literal(value, type)}
+        )
 
     def _write(
         self,
@@ -188,8 +190,8 @@ class MlirWriter:
         line = f'("{op.loc.file}":{op.loc.line}:{op.loc.column})' if op.loc else ""
         return f' loc("{name}"{line})'
 
-    def typed(self, value: Value) -> TypedName:
-        return self._of[value], value.type
+    def typed_name(self, value: Value) -> TypedName:
+        return self._names_of[value], value.type
 
     def region(
         self,

@@ -28,7 +28,7 @@ def emission(module: Module) -> Emission:
 
 
 def _boundary(value: Value) -> ProgramValue:
-    whole = Sharding.whole(ALONE.name, value.type.rank)
+    whole = Sharding.fully_replicated(ALONE.name, value.type.rank)
     return ProgramValue(value.name, value.name, value.type, value.type, whole)
 
 

@@ -67,13 +67,13 @@ def check(cases: Mapping[str, Case], steps: int = 1) -> None:
     programs = build({name: case.text for name, case in cases.items()})
     for name, case in cases.items():
         given = [
-            on_device(array, boundary.whole)
+            on_device(array, boundary.unsharded_type)
             for array, boundary in zip(case.arguments, case.emission.arguments, strict=True)
         ]
         results = programs[name](*given, steps=steps)
         wanted = interpreted(case.module, case.arguments)
         for boundary, result, want in zip(case.emission.results, results, wanted, strict=True):
-            same_numbers(f"{name}: {boundary.label}", result, want, boundary.whole)
+            same_numbers(f"{name}: {boundary.label}", result, want, boundary.unsharded_type)
 
 
 def same_numbers(what: str, result: Array, want: Array, type: TensorType) -> None:

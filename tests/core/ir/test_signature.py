@@ -34,7 +34,7 @@ SOME = OpSpec("some", _some, blocks=2)
 def test_a_signature_lists_operands_and_attributes() -> None:
     signature = signature_of(SOME)
 
-    assert (signature.least, signature.most) == (1, 2)
+    assert (signature.min_operands, signature.max_operands) == (1, 2)
     assert signature.required == ("size",)
     assert list(signature.attrs or ()) == ["size", "flag", "op", "dims", "pairs", "axes", "value"]
 

@@ -146,7 +146,7 @@ def test_a_barrier_gives_back_all_operands() -> None:
 
 def test_the_cotangent_of_a_constraint_is_constrained_alike() -> None:
     b = Builder()
-    sharding = Sharding.whole("m", 1)
+    sharding = Sharding.fully_replicated("m", 1)
     x, g = b.param(t("f32", 3)), b.param(t("f32", 3))
     y = b.sharding_constraint(x, sharding=sharding)
     assert ops.sharding_constraint.vjp is not None

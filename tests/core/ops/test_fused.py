@@ -51,9 +51,9 @@ def test_it_is_its_block() -> None:
 def test_its_nest_has_an_axis_for_what_meets() -> None:
     (op,) = parse(SOFTMAX).main.body.ops
     nest = build_loop_nest(op.blocks[0])
-    lies = {value.name: lie for value, lie in nest.lies.items()}
+    lies = {value.name: lie for value, lie in nest.mappings.items()}
     assert nest.extents == (4, 8)
-    assert nest.reduced == {1}
+    assert nest.reduced_loops == {1}
     assert lies["b.1"] == (1,)
     assert lies["column"] == lies["m.1"] == (0,)
 

@@ -389,10 +389,10 @@ def test_axes_of_collectives_exist() -> None:
 def test_a_function_asks_for_as_many_shardings_as_it_has_results() -> None:
     module = parse(PROGRAM)
 
-    assert messages(replace(module, functions=(replace(module.main, results=()),))) == [
+    assert messages(replace(module, functions=(replace(module.main, result_shardings=()),))) == [
         "@f returns 1 value, but requests 0 shardings"
     ]
     bad = Sharding.of("m", [(X4, X4)])
-    assert messages(replace(module, functions=(replace(module.main, results=(bad,)),))) == [
-        "x is used twice in one sharding"
-    ]
+    assert messages(
+        replace(module, functions=(replace(module.main, result_shardings=(bad,)),))
+    ) == ["x is used twice in one sharding"]

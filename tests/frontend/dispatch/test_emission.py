@@ -94,11 +94,13 @@ def test_a_target_knows_how_the_user_calls_arguments_and_results(
     lowered().emit("paper", tmp_path)
 
     (emission,) = paper.seen
-    assert [(b.label, str(b.whole), str(b.part), b.donated) for b in emission.arguments] == [
+    assert [
+        (b.label, str(b.unsharded_type), str(b.shard_type), b.donated) for b in emission.arguments
+    ] == [
         ("params.w", "f32[3, 2]", "f32[3, 2]", True),
         ("x", "f32[4, 3]", "f32[2, 3]", False),
     ]
-    assert [(b.label, str(b.whole)) for b in emission.results] == [
+    assert [(b.label, str(b.unsharded_type)) for b in emission.results] == [
         ("result.loss", "f32[]"),
         ("result.w", "f32[3, 2]"),
     ]
@@ -205,7 +207,7 @@ def test_a_partitioned_program_is_taken_as_it_is() -> None:
     a, b = emission.samples.arguments
     assert a.shape == (4, 3)
     np.testing.assert_allclose(emission.samples.results[0], -np.exp(a @ b), rtol=1e-5)
-    assert [str(each.part) for each in emission.arguments] == ["f32[2, 3]", "f32[3, 2]"]
+    assert [str(each.shard_type) for each in emission.arguments] == ["f32[2, 3]", "f32[3, 2]"]
     assert [each.label for each in (*emission.arguments, *emission.results)] == ["a", "b", "result"]
 
 
@@ -263,7 +265,7 @@ def test_the_command_writes_a_function(
         sys.modules.pop("emitted_example", None)
 
     (emission,) = paper.seen
-    assert [(b.label, str(b.part)) for b in emission.arguments] == [("x", "f32[8, 4]")]
+    assert [(b.label, str(b.shard_type)) for b in emission.arguments] == [("x", "f32[8, 4]")]
     assert emission.samples is not None
 
 

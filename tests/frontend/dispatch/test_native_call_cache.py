@@ -75,7 +75,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Python does of the calls of functions and compiled functions."""
     called: list[str] = []
-    eagerly, compiled = eager_call.call_eagerly, JitFunction._called
+    eagerly, compiled = eager_call.call_eagerly, JitFunction._call_slow_path
 
     def counted(eager: Any, args: Any, options: Any) -> Any:
         called.append(eager.name)

@@ -70,8 +70,8 @@ def test_a_setting_for_the_number_of_devices_of_the_only_process() -> None:
 
 def test_devices_are_dealt_out_in_order() -> None:
     processes = ProcessGroup(1, (3, 3, 2))
-    assert [processes.owner(id) for id in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert [list(processes.ids(p)) for p in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert [processes.owner_of(id) for id in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [list(processes.device_ids(p)) for p in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert (processes.count, processes.device_count) == (3, 8)
     with pytest.raises(DeviceError, match="no process has index 1; this program has one, with"):
         local_devices(1)

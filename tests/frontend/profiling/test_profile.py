@@ -127,7 +127,7 @@ def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch)
     found = sd.profile(lambda x: jnp.tanh(x) * 3, jnp.ones(1000), runs=1)
     assert (found.workers, found.bandwidth, found.flops) == (None, None, None)
     assert {row.name.rpartition("= ")[2] for row in found.rows} >= {"tanh", "mul"}
-    assert all(row.reached is None for row in found.rows)
+    assert all(row.roofline_fraction is None for row in found.rows)
     assert "this machine" not in str(found)
 
 

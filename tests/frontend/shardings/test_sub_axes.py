@@ -18,7 +18,7 @@ def test_row_major_digits_are_the_coordinates_of_an_array() -> None:
     assert digits == (SubAxis(6, 4), SubAxis(2, 3), SubAxis(1, 2))
     for position in range(24):
         place = np.unravel_index(position, (4, 3, 2))
-        assert tuple(digit.read(position) for digit in digits) == place
+        assert tuple(digit.coordinate(position) for digit in digits) == place
 
 
 def test_several_digits_count_in_a_mixed_radix() -> None:

@@ -74,7 +74,7 @@ def with_body(module: Module, block: Block) -> Module:
     op = computation(module)
     new = Op(op.spec, op.operands, op.results, op.attrs, (block,))
     body = Block(main.body.params, (new,), main.body.returns)
-    return Module(module.meshes, (Function(main.name, body, main.results),))
+    return Module(module.meshes, (Function(main.name, body, main.result_shardings),))
 
 
 def text_of(module: Module, number: int = 0) -> str:

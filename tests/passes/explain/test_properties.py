@@ -41,7 +41,7 @@ def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
                         cells = [hop.step.cells[hop.source] for hop in way.hops]
                         cells += [cell]
                         assert cells[0] == way.said.cell
-                        assert overlaps_any(way.axis, list(way.said.sharding.used()))
+                        assert overlaps_any(way.axis, list(way.said.sharding.used_axes()))
                         assert all(
                             hop.step.cells[hop.target] == after
                             for hop, after in zip(way.hops, cells[1:], strict=True)
@@ -57,7 +57,7 @@ def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
         for value, written in history.story.written.items():
             told = explanation(history, value)
             mesh = history.mesh(written.sharding)
-            used = list(written.sharding.used()) if written.sharding else []
+            used = list(written.sharding.used_axes()) if written.sharding else []
             free = [
                 part
                 for name, size in mesh.axes

@@ -241,7 +241,7 @@ func @f(
 }
 """)
     assert [str(v.sharding and v.sharding.mesh) for v in module.main.body.values()] == ["m"] * 3
-    assert all(v.sharding and v.sharding.closed for v in module.main.body.values())
+    assert all(v.sharding and v.sharding.is_closed for v in module.main.body.values())
 
 
 def test_a_module_without_meshes_is_left_alone() -> None:

@@ -92,7 +92,7 @@ def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObje
     # Nor is there another move of what it gives.
     function = module.main
     kept = tuple(value.sharding for value in function.body.returns)
-    module = replace(module, functions=(replace(function, results=kept),))
+    module = replace(module, functions=(replace(function, result_shardings=kept),))
     assert received(Reshard()(module)) <= received(Reshard(layouts="shardy")(module))
 
 

@@ -12,14 +12,14 @@ arcs = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 9
 def test_cuts_weigh_what_networkx_says(arcs: list[tuple[int, int, int]]) -> None:
     network, graph = FlowNetwork(), nx.DiGraph()
     for _ in range(6):
-        network.node()
+        network.add_node()
     graph.add_nodes_from(range(8))
     for start, end, weight in arcs:
         network.add_arc(start, end, weight)
         if start != end:
             known = graph.get_edge_data(start, end, {"capacity": 0})["capacity"]
             graph.add_edge(start, end, capacity=known + weight)
-    weight, side = network.cut()
+    weight, side = network.minimum_cut()
     assert weight == nx.minimum_cut_value(graph, 0, 1)
     assert 0 in side
     assert 1 not in side
@@ -28,20 +28,20 @@ def test_cuts_weigh_what_networkx_says(arcs: list[tuple[int, int, int]]) -> None
 
 def test_the_cut_is_as_near_to_the_source_as_it_can_be() -> None:
     network = FlowNetwork()
-    node = network.node()
+    node = network.add_node()
     network.add_arc(0, node, 3)
     network.add_arc(node, 1, 3)
-    assert network.cut() == (3, {0})
+    assert network.minimum_cut() == (3, {0})
 
 
 def test_long_chains_need_no_stack() -> None:
     network = FlowNetwork()
     last = 0
     for _ in range(5000):
-        node = network.node()
+        node = network.add_node()
         network.add_arc(last, node, 2)
         last = node
     network.add_arc(last, 1, 1)
-    weight, side = network.cut()
+    weight, side = network.minimum_cut()
     assert weight == 1
     assert len(side) == 5001

@@ -21,7 +21,7 @@ from tests.shardings import MESHES, shardings
 
 SHAPES = ((16,), (8, 8), (4, 16), (8, 4, 2), (2, 2, 2))
 MESH = Mesh("m", (("x", 4), ("y", 2)))
-X, Y = Axis.whole("x", MESH), Axis.whole("y", MESH)
+X, Y = Axis.full("x", MESH), Axis.full("y", MESH)
 TYPE = TensorType((64, 128), "f32")
 
 
@@ -102,7 +102,7 @@ def test_a_plan_is_never_dearer_than_reducing_gathering_and_slicing(
     problem: tuple[Mesh, TensorType, Sharding, Sharding],
 ) -> None:
     _, type, source, target = problem
-    held = type.nbytes // prod(axis.size for axis in source.used())
+    held = type.nbytes // prod(axis.size for axis in source.used_axes())
     waiting = prod(axis.size for axis in source.unreduced)
     plain = 2 * held * (waiting - 1) // waiting + type.nbytes - held
     assert received(source, target, type) <= plain
@@ -172,7 +172,7 @@ def test_halves_and_thirds_of_one_axis_are_gathered_and_sliced() -> None:
 def test_planning_is_flat_in_the_number_of_devices() -> None:
     for size in (4, 64, 4096):
         mesh = Mesh("m", (("x", size), ("y", size)))
-        x, y = Axis.whole("x", mesh), Axis.whole("y", mesh)
+        x, y = Axis.full("x", mesh), Axis.full("y", mesh)
         type = TensorType((1 << 24, 1 << 24), "f32")
         steps = plan_reshard(Sharding.of("m", [(x,), (y,)]), Sharding.of("m", [(y,), (x,)]), type)
         assert names(steps) == ["collective-permute"]

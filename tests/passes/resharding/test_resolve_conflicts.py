@@ -157,5 +157,5 @@ def test_programs_send_no_more_and_mean_the_same(data: st.DataObject) -> None:
 def opened(module: Module) -> Module:
     """The module without what it asks of its results."""
     main = module.main
-    free: Function = replace(main, results=(None,) * len(main.results))
+    free: Function = replace(main, result_shardings=(None,) * len(main.result_shardings))
     return replace(module, functions=(free,))

@@ -50,7 +50,9 @@ def convolution_rule(
             plan.attrs, plan.image, plan.filter, plan.out, context.machine
         )
         long = is_sliding_filter(work)
-        if long or is_strided_gemm_faster(work, plan.moved, plan.after):
+        if long or is_strided_gemm_faster(
+            work, plan.elements_copied_before, plan.elements_copied_after
+        ):
             before, plan, after = plan.allocate_copies(image, filter, out, context)
             (work,) = convolution_products(
                 plan.attrs, plan.image, plan.filter, plan.out, context.machine
@@ -71,10 +73,13 @@ def convolution_order(op: Op, operands: Sequence[BufferView]) -> Sequence[int]:
     in the filter."""
     of, by, to = parse_dims(op.attrs["dims"])
     image, filter = operands
-    like = {to.first: of.first, to.second: of.second}
+    like = {to.batch_or_inputs: of.batch_or_inputs, to.features_or_outputs: of.features_or_outputs}
     like |= dict(zip(to.spatial, of.spatial, strict=True))
-    last = filter.strides[by.second] == filter.itemsize
-    return sorted(like, key=lambda dim: (last and dim == to.second, -abs(image.strides[like[dim]])))
+    last = filter.strides[by.features_or_outputs] == filter.itemsize
+    return sorted(
+        like,
+        key=lambda dim: (last and dim == to.features_or_outputs, -abs(image.strides[like[dim]])),
+    )
 
 
 class _SpatialAxis(NamedTuple):
@@ -96,7 +101,7 @@ class _SpatialAxis(NamedTuple):
     tap_step: int
 
     @property
-    def checked(self) -> bool:
+    def is_checked(self) -> bool:
         """True if any tap of an output position is outside the image."""
         if not self.places or not self.taps:
             return False
@@ -161,9 +166,9 @@ def _convolution_product(
     of, by, to = parse_dims(attrs["dims"])
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
     xs, ws, outs = x.strides, w.strides, out.strides
-    features = w.shape[by.second] // (groups * batch_groups)
-    inputs, images = w.shape[by.first], out.shape[to.first]
-    checked = [d for d, axis in enumerate(axes) if axis.checked]
+    features = w.shape[by.features_or_outputs] // (groups * batch_groups)
+    inputs, images = w.shape[by.batch_or_inputs], out.shape[to.batch_or_inputs]
+    checked = [d for d, axis in enumerate(axes) if axis.is_checked]
 
     # A row of an image of few features is one line of elements, and so is a row of a window.
     line = _find_contiguous_tap_dim(axes, inputs, (xs, of), (ws, by), x.itemsize)
@@ -175,15 +180,17 @@ def _convolution_product(
     no_steps = steps(-1, 0)
     group = ProductLoop(
         groups * batch_groups,
-        inputs * xs[of.second] if groups > 1 else images * xs[of.first],
-        features * ws[by.second],
-        features * outs[to.second],
+        inputs * xs[of.features_or_outputs] if groups > 1 else images * xs[of.batch_or_inputs],
+        features * ws[by.features_or_outputs],
+        features * outs[to.features_or_outputs],
         no_steps,
     )
-    image = ProductLoop(images, xs[of.first], 0, outs[to.first], no_steps)
+    image = ProductLoop(images, xs[of.batch_or_inputs], 0, outs[to.batch_or_inputs], no_steps)
     along = tuple(int(d == line) for d in checked)
-    channel = ProductLoop(inputs, xs[of.second], ws[by.first], 0, along)
-    feature = ProductLoop(features, 0, ws[by.second], outs[to.second], no_steps)
+    channel = ProductLoop(inputs, xs[of.features_or_outputs], ws[by.batch_or_inputs], 0, along)
+    feature = ProductLoop(
+        features, 0, ws[by.features_or_outputs], outs[to.features_or_outputs], no_steps
+    )
     rows, taps = [image], []
     move_x, move_w, move_out = 0, 0, 0
     for d, axis in enumerate(axes):
@@ -235,10 +242,10 @@ def _find_contiguous_tap_dim(
     for d, axis in enumerate(axes):
         if (
             1 < inputs < MIN_INNERMOST_STEPS
-            and axis.checked
+            and axis.is_checked
             and axis.dilation == axis.tap_step == 1
-            and (xs[of.second], xs[of.spatial[d]]) == (item, inputs * item)
-            and ws[by.spatial[d]] == inputs * ws[by.first]
+            and (xs[of.features_or_outputs], xs[of.spatial[d]]) == (item, inputs * item)
+            and ws[by.spatial[d]] == inputs * ws[by.batch_or_inputs]
         ):
             return d
     return -1
@@ -254,13 +261,13 @@ def _move_long_loop_innermost(
     if not loops or loops[-1].extent >= MIN_INNERMOST_STEPS:
         return loops
     last = loops[-1]
-    position_steps = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
+    position_steps = lines[-1].position_strides if lines and abs(lines[-1].lhs) <= 2 * item else ()
 
     def leaves(loop: ProductLoop) -> bool:
-        return any(a and b for a, b in zip(loop.steps, position_steps, strict=False))
+        return any(a and b for a, b in zip(loop.position_strides, position_steps, strict=False))
 
     def worth(i: int) -> tuple[bool, bool, int]:
-        loop, stays = loops[i], not any(loops[i].steps)
+        loop, stays = loops[i], not any(loops[i].position_strides)
         return not leaves(loop), stays or leaves(last), loop.extent << stays
 
     best = max(range(len(loops)), key=worth)

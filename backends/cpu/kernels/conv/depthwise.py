@@ -38,7 +38,7 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     many = work.machine.lanes(item)
     vectors = ceil(lane.extent / many)
     height, width = _choose_tile_shape(lines[0], vectors, work.machine)
-    run_dim = next((d for d, step in enumerate(lane.steps) if step), -1)
+    run_dim = next((d for d, step in enumerate(lane.position_strides) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
     cost = count * (taps * vectors * each + 20.0)
@@ -108,7 +108,7 @@ def _find_lane_loop(work: MatrixProduct) -> ProductLoop | None:
         ):
             return loop
     for loop in work.rows if work.patches else ():
-        steps, pace = [step for step in loop.steps if step], loop.lhs // item
+        steps, pace = [step for step in loop.position_strides if step], loop.lhs // item
         line_loop = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
         if line_loop and steps in ([], [pace]) and loop.extent >= MIN_VECTOR_LANES:
             return loop
@@ -117,6 +117,10 @@ def _find_lane_loop(work: MatrixProduct) -> ProductLoop | None:
 
 def _encode_loops(loops: Sequence[ProductLoop]) -> list[tuple[int, ...]]:
     return [
-        (*loop[:4], *loop.steps, *(0,) * (MAX_DEPTHWISE_CHECKED_DIMS - len(loop.steps)))
+        (
+            *loop[:4],
+            *loop.position_strides,
+            *(0,) * (MAX_DEPTHWISE_CHECKED_DIMS - len(loop.position_strides)),
+        )
         for loop in loops
     ]

@@ -74,9 +74,9 @@ def _text(name: str, dtype: str, height: int, width: int, layout: LaneLayout) ->
     table = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES_PER_WORKER)
     operands = [address(side) for side in ("lhs", "rhs", "out")]
     first_lane = task % get("lane_blocks") * get("block_lanes")
-    last_lane = f.least(first_lane + get("block_lanes"), get("lanes"))
+    last_lane = f.umin(first_lane + get("block_lanes"), get("lanes"))
     first = task // get("lane_blocks") * get("block_lines")
-    last = f.least(first + get("block_lines"), get("lines"))
+    last = f.umin(first + get("block_lines"), get("lines"))
     taps = get("taps")
     bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(layout.checks)]
     loops = f.offset(record, get("line_loops"), "i64")
@@ -85,13 +85,13 @@ def _text(name: str, dtype: str, height: int, width: int, layout: LaneLayout) ->
     sums = DepthwiseTile(f, dtype, height, width, layout, bounds, strides)
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
     with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", taps)):
-        here = f.least(taps - start.get(), TAPS_PER_TABLE)
+        here = f.umin(taps - start.get(), TAPS_PER_TABLE)
         tap_loops = f.offset(record, get("tap_loops"), "i64")
         _emit_table(f, table, tap_loops, get("tap_count"), start.get(), here)
         line = f.variable("i64", first)
         with f.while_(lambda: line.get().is_("slt", last)):
             now = line.get()
-            count = f.least(f.least(extent - now % extent, last - now), height)
+            count = f.umin(f.umin(extent - now % extent, last - now), height)
             place = [each.get() for each in _evaluate_loops(f, loops, get("line_count"), now)]
             starts = [
                 f.offset(a, distance) for a, distance in zip(operands, place[:3], strict=True)
@@ -101,7 +101,7 @@ def _text(name: str, dtype: str, height: int, width: int, layout: LaneLayout) ->
             line.set(now + count)
         begun.set(1)
         start.set(start.get() + TAPS_PER_TABLE)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -121,7 +121,7 @@ def _emit_table(
     with f.while_(lambda: done.get().is_("slt", taps)):
         now = done.get()
         found = _evaluate_loops(f, loops, count, first + now)
-        end = f.least(now + (extent - (first + now) % extent), taps)
+        end = f.umin(now + (extent - (first + now) % extent), taps)
         with f.loop(now, end) as i:
             for k, (kind, pace) in enumerate(zip(kinds, paces, strict=True)):
                 each = found[kind]

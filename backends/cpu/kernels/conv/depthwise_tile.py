@@ -24,16 +24,16 @@ class LaneLayout(NamedTuple):
     """
 
     checks: int
-    walked: int
-    shared: bool
-    pace: int
-    times: int
+    run_dim: int
+    is_rhs_shared: bool
+    lane_pitch: int
+    lanes_per_element: int
 
     @property
     def name(self) -> str:
-        more = "_shared" * self.shared + "_every_second" * (self.pace - 1)
-        more += f"_each{self.times}" * (self.times > 1)
-        return f"{self.checks}_{self.walked + 1}{more}"
+        more = "_shared" * self.is_rhs_shared + "_every_second" * (self.lane_pitch - 1)
+        more += f"_each{self.lanes_per_element}" * (self.lanes_per_element > 1)
+        return f"{self.checks}_{self.run_dim + 1}{more}"
 
 
 @dataclass
@@ -66,8 +66,10 @@ class DepthwiseTile:
         f, size, many = self.f, self.arith.size, self.many
         lhs, rhs, out = operands
         rest = stop - lane
-        which = [f.least(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
-        start = f.offset(lhs, lane * (size * self.layout.pace) // self.layout.times)
+        which = [f.umin(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
+        start = f.offset(
+            lhs, lane * (size * self.layout.lane_pitch) // self.layout.lanes_per_element
+        )
         lines = [f.offset(start, i * self.strides[0]) for i in which]
         to = f.offset(out, lane * size)
         masks = [lane_mask(f, rest - j * many, many) for j in range(self.width)]
@@ -82,7 +84,7 @@ class DepthwiseTile:
             moves = [f.load(f.offset(entry, 8 * k), "i64") for k in range(2 + len(checks))]
             places = [position[d] + moves[2 + d] + self.bounds[d][0] for d in checks]
             right = f.offset(rhs, moves[1])
-            if not self.layout.shared:
+            if not self.layout.is_rhs_shared:
                 right = f.offset(right, lane * size)
             self._tap(lines, moves[0], right, masks, rest, places, lane, which)
         for n, row in enumerate(self.sums):
@@ -95,7 +97,7 @@ class DepthwiseTile:
         self, lines: list[LLVMValue], move: LLVMValue, right: LLVMValue, masks: list[LLVMValue], rest: LLVMValue,
         places: list[LLVMValue], lane: LLVMValue, which: list[LLVMValue],
     ) -> None:  # fmt: skip
-        f, walked, pace = self.f, self.layout.walked, self.layout.pace
+        f, walked, pace = self.f, self.layout.run_dim, self.layout.lane_pitch
         whole, place = rest.is_("sge", self.lanes), None
         if walked >= 0:
             begin, extent = places[walked] + lane * pace, self.bounds[walked][1]
@@ -121,7 +123,7 @@ class DepthwiseTile:
 
         def all_rows() -> None:
             rows = range(self.height)
-            f.choose(whole, lambda: add(rows, True), lambda: add(rows, False))
+            f.if_else(whole, lambda: add(rows, True), lambda: add(rows, False))
 
         def each_row() -> None:
             for row in range(self.height):
@@ -133,12 +135,12 @@ class DepthwiseTile:
             with f.when(inside(which[0])):
                 all_rows()
         else:
-            f.choose(inside(which[0]) & inside(which[-1]), all_rows, each_row)
+            f.if_else(inside(which[0]) & inside(which[-1]), all_rows, each_row)
 
     def _load_rhs(self, right: LLVMValue, masks: list[LLVMValue] | None) -> list[LLVMValue]:
         """Load the vectors of the right operand, or broadcast its shared element."""
         f, size, many = self.f, self.arith.size, self.many
-        if self.layout.shared:
+        if self.layout.is_rhs_shared:
             return [f.splat(f.load(right, self.arith.type), many)] * self.width
         return [
             self._read(f.offset(right, j * many * size), masks[j] if masks else None)
@@ -150,8 +152,8 @@ class DepthwiseTile:
     ) -> list[list[LLVMValue]]:
         """Return the masks of existing lanes for each vector that is loaded from the left
         operand."""
-        f, many, pace = self.f, self.many, self.layout.pace
-        found, times = [], self.layout.times
+        f, many, pace = self.f, self.many, self.layout.lane_pitch
+        found, times = [], self.layout.lanes_per_element
         for j in range(self.width):
             found.append([masks[j]])
             if times > 1:
@@ -168,12 +170,12 @@ class DepthwiseTile:
     def _vector_starts(self, j: int) -> tuple[int, ...]:
         """Return the first elements of the vectors that vector `j` is loaded from: every second
         element comes from two vectors, of which the later one ends with the last element."""
-        lane, pace = j * self.many // self.layout.times, self.layout.pace
+        lane, pace = j * self.many // self.layout.lanes_per_element, self.layout.lane_pitch
         return (lane * pace, lane * pace + self.many - 1)[:pace]
 
     def _load_lhs(self, start: LLVMValue, j: int, masks: list[list[LLVMValue]] | None) -> LLVMValue:
         """Load a vector of the left operand; lanes outside the masks are zero."""
-        f, many, times = self.f, self.many, self.layout.times
+        f, many, times = self.f, self.many, self.layout.lanes_per_element
         type = vector_type(self.arith.type, many // times)
         found = [
             self._read(

@@ -65,7 +65,7 @@ def emit_im2col(
     width = 16 + 8 * checks
     with f.loop(0, count, lines) as first:
         table = f.offset(offsets, first, "i64")
-        here = f.least(count - first, lines)
+        here = f.umin(count - first, lines)
         once, twice = (find_second_run(f, table, here, pace * item) for pace in (1, 2))
         where = [
             f.load(
@@ -82,13 +82,13 @@ def emit_im2col(
                 f, lines, dtype, arith, tables[0], tables[1], part.get(), length, stride, here
             )
             segment = _SegmentBounds(panel, lanes, origin, table, bounds, tables[2], tables[3])
-            segment.find(where, entry)
-            segment.border(f.value(0, "i64"), segment.begin.get(), nothing)
-            segment.inside(once, twice, nothing)
-            segment.border(segment.end.get(), length, nothing)
+            segment.find_inside(where, entry)
+            segment.pack_border(f.value(0, "i64"), segment.begin.get(), nothing)
+            segment.pack_inside(once, twice, nothing)
+            segment.pack_border(segment.end.get(), length, nothing)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), steps * row))
-    f.leave()
+    f.ret()
 
 
 class _PanelSegment(NamedTuple):
@@ -132,7 +132,7 @@ class _SegmentBounds:
         self.end: StackVariable = f.variable("i64", self.panel.length)
         self.valid: StackVariable = f.variable(vector_type("i1", self.lanes))
 
-    def find(self, where: list[LLVMValue], entry: LLVMValue) -> None:
+    def find_inside(self, where: list[LLVMValue], entry: LLVMValue) -> None:
         """Find the lines that are inside for all steps from `begin` to `end`; other lines never
         are."""
         f, lanes, panel = self.panel.f, self.lanes, self.panel
@@ -195,11 +195,11 @@ class _SegmentBounds:
         self.begin.set(f.select(empty, length, begin))
         self.end.set(f.select(empty, length, end))
 
-    def border(self, first: LLVMValue, last: LLVMValue, zeros: LLVMValue) -> None:
+    def pack_border(self, first: LLVMValue, last: LLVMValue, zeros: LLVMValue) -> None:
         """Pack steps at which only some lines are inside, element by element."""
         f, panel, arith = self.panel.f, self.panel, self.panel.arith
         with f.loop(first, last) as k, f.loop(0, panel.lines) as i:
-            at = f.offset(panel.packed, k * panel.row + i * arith.part)
+            at = f.offset(panel.packed, k * panel.row + i * arith.plane_bytes)
             low = f.load(f.offset(self.lows, i, "i64"), "i64")
             high = f.load(f.offset(self.highs, i, "i64"), "i64")
 
@@ -207,9 +207,9 @@ class _SegmentBounds:
             there = f.offset(f.offset(self.origin, line), k * panel.stride)
             address = f.select(k.is_("sge", low) & k.is_("slt", high), there, zeros)
             for p, plane in enumerate(load_widened(f, address, panel.dtype, arith, 1)):
-                f.store(plane, f.offset(at, p * panel.lines * arith.part), arith.part)
+                f.store(plane, f.offset(at, p * panel.lines * arith.plane_bytes), arith.plane_bytes)
 
-    def inside(self, once: LLVMValue, twice: LLVMValue, zeros: LLVMValue) -> None:
+    def pack_inside(self, once: LLVMValue, twice: LLVMValue, zeros: LLVMValue) -> None:
         """Pack steps at which each line is inside or is never inside.
 
         Lines that are contiguous (`once`) or every second element (`twice`) form one or two runs:
@@ -236,16 +236,16 @@ class _SegmentBounds:
             return
 
         def neighbours() -> None:
-            f.choose(
+            f.if_else(
                 once.is_("eq", panel.here),
                 lambda: self._pack_vectors(begin, end, 1),
                 lambda: self._pack_vectors(begin, end, 1, once),
             )
 
         def others() -> None:
-            f.choose(twice.is_("ne", 0), lambda: self._pack_vectors(begin, end, 2, twice), apart)
+            f.if_else(twice.is_("ne", 0), lambda: self._pack_vectors(begin, end, 2, twice), apart)
 
-        f.choose(once.is_("ne", 0), neighbours, others)
+        f.if_else(once.is_("ne", 0), neighbours, others)
 
     def _pack_vectors(
         self, begin: LLVMValue, end: LLVMValue, pace: int, second: LLVMValue | None = None
@@ -261,7 +261,7 @@ class _SegmentBounds:
         type, valid = vector_type(llvm_type_of(panel.dtype), wide), self.valid.get()
         runs = [(f.offset(self.origin, f.load(self.table, "i64")), valid)]
         if second is not None:
-            line = f.load(f.offset(self.table, f.least(second, panel.here - 1), "i64"), "i64")
+            line = f.load(f.offset(self.table, f.umin(second, panel.here - 1), "i64"), "i64")
             start = f.offset(self.origin, line - second * (pace * item))
             earlier = lane_mask(f, second, self.lanes)
             runs = [(runs[0][0], valid & earlier), (start, valid & ~earlier)]
@@ -333,7 +333,7 @@ def _emit_second_run(module: LLVMModule) -> None:
             found.set(i)
             breaks.set(breaks.get() + 1)
         before.set(now)
-    f.leave(f.select(breaks.get().is_("sgt", 1), 0, found.get()))
+    f.ret(f.select(breaks.get().is_("sgt", 1), 0, found.get()))
 
 
 def _reduce_vector(f: LLVMFunction, how: str, x: LLVMValue) -> LLVMValue:

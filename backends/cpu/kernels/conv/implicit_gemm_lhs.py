@@ -45,8 +45,8 @@ def is_lhs_readable_in_place(work: MatrixProduct) -> bool:
         work.lhs.dtype == work.out.dtype
         and work.out.dtype in ("f32", "f64")
         and run.lhs == item
-        and sorted(run.steps)[:-1] == [0] * (len(run.steps) - 1)
-        and max(run.steps, default=0) <= 1
+        and sorted(run.position_strides)[:-1] == [0] * (len(run.position_strides) - 1)
+        and max(run.position_strides, default=0) <= 1
         and run.extent >= MIN_RUN_STEPS
         and abs(work.rows[-1].lhs) <= MAX_LINE_DISTANCE_BYTES
         and work.sizes[2] * item <= MAX_COLUMN_BYTES
@@ -55,7 +55,7 @@ def is_lhs_readable_in_place(work: MatrixProduct) -> bool:
 
 def find_run_dim(work: MatrixProduct) -> int:
     """Return the checked dimension along which the innermost K steps run; -1 if there is none."""
-    return next((d for d, step in enumerate(work.inner[-1].steps) if step), -1)
+    return next((d for d, step in enumerate(work.inner[-1].position_strides) if step), -1)
 
 
 def starts_per_panel(lines: int) -> int:
@@ -89,7 +89,7 @@ def emit_starts(
     panels = (count + (lines - 1)) // lines
     copies = f.variable("ptr", f.offset(starts, panels * parts * (8 * lanes)))
     with f.loop(0, count, lines) as first:
-        here = f.least(count - first, lines)
+        here = f.umin(count - first, lines)
         numbered = ", ".join(f"i64 {lane}" for lane in range(lanes))
         exist = f.emit(
             f"icmp slt {many} <{numbered}>, {f.splat(here, lanes)}", vector_type("i1", lanes)
@@ -134,7 +134,7 @@ def emit_starts(
                     f.store(to, f.offset(place.get(), lane, "i64"))
                     copies.set(f.offset(to, length * arith.size))
             place.set(f.offset(place.get(), 8 * lanes))
-    f.leave()
+    f.ret()
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def emit_in_place_lhs_tile(
         length = f.load(f.offset(entry, 8), "i64")
         lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(tile.height)]
 
-        with f.loop(number * asked, f.least((number + 1) * asked, tile.height)) as row:
+        with f.loop(number * asked, f.umin((number + 1) * asked, tile.height)) as row:
             sums.prefetch_row(place, row)
         with f.loop(0, length) as k:
             here = right.get()
@@ -199,4 +199,4 @@ def emit_in_place_lhs_tile(
             right.set(f.offset(here, packed.columns * arith.size))
         table.set(f.offset(table.get(), 8 * starts_per_panel(packed.height)))
     sums.write(place)
-    f.leave()
+    f.ret()

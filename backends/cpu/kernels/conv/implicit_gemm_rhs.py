@@ -45,14 +45,16 @@ def is_rhs_readable_in_place(work: MatrixProduct) -> bool:
         return False
     run, near = work.inner[-1], work.columns[-1]
     tile = tile_for(arithmetic_of(work.out.dtype), work.machine)
-    table_stride = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
+    table_stride = [
+        bool(a and b) for a, b in zip(run.position_strides, near.position_strides, strict=True)
+    ]
     return (
         near.rhs == work.out.itemsize
         and near.extent % tile.lanes == 0
         and work.sizes[2] > tile.lanes
         and not any(table_stride)
-        and sum(map(bool, run.steps)) <= 1
-        and min(run.steps, default=0) >= 0
+        and sum(map(bool, run.position_strides)) <= 1
+        and min(run.position_strides, default=0) >= 0
         and run.extent >= MIN_SEGMENT_STEPS
         and abs(run.rhs) <= MAX_STEP_DISTANCE_BYTES
     )
@@ -98,7 +100,7 @@ def emit_window_table(
                     at = f.load(lines, "i64") + moved
                     for each, bound in ((low, f.value(0, "i64")), (high, sizes[d])):
                         steps = f.intrinsic("smax", bound - at, f.value(0, "i64"))
-                        each.set(f.least((steps + (pace - 1)) // pace, length))
+                        each.set(f.umin((steps + (pace - 1)) // pace, length))
                 else:
                     at = f.load(lines, many, 8) + f.splat(moved, lanes)
                     exist = exist & at.is_("ult", f.splat(sizes[d], lanes))
@@ -110,7 +112,7 @@ def emit_window_table(
             f.store(high.get(), f.offset(place.get(), 16))
             f.store(exist.to(f"i{lanes}", "bitcast").to("i64", "zext"), f.offset(place.get(), 24))
             place.set(f.offset(place.get(), WINDOW_ENTRY_BYTES))
-    f.leave()
+    f.ret()
 
 
 def emit_in_place_rhs_tile(
@@ -131,7 +133,7 @@ def emit_in_place_rhs_tile(
     left, entries = f.variable("ptr", lhs), f.variable("ptr", table)
     with f.loop(0, parts) as number:
         length = f.load(f.offset(segments, number * (16 + 8 * checks) + 8), "i64")
-        sums.prefetch_row(place, f.least(number, tile.height - 1))
+        sums.prefetch_row(place, f.umin(number, tile.height - 1))
         words = [
             [f.load(f.offset(entries.get(), j * WINDOW_ENTRY_BYTES + 8 * i), kind)
              for i, kind in enumerate(("ptr", "i64", "i64", "i64"))]
@@ -150,8 +152,8 @@ def emit_in_place_rhs_tile(
                     at = f.offset(first, distance)
                     if along >= 0:
                         prefetch(f, f.offset(at, stride * IMAGE_PREFETCH_STEPS))
-                    right.append([masked_load(f, at, lanes_of(j, k), many, arith.part)])
-                rows = [f.offset(start, i * arith.part) for i in range(tile.height)]
+                    right.append([masked_load(f, at, lanes_of(j, k), many, arith.plane_bytes)])
+                rows = [f.offset(start, i * arith.plane_bytes) for i in range(tile.height)]
                 sums.add([rows], right)
                 left.set(f.offset(start, packed.height * arith.size))
 
@@ -181,4 +183,4 @@ def emit_in_place_rhs_tile(
             steps(end, length, edge)
         entries.set(f.offset(entries.get(), WINDOW_ENTRY_BYTES * packed.width))
     sums.write(place)
-    f.leave()
+    f.ret()

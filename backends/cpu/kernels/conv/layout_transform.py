@@ -48,7 +48,7 @@ def plan_features_last(
     of, by, to = parse_dims(attrs["dims"])
     is_strided = max(attrs["lhs_dilation"], default=1) > 1
     is_strided = is_strided or max(attrs["strides"], default=1) > max(POSITION_PITCHES)
-    last = [(x, of.second), (w, by.second), (out, to.second)]
+    last = [(x, of.features_or_outputs), (w, by.features_or_outputs), (out, to.features_or_outputs)]
     if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or any(
         view.strides[dim] == view.itemsize for view, dim in last
     ):
@@ -60,11 +60,13 @@ def plan_features_last(
     small = (
         prod(x.shape[d] for d in of.spatial) <= MAX_SMALL_IMAGE_POSITIONS and w.size <= 2 * elements
     )
-    is_filter_strided = is_strided or w.strides[by.second] < w.strides[by.first]
+    is_filter_strided = (
+        is_strided or w.strides[by.features_or_outputs] < w.strides[by.batch_or_inputs]
+    )
     # Larger windows are gradients of filters.
     if not 1 < window <= places or not (is_filter_strided or small):
         return None
-    steps = out.size * w.shape[by.first] * window
+    steps = out.size * w.shape[by.batch_or_inputs] * window
     time = (
         2.0 * steps / prod(attrs["lhs_dilation"]) / operations_per_ns(out.itemsize, context.machine)
     )
@@ -73,9 +75,11 @@ def plan_features_last(
         >= (MAX_STRIDED_TRANSFORM_TIME_RATIO if is_strided else MAX_TRANSFORM_TIME_RATIO) * time
     ):
         return None
-    image = _temporary_view(x, (of.first, *of.spatial, of.second), context)
-    filter = _temporary_view(w, (*by.spatial, by.first, by.second), context)
-    result = _temporary_view(out, (to.first, *to.spatial, to.second), context)
+    image = _temporary_view(x, (of.batch_or_inputs, *of.spatial, of.features_or_outputs), context)
+    filter = _temporary_view(w, (*by.spatial, by.batch_or_inputs, by.features_or_outputs), context)
+    result = _temporary_view(
+        out, (to.batch_or_inputs, *to.spatial, to.features_or_outputs), context
+    )
     before = [*copy_phases(x, image, context), *copy_phases(w, filter, context)]
     return FeaturesLastConvolution(before, image, filter, result, copy_phases(result, out, context))
 

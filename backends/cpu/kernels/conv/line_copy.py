@@ -46,14 +46,14 @@ def emit_layout_copy(module: LLVMModule, dtype: str, arith: Arithmetic, pace: in
     width, lines, more, planes, taps, line, image, channel = head
     first_line = column // width
     count = (column + columns - 1) // width - first_line + (more + 1)
-    row = width * arith.part
+    row = width * arith.plane_bytes
     # Vectors may exceed the last line; an odd number of cache lines avoids conflicts in the caches.
     pitch = (
         count * row + (2 * CACHE_LINE_BYTES - 1)
     ) // CACHE_LINE_BYTES * CACHE_LINE_BYTES | CACHE_LINE_BYTES
     list_of_planes = f.offset(words, _HEAD_WORDS, "i64")
     list_of_taps = f.offset(list_of_planes, planes * _PLANE_WORDS, "i64")
-    lead = column % width * arith.part
+    lead = column % width * arith.plane_bytes
     first_channel, channels = first // taps, steps // taps
     first_image, first_inside = first_line // lines, first_line % lines
     with f.loop(0, channels) as number:
@@ -63,7 +63,7 @@ def emit_layout_copy(module: LLVMModule, dtype: str, arith: Arithmetic, pace: in
             plane, shift, shift_columns = (
                 f.load(f.offset(entry, i, "i64"), "i64") for i in range(_TAP_WORDS)
             )
-            at = (before + plane) * pitch + shift * row + shift_columns * arith.part + lead
+            at = (before + plane) * pitch + shift * row + shift_columns * arith.plane_bytes + lead
             f.store(at, f.offset(table, number * taps + tap, "i64"))
         there = f.offset(base, (first_channel + number) * channel)
         with f.loop(0, planes) as plane:
@@ -74,7 +74,7 @@ def emit_layout_copy(module: LLVMModule, dtype: str, arith: Arithmetic, pace: in
             columns_of = _PlaneCopy(f, dtype, arith, pace, at, place, (bounds[0], bounds[1]))
             columns_of.copy_all(width, (line, image, channel), row, count,
                                 (first_inside, lines), bounds[2:])  # fmt: skip
-    f.leave()
+    f.ret()
 
 
 @dataclass
@@ -90,7 +90,7 @@ class _PlaneCopy:
     bounds: tuple[LLVMValue, LLVMValue]
 
     def __post_init__(self) -> None:
-        self.many = host_machine().lanes(self.arith.part)
+        self.many = host_machine().lanes(self.arith.plane_bytes)
         self.item = NUMPY_DTYPES[self.dtype].itemsize
 
     def copy_all(
@@ -135,7 +135,7 @@ class _PlaneCopy:
         f, (line, image, channel), (begin, lines), (low, high) = self.f, strides, images, inside
         masks = self._masks(first) if last is None else None
         source = f.variable("ptr", f.offset(self.source, first * (self.pace * self.item)))
-        to = f.variable("ptr", f.offset(self.to, first * self.arith.part))
+        to = f.variable("ptr", f.offset(self.to, first * self.arith.plane_bytes))
         done, place = f.variable("i64", 0), f.variable("i64", begin)
         count_of_vectors = (last - first) // self.many if last else 0
 
@@ -145,8 +145,8 @@ class _PlaneCopy:
             with f.loop(now, stop):
                 with f.loop(0, count_of_vectors) if last else nullcontext(f.value(0, "i64")) as j:
                     at = f.offset(source.get(), j * (self.many * self.pace * self.item))
-                    there = f.offset(to.get(), j * (self.many * self.arith.part))
-                    f.store(read(at), there, self.arith.part)
+                    there = f.offset(to.get(), j * (self.many * self.arith.plane_bytes))
+                    f.store(read(at), there, self.arith.plane_bytes)
                     prefetch(f, f.offset(at, channel))
                 to.set(f.offset(to.get(), row))
                 source.set(f.offset(source.get(), line))
@@ -157,7 +157,7 @@ class _PlaneCopy:
 
         with f.while_(lambda: done.get().is_("slt", count)):
             now = place.get()
-            end = f.least(lines, now + (count - done.get()))
+            end = f.umin(lines, now + (count - done.get()))
             some(f.intrinsic("smin", low, end), outside)
             some(f.intrinsic("smin", high, end), lambda at: self._read(at, masks))
             some(end, outside)

@@ -18,25 +18,25 @@ def lower_nchw(work: MatrixProduct, context: LoweringContext, label: str) -> lis
     found = find_nchw_layout(work)
     if not found:
         return []
-    work, arith = found.ordered(), arithmetic_of(work.out.dtype)
+    work, arith = found.in_filter_order(), arithmetic_of(work.out.dtype)
     laid = found.image_layout()
     batch, rows, columns, inner = work.sizes
     sizes = BlockSizes.of(arith, columns, work.machine)
-    steps, most = laid.blocks(found.channels, arith.size, work.machine)
+    steps, most = laid.block_sizes(found.channels, arith.size, work.machine)
     most = most // sizes.tile.columns * sizes.tile.columns
     if not most:
         return []
     staged = arith.dtype != work.out.dtype or not are_columns_contiguous(work.columns)
     grid = choose_task_grid(
         batch, rows, columns, inner, sizes._replace(columns=most), arith.size, staged, False,
-        context.workers, operations_per_ns(arith.part, work.machine), packable=False,
+        context.workers, operations_per_ns(arith.plane_bytes, work.machine), packable=False,
     )  # fmt: skip
     if staged:
         most = min(most, sizes.staged // grid.rows)
     if laid.padding_lines:  # Otherwise no line is copied twice, and blocks are whole tiles.
         parts = context.workers if batch == 1 else 1
         grid = grid._replace(columns=laid.align_block_to_lines(columns, grid.columns, most, parts))
-    checked = PatchAccess("rhs", pace=found.pace)
+    checked = PatchAccess("rhs", position_pitch=found.position_pitch)
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
     lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
     fields["steps"], lists["image_layout"] = steps, laid.words

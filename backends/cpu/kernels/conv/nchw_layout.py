@@ -84,7 +84,7 @@ class ImageLayout(NamedTuple):
         sizes = self.width, self.lines, self.padding_lines, len(self.planes), len(self.taps)
         return (*sizes, *self.strides), *self.planes, *self.taps
 
-    def blocks(self, channels: int, size: int, machine: MachineDescription) -> tuple[int, int]:
+    def block_sizes(self, channels: int, size: int, machine: MachineDescription) -> tuple[int, int]:
         """Return the K steps of a part and the maximum columns of a block whose planes fit the L2
         cache; 0 columns if none fit."""
         least = max(
@@ -142,7 +142,7 @@ class NchwProduct(NamedTuple):
     taps: tuple[ProductLoop, ...]
 
     @property
-    def pace(self) -> int:
+    def position_pitch(self) -> int:
         """The distance in elements of adjacent output positions."""
         return self.near.rhs // self.work.rhs.itemsize
 
@@ -151,7 +151,7 @@ class NchwProduct(NamedTuple):
         """The number of channels."""
         return self.channel.extent if self.channel else 1
 
-    def ordered(self) -> MatrixProduct:
+    def in_filter_order(self) -> MatrixProduct:
         """Return the product with its K steps in filter order, channels outermost."""
         outer = (self.channel,) if self.channel else ()
         return self.work._replace(inner=(*outer, *self.taps))
@@ -160,7 +160,7 @@ class NchwProduct(NamedTuple):
     def runs(self) -> tuple[ProductLoop, ...]:
         """The K steps as loops over the filter."""
         return merge_loops(
-            ProductLoop(loop.extent, loop.lhs, 0, 0) for loop in self.ordered().inner
+            ProductLoop(loop.extent, loop.lhs, 0, 0) for loop in self.in_filter_order().inner
         )
 
     def image_layout(self) -> ImageLayout:
@@ -211,12 +211,12 @@ class NchwProduct(NamedTuple):
         lines += (down.extent - 1) * self._line_strides()[1] if down else 0
         places, inside = (0, near.extent), (0, (lines - rest) // stride + 1)
         for d, (begin, size) in enumerate(zip(patches.starts, patches.sizes, strict=True)):
-            position = begin + sum(at * loop.steps[d] for at, loop in taps)
-            position += rest * line.steps[d] // stride
-            if near.steps[d]:
-                places = inside_range(position, near.steps[d], size, near.extent)
+            position = begin + sum(at * loop.position_strides[d] for at, loop in taps)
+            position += rest * line.position_strides[d] // stride
+            if near.position_strides[d]:
+                places = inside_range(position, near.position_strides[d], size, near.extent)
             else:
-                low, high = inside_range(position, line.steps[d], size, inside[1])
+                low, high = inside_range(position, line.position_strides[d], size, inside[1])
                 inside = max(inside[0], low), high
         start = sum(at * loop.rhs for at, loop in taps) + rest * (line.rhs // stride)
         return ImagePlane(start, *places, *inside)
@@ -243,7 +243,7 @@ def find_nchw_layout(work: MatrixProduct) -> NchwProduct | None:
         or any(a and b for a, b in zip(near[4], line[4], strict=True))
     ):
         return None
-    if any(any(loop.steps) for loop in (*others[:-1], *work.batch)):
+    if any(any(loop.position_strides) for loop in (*others[:-1], *work.batch)):
         return None
     down = find_line_loop(work, line) if len(others) == 1 else None
     channel = _find_channel_loop(work, near, down)
@@ -265,7 +265,7 @@ def _split_off_large_images(work: MatrixProduct) -> MatrixProduct:
     )
     while (
         len(work.columns) > 1
-        and not any(work.columns[0].steps)
+        and not any(work.columns[0].position_strides)
         and prod(loop.extent for loop in work.columns[1:]) >= enough
         and not are_columns_contiguous(work.columns)
     ):
@@ -287,13 +287,16 @@ def find_line_loop(work: MatrixProduct, line: ProductLoop) -> ProductLoop | None
             continue
         step = gcd(line.rhs, loop.rhs)
         stride, pace = line.rhs // step, loop.rhs // step
-        like = all(a * pace == b * stride for a, b in zip(line.steps, loop.steps, strict=True))
+        like = all(
+            a * pace == b * stride
+            for a, b in zip(line.position_strides, loop.position_strides, strict=True)
+        )
         near = (loop.extent - 1) * pace // stride <= line.extent
         if (
             like
             and near
             and stride <= MAX_STRIDE_REMAINDERS
-            and not any(x % stride for x in line.steps)
+            and not any(x % stride for x in line.position_strides)
         ):
             found.append(loop)
     return min(found, key=lambda loop: loop.rhs, default=None)
@@ -307,7 +310,7 @@ def _find_channel_loop(
     found = [
         loop
         for loop in work.inner
-        if loop is not down and not any(loop.steps) and abs(loop.rhs) >= far
+        if loop is not down and not any(loop.position_strides) and abs(loop.rhs) >= far
     ]
     return max(found, key=lambda loop: abs(loop.rhs), default=None)
 

@@ -44,7 +44,7 @@ def emit_nchw_tile(
     def step(k: LLVMValue) -> None:
         start = left.get()
         columns = f.offset(planes, f.load(f.offset(table, k, "i64"), "i64"))
-        rows = [f.offset(start, i * arith.part) for i in range(tile.height)]
+        rows = [f.offset(start, i * arith.plane_bytes) for i in range(tile.height)]
         prefetch(f, line.get())
         line.set(f.offset(line.get(), prefetch_stride))
         sums.add([rows], sums.columns_at(columns))
@@ -52,4 +52,4 @@ def emit_nchw_tile(
 
     for_each_step(sums, place, steps, step, ask_from)
     sums.write(place)
-    f.leave()
+    f.ret()

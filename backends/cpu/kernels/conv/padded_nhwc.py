@@ -57,12 +57,12 @@ class PaddedNhwcProduct(NamedTuple):
     near: ProductLoop
     line: ProductLoop
     image_layout: ImageLayout
-    apart: int
-    pace: int
+    line_distance: int
+    position_pitch: int
 
     def copied_bytes(self, lines: int, size: int) -> int:
         """Return the bytes of the copied lines for `lines` output lines."""
-        count = (lines - 1) * self.apart + 1 + self.image_layout.padding_lines
+        count = (lines - 1) * self.line_distance + 1 + self.image_layout.padding_lines
         return count * self.image_layout.width * size + 4 * CACHE_LINE_BYTES
 
 
@@ -79,7 +79,7 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     most = min(most, MAX_BLOCK_LINES // found.near.extent)
     if not most:
         return []
-    cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.part, work.machine)
+    cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.plane_bytes, work.machine)
     wanted = max(1, min(int(cost / MIN_NHWC_TASK_NS), 4 * context.workers))
     products = ceil(batch / min(batch, wanted))
     lines = min(most, ceil(found.line.extent / ceil(wanted / ceil(batch / products))))
@@ -87,13 +87,13 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     grid = TaskGrid(lines * found.near.extent, columns, False, cost, products)
     fields, lists = describe_product(work, grid)
     near, line = found.near, found.line
-    lists["rows_lhs"] = [(near.extent, found.pace), (line.extent, found.apart)]
+    lists["rows_lhs"] = [(near.extent, found.position_pitch), (line.extent, found.line_distance)]
     lists["rows_out"] = [(near.extent, near.out), (line.extent, line.out)]
     lists["image_layout"] = laid.words
     tiles = ColumnTiles.of(columns, sizes.tile)
     tiles = tiles.with_height(ceil(near.extent / ceil(near.extent / tiles.height)))
     dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype
-    kernel = padded_nhwc_kernel(dtypes, sizes, tiles, found.pace)
+    kernel = padded_nhwc_kernel(dtypes, sizes, tiles, found.position_pitch)
     return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
 
 
@@ -108,12 +108,16 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
         return None
     *others, near = work.rows
     steps, item = prod(loop.extent for loop in work.inner), work.lhs.itemsize
-    line = others.pop() if others else ProductLoop(1, 0, 0, 0, (0,) * len(near.steps))
+    line = others.pop() if others else ProductLoop(1, 0, 0, 0, (0,) * len(near.position_strides))
     if not 0 < steps <= MAX_PART_STEPS or steps * work.sizes[2] * arith.size > MAX_FILTER_BYTES:
         return None
-    if near.lhs <= 0 or line.lhs < 0 or any(any(loop.steps) for loop in (*others, *work.batch)):
+    if (
+        near.lhs <= 0
+        or line.lhs < 0
+        or any(any(loop.position_strides) for loop in (*others, *work.batch))
+    ):
         return None
-    down = find_line_loop(work.turned(), line._replace(rhs=line.lhs))
+    down = find_line_loop(work.transpose(), line._replace(rhs=line.lhs))
     down = down and down._replace(lhs=down.rhs, rhs=down.lhs)
     along = [loop for loop in work.inner if loop != down]
     reach = sum((loop.extent - 1) * loop.lhs for loop in (near, *along))
@@ -131,16 +135,16 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
     width, lines = reach // item + 1, (line.extent - 1) * apart + 1 + more
     places, inside = (0, width), (0, lines)
     for d, (begin, size) in enumerate(zip(patches.starts, patches.sizes, strict=True)):
-        if near.steps[d]:
-            group = near.lhs // item // near.steps[d]
+        if near.position_strides[d]:
+            group = near.lhs // item // near.position_strides[d]
             if not _is_grouped_by(near, along, d, group, item):
                 return None
             first, last = inside_range(begin, 1, size, ceil(width / group))
             places = first * group, min(width, last * group)
         else:
-            if any(loop.steps[d] for loop in along):
+            if any(loop.position_strides[d] for loop in along):
                 return None
-            low, high = inside_range(begin, line.steps[d] // apart, size, inside[1])
+            low, high = inside_range(begin, line.position_strides[d] // apart, size, inside[1])
             inside = max(inside[0], low), high
     taps = []
     for place in product(*(range(loop.extent) for loop in work.inner)):
@@ -159,7 +163,7 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
 
 def _features_per_position(near: ProductLoop, along: Sequence[ProductLoop], item: int) -> int:
     """Return the number of contiguous elements of a position; without checks, of a run of steps."""
-    step = max(near.steps, default=0)
+    step = max(near.position_strides, default=0)
     if step:
         return near.lhs // item // step
     return next((loop.extent for loop in along if loop.lhs == item), 1)
@@ -175,10 +179,14 @@ def _is_grouped_by(
 ) -> bool:
     """Return whether `group` contiguous elements share a position along dimension `d`, and all
     loops advance by such groups or stay in one."""
-    inside = sum((loop.extent - 1) * loop.lhs for loop in along if not loop.steps[d])
+    inside = sum((loop.extent - 1) * loop.lhs for loop in along if not loop.position_strides[d])
     return (
         group > 0
-        and group * near.steps[d] * item == near.lhs
-        and all(loop.steps[d] * group * item == loop.lhs for loop in along if loop.steps[d])
+        and group * near.position_strides[d] * item == near.lhs
+        and all(
+            loop.position_strides[d] * group * item == loop.lhs
+            for loop in along
+            if loop.position_strides[d]
+        )
         and inside < group * item
     )

@@ -97,7 +97,7 @@ def _text(
             _NhwcTileEmitter(part._replace(height=height), packed, arith, pace, folded).emit(module)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     _emit_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, PatchAccess()), tiles, pace)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -114,7 +114,7 @@ def _emit_block(task: ProductTask, tiles: ColumnTiles, pace: int) -> None:
     offsets = task.places["rows_staged"]
     for i in range(height):
         f.store(row_out * i, f.offset(offsets, i, "i64"))
-    task.lines("columns_rhs", block.first_column, block.columns)
+    task.fill_line_tables("columns_rhs", block.first_column, block.columns)
     first, count = block.first_row // places, block.rows // places
     pieces = (places + (height - 1)) // height
     # The first `higher` pieces of a line have one row more than the others.
@@ -122,7 +122,7 @@ def _emit_block(task: ProductTask, tiles: ColumnTiles, pace: int) -> None:
     with block.products(task.bases) as (lhs, rhs, out, _):
         none = f.value(0, "i64")
         filter, image = task.places["rhs"], task.places["lhs"]
-        task.packed("rhs", rhs, none, block.columns, none, inner, filter)
+        task.pack("rhs", rhs, none, block.columns, none, inner, filter)
         copied = first * apart * width, ((count - 1) * apart + 1) * width
         f.call(LAYOUT_FUNCTION, [image, lhs, words, table, none, inner, *copied])
         with f.loop(0, count) as line:
@@ -204,14 +204,14 @@ class _NhwcTileEmitter:
             right.set(f.offset(here, self.packed * size))
 
         # Each of the first steps prefetches one row of the result.
-        asking = f.least(steps, height)
+        asking = f.umin(steps, height)
         with f.loop(0, asking) as k:
             sums.prefetch_row([out, offsets], k)
             step(k)
         with f.loop(asking, steps) as k:
             step(k)
         self._write(f, sums, out, offsets, columns)
-        f.leave()
+        f.ret()
 
     def _plain(self) -> RegisterTile:
         """Return the tile without the folded vector: vectors of one row each."""
@@ -270,4 +270,4 @@ class _NhwcTileEmitter:
                         f.store(part, at, size)
 
         there = self._plain().columns + self.folded * (lanes // 2)
-        f.choose(columns.is_("sge", there), lambda: write(False), lambda: write(True))
+        f.if_else(columns.is_("sge", there), lambda: write(False), lambda: write(True))

@@ -47,16 +47,16 @@ class PaddedConvolution(NamedTuple):
     spatial: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
-    turned: bool
+    is_transposed_first: bool
 
     @property
-    def moved(self) -> int:
+    def elements_copied_before(self) -> int:
         """The number of elements that are copied before the product."""
         copies = (self.inside, self.image), (self.filter, self.filter)
         return sum(view.size for view, made in copies if made.slot == 0)
 
     @property
-    def after(self) -> int:
+    def elements_copied_after(self) -> int:
         """The number of elements that are copied after the product."""
         return self.out.size if self.out.slot == 0 else 0
 
@@ -85,7 +85,7 @@ class PaddedConvolution(NamedTuple):
         slot = context.temporary(self.image.nbytes)
         image, inside = (view._replace(slot=slot) for view in (self.image, self.inside))
         phases: list[Phase] = []
-        if self.turned:
+        if self.is_transposed_first:
             strides = row_major_strides(TensorType(x.shape, x.dtype), self.order)
             plain = BufferView(context.temporary(x.nbytes), 0, x.shape, strides, x.dtype)
             phases, x = copy_phases(x, plain, context), plain
@@ -106,18 +106,24 @@ def plan_padding_copy(
         return None
     window = prod(w.shape[d] for d in by.spatial)
     # The dimension that is summed over is a batch, which is outermost; of a filter it is features.
-    batch = w.shape[by.first] == 1 or w.strides[by.first] == max(w.strides)
+    batch = w.shape[by.batch_or_inputs] == 1 or w.strides[by.batch_or_inputs] == max(w.strides)
     gradient = batch and window > prod(out.shape[d] for d in to.spatial) > 1
-    if not gradient and x.shape[of.second] > 1:
+    if not gradient and x.shape[of.features_or_outputs] > 1:
         return None
-    order, turned = (of.first, *of.spatial, of.second), False
-    if gradient and x.strides[of.first] != x.itemsize and x.shape[of.first] < MIN_TRANSPOSED_SQUARE:
-        order = (of.second, of.first, *of.spatial)
+    order, turned = (of.batch_or_inputs, *of.spatial, of.features_or_outputs), False
+    if (
+        gradient
+        and x.strides[of.batch_or_inputs] != x.itemsize
+        and x.shape[of.batch_or_inputs] < MIN_TRANSPOSED_SQUARE
+    ):
+        order = (of.features_or_outputs, of.batch_or_inputs, *of.spatial)
     elif gradient:
-        order = (of.second, *of.spatial, of.first)
-        apart = x.strides[of.first] != x.itemsize
+        order = (of.features_or_outputs, *of.spatial, of.batch_or_inputs)
+        apart = x.strides[of.batch_or_inputs] != x.itemsize
         turned = apart and x.shape[of.spatial[-1]] < MIN_TRANSPOSED_SQUARE
-    outer, inner = sorted((to.first, to.second), key=lambda dim: -out.strides[dim])
+    outer, inner = sorted(
+        (to.batch_or_inputs, to.features_or_outputs), key=lambda dim: -out.strides[dim]
+    )
     padding = tuple((max(low, 0), max(high, 0)) for low, high in attrs["padding"])
     left = tuple((min(low, 0), min(high, 0)) for low, high in attrs["padding"])
     shape = list(x.shape)
@@ -129,7 +135,7 @@ def plan_padding_copy(
         image = x
     pad_offset = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
     return PaddedConvolution(
-        {**attrs, "padding": left}, image, _dense_view(w, (by.first, *by.spatial, by.second)),
+        {**attrs, "padding": left}, image, _dense_view(w, (by.batch_or_inputs, *by.spatial, by.features_or_outputs)),
         _dense_view(out, (outer, *to.spatial, inner)) if gradient else out,
         image._replace(offset=pad_offset, shape=x.shape), of.spatial, padding, order, turned,
     )  # fmt: skip
@@ -190,12 +196,12 @@ def _text() -> str:
     def clear(at: LLVMValue, nbytes: LLVMValue) -> None:
         f.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {nbytes}, i1 false)")
 
-    with f.loop(task * block, f.least((task + 1) * block, images)) as number:
+    with f.loop(task * block, f.umin((task + 1) * block, images)) as number:
         start = f.offset(base, number * image)
         clear(start, head)
         before = f.offset(start, head - gap)
         with f.loop(1, rows) as row:
             clear(f.offset(before, row * pitch), gap)
         clear(f.offset(start, image - tail), tail)
-    f.leave()
+    f.ret()
     return module.text()

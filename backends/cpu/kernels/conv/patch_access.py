@@ -17,17 +17,17 @@ class PatchAccess(NamedTuple):
     side: str = ""
     dims: int = 0
     is_in_place: bool = False
-    walked: int = -1
-    pace: int = 0
+    run_dim: int = -1
+    position_pitch: int = 0
 
     @property
     def name(self) -> str:
         """The part of the kernel's name that depends on the access."""
         if not self.side:
             return ""
-        if self.pace:
-            return f"_planes{self.pace}"
-        return f"_{self.side}{self.dims}" + f"_straight{self.walked + 1}" * self.is_in_place
+        if self.position_pitch:
+            return f"_planes{self.position_pitch}"
+        return f"_{self.side}{self.dims}" + f"_straight{self.run_dim + 1}" * self.is_in_place
 
     def tile_variants(self, tile: RegisterTile) -> tuple[RegisterTile, ...]:
         """Return the tile variants; those that read columns in place have whole vectors only."""
@@ -38,6 +38,6 @@ class PatchAccess(NamedTuple):
         """Return whether an operand is read as patches rather than packed as lines."""
         return side == self.side
 
-    def of(self, side: str) -> int:
+    def checked_dims_of(self, side: str) -> int:
         """Return the number of checked dimensions of an operand."""
         return self.dims if side == self.side else 0

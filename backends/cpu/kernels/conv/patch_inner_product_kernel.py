@@ -71,19 +71,19 @@ def _text(
     zero = f.value(0, "i64")
     parts = zero
     for side, dims in (("inner_rhs", 0), ("inner_lhs", checks)):
-        args = [record, r.list(side), places[side], zero, r["inner"]]
+        args = [record, r.list_header(side), places[side], zero, r["inner"]]
         parts = f.call(f"segments_{dims}", args, "i64")
     column_in, column_out = (
         f.load(f.offset(r.loops(side)[0], 8), "i64") for side in ("columns_rhs", "columns_out")
     )
     with f.loop(0, block.rows, MAX_BLOCK_LINES) as first:
-        count = f.least(block.rows - first, MAX_BLOCK_LINES)
+        count = f.umin(block.rows - first, MAX_BLOCK_LINES)
         for table in ("rows_lhs", "rows_out", *(f"positions_{d}" for d in range(checks))):
-            args = [record, r.list(table), places[table], block.first_row + first, count]
+            args = [record, r.list_header(table), places[table], block.first_row + first, count]
             f.call(OFFSETS_FUNCTION, args)
         positions = places["positions_0"] if checks else places["rows_lhs"]
         with block.products(bases) as (lhs, rhs, out, _), f.loop(0, count, height) as row:
-            here = f.least(count - row, height)
+            here = f.umin(count - row, height)
             lines = f.offset(places["rows_lhs"], row, "i64")
             args = [places["starts"], lhs, lines, here, places["inner_lhs"], parts]
             args += [f.offset(positions, row, "i64"), r.loops("bounds")[0]]
@@ -92,7 +92,7 @@ def _text(
             args = [parts, places["starts"], places["inner_rhs"], rhs, column_in, out, to,
                     column_out, here]  # fmt: skip
             f.call("dots", args)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -104,7 +104,7 @@ def _emit_dots(module: LLVMModule, kind: VectorArithmetic, size: tuple[int, int]
     parts, starts, segments, rhs, column, out, rows, column_out, count = f.params
     height, width = size
     lanes, item = kind.lanes, kind.item
-    sums = [[kind.sums(f) for _ in range(width)] for _ in range(height)]
+    sums = [[kind.new_accumulators(f) for _ in range(width)] for _ in range(height)]
     table, entry = f.variable("ptr", starts), f.variable("ptr", segments)
     columns = [f.offset(rhs, column * j) for j in range(width)]
 
@@ -146,4 +146,4 @@ def _emit_dots(module: LLVMModule, kind: VectorArithmetic, size: tuple[int, int]
             there = f.offset(to, column_out * j)
             addresses.append(f.select(count.is_("sgt", i), there, unused))
     store_sums(f, kind, totals, addresses)
-    f.leave()
+    f.ret()

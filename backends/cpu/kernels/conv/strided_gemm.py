@@ -141,7 +141,7 @@ def _better_orientation(work: MatrixProduct) -> tuple[Tiling | None, MatrixProdu
             + TRANSPOSE_NS_PER_ELEMENT / 2 * CYCLES_PER_NS * each.out.size * apart
         )
 
-    return min(((choose_tiling(each), each) for each in (work, work.turned())), key=cycles)
+    return min(((choose_tiling(each), each) for each in (work, work.transpose())), key=cycles)
 
 
 def lower_sliding_product(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
@@ -215,7 +215,7 @@ def _strided_gemm_phase(
         "packed_rows": outer_steps, "packed_columns": middle_steps,
         "panel_columns": group.lhs, "steps": group.out,
     }  # fmt: skip
-    kernel = strided_gemm_kernel(kind, shape._replace(ahead=is_uncached))
+    kernel = strided_gemm_kernel(kind, shape._replace(has_prefetch=is_uncached))
     return Phase(kernel, encode_record(fields, lists), count_tasks(fields), cost, label)
 
 

@@ -42,15 +42,15 @@ class TileShape(NamedTuple):
     height: int
     width: int
     last: int
-    cut: bool
+    is_last_partial: bool
     pitch: int
-    ahead: bool = False
+    has_prefetch: bool = False
     sliding: bool = False
 
     @property
     def name(self) -> str:
-        sizes = f"{self.times}x{self.height}x{self.width}_{self.last}{'cut' * self.cut}"
-        return f"{sizes}_{self.pitch}{'_ahead' * self.ahead}{'_sliding' * self.sliding}"
+        sizes = f"{self.times}x{self.height}x{self.width}_{self.last}{'cut' * self.is_last_partial}"
+        return f"{sizes}_{self.pitch}{'_ahead' * self.has_prefetch}{'_sliding' * self.sliding}"
 
 
 @cache
@@ -62,7 +62,7 @@ def strided_gemm_kernel(kind: VectorArithmetic, shape: TileShape) -> Kernel:
 
 def _text(name: str, kind: VectorArithmetic, shape: TileShape) -> str:
     module = LLVMModule()
-    for wide, cut in {(shape.width, False): 0, (shape.last, shape.cut): 0}:
+    for wide, cut in {(shape.width, False): 0, (shape.last, shape.is_last_partial): 0}:
         _emit_tile(module, kind, shape, wide, cut)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
@@ -84,8 +84,8 @@ def _text(name: str, kind: VectorArithmetic, shape: TileShape) -> str:
     ):
         many = [
             counts[0],
-            f.least(counts[1] - middle, r["packed_columns"]),
-            f.least(counts[2] - outer, r["packed_rows"]),
+            f.umin(counts[1] - middle, r["packed_columns"]),
+            f.umin(counts[2] - outer, r["packed_rows"]),
         ]
         adding = (outer | middle).is_("ne", 0)
         with block.products(bases) as (lhs, rhs, out, _):
@@ -97,20 +97,20 @@ def _text(name: str, kind: VectorArithmetic, shape: TileShape) -> str:
                 thin = rest.is_("sle", shape.last * kind.lanes)
                 called = f.select(
                     thin, *(LLVMValue(f"@tile{wide}{'cut' * cut}", "ptr", f) for wide, cut in
-                            ((shape.last, shape.cut), (shape.width, False)))
+                            ((shape.last, shape.is_last_partial), (shape.width, False)))
                 )  # fmt: skip
                 with f.loop(0, block.rows, shape.height) as i:
                     # The last tile overlaps the rows before it, which are not stored again.
                     first = block.first_row + i
-                    top = f.least(first, r["rows"] - height)
+                    top = f.umin(first, r["rows"] - height)
                     args = [
                         f.offset(a, top * shape.pitch), f.offset(b, here * kind.item),
-                        f.offset(f.offset(out, top * row_out), here * kind.made),
+                        f.offset(f.offset(out, top * row_out), here * kind.result_item),
                         row_out, rest, first - top, adding, left, right, *many,
                         r["panel_columns"], r["steps"],
                     ]  # fmt: skip
                     f.call(str(called), args)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -135,13 +135,13 @@ def _emit_tile(
     lhs, rhs, out, row_out, columns, skipped, adding, left, right, *counts, apart, apart_out = (
         f.params
     )
-    lanes, made = kind.lanes, kind.made
+    lanes, made = kind.lanes, kind.result_item
     masks = [
         kind.mask(f, columns - j * lanes) if cut and j == width - 1 else None for j in range(width)
     ]
     rows = [(t, i) for t in range(shape.times) for i in range(shape.height)]
     places = {(t, i): f.offset(f.offset(out, apart_out * t), row_out * i) for t, i in rows}
-    sums = {row: [kind.sums(f) for _ in range(width)] for row in rows}
+    sums = {row: [kind.new_accumulators(f) for _ in range(width)] for row in rows}
     with f.when(adding):
         for row, place in places.items():
             for j, mask in enumerate(masks):
@@ -161,13 +161,13 @@ def _emit_tile(
                 kind.read(f, f.offset(b, j * lanes * kind.item), mask)
                 for j, mask in enumerate(masks)
             ]
-            for j in range(width if shape.ahead else 0):
+            for j in range(width if shape.has_prefetch else 0):
                 prefetch(
                     f, f.offset(b, paces[1][0] * COLUMN_PREFETCH_STEPS + j * lanes * kind.item)
                 )
             groups = [f.offset(a, apart * t) for t in range(shape.times)]
             for t, i in rows:
-                number = kind.number(f, f.offset(groups[t], i * shape.pitch))
+                number = kind.broadcast_element(f, f.offset(groups[t], i * shape.pitch))
                 for total, each in zip(sums[t, i], vectors, strict=True):
                     before = total[0].get()
                     kind.add(f, total, number, [each])
@@ -187,4 +187,4 @@ def _emit_tile(
         with f.when(skipped.is_("sle", i)):
             for j, (mask, total) in enumerate(zip(masks, sums[t, i], strict=True)):
                 kind.write(f, total[0].get(), f.offset(places[t, i], j * lanes * made), mask)
-    f.leave()
+    f.ret()

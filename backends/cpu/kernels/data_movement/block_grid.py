@@ -76,7 +76,7 @@ class BlockGrid(NamedTuple):
     columns: int
 
     @property
-    def across(self) -> int:
+    def column_blocks(self) -> int:
         """The number of blocks along columns."""
         return -(-self.column.extent // self.columns)
 
@@ -84,7 +84,7 @@ class BlockGrid(NamedTuple):
     def blocks(self) -> int:
         """The number of blocks."""
         around = prod(loop.extent for loop in self.outer)
-        return around * -(-self.row.extent // self.rows) * self.across
+        return around * -(-self.row.extent // self.rows) * self.column_blocks
 
     def phase(
         self,
@@ -106,7 +106,7 @@ class BlockGrid(NamedTuple):
     ) -> Phase:
         """Return the phase with a task for all blocks of the same columns, or `times` tasks that
         share them."""
-        return Phase(kernel, self._record(0, extra, None), self.across * times, cost, label)
+        return Phase(kernel, self._record(0, extra, None), self.column_blocks * times, cost, label)
 
     def _record(
         self, each: int, extra: Sequence[int], starts: Sequence[DynamicStart] | None
@@ -183,7 +183,7 @@ def grid_text(name: str, form: KernelForm, body: BlockBody) -> str:
         first, last = f.value(0, "i64"), blocks // column_count
     else:
         first = task * each
-        last = f.least(first + each, blocks)
+        last = f.umin(first + each, blocks)
     with f.loop(first, last) as number:
         block = number * column_count + task % column_count if form.by_columns else number
         column_at = block % column_count * column_cut
@@ -207,8 +207,8 @@ def grid_text(name: str, form: KernelForm, body: BlockBody) -> str:
             f,
             GridBlock(
                 tuple(address.get() for address in addresses),
-                f.least(row_cut, rows - row_at),
-                f.least(column_cut, columns - column_at),
+                f.umin(row_cut, rows - row_at),
+                f.umin(column_cut, columns - column_at),
                 row_strides,
                 column_strides,
                 lambda i: word(more + i),
@@ -217,7 +217,7 @@ def grid_text(name: str, form: KernelForm, body: BlockBody) -> str:
             ),
         )
     store_fence(f)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -248,4 +248,4 @@ def clamp_index(f: LLVMFunction, index: LLVMValue, limit: LLVMValue, dtype: str)
     """Clamp an index to [0, `limit`]."""
     if dtype[0] != "u":
         index = f.select(index.is_("sgt", 0), index, 0)
-    return f.least(index, limit)
+    return f.umin(index, limit)

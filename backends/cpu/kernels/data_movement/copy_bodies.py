@@ -63,7 +63,7 @@ def copy_byte_rows(
                 each(partial(_copy_ends, f, count, size))
             size //= 2
 
-    f.choose(count.is_("uge", width), wide, narrow)
+    f.if_else(count.is_("uge", width), wide, narrow)
 
 
 def _is_before(position: StackVariable, stop: LLVMValue) -> LLVMValue:
@@ -134,7 +134,7 @@ def fill_rows(nbytes: int, streaming: bool, f: LLVMFunction, block: GridBlock) -
         if streaming:
             whole = lanes * nbytes
             head = ((f.value(0, "i64") - target.to("i64", "ptrtoint")) & (whole - 1)) // nbytes
-            with f.while_(lambda: position.get().is_("slt", f.least(head, count))):
+            with f.while_(lambda: position.get().is_("slt", f.umin(head, count))):
                 at = position.get()
                 f.store(one, f.offset(target, at, type), 1)
                 position.set(at + 1)

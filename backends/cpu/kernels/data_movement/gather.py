@@ -97,7 +97,7 @@ def _gather_phases(
     (x, indices), (y,) = operands, results
     if y.size == 0:
         return []
-    layout = IndexingLayout.of(x.shape, len(y.shape), GATHER.read(op.attrs))
+    layout = IndexingLayout.for_shapes(x.shape, len(y.shape), GATHER.from_attrs(op.attrs))
     pointers, source = window_views(x, indices, y.shape, layout)
     components = [
         (layout.operand[d] - _window_extent(layout, y.shape, d), x.strides[d])

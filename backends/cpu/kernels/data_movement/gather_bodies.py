@@ -35,7 +35,7 @@ class IndexMode(NamedTuple):
     def name(self) -> str:
         return "_wrap" * self.wraps + "_fill" * self.fills
 
-    def within(
+    def resolve(
         self, f: LLVMFunction, given: LLVMValue, limit: LLVMValue, dtype: str
     ) -> tuple[LLVMValue, LLVMValue]:
         """Return an index in [0, `limit`] and whether it was in bounds: one or a vector, in 64
@@ -67,7 +67,7 @@ def gather_rows(
         inside = f.value(1, "i1")
         for k in range(count):
             index = load_index(f, f.offset(pointer, step * k) if k else pointer, dtype)
-            index, inside = wrapping.within(f, index, limits[k], dtype)
+            index, inside = wrapping.resolve(f, index, limits[k], dtype)
             source = f.offset(source, index * strides[k])
         return source, inside
 
@@ -140,7 +140,7 @@ def _gather_vectors(
     with f.when(contiguous), f.while_(partial(fits_before, done, block.rows, GATHERED_ITEMS)):
         pointer, source, target = (place.get() for place in places)
         index = f.load(pointer, vector_type("i32", GATHERED_ITEMS), 4).to(whole, "sext")
-        index, inside = wrapping.within(f, index, most, "i32")
+        index, inside = wrapping.resolve(f, index, most, "i32")
         distance = index * scale + steps
         f.store(distance, block.scratch, 64)
         for lane in range(GATHERED_ITEMS):

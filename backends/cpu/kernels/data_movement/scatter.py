@@ -53,7 +53,7 @@ def scatter_rule(
         return None
     if updates.size == 0:
         return copy_phases(x, y, context)
-    layout = IndexingLayout.of(x.shape, len(updates.shape), SCATTER.read(op.attrs))
+    layout = IndexingLayout.for_shapes(x.shape, len(updates.shape), SCATTER.from_attrs(op.attrs))
     if x.dtype in element_values.NARROW_FLOATS and combine in ("add", "mul"):
         type = TensorType(x.shape, "f32")
         wide = BufferView(
@@ -187,7 +187,7 @@ def _scatter(
         for k in range(count):
             index = load_index(f, f.offset(pointer, step * k), index_dtype)
             if index_dtype == "u64":
-                index = f.least(index, _MAX_INDEX)
+                index = f.umin(index, _MAX_INDEX)
             at = index + block.addresses[3 + k] + i * block.row_strides[3 + k]
             inside = inside & (at - lows[k]).is_("ult", widths[k])
             target = f.offset(target, at * strides[k])

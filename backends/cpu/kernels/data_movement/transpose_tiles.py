@@ -46,11 +46,11 @@ def copy_tiles(nbytes: int, size: int, streaming: bool, f: LLVMFunction, block: 
     def tiles(count: int, streaming: bool) -> None:
         across = size * count
         with f.loop(0, columns, across) as j:
-            column = f.least(j, columns - across)
+            column = f.umin(j, columns - across)
             source = f.offset(block.addresses[0], column * block.column_strides[0])
             target = f.offset(block.addresses[1], column * nbytes)
             with f.loop(0, rows, size) as i:
-                row = f.least(i, rows - size)
+                row = f.umin(i, rows - size)
                 at = f.offset(source, row * nbytes)
                 to = f.offset(target, row * block.row_strides[1])
                 _transpose_tiles(f, nbytes, size, count, at, block.column_strides[0], to, block.row_strides[1],
@@ -58,18 +58,18 @@ def copy_tiles(nbytes: int, size: int, streaming: bool, f: LLVMFunction, block: 
 
     if streaming:
         off = block.addresses[1].to("i64", "ptrtoint") & (CACHE_LINE_BYTES - 1)
-        f.choose(off.is_("eq", 0), lambda: tiles(many, True), lambda: tiles(many, False))
+        f.if_else(off.is_("eq", 0), lambda: tiles(many, True), lambda: tiles(many, False))
         return
 
     def otherwise() -> None:
         fits = rows.is_("uge", size) & columns.is_("uge", size)
-        f.choose(fits, lambda: tiles(1, False), lambda: copy_items(nbytes, f, block))
+        f.if_else(fits, lambda: tiles(1, False), lambda: copy_items(nbytes, f, block))
 
     if many == 1:
         otherwise()
         return
     fits = rows.is_("uge", size) & columns.is_("uge", size * many)
-    f.choose(fits, lambda: tiles(many, False), otherwise)
+    f.if_else(fits, lambda: tiles(many, False), otherwise)
 
 
 def _transpose_tiles(

@@ -53,9 +53,9 @@ class ColumnShape(NamedTuple):
     kinds: tuple[tuple[str, str], ...]
     counted: int
     lanes: int
-    whole: bool
+    has_full_vectors: bool
 
-    def regions(self) -> list[tuple[int, str, bool]]:
+    def scratch_regions(self) -> list[tuple[int, str, bool]]:
         """Return the contents of scratch memory: a step, its element type, and whether it is stored
         for each row rather than only for each column."""
         steps = self.stages.body.steps
@@ -63,10 +63,10 @@ class ColumnShape(NamedTuple):
         for i in self.stages.body.reductions:
             wide = accumulator_dtype(steps[i].op, steps[steps[i].operands[0]].dtype)
             regions.append((i, wide, False))
-        for i in self.stages.between:
+        for i in self.stages.parallel_steps:
             if steps[i].kind not in (ARRAY, CONSTANT, IOTA):
                 regions.append((i, steps[i].dtype, False))
-        return regions + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored)]
+        return regions + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored_steps)]
 
 
 class ColumnBlock(NamedTuple):
@@ -95,7 +95,7 @@ def each_block(
     """
     (count, each), (extent, cut, column_count) = blocks, columns
     first = task * each
-    with f.loop(first, f.least(first + each, count)) as block:
+    with f.loop(first, f.umin(first + each, count)) as block:
         batch_block = block // column_count
         column_at = (block - batch_block * column_count) * cut
         begins, rest = locate_block(f, table, batch_block, starts)
@@ -103,7 +103,7 @@ def each_block(
             advance(f, begin, column_at * along)
             for begin, along in zip(begins, arrays.strides, strict=True)
         ]
-        yield ColumnBlock(begins, rest, f.least(extent - column_at, cut))
+        yield ColumnBlock(begins, rest, f.umin(extent - column_at, cut))
 
 
 @cache
@@ -138,7 +138,7 @@ class _ColumnKernelWriter:
         self.between_regions: dict[int, LLVMValue] = {}
         self.stored: dict[int, LLVMValue] = {}
         accumulators = set(self.body.reductions)
-        for i, _, by_row in shape.regions():
+        for i, _, by_row in shape.scratch_regions():
             home = self.stored if by_row else self.sums if i in accumulators else None
             if home is self.sums:
                 accumulators.discard(i)
@@ -151,24 +151,28 @@ class _ColumnKernelWriter:
         table = reader.table()
         with each_block(f, task, blocks, columns, self.arrays, starts, table) as block:
             begins, self.rest, self.width = block
-            self.between(-1, begins)
+            self.emit_parallel_steps(-1, begins)
             for number in range(self.stages.passes):
-                self.walk(number, begins)
-                self.between(number, begins)
-        f.leave()
+                self.emit_pass(number, begins)
+                self.emit_parallel_steps(number, begins)
+        f.ret()
 
-    def between(self, number: int, at: Sequence[LLVMValue]) -> None:
+    def emit_parallel_steps(self, number: int, at: Sequence[LLVMValue]) -> None:
         """Emit the steps that vary along parallel axes only, for each column."""
         f, shape, steps = self.f, self.shape, self.body.steps
         new = self.stages.parallel_steps_after(number)
         ends = [
-            i for i in self.stages.ends() if self.stages.stage[self.body.results[i]] == number + 1
+            i
+            for i in self.stages.parallel_results()
+            if self.stages.stage[self.body.results[i]] == number + 1
         ]
         kept = [i for i in new if i in self.between_regions]
         if not kept and not ends:
             return
         with f.loop(0, self.width, shape.lanes) as i:
-            vectors = VectorAccess(f, shape.lanes, None if shape.whole else self.width - i)
+            vectors = VectorAccess(
+                f, shape.lanes, None if shape.has_full_vectors else self.width - i
+            )
             now = StepValues(f, self.body, shape.lanes)
             needed = self._needed_steps([*kept, *(self.body.results[k] for k in ends)], new)
             for k in needed:
@@ -176,9 +180,9 @@ class _ColumnKernelWriter:
                     wide = accumulator_dtype(steps[k].op, steps[steps[k].operands[0]].dtype)
                     address = f.offset(self.sums[k], i * itemsize(wide))
                     held = registers.load_elements(f, address, wide, shape.lanes)
-                    now.held[k] = emit_convert(f, held, wide, steps[k].dtype)
+                    now.computed[k] = emit_convert(f, held, wide, steps[k].dtype)
                 elif k in self.between_regions and k not in new:
-                    now.held[k] = self.load_parallel_value(k, i)
+                    now.computed[k] = self.load_parallel_value(k, i)
             now.evaluate(
                 needed,
                 vectors,
@@ -187,9 +191,9 @@ class _ColumnKernelWriter:
             )
             for k in kept:
                 address = f.offset(self.between_regions[k], i * itemsize(steps[k].dtype))
-                registers.store_elements(f, now.held[k], address, steps[k].dtype)
+                registers.store_elements(f, now.computed[k], address, steps[k].dtype)
             for k in ends:
-                value = now.held[self.body.results[k]]
+                value = now.computed[self.body.results[k]]
                 vectors.store(value, self.arrays.result(k, at, i))
 
     def _needed_steps(self, targets: Sequence[int], new: Sequence[int]) -> list[int]:
@@ -211,7 +215,7 @@ class _ColumnKernelWriter:
         address = self.f.offset(self.between_regions[k], i * itemsize(dtype))
         return registers.load_elements(self.f, address, dtype, self.shape.lanes)
 
-    def walk(self, number: int, begins: Sequence[LLVMValue]) -> None:
+    def emit_pass(self, number: int, begins: Sequence[LLVMValue]) -> None:
         """Emit one pass over all rows of the block."""
         f, shape, steps = self.f, self.shape, self.body.steps
         for k in self.stages.reductions(number):
@@ -234,7 +238,7 @@ class _ColumnKernelWriter:
         """Return whether loads and stores of accumulators dominate, so that several rows per step
         pay off."""
         steps = [k for k in self.stages.steps(number) if self.body.steps[k].kind == APPLY]
-        return len(steps) <= MAX_UNROLLED_OPERATIONS and not self.stages.stored
+        return len(steps) <= MAX_UNROLLED_OPERATIONS and not self.stages.stored_steps
 
     def emit_rows(
         self,
@@ -261,9 +265,9 @@ class _ColumnKernelWriter:
                     for k, address, wide in self.accumulators(number, i)
                 }
                 for place in places:
-                    self.vector(number, place, before, i, sums)
+                    self.emit_vector(number, place, before, i, sums)
                     if together > 1:
-                        self.arrays.ask(self.advance_rows(place, together), i)
+                        self.arrays.prefetch(self.advance_rows(place, together), i)
                 for k, address, wide in self.accumulators(number, i):
                     registers.store_elements(f, sums[k], address, wide)
 
@@ -283,7 +287,7 @@ class _ColumnKernelWriter:
             result.append((k, self.f.offset(self.sums[k], i * itemsize(wide)), wide))
         return result
 
-    def vector(
+    def emit_vector(
         self,
         number: int,
         at: Sequence[LLVMValue],
@@ -293,16 +297,16 @@ class _ColumnKernelWriter:
     ) -> None:
         """Emit one vector of a row in a pass."""
         f, shape, steps = self.f, self.shape, self.body.steps
-        vectors = VectorAccess(f, shape.lanes, None if shape.whole else self.width - i)
+        vectors = VectorAccess(f, shape.lanes, None if shape.has_full_vectors else self.width - i)
         now = StepValues(f, self.body, shape.lanes)
-        saved = self.stages.stores(number)
+        saved = self.stages.steps_to_store(number)
         needed = self._steps_of_pass(number)
         for k in needed:
             if k in self.stored and k not in saved:
                 address = f.offset(self.stored[k], (before + i) * itemsize(steps[k].dtype))
-                now.held[k] = registers.load_elements(f, address, steps[k].dtype, shape.lanes)
+                now.computed[k] = registers.load_elements(f, address, steps[k].dtype, shape.lanes)
             elif k in self.between_regions:
-                now.held[k] = self.load_parallel_value(k, i)
+                now.computed[k] = self.load_parallel_value(k, i)
         now.evaluate(
             needed,
             vectors,
@@ -311,19 +315,19 @@ class _ColumnKernelWriter:
         )
         for k in saved:
             address = f.offset(self.stored[k], (before + i) * itemsize(steps[k].dtype))
-            registers.store_elements(f, now.held[k], address, steps[k].dtype)
+            registers.store_elements(f, now.computed[k], address, steps[k].dtype)
         for k in sums:
             step, x = steps[k], steps[k].operands[0]
             wide = accumulator_dtype(step.op, steps[x].dtype)
-            one = emit_convert(f, now.held[x], steps[x].dtype, wide)
+            one = emit_convert(f, now.computed[x], steps[x].dtype, wide)
             sums[k] = emit_combine(f, step.op, wide, sums[k], one, is_never_nan(self.body, x))
         for k in self.stages.results(number):
-            vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
+            vectors.store(now.computed[self.body.results[k]], self.arrays.result(k, at, i))
 
     def _steps_of_pass(self, number: int) -> list[int]:
         """Return the steps of a pass, and the parallel steps that it reads."""
         found = list(self.stages.steps(number))
-        left = [k for k in found if self.stages.kept[k]]
+        left = [k for k in found if self.stages.is_parallel[k]]
         seen = set(found)
         while left:
             k = left.pop()

@@ -47,7 +47,7 @@ def estimate_nanoseconds(
             distinct = prod(
                 n for n, s in zip(array.view.shape, array.view.strides, strict=True) if s
             )
-            moved += min(distinct, size) * array.step * NANOSECONDS_PER_BYTE
+            moved += min(distinct, size) * array.unit_stride * NANOSECONDS_PER_BYTE
             if vector_layout(array, stride) == STRIDED:
                 moved += size * 0.7
     return max(size * each, moved) + 0.3 * min(size * each, moved) + 20.0

@@ -46,7 +46,7 @@ class ElementwiseShape(NamedTuple):
     kinds: tuple[tuple[str, str], ...]
     counted: int
     lanes: int
-    whole: bool
+    has_full_vectors: bool
     streaming: bool
     single: bool
 
@@ -63,7 +63,7 @@ def _emit_module(shape: ElementwiseShape, name: str) -> LLVMModule:
     (_emit_single_row if shape.single else _emit_nest)(shape, f)
     if shape.streaming:
         store_fence(f)
-    f.leave()
+    f.ret()
     return module
 
 
@@ -79,7 +79,7 @@ def _emit_single_row(shape: ElementwiseShape, f: LLVMFunction) -> None:
         start if kind == BROADCAST else advance(f, start, first * stride)
         for start, (_, kind), stride in zip(starts, shape.kinds, strides, strict=True)
     ]
-    _emit_row_with_streaming(shape, f, at, strides, f.least(columns - first, each))
+    _emit_row_with_streaming(shape, f, at, strides, f.umin(columns - first, each))
 
 
 def _emit_nest(shape: ElementwiseShape, f: LLVMFunction) -> None:
@@ -92,7 +92,7 @@ def _emit_nest(shape: ElementwiseShape, f: LLVMFunction) -> None:
     starts = reader.arrays(count - shape.counted, shape.counted)
     table = reader.table()
     first = task * each
-    with f.loop(first, f.least(first + each, blocks)) as block:
+    with f.loop(first, f.umin(first + each, blocks)) as block:
         outer_block = block // column_count
         column_at = (block - outer_block * column_count) * column_cut
         rest = outer_block // row_count
@@ -102,8 +102,8 @@ def _emit_nest(shape: ElementwiseShape, f: LLVMFunction) -> None:
             start_variable(f, advance(f, advance(f, begin, row_at * down), column_at * along))
             for begin, down, along in zip(begins, row_strides, column_strides, strict=True)
         ]
-        width = f.least(columns - column_at, column_cut)
-        with f.loop(0, f.least(rows - row_at, row_cut)):
+        width = f.umin(columns - column_at, column_cut)
+        with f.loop(0, f.umin(rows - row_at, row_cut)):
             _emit_row_with_streaming(shape, f, [each.get() for each in at], column_strides, width)
             for place, down in zip(at, row_strides, strict=True):
                 place.set(advance(f, place.get(), down))
@@ -133,7 +133,7 @@ def _emit_row_with_streaming(
         # A branch at each store is negligible in a long body, which is then emitted only once.
         _emit_row(shape, f, at, strides, width, aligned)
     else:
-        f.choose(aligned, lambda: _emit_row(shape, f, at, strides, width), plain)
+        f.if_else(aligned, lambda: _emit_row(shape, f, at, strides, width), plain)
 
 
 def _result_places(shape: ElementwiseShape, at: Sequence[LLVMValue]) -> list[VectorPlace]:
@@ -175,10 +175,10 @@ def _emit_row(
     known.evaluate(same, full_vectors, lambda n: place(n, None), lambda n: index(n, None))
     known.precompute_divisors()
     with f.loop(0, width, lanes) as i:
-        left = None if shape.whole else width - i
+        left = None if shape.has_full_vectors else width - i
         vectors = VectorAccess(f, lanes, left, shape.streaming, aligned)
-        now = known.inner()
+        now = known.copy_for_inner_loop()
         now.evaluate(range(len(body.steps)), vectors, lambda n: place(n, i), lambda n: index(n, i))
         results = len(shape.kinds) - shape.counted - len(body.results)
         for number, value in enumerate(body.results):
-            vectors.store(now.held[value], place(results + number, i))
+            vectors.store(now.computed[value], place(results + number, i))

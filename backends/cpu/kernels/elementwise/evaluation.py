@@ -34,13 +34,13 @@ class StepValues:
     function: LLVMFunction
     body: LoopBody
     count: int
-    held: dict[int, VectorValue] = field(default_factory=dict)
+    computed: dict[int, VectorValue] = field(default_factory=dict)
     divisors: dict[int, Divisor] = field(default_factory=dict)
 
-    def inner(self) -> "StepValues":
+    def copy_for_inner_loop(self) -> "StepValues":
         """Return a copy to which an inner loop adds values."""
         return StepValues(
-            self.function, self.body, self.count, dict(self.held), dict(self.divisors)
+            self.function, self.body, self.count, dict(self.computed), dict(self.divisors)
         )
 
     def precompute_divisors(self) -> None:
@@ -48,9 +48,9 @@ class StepValues:
         for step in self.body.steps:
             if step.op in ("div", "rem") and step.dtype in INTEGERS:
                 by = step.operands[1]
-                if by in self.held and by not in self.divisors:
+                if by in self.computed and by not in self.divisors:
                     self.divisors[by] = prepare_invariant_divisor(
-                        registers.real_vector(self.held[by]), step.dtype
+                        registers.real_vector(self.computed[by]), step.dtype
                     )
 
     def evaluate(
@@ -62,23 +62,25 @@ class StepValues:
     ) -> None:
         """Emit these steps in order, unless they are already computed."""
         for i in steps:
-            if i in self.held:
+            if i in self.computed:
                 continue
             step = self.body.steps[i]
             if step.kind == ARRAY:
-                self.held[i] = vectors.load(array(step.number))
+                self.computed[i] = vectors.load(array(step.number))
             elif step.kind == CONSTANT:
                 number = dict(step.attrs)["value"]
-                self.held[i] = registers.splat_constant(
+                self.computed[i] = registers.splat_constant(
                     self.function, number, step.dtype, self.count
                 )
             elif step.kind == IOTA:
-                self.held[i] = self._apply("convert", {}, [index(step.number)], ["i64"], step.dtype)
+                self.computed[i] = self._apply(
+                    "convert", {}, [index(step.number)], ["i64"], step.dtype
+                )
             elif step.kind == APPLY:
-                operands = [self.held[k] for k in step.operands]
+                operands = [self.computed[k] for k in step.operands]
                 dtypes = [self.body.steps[k].dtype for k in step.operands]
                 by = self.divisors.get(step.operands[-1]) if len(operands) == 2 else None
-                self.held[i] = self._apply(
+                self.computed[i] = self._apply(
                     step.op, dict(step.attrs), operands, dtypes, step.dtype, by
                 )
 
@@ -101,7 +103,7 @@ def iota_vector(f: LLVMFunction, place: VectorPlace, first: LLVMValue, count: in
     """Return a vector of iota indices that starts with `first`."""
     splat_first = splat_value(f, first, count)
     assert isinstance(splat_first, LLVMValue)
-    if place.lying == BROADCAST:
+    if place.layout == BROADCAST:
         return splat_first
     type = vector_type("i64", count)
     lanes = LLVMValue(f"<{', '.join(f'i64 {i}' for i in range(count))}>", type, f)

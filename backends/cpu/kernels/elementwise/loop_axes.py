@@ -26,7 +26,7 @@ class LoopArray(NamedTuple):
     begin: int = 0
 
     @property
-    def step(self) -> int:
+    def unit_stride(self) -> int:
         """The stride of contiguous elements in bytes; 1 for an index."""
         return 1 if self.view is None else NUMPY_DTYPES[self.dtype].itemsize
 
@@ -62,7 +62,7 @@ def loop_arrays_and_axes(
     strides = [strides_along(view, lie, count) for view, lie in zip(views, mappings, strict=True)]
     strides += [tuple(int(i == axis) for i in range(count)) for axis in walk.counted]
     axes = [
-        LoopAxis(extent, tuple(each[i] for each in strides), i in walk.nest.reduced)
+        LoopAxis(extent, tuple(each[i] for each in strides), i in walk.nest.reduced_loops)
         for i, extent in enumerate(walk.nest.extents)
     ]
     return arrays, axes
@@ -101,7 +101,7 @@ def _can_merge(outer: LoopAxis, inner: LoopAxis) -> bool:
 
 def vector_layout(array: LoopArray, stride: int) -> str:
     """Return the layout of an array along an axis with a given stride."""
-    return CONTIGUOUS if stride == array.step else BROADCAST if stride == 0 else STRIDED
+    return CONTIGUOUS if stride == array.unit_stride else BROADCAST if stride == 0 else STRIDED
 
 
 def vector_axis_cost(arrays: Sequence[LoopArray], axis: LoopAxis, lanes: int) -> float:

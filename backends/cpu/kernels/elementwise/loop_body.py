@@ -86,8 +86,8 @@ def loop_nest_of(op: Op) -> LoopNest:
         nest,
         body,
         operands,
-        tuple(nest.lies[param] for param in params),
-        tuple(nest.lies[value] for value in block.returns),
+        tuple(nest.mappings[param] for param in params),
+        tuple(nest.mappings[value] for value in block.returns),
         counted,
     )
 
@@ -115,7 +115,9 @@ def _make_body(
             continue
         result = op.result
         operands = tuple(number[v] for v in op.operands)
-        reduces = op.spec in REDUCTIONS and len(nest.lies[op.operands[0]]) > len(nest.lies[result])
+        reduces = op.spec in REDUCTIONS and len(nest.mappings[op.operands[0]]) > len(
+            nest.mappings[result]
+        )
         if op.spec in (broadcast, reshape) or (op.spec in REDUCTIONS and not reduces):
             number[result] = operands[0]
         elif op.spec is constant:
@@ -130,7 +132,7 @@ def _make_body(
                 continue
             place = non_unit_dims(result.type).index(op.attrs["dim"])
             add(result, LoopStep(IOTA, result.type.dtype, number=len(counted)))
-            counted.append(nest.lies[result][place])
+            counted.append(nest.mappings[result][place])
         else:
             kind, attrs = (REDUCE, {}) if reduces else (APPLY, op.attrs)
             made = tuple(sorted(attrs.items()))

@@ -90,7 +90,7 @@ def _is_split(layout: ReductionLayout, stages: ReductionPasses) -> bool:
     """Return whether the reduction is split into a phase for each pass."""
     if layout.size < MIN_SPLIT_ELEMENTS or register_row_count(layout, stages):
         return False
-    batch_size = prod(axis.extent for axis in layout.kept)
+    batch_size = prod(axis.extent for axis in layout.parallel)
     rows = prod(axis.extent for axis in layout.reduced)
     if layout.column.reduced:
         independent_blocks = batch_size
@@ -111,7 +111,7 @@ def _is_split(layout: ReductionLayout, stages: ReductionPasses) -> bool:
 def _row_scratch_offsets(layout: ReductionLayout, stages: ReductionPasses) -> list[int] | None:
     padded = -(-layout.column.extent // layout.lanes) * layout.lanes
     count = padded * prod(axis.extent for axis in layout.reduced)
-    dtypes = [stages.body.steps[i].dtype for i in sorted(stages.stored)]
+    dtypes = [stages.body.steps[i].dtype for i in sorted(stages.stored_steps)]
     return _scratch_offsets([(dtype, count) for dtype in dtypes])
 
 
@@ -121,12 +121,12 @@ def _row_phase(
     ends = _row_scratch_offsets(layout, stages)
     if ends is None:
         return _row_phase(layout, replace(stages, can_store=False), context, label)
-    rows = prod(axis.extent for axis in layout.kept)
+    rows = prod(axis.extent for axis in layout.parallel)
     repeats = prod(axis.extent for axis in layout.reduced)
     padded = -(-layout.column.extent // layout.lanes) * layout.lanes
     nested = bool(layout.reduced)
     shape = RowShape(
-        stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested,
+        stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors, nested,
         can_stream_layout(layout, stages, context.machine), _should_prefetch_rows(layout, stages, context.machine),
     )  # fmt: skip
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
@@ -137,7 +137,7 @@ def _row_phase(
     record.add(rows, each, layout.column.extent, padded, repeats, *ends)
     record.arrays(layout.arrays)
     record.add(*layout.column.strides)
-    record.table(layout.kept)
+    record.table(layout.parallel)
     record.table(layout.reduced)
     return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
 
@@ -153,7 +153,7 @@ def _should_prefetch_rows(
     if stages.passes == 1 or layout.reduced:
         return False
     second = machine.l2_bytes
-    row = layout.column.extent * sum(array.step for array in operands)
+    row = layout.column.extent * sum(array.unit_stride for array in operands)
     read = sum(array.view.nbytes for array in operands if array.view is not None)
     return row <= second // 4 and read > second // 2
 
@@ -170,9 +170,9 @@ def _column_scratch_offsets(
     layout: ReductionLayout, stages: ReductionPasses, cut: int
 ) -> list[int] | None:
     rows = prod(axis.extent for axis in layout.reduced)
-    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
+    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors)
     return _scratch_offsets(
-        [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.regions()]
+        [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.scratch_regions()]
     )
 
 
@@ -185,10 +185,10 @@ def _column_phase(
         return _column_phase(layout, replace(stages, can_store=False), context, label)
     row = layout.reduced[-1] if layout.reduced else LoopAxis(1, (0,) * len(layout.arrays), True)
     rest = layout.reduced[:-1]
-    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
+    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors)
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-layout.column.extent // cut)
-    blocks = column_blocks * prod(axis.extent for axis in layout.kept)
+    blocks = column_blocks * prod(axis.extent for axis in layout.parallel)
     tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
     each = -(-blocks // tasks)
     record = PhaseRecord()
@@ -197,7 +197,7 @@ def _column_phase(
     record.arrays(layout.arrays)
     record.add(*layout.column.strides)
     record.add(*row.strides)
-    record.table(layout.kept)
+    record.table(layout.parallel)
     record.table(rest)
     return Phase(column_kernel(shape), tuple(record.words), -(-blocks // each), cost, label)
 

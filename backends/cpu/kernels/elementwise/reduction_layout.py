@@ -19,13 +19,13 @@ class ReductionLayout(NamedTuple):
     arrays: tuple[LoopArray, ...]
     counted: int
     column: LoopAxis
-    kept: tuple[LoopAxis, ...]
+    parallel: tuple[LoopAxis, ...]
     reduced: tuple[LoopAxis, ...]
     lanes: int
 
     @property
     def size(self) -> int:
-        return prod(axis.extent for axis in (self.column, *self.kept, *self.reduced))
+        return prod(axis.extent for axis in (self.column, *self.parallel, *self.reduced))
 
     @property
     def kinds(self) -> tuple[tuple[str, str], ...]:
@@ -33,7 +33,7 @@ class ReductionLayout(NamedTuple):
         return tuple((a.dtype, vector_layout(a, stride)) for a, stride in pairs)
 
     @property
-    def whole(self) -> bool:
+    def has_full_vectors(self) -> bool:
         return self.column.extent % self.lanes == 0
 
 

@@ -25,7 +25,7 @@ class ReductionPasses:
     """A body, and for each step and result whether it varies along parallel axes only."""
 
     body: LoopBody
-    kept: tuple[bool, ...]
+    is_parallel: tuple[bool, ...]
     is_parallel_result: tuple[bool, ...]
     can_store: bool = True
     """Whether there is memory for values that are needed again."""
@@ -62,7 +62,7 @@ class ReductionPasses:
             if not kept and self.stage[value] == number
         ]
 
-    def ends(self) -> list[int]:
+    def parallel_results(self) -> list[int]:
         """Return the results along parallel axes, which are written when they are complete."""
         return [i for i, kept in enumerate(self.is_parallel_result) if kept]
 
@@ -72,14 +72,14 @@ class ReductionPasses:
         return result + [self.body.results[i] for i in self.results(number)]
 
     @cached_property
-    def stored(self) -> frozenset[int]:
+    def stored_steps(self) -> frozenset[int]:
         """The values that a later pass loads instead of recomputing them."""
         first: dict[int, int] = {}
         found: set[int] = set()
         if not self.can_store:
             return frozenset()
         for number in range(self.passes):
-            for i in self.walk(self.targets(number), found):
+            for i in self.required_steps(self.targets(number), found):
                 if i in first and i not in found and self._is_expensive(i):
                     found.add(i)
                 first.setdefault(i, number)
@@ -88,20 +88,22 @@ class ReductionPasses:
     def _is_expensive(self, i: int) -> bool:
         step = self.body.steps[i]
         dear = step.kind == APPLY and step.op not in CHEAP_OPS and step.op != "div"
-        return dear and not self.kept[i]
+        return dear and not self.is_parallel[i]
 
-    def stores(self, number: int) -> list[int]:
+    def steps_to_store(self, number: int) -> list[int]:
         """Return the stored values that are computed in a pass."""
-        earlier = {i for n in range(number) for i in self.walk(self.targets(n), frozenset())}
-        needed = self.walk(self.targets(number), frozenset())
-        return [i for i in needed if i in self.stored and i not in earlier]
+        earlier = {
+            i for n in range(number) for i in self.required_steps(self.targets(n), frozenset())
+        }
+        needed = self.required_steps(self.targets(number), frozenset())
+        return [i for i in needed if i in self.stored_steps and i not in earlier]
 
     def steps(self, number: int) -> list[int]:
         """Return the steps of a pass in order, including those that are loaded."""
-        known = self.stored - set(self.stores(number))
-        return self.walk(self.targets(number), known)
+        known = self.stored_steps - set(self.steps_to_store(number))
+        return self.required_steps(self.targets(number), known)
 
-    def walk(self, targets: Sequence[int], known: Set[int]) -> list[int]:
+    def required_steps(self, targets: Sequence[int], known: Set[int]) -> list[int]:
         """Return the steps that some values need, in order, without operands of known or parallel
         steps."""
         found: set[int] = set()
@@ -111,21 +113,25 @@ class ReductionPasses:
             if i in found:
                 continue
             found.add(i)
-            if i not in known and not self.kept[i]:
+            if i not in known and not self.is_parallel[i]:
                 left += self.body.steps[i].operands
         return sorted(found)
 
     @cached_property
-    def between(self) -> tuple[int, ...]:
+    def parallel_steps(self) -> tuple[int, ...]:
         """The steps along parallel axes that passes or results need, in order, without
         reductions."""
         needed: set[int] = set()
-        left = [self.body.results[i] for i in self.ends()]
+        left = [self.body.results[i] for i in self.parallel_results()]
         for number in range(self.passes):
-            left += [i for i in self.walk(self.targets(number), frozenset()) if self.kept[i]]
+            left += [
+                i
+                for i in self.required_steps(self.targets(number), frozenset())
+                if self.is_parallel[i]
+            ]
         while left:
             i = left.pop()
-            if i not in needed and self.kept[i]:
+            if i not in needed and self.is_parallel[i]:
                 needed.add(i)
                 if self.body.steps[i].kind != REDUCE:
                     left += self.body.steps[i].operands
@@ -133,7 +139,7 @@ class ReductionPasses:
 
     def parallel_steps_after(self, number: int) -> list[int]:
         """Return the parallel steps that become available after a pass (-1: before the first)."""
-        return [i for i in self.between if self.stage[i] == number + 1]
+        return [i for i in self.parallel_steps if self.stage[i] == number + 1]
 
 
 def plan_passes(

@@ -55,7 +55,7 @@ class RegisterReductionShape(NamedTuple):
     kinds: tuple[tuple[str, str], ...]
     counted: int
     lanes: int
-    whole: bool
+    has_full_vectors: bool
     rows: int
     streaming: bool
 
@@ -76,14 +76,14 @@ def register_reduction_phase(
 ) -> Phase:
     """Return the phase of a reduction of few rows."""
     extent, (row,) = layout.column.extent, layout.reduced
-    batch_size = prod(axis.extent for axis in layout.kept)
+    batch_size = prod(axis.extent for axis in layout.parallel)
     column_target = min(
         max(MIN_BLOCK_COLUMNS, min(MAX_BLOCK_COLUMNS, extent * batch_size // MIN_BLOCK_COUNT)),
         extent,
     )
     cut = -(-column_target // layout.lanes) * layout.lanes
     shape = RegisterReductionShape(
-        stages, layout.kinds, layout.counted, layout.lanes, layout.whole, row.extent,
+        stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors, row.extent,
         can_stream_layout(layout, stages, context.machine),
     )  # fmt: skip
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
@@ -96,7 +96,7 @@ def register_reduction_phase(
     record.arrays(layout.arrays)
     record.add(*layout.column.strides)
     record.add(*row.strides)
-    record.table(layout.kept)
+    record.table(layout.parallel)
     return Phase(
         register_reduction_kernel(shape), tuple(record.words), -(-blocks // each), cost, label
     )
@@ -129,22 +129,26 @@ class _RegisterReductionWriter:
         table = reader.table()
         with each_block(f, task, blocks, columns, self.arrays, starts, table) as block:
             begins = block.begins
-            walk = partial(self.walk, begins, block.width)
+            walk = partial(self.emit_columns, begins, block.width)
             if shape.streaming:
-                results = [self.arrays.result(k, begins, None) for k in self.stages.ends()]
+                results = [
+                    self.arrays.result(k, begins, None) for k in self.stages.parallel_results()
+                ]
                 aligned = are_aligned(f, results, shape.lanes)
-                f.choose(aligned, partial(walk, True), partial(walk, False))
+                f.if_else(aligned, partial(walk, True), partial(walk, False))
             else:
                 walk(False)
         if shape.streaming:
             store_fence(f)
-        f.leave()
+        f.ret()
 
-    def walk(self, begins: Sequence[LLVMValue], width: LLVMValue, streaming: bool) -> None:
+    def emit_columns(self, begins: Sequence[LLVMValue], width: LLVMValue, streaming: bool) -> None:
         """Emit a loop over vectors of columns, each with all of its rows."""
         f, shape, stages = self.f, self.shape, self.stages
         with f.loop(0, width, shape.lanes) as i:
-            vectors = VectorAccess(f, shape.lanes, None if shape.whole else width - i, streaming)
+            vectors = VectorAccess(
+                f, shape.lanes, None if shape.has_full_vectors else width - i, streaming
+            )
 
             def evaluate(now: StepValues, needed: Sequence[int], at: Sequence[LLVMValue]) -> None:
                 now.evaluate(
@@ -158,7 +162,7 @@ class _RegisterReductionWriter:
             evaluate(known, stages.parallel_steps_after(-1), begins)
             rows, at = [], list(begins)
             for _ in range(shape.rows):
-                rows.append(known.inner())
+                rows.append(known.copy_for_inner_loop())
                 evaluate(rows[-1], stages.steps(0), at)
                 at = [advance(f, a, down) for a, down in zip(at, self.row_strides, strict=True)]
             for k in stages.reductions(0):
@@ -167,9 +171,11 @@ class _RegisterReductionWriter:
                 total = initial_accumulator(f, step.op, wide, shape.lanes)
                 no_nan = is_never_nan(self.body, step.operands[0])
                 for row in rows:
-                    one = emit_convert(f, row.held[step.operands[0]], x.dtype, wide)
+                    one = emit_convert(f, row.computed[step.operands[0]], x.dtype, wide)
                     total = emit_combine(f, step.op, wide, total, one, no_nan)
-                known.held[k] = emit_convert(f, total, wide, step.dtype)
+                known.computed[k] = emit_convert(f, total, wide, step.dtype)
             evaluate(known, stages.parallel_steps_after(0), begins)
-            for k in stages.ends():
-                vectors.store(known.held[self.body.results[k]], self.arrays.result(k, begins, i))
+            for k in stages.parallel_results():
+                vectors.store(
+                    known.computed[self.body.results[k]], self.arrays.result(k, begins, i)
+                )

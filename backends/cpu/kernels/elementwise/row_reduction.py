@@ -54,10 +54,10 @@ class RowShape(NamedTuple):
     kinds: tuple[tuple[str, str], ...]
     counted: int
     lanes: int
-    whole: bool
+    has_full_vectors: bool
     nested: bool
     streaming: bool
-    ahead: bool
+    prefetches_next_row: bool
 
 
 @cache
@@ -86,32 +86,34 @@ class _RowKernelWriter:
         rows, each = reader.words(2)
         self.columns, self.padded, self.repeats = reader.words(3)
         scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES_PER_WORKER)
-        self.stored = {i: f.offset(scratch, reader.word()) for i in sorted(self.stages.stored)}
+        self.stored = {
+            i: f.offset(scratch, reader.word()) for i in sorted(self.stages.stored_steps)
+        }
         starts = reader.arrays(count - shape.counted, shape.counted)
         self.arrays = VectorAxisArrays(
             f, shape.kinds, len(self.body.results), shape.counted, shape.lanes, reader.words(count)
         )
         table = reader.table()
         first = task * each
-        with f.loop(first, f.least(first + each, rows)) as row:
+        with f.loop(first, f.umin(first + each, rows)) as row:
             begins, self.rest = locate_block(f, table, row, starts)
-            if shape.ahead:
-                self.soon, _ = locate_block(f, table, f.least(row + 1, rows - 1), starts)
-            self.row(begins)
+            if shape.prefetches_next_row:
+                self.next_row, _ = locate_block(f, table, f.umin(row + 1, rows - 1), starts)
+            self.emit_row(begins)
         if shape.streaming:
             store_fence(f)
-        f.leave()
+        f.ret()
 
-    def row(self, begins: Sequence[LLVMValue]) -> None:
+    def emit_row(self, begins: Sequence[LLVMValue]) -> None:
         """Emit all passes over one row."""
         shape = self.shape
         known = StepValues(self.f, self.body, shape.lanes)
-        self.between(-1, known, begins)
+        self.emit_parallel_steps(-1, known, begins)
         for number in range(self.stages.passes):
-            self.walk(number, known, begins)
-            self.between(number, known, begins)
+            self.emit_pass(number, known, begins)
+            self.emit_parallel_steps(number, known, begins)
 
-    def between(self, number: int, known: StepValues, at: Sequence[LLVMValue]) -> None:
+    def emit_parallel_steps(self, number: int, known: StepValues, at: Sequence[LLVMValue]) -> None:
         """Emit the steps that vary along parallel axes only, and results of that kind; all lanes
         are equal."""
         steps = self.stages.parallel_steps_after(number)
@@ -122,14 +124,14 @@ class _RowKernelWriter:
             lambda n: self.arrays.place(n, at, None),
             lambda n: self.arrays.index(n, at, None),
         )
-        for i in self.stages.ends():
+        for i in self.stages.parallel_results():
             value = self.body.results[i]
             if self.stages.stage[value] == number + 1:
                 place = self.arrays.result(i, at, None)
-                one = extract_first_lane(self.f, known.held[value])
+                one = extract_first_lane(self.f, known.computed[value])
                 registers.store_elements(self.f, one, place.address, place.dtype)
 
-    def walk(self, number: int, known: StepValues, begins: Sequence[LLVMValue]) -> None:
+    def emit_pass(self, number: int, known: StepValues, begins: Sequence[LLVMValue]) -> None:
         """Emit one pass over the row."""
         f, shape, steps = self.f, self.shape, self.body.steps
         sums = {}
@@ -142,15 +144,15 @@ class _RowKernelWriter:
         if shape.nested:
             with f.loop(0, self.repeats) as repeat:
                 at, _ = locate_block(f, self.rest, repeat, begins)
-                self.line(number, known, at, repeat * self.padded, sums)
+                self.emit_columns(number, known, at, repeat * self.padded, sums)
         else:
-            self.line(number, known, begins, f.value(0, "i64"), sums)
+            self.emit_columns(number, known, begins, f.value(0, "i64"), sums)
         for i, total in sums.items():
             one = emit_lane_reduction(f, total.op, total.dtype, total.get())
             one = emit_convert(f, one, total.dtype, steps[i].dtype)
-            known.held[i] = splat_to_lanes(f, one, shape.lanes)
+            known.computed[i] = splat_to_lanes(f, one, shape.lanes)
 
-    def line(
+    def emit_columns(
         self,
         number: int,
         known: StepValues,
@@ -160,9 +162,11 @@ class _RowKernelWriter:
     ) -> None:
         """Emit one loop along the columns."""
         f, shape = self.f, self.shape
-        here = known.inner()
+        here = known.copy_for_inner_loop()
         steps = self.stages.steps(number)
-        loaded = [i for i in steps if i in self.stored and i not in self.stages.stores(number)]
+        loaded = [
+            i for i in steps if i in self.stored and i not in self.stages.steps_to_store(number)
+        ]
         same = set(invariant_steps(self.body, shape.kinds, shape.counted))
         here.evaluate(
             [i for i in steps if i in same and i not in loaded],
@@ -174,7 +178,7 @@ class _RowKernelWriter:
         def vector(
             i: LLVMValue, into: dict[int, VectorAccumulator] = sums, streaming: bool = False
         ) -> None:
-            self.vector(number, here.inner(), at, before, i, into, streaming)
+            self.emit_vector(number, here.copy_for_inner_loop(), at, before, i, into, streaming)
 
         partial_sums = {
             i: VectorAccumulator(f, total.op, total.dtype, shape.lanes)
@@ -189,7 +193,7 @@ class _RowKernelWriter:
 
         if shape.streaming and results and not partial_sums:
             aligned = are_aligned(f, results, shape.lanes)
-            f.choose(aligned, partial(walk, True), partial(walk, False))
+            f.if_else(aligned, partial(walk, True), partial(walk, False))
             return
         if not partial_sums:
             walk(False)
@@ -198,12 +202,12 @@ class _RowKernelWriter:
         with f.loop(0, self.columns, length) as begin:
             for one in partial_sums.values():
                 one.clear()
-            with f.loop(begin, f.least(begin + length, self.columns), shape.lanes) as i:
+            with f.loop(begin, f.umin(begin + length, self.columns), shape.lanes) as i:
                 vector(i, {**sums, **partial_sums})
             for number_of, one in partial_sums.items():
                 sums[number_of].add(one.get())
 
-    def vector(
+    def emit_vector(
         self,
         number: int,
         now: StepValues,
@@ -215,15 +219,17 @@ class _RowKernelWriter:
     ) -> None:
         """Emit one vector of a row in a pass."""
         f, shape, steps = self.f, self.shape, self.body.steps
-        vectors = VectorAccess(f, shape.lanes, None if shape.whole else self.columns - i, streaming)
-        if shape.ahead and number == 1:
+        vectors = VectorAccess(
+            f, shape.lanes, None if shape.has_full_vectors else self.columns - i, streaming
+        )
+        if shape.prefetches_next_row and number == 1:
             # The next row comes from memory, while this one is computed.
-            self.arrays.ask(self.soon, i)
-        saved = self.stages.stores(number)
+            self.arrays.prefetch(self.next_row, i)
+        saved = self.stages.steps_to_store(number)
         for k in self.stages.steps(number):
             if k in self.stored and k not in saved:
                 address = self.scratch(k, before + i)
-                now.held[k] = registers.load_elements(f, address, steps[k].dtype, shape.lanes)
+                now.computed[k] = registers.load_elements(f, address, steps[k].dtype, shape.lanes)
         now.evaluate(
             self.stages.steps(number),
             vectors,
@@ -231,14 +237,16 @@ class _RowKernelWriter:
             lambda n: self.arrays.index(n, at, i),
         )
         for k in saved:
-            registers.store_elements(f, now.held[k], self.scratch(k, before + i), steps[k].dtype)
+            registers.store_elements(
+                f, now.computed[k], self.scratch(k, before + i), steps[k].dtype
+            )
         for k, total in sums.items():
             x = steps[k].operands[0]
-            held = emit_convert(f, now.held[x], steps[x].dtype, total.dtype)
+            held = emit_convert(f, now.computed[x], steps[x].dtype, total.dtype)
             none = initial_accumulator(f, total.op, total.dtype, shape.lanes)
             total.add(select_present(f, held, vectors.present_mask(), none))
         for k in self.stages.results(number):
-            vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
+            vectors.store(now.computed[self.body.results[k]], self.arrays.result(k, at, i))
 
     def scratch(self, k: int, index: LLVMValue) -> LLVMValue:
         return self.f.offset(self.stored[k], index * itemsize(self.body.steps[k].dtype))

@@ -37,7 +37,7 @@ def lower_loop_nest(
     if not is_supported(walk.body):
         return None
     if not all(walk.nest.extents):
-        return None if walk.nest.reduced else []
+        return None if walk.nest.reduced_loops else []
     arrays, axes = loop_arrays_and_axes(walk, operands, results)
     label = op.why if op.spec is fused else op.name
     counted = len(walk.counted)
@@ -63,7 +63,7 @@ def _lower_walk(
         [frozenset(lie) for lie in walk.operand_lies],
         walk.counted,
         [frozenset(lie) for lie in walk.result_lies],
-        walk.nest.reduced,
+        walk.nest.reduced_loops,
     )
     return reduction_phases(axes, stages, arrays, counted, context, label)
 

@@ -46,11 +46,11 @@ class ReductionSplit(NamedTuple):
     axis: int
     blocks: int
     extent: int
-    left: int
+    remainder: int
 
     @property
     def partial_count(self) -> int:
-        return self.blocks + (self.left > 0)
+        return self.blocks + (self.remainder > 0)
 
 
 def choose_split(axes: Sequence[LoopAxis], lanes: int) -> ReductionSplit:
@@ -88,26 +88,26 @@ class SplitReduction:
         self.strides = [tuple(axis.strides[i] for axis in axes) for i in range(len(arrays))]
         self.blocks = [each[self.cut.axis] * self.cut.extent for each in self.strides]
         self.operands = len(arrays) - counted - len(self.body.results)
-        self.known: dict[int, int] = {}
+        self.array_of_step: dict[int, int] = {}
         """The array that holds the value of a step."""
 
     def phases(self) -> list[Phase]:
         """Return all phases, pass by pass."""
-        result = self.between(-1, {})
+        result = self.combine_phases(-1, {})
         for number in range(self.stages.passes):
-            partials = {i: self.partial(i) for i in self.stages.reductions(number)}
+            partials = {i: self.partial_result_array(i) for i in self.stages.reductions(number)}
             wanted = [
                 (self.body.results[i], self.operands + i) for i in self.stages.results(number)
             ]
-            for i in self.stages.stores(number):
-                self.known.pop(i, None)
+            for i in self.stages.steps_to_store(number):
+                self.array_of_step.pop(i, None)
                 wanted.append((i, self.temporary(self.body.steps[i].dtype, True, False)))
             if partials:
-                result += self.passed(partials, wanted)
+                result += self.reduction_pass_phases(partials, wanted)
             elif wanted:
-                result += self.mapped(wanted)
-            self.known.update((i, k) for i, k in wanted if i in self.stages.stored)
-            result += self.between(number, partials)
+                result += self.elementwise_pass_phases(wanted)
+            self.array_of_step.update((i, k) for i, k in wanted if i in self.stages.stored_steps)
+            result += self.combine_phases(number, partials)
         return result
 
     def temporary(self, dtype: str, reduced: bool, blocked: bool) -> int:
@@ -125,56 +125,60 @@ class SplitReduction:
         self.blocks.append(step if blocked else strides[self.cut.axis] * self.cut.extent)
         return len(self.arrays) - 1
 
-    def partial(self, i: int) -> int:
+    def partial_result_array(self, i: int) -> int:
         """Add an array for the partial results of a reduction."""
         step = self.body.steps[i]
         wide = accumulator_dtype(step.op, self.body.steps[step.operands[0]].dtype)
         return self.temporary(wide, False, True)
 
-    def passed(self, partials: dict[int, int], wanted: list[tuple[int, int]]) -> list[Phase]:
+    def reduction_pass_phases(
+        self, partials: dict[int, int], wanted: list[tuple[int, int]]
+    ) -> list[Phase]:
         """Return the phases of a pass with reductions: all full blocks, and the remainder."""
-        part = _BodySubset(self.body, self.known, set(partials))
+        part = _BodySubset(self.body, self.array_of_step, set(partials))
         targets = [*partials.items(), *wanted]
         body = part.body([i for i, _ in targets])
         cut, result = self.cut, []
         chosen = [*part.arrays, *(k for _, k in targets)]
         for first, count, extent in (
             (0, cut.blocks, cut.extent),
-            (cut.blocks, int(cut.left > 0), cut.left),
+            (cut.blocks, int(cut.remainder > 0), cut.remainder),
         ):
             if not count:
                 continue
             arrays, axes = self.select_arrays(chosen, part.counted)
             arrays = [
-                self.moved(a, first * self.blocks[k])
+                self.advance_array(a, first * self.blocks[k])
                 for a, k in zip(arrays, [*chosen, *self.indices(part.counted)], strict=True)
             ]
             axes[cut.axis] = axes[cut.axis]._replace(extent=extent)
             along = tuple(self.blocks[k] for k in [*chosen, *self.indices(part.counted)])
             axes.append(LoopAxis(count, along))
             kept = [i in partials for i, _ in targets]
-            stages = ReductionPasses(body, part.kept(self.stages), tuple(kept), can_store=False)
+            stages = ReductionPasses(
+                body, part.parallel_flags(self.stages), tuple(kept), can_store=False
+            )
             result.append(
                 self.walk(axes, stages, arrays, len(part.counted), self.context, self.label)
             )
         return result
 
-    def mapped(self, wanted: list[tuple[int, int]]) -> list[Phase]:
+    def elementwise_pass_phases(self, wanted: list[tuple[int, int]]) -> list[Phase]:
         """Return the phases of a pass without reductions."""
-        part = _BodySubset(self.body, self.known, set())
+        part = _BodySubset(self.body, self.array_of_step, set())
         body = part.body([i for i, _ in wanted])
         arrays, axes = self.select_arrays([*part.arrays, *(k for _, k in wanted)], part.counted)
         axes = [axis._replace(reduced=False) for axis in axes]
         counted = len(part.counted)
         return elementwise_phases(axes, body, arrays, counted, self.context, self.label)
 
-    def between(self, number: int, partials: dict[int, int]) -> list[Phase]:
+    def combine_phases(self, number: int, partials: dict[int, int]) -> list[Phase]:
         """Return the phases that combine the blocks of a pass, and compute steps along parallel
         axes."""
         stage = self.stages.stage
         wanted = [
             (self.body.results[i], self.operands + i)
-            for i in self.stages.ends()
+            for i in self.stages.parallel_results()
             if stage[self.body.results[i]] == number + 1
         ]
         used = [i for i in self.stages.parallel_steps_after(number) if self.is_used(i)]
@@ -182,12 +186,12 @@ class SplitReduction:
         wanted += later.items()
         if not wanted:
             return []
-        part = _BodySubset(self.body, {**self.known, **partials}, set(partials), again=True)
+        part = _BodySubset(self.body, {**self.array_of_step, **partials}, set(partials), again=True)
         body = part.body([i for i, _ in wanted])
         chosen = [*part.arrays, *(k for _, k in wanted)]
         arrays, axes = self.select_arrays(chosen, part.counted)
         axes = [axis for axis in axes if not axis.reduced]
-        self.known.update(later)
+        self.array_of_step.update(later)
         counted = len(part.counted)
         if not partials:
             return elementwise_phases(axes, body, arrays, counted, self.context, self.label)
@@ -204,7 +208,7 @@ class SplitReduction:
 
     def is_used(self, i: int) -> bool:
         """Return whether a value along parallel axes is needed after the phase that computes it."""
-        stage, kept = self.stages.stage, self.stages.kept
+        stage, kept = self.stages.stage, self.stages.is_parallel
         if stage[i] == 0 or self.body.steps[i].kind not in (APPLY, REDUCE):
             return False
         users = (
@@ -234,7 +238,7 @@ class SplitReduction:
         return [self.arrays[k] for k in every], axes
 
     @staticmethod
-    def moved(array: LoopArray, distance: int) -> LoopArray:
+    def advance_array(array: LoopArray, distance: int) -> LoopArray:
         if array.view is None:
             return array._replace(begin=array.begin + distance)
         return array._replace(view=array.view._replace(offset=array.view.offset + distance))
@@ -249,7 +253,7 @@ class _BodySubset:
     def __init__(
         self, body: LoopBody, known: dict[int, int], reduced: set[int], again: bool = False
     ) -> None:
-        self.whole, self.known, self.reduced, self.again = body, known, reduced, again
+        self.full_body, self.known, self.reduced, self.combines = body, known, reduced, again
         self.arrays: list[int] = []
         self.counted: list[int] = []
         self.steps: list[LoopStep] = []
@@ -261,19 +265,19 @@ class _BodySubset:
         numbers = [self.step(i) for i in results]
         return LoopBody(tuple(self.steps), tuple(numbers))
 
-    def kept(self, stages: ReductionPasses) -> tuple[bool, ...]:
-        return tuple(stages.kept[i] for i in self.sources)
+    def parallel_flags(self, stages: ReductionPasses) -> tuple[bool, ...]:
+        return tuple(stages.is_parallel[i] for i in self.sources)
 
     def step(self, i: int) -> int:
         if i in self.numbers:
             return self.numbers[i]
-        step = self.whole.steps[i]
-        if i in self.reduced and self.again:
-            wide = accumulator_dtype(step.op, self.whole.steps[step.operands[0]].dtype)
+        step = self.full_body.steps[i]
+        if i in self.reduced and self.combines:
+            wide = accumulator_dtype(step.op, self.full_body.steps[step.operands[0]].dtype)
             partial = self.add(i, LoopStep(ARRAY, wide, number=self.array(self.known[i])))
             result = LoopStep(REDUCE, step.dtype, step.op, (partial,))
         elif i in self.reduced:
-            wide = accumulator_dtype(step.op, self.whole.steps[step.operands[0]].dtype)
+            wide = accumulator_dtype(step.op, self.full_body.steps[step.operands[0]].dtype)
             result = LoopStep(REDUCE, wide, step.op, (self.step(step.operands[0]),))
         elif i in self.known:
             result = LoopStep(ARRAY, step.dtype, number=self.array(self.known[i]))

@@ -30,9 +30,9 @@ def can_stream_results(
         array = arrays[i]
         if array.view is None:
             return False
-        size = min(lanes * array.step, CACHE_LINE_BYTES)
+        size = min(lanes * array.unit_stride, CACHE_LINE_BYTES)
         ends = [array.view.offset, *(axis.strides[i] for axis in others)]
-        if column.strides[i] != array.step or any(end % size for end in ends):
+        if column.strides[i] != array.unit_stride or any(end % size for end in ends):
             return False
     every = [
         _distinct_bytes(a, i, (*others, column)) for i, a in enumerate(arrays) if a.view is not None
@@ -49,13 +49,13 @@ def can_stream_layout(
     along = [first + i for i in range(len(stages.body.results))]
     if layout.column.reduced:
         along = [i for i in along if layout.column.strides[i]]
-    others = (*layout.kept, *layout.reduced)
+    others = (*layout.parallel, *layout.reduced)
     return can_stream_results(layout.arrays, along, others, layout.column, layout.lanes, machine)
 
 
 def _distinct_bytes(array: LoopArray, number: int, axes: Sequence[LoopAxis]) -> int:
     """Return the bytes of an array; repeated elements count once."""
-    return array.step * prod(axis.extent for axis in axes if axis.strides[number])
+    return array.unit_stride * prod(axis.extent for axis in axes if axis.strides[number])
 
 
 def are_aligned(f: LLVMFunction, places: Sequence[VectorPlace], lanes: int) -> LLVMValue:

@@ -34,7 +34,7 @@ class VectorPlace(NamedTuple):
 
     address: LLVMValue
     dtype: str
-    lying: str
+    layout: str
     stride: LLVMValue | None = None
 
 
@@ -48,7 +48,7 @@ class VectorAccess:
 
     function: LLVMFunction
     count: int
-    left: LLVMValue | None = None
+    remaining: LLVMValue | None = None
     streaming: bool = False
     aligned: LLVMValue | None = None
     _masks: dict[int, LLVMValue] = field(default_factory=dict)
@@ -56,19 +56,17 @@ class VectorAccess:
     def load(self, place: VectorPlace) -> VectorValue:
         """Load the elements at a place; lanes past the end have arbitrary values."""
         f = self.function
-        if place.lying == BROADCAST:
+        if place.layout == BROADCAST:
             return splat_value(
                 f, registers.load_elements(f, place.address, place.dtype, 1), self.count
             )
-        if place.lying == STRIDED:
-            return registers.load_elements(
-                f, self._gathered(place).address, place.dtype, self.count
-            )
-        if self.left is None:
+        if place.layout == STRIDED:
+            return registers.load_elements(f, self._gather(place).address, place.dtype, self.count)
+        if self.remaining is None:
             return registers.load_elements(f, place.address, place.dtype, self.count)
         if not has_masked_access():
-            stack = self._stack(place.dtype)
-            is_full = self.left.is_("uge", self.count)
+            stack = self._stack_vector(place.dtype)
+            is_full = self.remaining.is_("uge", self.count)
             with f.when(is_full ^ 1):
                 self._copy(stack.address, place.address, self._remaining_bytes(place.dtype))
             address = f.select(is_full, place.address, stack.address)
@@ -92,15 +90,15 @@ class VectorAccess:
     def store(self, held: VectorValue, place: VectorPlace) -> None:
         """Store the elements that exist."""
         f = self.function
-        if place.lying == STRIDED:
-            stack = self._stack(place.dtype)
+        if place.layout == STRIDED:
+            stack = self._stack_vector(place.dtype)
             registers.store_elements(f, held, stack.address, place.dtype)
-            self._each(place, stack, writes=True)
-        elif self.left is None:
+            self._copy_each(place, stack, writes=True)
+        elif self.remaining is None:
             self._store_whole(held, place)
         elif not has_masked_access():
-            stack = self._stack(place.dtype)
-            is_full = self.left.is_("uge", self.count)
+            stack = self._stack_vector(place.dtype)
+            is_full = self.remaining.is_("uge", self.count)
             address = f.select(is_full, place.address, stack.address)
             registers.store_elements(f, held, address, place.dtype)
             with f.when(is_full ^ 1):
@@ -122,11 +120,11 @@ class VectorAccess:
         if self.aligned is None:
             store(self.streaming)
         else:
-            self.function.choose(self.aligned, lambda: store(True), lambda: store(False))
+            self.function.if_else(self.aligned, lambda: store(True), lambda: store(False))
 
     def present_mask(self) -> LLVMValue | None:
         """Return the mask of the lanes that exist; `None` for all."""
-        if self.left is None:
+        if self.remaining is None:
             return None
         return self._mask(self.count)
 
@@ -139,10 +137,10 @@ class VectorAccess:
         """Return a mask of the first `left` lanes."""
         if width not in self._masks:
             f = self.function
-            assert self.left is not None
+            assert self.remaining is not None
             if width <= _MAX_SHIFT_BITS + 1:
-                there = self.left if width == self.count else self.left << 1
-                lost = f.value(width, "i64") - f.least(there, width)
+                there = self.remaining if width == self.count else self.remaining << 1
+                lost = f.value(width, "i64") - f.umin(there, width)
                 bits = f.value(-1, f"i{width}")
                 short = lost if width == 64 else lost.to(f"i{width}", "trunc")
                 # A shift by the full width is undefined; vectors without any element do not occur.
@@ -151,7 +149,7 @@ class VectorAccess:
                 # Words of more than 64 lanes do not fit into one shift.
                 numbers = ", ".join(f"i16 {lane}" for lane in range(width))
                 type = vector_type("i16", width)
-                there = f.splat(f.least(self.left, width).to("i16", "trunc"), width)
+                there = f.splat(f.umin(self.remaining, width).to("i16", "trunc"), width)
                 short = f.emit(f"icmp ult {type} <{numbers}>, {there}", vector_type("i1", width))
                 self._masks[width] = short
             else:
@@ -160,19 +158,23 @@ class VectorAccess:
                 self._masks[width] = f.shuffle(half, half, order)
         return self._masks[width]
 
-    def _gathered(self, place: VectorPlace) -> StackVariable:
-        stack = self._stack(place.dtype)
-        self._each(place, stack, writes=False)
+    def _gather(self, place: VectorPlace) -> StackVariable:
+        stack = self._stack_vector(place.dtype)
+        self._copy_each(place, stack, writes=False)
         return stack
 
-    def _each(self, place: VectorPlace, stack: StackVariable, writes: bool) -> None:
+    def _copy_each(self, place: VectorPlace, stack: StackVariable, writes: bool) -> None:
         """Copy elements one by one between a place and the stack."""
         f = self.function
         size = itemsize(place.dtype)
         word = f"i{8 * size}"
         align = TYPE_BYTES[MEMORY_TYPES[place.dtype]]
         assert place.stride is not None
-        end = f.value(self.count, "i64") if self.left is None else f.least(self.left, self.count)
+        end = (
+            f.value(self.count, "i64")
+            if self.remaining is None
+            else f.umin(self.remaining, self.count)
+        )
         outer = f.variable("ptr", place.address)
         with f.loop(0, end) as i:
             inner = f.offset(stack.address, i * size)
@@ -180,14 +182,14 @@ class VectorAccess:
             f.store(f.load(source, word, align), target, align)
             outer.set(f.offset(outer.get(), place.stride))
 
-    def _stack(self, dtype: str) -> StackVariable:
+    def _stack_vector(self, dtype: str) -> StackVariable:
         width = self.count * (2 if dtype in REAL_OF else 1)
         return self.function.variable(vector_type(MEMORY_TYPES[dtype], width))
 
     def _remaining_bytes(self, dtype: str) -> LLVMValue:
         size = itemsize(dtype)
-        assert self.left is not None
-        return self.left * size
+        assert self.remaining is not None
+        return self.remaining * size
 
     def _copy(self, target: LLVMValue, source: LLVMValue, nbytes: LLVMValue) -> None:
         f = self.function

@@ -38,7 +38,7 @@ class VectorAxisArrays:
         """Return the place of result `number` at column `i`."""
         return self.place(len(self.kinds) - self.counted - self.results + number, at, i)
 
-    def ask(self, at: Sequence[LLVMValue], i: LLVMValue) -> None:
+    def prefetch(self, at: Sequence[LLVMValue], i: LLVMValue) -> None:
         """Prefetch the operand vectors at column `i`."""
         for number in range(len(self.kinds) - self.counted - self.results):
             dtype, kind = self.kinds[number]

@@ -257,9 +257,9 @@ def _emit_block(
         for start, plane_of in zip(
             (rows.address, f.offset(rows.address, step / 2)), rows.planes, strict=True
         ):
-            replace(rows, address=start, planes=[plane_of]).bring(points)
+            replace(rows, address=start, planes=[plane_of]).load_rows(points)
     else:
-        rows.bring(points)
+        rows.load_rows(points)
     if source[0] in COMPLEX and target[0] not in COMPLEX:
         _emit_mirror_spectrum(rows, points, length)
     if turned:
@@ -279,7 +279,7 @@ def _emit_block(
     if halved:
         _emit_split_pairs(replace(rows, planes=planes(result)), length, beyond)
     RowBatch(f, *target, block.addresses[1], block.column_strides[1], step_made,
-         block.columns, planes(result)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
+         block.columns, planes(result)).store_rows(kept, scale.to("double", "bitcast"))  # fmt: skip
 
 
 def _emit_mirror_spectrum(rows: RowBatch, points: LLVMValue, length: LLVMValue) -> None:

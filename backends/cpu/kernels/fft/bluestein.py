@@ -98,4 +98,4 @@ def define_bluestein(module: LLVMModule) -> None:
     back = f.call("passes", [*ends, size, -plane, divisors, count, table], "ptr")
     base = f.offset(back, -plane)
     multiply([base, back], factors, length)
-    f.leave(base)
+    f.ret(base)

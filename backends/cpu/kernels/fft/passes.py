@@ -170,7 +170,7 @@ def define_passes(module: LLVMModule, known: Sequence[int]) -> None:
         kept = source.get()
         source.set(target.get())
         target.set(kept)
-    f.leave(source.get())
+    f.ret(source.get())
 
 
 def _define_pass(module: LLVMModule, radix: int) -> None:
@@ -202,7 +202,7 @@ def _define_pass(module: LLVMModule, radix: int) -> None:
 
     each(f.value(0, "i64"), [])
     if radix == RADICES[-1]:
-        f.leave()
+        f.ret()
         return
     with f.loop(1, left) as p:
         twiddles = []
@@ -211,7 +211,7 @@ def _define_pass(module: LLVMModule, radix: int) -> None:
             real, imag = f.load(at, "double"), f.load(f.offset(at, COMPUTE_ITEM_BYTES), "double")
             twiddles.append((f.splat(real, fft_lanes()), f.splat(imag, fft_lanes())))
         each(p, twiddles)
-    f.leave()
+    f.ret()
 
 
 def _define_large_pass(module: LLVMModule) -> None:
@@ -259,12 +259,12 @@ def _define_large_pass(module: LLVMModule) -> None:
         store((total[0].get(), total[1].get()), results)
         with f.loop(1, end, 2) as j:
             # Two points at a time share their loads; an odd last one is computed twice.
-            numbers = [j, f.least(j + 1, end - 1)]
+            numbers = [j, f.umin(j + 1, end - 1)]
             sums = [[f.variable(whole, part) for part in (*first, zero, zero)] for _ in numbers]
             places = [f.variable("i64", 0) for _ in numbers]
             with f.loop(1, end, TERMS_PER_PARTIAL_SUM) as k:
                 parts = [[f.variable(whole, zero) for _ in sums[0]] for _ in numbers]
-                with f.loop(k, f.least(end, k + TERMS_PER_PARTIAL_SUM)) as here:
+                with f.loop(k, f.umin(end, k + TERMS_PER_PARTIAL_SUM)) as here:
                     pair = [part for at in opposite(here) for part in load(at)]
                     for number, place, made_of in zip(numbers, places, parts, strict=True):
                         now = place.get() + number
@@ -286,7 +286,7 @@ def _define_large_pass(module: LLVMModule) -> None:
                 ):
                     made_there = complex_product(f, point, turn(p * run_length * row))
                     store(made_there, f.offset(results, run * row))
-    f.leave()
+    f.ret()
 
 
 def _emit_multiply_subtract(f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:

@@ -38,7 +38,7 @@ class RowBatch:
 
     f: LLVMFunction
     dtype: str
-    lying: str
+    layout: str
     address: LLVMValue
     row: LLVMValue
     step: LLVMValue
@@ -52,7 +52,7 @@ class RowBatch:
         self.lanes, self.width = fft_lanes(), fft_vector_bytes()
         self.vector = vector_type("double", self.lanes)
 
-    def bring(self, points: LLVMValue) -> None:
+    def load_rows(self, points: LLVMValue) -> None:
         """Load the rows; the imaginary parts of real elements, if they have a plane, become
         zero."""
         f = self.f
@@ -60,29 +60,29 @@ class RowBatch:
             zero = f.value(0.0, self.vector)
             with f.loop(0, points) as k:
                 self.store(1, k, zero)
-        if self.lying == "rows":
+        if self.layout == "rows":
             with f.loop(0, points) as k:
                 self._load_line(k)
-        elif self.lying == "apart":
+        elif self.layout == "apart":
             self._load_elements(points)
         else:
             fits = points.is_("uge", self.lanes)
-            f.choose(fits, lambda: self._load_tiles(points), lambda: self._load_elements(points))
+            f.if_else(fits, lambda: self._load_tiles(points), lambda: self._load_elements(points))
 
-    def put(self, points: LLVMValue, scale: LLVMValue) -> None:
+    def store_rows(self, points: LLVMValue, scale: LLVMValue) -> None:
         """Store the rows, multiplied by `scale`."""
         f = self.f
-        if self.lying == "rows":
+        if self.layout == "rows":
             with f.loop(0, points) as k:
                 self._store_line(k, scale)
-        elif self.lying == "apart":
+        elif self.layout == "apart":
             self._store_elements(points, scale)
         else:
             fits = points.is_("uge", self.lanes)
-            f.choose(fits, lambda: self._store_tiles(points, scale),
+            f.if_else(fits, lambda: self._store_tiles(points, scale),
                      lambda: self._store_elements(points, scale))  # fmt: skip
 
-    def _made(self, planes: list[LLVMValue]) -> LLVMValue:
+    def _round_and_join(self, planes: list[LLVMValue]) -> LLVMValue:
         """Round each element to its type in memory and interleave the planes."""
         f = self.f
         if self.part < COMPUTE_ITEM_BYTES:
@@ -97,9 +97,9 @@ class RowBatch:
     def store(self, plane: int, point: LLVMValue, value: LLVMValue) -> None:
         self.f.store(value, self.f.offset(self.planes[plane], point * self.width), self.width)
 
-    def _whole(self, yes: Callable[[], None], no: Callable[[], None]) -> None:
+    def _if_full(self, yes: Callable[[], None], no: Callable[[], None]) -> None:
         """Branch on whether all lanes have rows."""
-        self.f.choose(self.count.is_("eq", self.lanes), yes, no)
+        self.f.if_else(self.count.is_("eq", self.lanes), yes, no)
 
     def _load_line(self, k: LLVMValue) -> None:
         f, numbers = self.f, self.numbers
@@ -117,43 +117,46 @@ class RowBatch:
             for plane, part in enumerate(parts):
                 self.store(plane, k, widen(f, part, self.dtype, numbers))
 
-        self._whole(whole, some)
+        self._if_full(whole, some)
 
     def _store_line(self, k: LLVMValue, scale: LLVMValue) -> None:
         f, numbers = self.f, self.numbers
         at = f.offset(self.address, k * self.step)
         factor = f.splat(scale, self.lanes)
-        result = self._made([self.load(plane, k) * factor for plane in range(numbers.planes)])
+        result = self._round_and_join(
+            [self.load(plane, k) * factor for plane in range(numbers.planes)]
+        )
 
         def some() -> None:
             mask = lane_mask(f, self.count, self.lanes, numbers.planes)
             masked_store(f, result, at, mask, self.part)
 
-        self._whole(lambda: f.store(result, at, self.part), some)
+        self._if_full(lambda: f.store(result, at, self.part), some)
 
-    def _starts(self) -> list[LLVMValue]:
+    def _row_addresses(self) -> list[LLVMValue]:
         """Return the addresses of the rows; lanes without a row have that of the last one."""
         f, last = self.f, self.count - 1
         return [
-            f.offset(self.address, f.least(f.value(i, "i64"), last) * self.row)
+            f.offset(self.address, f.umin(f.value(i, "i64"), last) * self.row)
             for i in range(self.lanes)
         ]
 
     def _load_tiles(self, points: LLVMValue) -> None:
         """Load tiles; the last one overlaps the one before it."""
         f, size = self.f, self.lanes
-        starts = self._starts()
+        starts = self._row_addresses()
         with f.loop(0, points, size) as j:
-            first = f.least(j, points - size)
+            first = f.umin(j, points - size)
             byte_offset = first * self.item
             tile = [
-                f.load(f.offset(start, byte_offset), self._line(), self.part) for start in starts
+                f.load(f.offset(start, byte_offset), self._tile_row_type(), self.part)
+                for start in starts
             ]
             for i, planes in enumerate(self._transpose_to_points(tile)):
                 for plane, value in enumerate(planes):
                     self.store(plane, first + i, value)
 
-    def _line(self) -> str:
+    def _tile_row_type(self) -> str:
         """Return the type of a row of a tile; elements of 16 bytes have two parts."""
         if self.item == 2 * COMPUTE_ITEM_BYTES:
             return vector_type("double", 2 * self.lanes)
@@ -178,7 +181,7 @@ class RowBatch:
         ]
         return [[widen(f, part, self.dtype, numbers) for part in pair] for pair in pairs]
 
-    def _lines(self, points: list[list[LLVMValue]]) -> list[LLVMValue]:
+    def _transpose_to_rows(self, points: list[list[LLVMValue]]) -> list[LLVMValue]:
         """Transpose a tile of points to its rows as they are in memory."""
         f = self.f
         if self.item == 2 * COMPUTE_ITEM_BYTES:
@@ -187,22 +190,22 @@ class RowBatch:
                 for i in (0, 1)
             ]
             return [interleave_planes(f, planes) for planes in zip(*tiles, strict=True)]
-        lines = [self._made(planes) for planes in points]
+        lines = [self._round_and_join(planes) for planes in points]
         if self.numbers.planes == 2:
             lines = [line.to(self.vector, "bitcast") for line in lines]
         return transpose_tile(f, lines, self.item)
 
     def _store_tiles(self, points: LLVMValue, scale: LLVMValue) -> None:
         f, numbers, size = self.f, self.numbers, self.lanes
-        starts, factor = self._starts(), f.splat(scale, size)
+        starts, factor = self._row_addresses(), f.splat(scale, size)
         with f.loop(0, points, size) as j:
-            first = f.least(j, points - size)
+            first = f.umin(j, points - size)
             byte_offset = first * self.item
             points_made = [
                 [self.load(plane, first + i) * factor for plane in range(numbers.planes)]
                 for i in range(size)
             ]
-            lines = self._lines(points_made)
+            lines = self._transpose_to_rows(points_made)
             # Lanes without a row write to the last row first, which its own lane overwrites.
             for start, line in zip(reversed(starts), reversed(lines), strict=True):
                 f.store(line, f.offset(start, byte_offset), self.part)
@@ -210,7 +213,7 @@ class RowBatch:
     def _load_elements(self, points: LLVMValue) -> None:
         f, numbers = self.f, self.numbers
         with f.loop(0, self.lanes) as i:
-            start = f.offset(self.address, f.least(i, self.count - 1) * self.row)
+            start = f.offset(self.address, f.umin(i, self.count - 1) * self.row)
             with f.loop(0, points) as k:
                 found = load_widened(f, f.offset(start, k * self.step), self.dtype, numbers, 1)
                 for plane, part in zip(self.planes, found, strict=False):
@@ -225,7 +228,7 @@ class RowBatch:
                     f.load(self._lane_address(plane, k, i), "double", COMPUTE_ITEM_BYTES) * scale
                     for plane in self.planes[: numbers.planes]
                 ]
-                f.store(self._made(result), f.offset(start, k * self.step), self.part)
+                f.store(self._round_and_join(result), f.offset(start, k * self.step), self.part)
 
     def _lane_address(self, plane: LLVMValue, point: LLVMValue, lane: LLVMValue) -> LLVMValue:
         f = self.f

@@ -35,12 +35,12 @@ class Arithmetic(NamedTuple):
     size: int
 
     @property
-    def part(self) -> int:
+    def plane_bytes(self) -> int:
         """The size in bytes of one plane of an element."""
         return self.size // self.planes
 
     @property
-    def real(self) -> bool:
+    def is_float(self) -> bool:
         """True for floating-point and complex elements."""
         return self.type in ("float", "double")
 
@@ -54,7 +54,7 @@ class Arithmetic(NamedTuple):
         minus: bool = False,
     ) -> LLVMValue:
         """Return `c + a * b`, or `c - a * b` if `minus` is set."""
-        if not self.real:
+        if not self.is_float:
             return c - a * b if minus else c + a * b
         if minus:
             a = f.emit(f"fneg {a.type} {a}", a.type)
@@ -73,7 +73,7 @@ def can_widen(dtype: str, to: Arithmetic) -> bool:
     if dtype in COMPLEX:
         return to.planes == 2
     if dtype in FLOATS:
-        return to.real
+        return to.is_float
     return dtype in INTEGERS
 
 
@@ -123,7 +123,7 @@ def widen(f: LLVMFunction, x: LLVMValue, dtype: str, to: Arithmetic) -> LLVMValu
         return x
     if dtype in INTEGERS:
         unsigned = dtype in UNSIGNED
-        if to.real:
+        if to.is_float:
             return x.to(type, "uitofp" if unsigned else "sitofp")
         return x.to(type, "zext" if unsigned else "sext")
     return x.to(type, "fpext")

@@ -68,7 +68,7 @@ def _text(name: str, kind: VectorArithmetic, height: int, width: int, columns: i
                             f"group{high}x{wide}",
                             [inner, left, rows_in, right, columns_in, to, rows_out, columns_out],
                         )
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -85,7 +85,7 @@ def _emit_group(module: LLVMModule, kind: VectorArithmetic, height: int, width: 
     inner, lhs, row, rhs, column, out, out_row, out_column = f.params
     many, places = kind.lanes, list(product(range(height), range(width)))
     sets = max(1, -(-MIN_ACCUMULATION_CHAINS // (len(places) * kind.planes)))
-    sums = [{place: kind.sums(f) for place in places} for _ in range(sets)]
+    sums = [{place: kind.new_accumulators(f) for place in places} for _ in range(sets)]
     rows = [f.variable("ptr", f.offset(lhs, row * i)) for i in range(height)]
     columns = [f.variable("ptr", f.offset(rhs, column * j)) for j in range(width)]
 
@@ -121,7 +121,7 @@ def _emit_group(module: LLVMModule, kind: VectorArithmetic, height: int, width: 
         totals.append(total)
         addresses.append(f.offset(f.offset(out, out_row * i), out_column * j))
     store_sums(f, kind, totals, addresses)
-    f.leave()
+    f.ret()
 
 
 def store_sums(

@@ -20,19 +20,19 @@ def emit_output_block(task: ProductTask) -> None:
     """Emit the computation of a block of the result; a block without rows packs for later tasks."""
     f, r, block = task.f, task.record, task.block
     staged = r["staged"].is_("ne", 0)
-    task.lines("rows_lhs", block.first_row, block.rows)
+    task.fill_line_tables("rows_lhs", block.first_row, block.rows)
     # Columns that are not staged are contiguous in the result.
     count = f.select(staged, block.columns, 1)
-    columns_out = task.lines("columns_out", block.first_column, count)
-    if not task.checked.pace:
-        task.lines("columns_rhs", block.first_column, block.columns)
-    task.lines("rows_staged", block.first_row, block.rows)
+    columns_out = task.fill_line_tables("columns_out", block.first_column, count)
+    if not task.checked.position_pitch:
+        task.fill_line_tables("columns_rhs", block.first_column, block.columns)
+    task.fill_line_tables("rows_staged", block.first_row, block.rows)
     with block.products(task.bases) as (lhs, rhs, out, packed):
         start = f.offset(out, f.load(columns_out, "i64"))
         place = f.select(staged, task.places["stage"], start)
         _OutputBlockEmitter(task, lhs, rhs, packed, place).emit()
         with f.when(staged):
-            rows_out = task.lines("rows_out", block.first_row, block.rows)
+            rows_out = task.fill_line_tables("rows_out", block.first_row, block.rows)
             tables = [rows_out, columns_out, block.rows, block.columns, r["block_columns"]]
             f.call(UNSTAGE_FUNCTION, [out, task.places["stage"], *tables])
 
@@ -62,7 +62,7 @@ class _OutputBlockEmitter:
         after, first = f.variable("i64", 0), f.variable("i64", 0)
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
-            steps = f.least(inner - now, r["steps"])
+            steps = f.umin(inner - now, r["steps"])
             at = (now * r["panel_columns"] + block.first_column * steps) * size
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
             # A block without rows still packs its columns.
@@ -75,15 +75,15 @@ class _OutputBlockEmitter:
     def _rows(self, now: LLVMValue, steps: LLVMValue, right: LLVMValue, top: LLVMValue) -> None:
         """Emit the products of some rows, starting at `top`, with each group of columns."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
-        count = f.least(block.rows - top, self.held)
+        count = f.umin(block.rows - top, self.held)
         packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
         with f.loop(0, block.columns, r["packed_columns"]) as begin:
-            end = f.least(block.columns, begin + r["packed_columns"])
+            end = f.umin(block.columns, begin + r["packed_columns"])
             place = f.select(self.kept, begin * steps * task.arith.size, 0)
             group = f.offset(right, place)
             with f.when(packing):
                 args = begin, end - begin, now, steps, group
-                self.parts["rhs"].set(task.packed("rhs", self.rhs, *args))
+                self.parts["rhs"].set(task.pack("rhs", self.rhs, *args))
             final = end.is_("eq", block.columns)
             self._prefetch_columns(steps, right, end, final, packing & ~final | last & final)
             if task.checked.is_patches("lhs"):
@@ -103,26 +103,28 @@ class _OutputBlockEmitter:
         group: from the operand if `source` is set, otherwise from the packed copy."""
         task, f = self.task, self.task.f
         column = f.select(final, 0, end)
-        some = f.least(task.block.columns - column, task.record["packed_columns"])
+        some = f.umin(task.block.columns - column, task.record["packed_columns"])
         self.asked.set(0)
-        if task.checked.pace:  # The NCHW layout copies all columns together.
+        if task.checked.position_pitch:  # The NCHW layout copies all columns together.
             self.asks.set(0)
             return
         self.asks.set(f.select(source & self.packs | self.kept, task.prefetch_tiles_of(some), 0))
 
         def from_operand() -> None:
-            task.find(self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0))
+            task.point_prefetch(
+                self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0)
+            )
 
         def from_packed() -> None:
             at = f.offset(right, column * steps * task.arith.size)
-            self.soon["rhs"].packed(at, steps)
+            self.soon["rhs"].follow_packed(at, steps)
 
-        f.choose(source & self.packs, from_operand, from_packed)
+        f.if_else(source & self.packs, from_operand, from_packed)
 
     def _pack_rows(
         self, row: LLVMValue, count: LLVMValue, now: LLVMValue, steps: LLVMValue, to: LLVMValue
     ) -> None:
-        self.parts["lhs"].set(self.task.packed("lhs", self.lhs, row, count, now, steps, to))
+        self.parts["lhs"].set(self.task.pack("lhs", self.lhs, row, count, now, steps, to))
 
     def _tiles(
         self, now: LLVMValue, steps: LLVMValue, right: LLVMValue, rows: tuple[LLVMValue, LLVMValue],
@@ -144,10 +146,10 @@ class _OutputBlockEmitter:
             row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
             over = row.is_("sge", block.rows)
             line, step_count = f.select(over, 0, row), f.select(over, steps, 0)
-            task.find(self.soon["lhs"], "lhs", self.lhs, line, step_count)
+            task.point_prefetch(self.soon["lhs"], "lhs", self.lhs, line, step_count)
             high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
             high = f.select(here.is_("sgt", 2 * low), tile.height, high)
-            end = f.least(stop, begin + task.sizes.stripe)
+            end = f.umin(stop, begin + task.sizes.stripe)
             for_rows = begin.is_("eq", 0) | stop.is_("eq", block.columns)
             with f.loop(0, here, high) as row:
                 column = f.variable("i64", begin)
@@ -156,14 +158,14 @@ class _OutputBlockEmitter:
                     rest = block.columns - j
                     called, wide = self._select_tile(high, rest)
                     inside = (j - start) % tile.columns
-                    at = (j - start - inside) * steps * size + inside * task.arith.part
+                    at = (j - start - inside) * steps * size + inside * task.arith.plane_bytes
                     packed = f.offset(right, at)
                     offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
                     adding = now.is_("ne", 0)
                     out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
-                    part = row * task.arith.part
-                    if task.checked.pace:
-                        planes = f.offset(right, (j - start) * task.arith.part)
+                    part = row * task.arith.plane_bytes
+                    if task.checked.position_pitch:
+                        planes = f.offset(right, (j - start) * task.arith.plane_bytes)
                         table = task.places["rhs_segments"]
                         asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
                         args = [steps, f.offset(left, part), planes, table, *asking, *out]
@@ -200,7 +202,7 @@ class _OutputBlockEmitter:
         with f.while_(lambda: row.get().is_("slt", count)):
             now = row.get()
             rest = count - now
-            here = f.least(rest, height)
+            here = f.umin(rest, height)
             if not self.task.checked.is_patches("lhs"):
                 two = rest.is_("sgt", height) & rest.is_("sle", 2 * some)
                 here = f.select(two, some, here)
@@ -213,11 +215,11 @@ class _OutputBlockEmitter:
         left."""
         f, asked = self.task.f, self.asked.get()
         more = asked.is_("slt", self.asks.get())
-        of_rows = self.soon["lhs"].of(f.value(0, "i64"))
-        if self.task.checked.pace:
+        of_rows = self.soon["lhs"].arguments_of_tile(f.value(0, "i64"))
+        if self.task.checked.position_pitch:
             of_columns = of_rows
         else:
-            of_columns = self.soon["rhs"].of(f.select(more, asked, 0))
+            of_columns = self.soon["rhs"].arguments_of_tile(f.select(more, asked, 0))
         self.asked.set(asked + f.select(for_rows, 0, 1))
         start, *paces = (f.select(for_rows, a, b) for a, b in zip(of_rows, of_columns, strict=True))
         return [start, *(f.select(for_rows | more, pace, 0) for pace in paces)]

@@ -18,7 +18,7 @@ class ProductLoop(NamedTuple):
     lhs: int
     rhs: int
     out: int
-    steps: tuple[int, ...] = ()
+    position_strides: tuple[int, ...] = ()
 
 
 class ImagePatches(NamedTuple):
@@ -57,7 +57,7 @@ class MatrixProduct(NamedTuple):
         batch, rows, columns, inner = (prod(loop.extent for loop in each) for each in loops)
         return batch, rows, columns, inner
 
-    def turned(self) -> "MatrixProduct":
+    def transpose(self) -> "MatrixProduct":
         """Return the transposed product: the operands, and rows and columns, are swapped."""
         flip = [
             tuple(x._replace(lhs=x.rhs, rhs=x.lhs) for x in loops)
@@ -137,4 +137,4 @@ def _unpack_strides(strides: Iterable[int]) -> tuple[int, int, int]:
 
 
 def _loop_strides(loop: ProductLoop) -> tuple[int, ...]:
-    return (*loop[1:4], *loop.steps)
+    return (*loop[1:4], *loop.position_strides)

@@ -52,7 +52,7 @@ class RegisterTile(NamedTuple):
 def tile_for(arith: Arithmetic, machine: MachineDescription, narrow: bool = False) -> RegisterTile:
     """Return the tile that fills the registers of a machine; a narrow one has one vector of
     columns."""
-    lanes = machine.lanes(arith.part)
+    lanes = machine.lanes(arith.plane_bytes)
     if machine.vector_bytes == 64:
         height, width = 12, 2
     elif machine.has_many_registers:
@@ -104,7 +104,10 @@ def emit_tile(
     def step() -> None:
         start, here = left.get(), right.get()
         planes = [
-            [f.offset(start, (p * packed.height + i) * arith.part) for i in range(tile.height)]
+            [
+                f.offset(start, (p * packed.height + i) * arith.plane_bytes)
+                for i in range(tile.height)
+            ]
             for p in range(arith.planes)
         ]
         sums.prefetch_columns(here)
@@ -119,7 +122,7 @@ def emit_tile(
 
     for_each_step(sums, place, steps, lambda _: step(), ask_from)
     sums.write(place)
-    f.leave()
+    f.ret()
 
 
 def for_each_step(
@@ -134,14 +137,14 @@ def for_each_step(
             step(k)
         return
     # A share covers at most one cache line along the K steps.
-    share = f.least(steps // (2 * height) + 1, CACHE_LINE_BYTES // sums.arith.size)
+    share = f.umin(steps // (2 * height) + 1, CACHE_LINE_BYTES // sums.arith.size)
     row = f.variable("i64", 0)
     with f.loop(0, steps, share) as first:
         now = row.get()
         begin(first)
         sums.prefetch_row(place, now)
-        row.set(f.least(now + 1, height - 1))
-        with f.loop(first, f.least(first + share, steps)) as k:
+        row.set(f.umin(now + 1, height - 1))
+        with f.loop(first, f.umin(first + share, steps)) as k:
             step(k)
 
 
@@ -171,9 +174,9 @@ class TileAccumulators:
         return [
             [
                 f.load(
-                    f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * arith.part),
+                    f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * arith.plane_bytes),
                     many,
-                    arith.part,
+                    arith.plane_bytes,
                 )
                 for p in range(arith.planes)
             ]
@@ -223,22 +226,22 @@ class TileAccumulators:
         def at_once(more: bool) -> None:
             for i in range(tile.height):
                 start = f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
-                store_row(i, start, self.arith.part, more)
+                store_row(i, start, self.arith.plane_bytes, more)
 
         def whole() -> None:
-            f.choose(adding, lambda: at_once(True), lambda: at_once(False))
+            f.if_else(adding, lambda: at_once(True), lambda: at_once(False))
 
         def in_memory() -> None:
             row_bytes = self.packed.columns * self.arith.size
             buffer = f.variable(f"[{tile.height * row_bytes} x i8]").address
             for i in range(tile.height):
                 store_row(i, f.offset(buffer, i * row_bytes), min(CACHE_LINE_BYTES, step))
-            some = f.least(rows, tile.height)
-            there = f.least(columns, tile.columns)
+            some = f.umin(rows, tile.height)
+            there = f.umin(columns, tile.columns)
             f.call(WRITE_TILE_FUNCTION, [buffer, out, offsets, some, there, adding])
 
         if tile.columns == self.packed.columns:
-            f.choose(
+            f.if_else(
                 rows.is_("uge", tile.height) & columns.is_("uge", tile.columns), whole, in_memory
             )
         else:
@@ -281,18 +284,18 @@ def emit_write(
                 at = f.offset(start, j * step)
                 new = f.load(f.offset(source.get(), j * step), type, min(CACHE_LINE_BYTES, step))
                 if masked:
-                    old = masked_load(f, at, before[j], type, arith.part)
-                    masked_store(f, old + new, at, mask, arith.part)
+                    old = masked_load(f, at, before[j], type, arith.plane_bytes)
+                    masked_store(f, old + new, at, mask, arith.plane_bytes)
                 else:
-                    f.store(f.load(at, type, arith.part) + new, at, arith.part)
+                    f.store(f.load(at, type, arith.plane_bytes) + new, at, arith.plane_bytes)
             source.set(f.offset(source.get(), tile.columns * arith.size))
 
     if machine.vector_bytes == 64:
         each_row(masked=True)
     else:  # Masked operations are slow.
         whole = adding & columns.is_("uge", tile.columns)
-        f.choose(whole, lambda: each_row(masked=False), lambda: each_row(masked=True))
-    f.leave()
+        f.if_else(whole, lambda: each_row(masked=False), lambda: each_row(masked=True))
+    f.ret()
 
 
 def lane_mask(f: LLVMFunction, count: LLVMValue, lanes: int, times: int = 1) -> LLVMValue:

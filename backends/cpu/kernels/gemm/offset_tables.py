@@ -44,13 +44,13 @@ def emit_offsets(module: LLVMModule) -> None:
             rest.set(index // size)
         with f.while_(lambda: run.get().is_("slt", runs) & done.get().is_("slt", count)):
             now, before = done.get(), inside.get()
-            end = f.least(now + (extent - before), count)
+            end = f.umin(now + (extent - before), count)
             _write_sequence(f, table, now, end, start.get(), stride)
             start.set(start.get() + (run_stride - before * stride))
             inside.set(0)
             run.set(run.get() + 1)
             done.set(end)
-    f.leave()
+    f.ret()
 
 
 def _write_sequence(
@@ -100,7 +100,7 @@ def emit_segments(module: LLVMModule, checks: int = 0) -> None:
     with f.while_(lambda: at.get().is_("slt", end)):
         now = at.get()
         inside = now % extent
-        length = f.least(extent - inside, end - now)
+        length = f.umin(extent - inside, end - now)
         rest = f.variable("i64", now // extent)
         sums = [
             f.variable("i64", inside * f.load(f.offset(loops, 8 * max(kind, 1)), "i64"))
@@ -120,4 +120,4 @@ def emit_segments(module: LLVMModule, checks: int = 0) -> None:
             f.store(each.get(), f.offset(entry, 8 * kind))
         found.set(found.get() + 1)
         at.set(now + length)
-    f.leave(found.get())
+    f.ret(found.get())

@@ -111,7 +111,7 @@ def lower_with_result_copy(
     def transpose_into(slot: int) -> MatrixProduct:
         copied_product = BufferView(slot, 0, shape, (row.extent * item, item), work.out.dtype)
         rows, columns = (column._replace(out=copied_product.strides[0]),), (row._replace(out=item),)
-        return work._replace(out=copied_product, rows=columns, columns=rows).turned()
+        return work._replace(out=copied_product, rows=columns, columns=rows).transpose()
 
     if not strategy(transpose_into(0), context, label):
         return []

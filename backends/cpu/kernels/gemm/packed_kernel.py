@@ -48,25 +48,25 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: P
     emit_write(module, tile, arith, host_machine())
     for part in checked.tile_variants(tile):
         place = module, tile_function_name(part), part, tile, arith, host_machine()
-        if checked.pace:
+        if checked.position_pitch:
             emit_nchw_tile(*place)
         elif checked.is_in_place and checked.side == "lhs":
             emit_in_place_lhs_tile(*place, checked.dims)
         elif checked.is_in_place:
-            emit_in_place_rhs_tile(*place, checked.dims, checked.walked)
+            emit_in_place_rhs_tile(*place, checked.dims, checked.run_dim)
         else:
             emit_tile(*place)
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
-        dims = checked.of(side)
+        dims = checked.checked_dims_of(side)
         straight = checked.is_in_place and side == checked.side
-        if checked.pace and side == "rhs":
-            emit_layout_copy(module, dtype, arith, checked.pace)
+        if checked.position_pitch and side == "rhs":
+            emit_layout_copy(module, dtype, arith, checked.position_pitch)
         elif straight and side == "rhs":
             emit_window_table(
-                module, f"starts_{side}", tile, arith, dims, 8 * MAX_BLOCK_LINES, checked.walked
+                module, f"starts_{side}", tile, arith, dims, 8 * MAX_BLOCK_LINES, checked.run_dim
             )
         elif straight:
-            run_dim = checked.walked
+            run_dim = checked.run_dim
             emit_starts(
                 module,
                 f"starts_{side}",
@@ -83,7 +83,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: P
             )
         else:
             emit_pack_contiguous_lines(module, f"pack_contiguous_{side}", lines, dtype, arith)
-    for dims in sorted({checked.of("lhs"), checked.of("rhs")}):
+    for dims in sorted({checked.checked_dims_of("lhs"), checked.checked_dims_of("rhs")}):
         emit_segments(module, dims)
     for dtype in sorted(
         {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.is_patches(side)}
@@ -92,5 +92,5 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: P
     emit_unstage(module, out, arith, turning=checked.is_in_place and checked.side == "rhs")
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     emit_output_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, checked))
-    f.leave()
+    f.ret()
     return module.text()

@@ -62,9 +62,9 @@ def emit_pack(module: LLVMModule, dtype: str, arith: Arithmetic, most: int, long
     with f.while_(lambda: done.get().is_("slt", count)):
         first = done.get()
         table, rest = f.offset(offsets, first, "i64"), count - first
-        here = f.least(rest, lines)
+        here = f.umin(rest, lines)
         whole, contiguous = rest.is_("uge", lines), emit_is_contiguous(f, table, here, item)
-        many = f.least(rest // lines, several)
+        many = f.umin(rest // lines, several)
         panels = f.select(whole & emit_is_contiguous(f, table, many * lines, item), many, 1)
         part = f.variable("ptr", place.get())
         with f.loop(0, parts) as number:
@@ -92,11 +92,11 @@ def emit_pack(module: LLVMModule, dtype: str, arith: Arithmetic, most: int, long
                     [part.get(), starts, line_strides, stride, lines, *steps_of],
                 )
 
-            f.choose(contiguous if arith.planes == 1 else contiguous & whole, panels_across, apart)
+            f.if_else(contiguous if arith.planes == 1 else contiguous & whole, panels_across, apart)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), panels * steps * row))
         done.set(first + panels * lines)
-    f.leave()
+    f.ret()
 
 
 def zeros_constant(f: LLVMFunction, name: str, nbytes: int) -> LLVMValue:
@@ -136,7 +136,7 @@ def _emit_contiguous_function(module: LLVMModule) -> None:
     with f.loop(0, count) as i:
         wrong.set(wrong.get() | (f.load(f.offset(table, i, "i64"), "i64") ^ expected.get()))
         expected.set(expected.get() + item)
-    f.leave(wrong.get().is_("eq", 0))
+    f.ret(wrong.get().is_("eq", 0))
 
 
 def emit_pack_contiguous_lines(
@@ -151,7 +151,7 @@ def emit_pack_contiguous_lines(
     f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
     packed, start, length, stride, panels, apart, count = f.params
     place, source = f.variable("ptr", packed), f.variable("ptr", start)
-    widest = max(1, 64 // arith.part)
+    widest = max(1, 64 // arith.plane_bytes)
     item = NUMPY_DTYPES[dtype].itemsize
     pieces, done = [], 0
     while done < lines:
@@ -166,8 +166,8 @@ def emit_pack_contiguous_lines(
             for done, many in pieces:
                 at = f.offset(there.get(), done * item)
                 for p, plane in enumerate(load_widened(f, at, dtype, arith, many)):
-                    step = f.offset(to.get(), (p * lines + done) * arith.part)
-                    f.store(plane, step, arith.part)
+                    step = f.offset(to.get(), (p * lines + done) * arith.plane_bytes)
+                    f.store(plane, step, arith.plane_bytes)
             to.set(f.offset(to.get(), apart))
             there.set(f.offset(there.get(), lines * item))
         if masks:
@@ -179,10 +179,10 @@ def emit_pack_contiguous_lines(
                     )
                     loaded = masked_load(f, at, mask, type, item)
                     new = widen(f, loaded, dtype, arith)
-                    f.store(new, f.offset(place.get(), done * arith.part), arith.part)
+                    f.store(new, f.offset(place.get(), done * arith.plane_bytes), arith.plane_bytes)
         place.set(f.offset(place.get(), lines * arith.size))
         source.set(f.offset(source.get(), stride))
-    f.leave()
+    f.ret()
 
 
 def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) -> None:
@@ -204,7 +204,7 @@ def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) 
     f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
     packed, starts, line_strides, stride, lines, first, last, ahead = f.params
     item, row = NUMPY_DTYPES[dtype].itemsize, lines * arith.size
-    few = 16 // arith.part
+    few = 16 // arith.plane_bytes
     done = f.variable("i64", first)
     transposable = stride.is_("eq", item) & (lines % few).is_("eq", 0)
 
@@ -215,10 +215,10 @@ def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) 
         with (
             f.loop(start, end, STEPS_PER_LINE) as begin,
             f.loop(0, lines, few) as line,
-            f.loop(begin, f.least(end, begin + STEPS_PER_LINE), many) as next,
+            f.loop(begin, f.umin(end, begin + STEPS_PER_LINE), many) as next,
         ):
             # The last square overlaps the one before it.
-            k = f.least(next, end - many)
+            k = f.umin(next, end - many)
             entries, rows = f.offset(starts, line, "ptr"), []
             for i in range(few):
                 here = f.offset(f.load(f.offset(entries, 8 * i), "ptr"), k * item)
@@ -230,24 +230,24 @@ def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) 
                     column = columns
                     if many > few:
                         column = f.shuffle(columns, columns, range(square, square + few))
-                    f.store(column, f.offset(at, row * (square + i)), arith.part)
+                    f.store(column, f.offset(at, row * (square + i)), arith.plane_bytes)
         done.set(end)
 
     if arith.planes == 1:
-        for many in sorted({host_machine().lanes(arith.part), few}, reverse=True):
+        for many in sorted({host_machine().lanes(arith.plane_bytes), few}, reverse=True):
             squares(many)
     with f.loop(done.get(), last, STEPS_PER_LINE) as begin, f.loop(0, lines) as line:
         start = f.load(f.offset(starts, line, "ptr"), "ptr")
         line_stride = f.load(f.offset(line_strides, line, "i64"), "i64")
         source = f.variable("ptr", f.offset(start, begin * line_stride))
-        place = f.variable("ptr", f.offset(packed, begin * row + line * arith.part))
-        with f.loop(begin, f.least(last, begin + STEPS_PER_LINE)):
+        place = f.variable("ptr", f.offset(packed, begin * row + line * arith.plane_bytes))
+        with f.loop(begin, f.umin(last, begin + STEPS_PER_LINE)):
             for p, plane in enumerate(load_widened(f, source.get(), dtype, arith, 1)):
-                at = f.offset(place.get(), lines * (p * arith.part))
-                f.store(plane, at, arith.part)
+                at = f.offset(place.get(), lines * (p * arith.plane_bytes))
+                f.store(plane, at, arith.plane_bytes)
             source.set(f.offset(source.get(), line_stride))
             place.set(f.offset(place.get(), row))
-    f.leave()
+    f.ret()
 
 
 def transpose_squares(f: LLVMFunction, rows: list[LLVMValue], squares: int) -> list[LLVMValue]:

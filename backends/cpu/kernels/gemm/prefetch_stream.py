@@ -23,11 +23,11 @@ class PrefetchStream:
         self._start = f.variable("ptr", start)
         self._pace, self._each, self._jump = (f.variable("i64", 0) for _ in range(3))
 
-    def packed(self, start: LLVMValue, steps: LLVMValue) -> None:
+    def follow_packed(self, start: LLVMValue, steps: LLVMValue) -> None:
         """Prefetch a packed operand: `steps` cache lines for each tile."""
         self._set(start, CACHE_LINE_BYTES, CACHE_LINE_BYTES, steps * CACHE_LINE_BYTES)
 
-    def lying(
+    def follow_operand(
         self, start: LLVMValue, step: LLVMValue, line: LLVMValue, item: int, size: int
     ) -> None:
         """Prefetch lines of an operand with elements of `item` bytes, from the address of the first
@@ -58,7 +58,7 @@ class PrefetchStream:
         ):
             place.set(value)
 
-    def of(self, number: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
+    def arguments_of_tile(self, number: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
         """Return the start address of a tile, its line stride, and its share stride."""
         start = self._f.offset(self._start.get(), number * self._jump.get())
         return start, self._pace.get(), self._each.get()

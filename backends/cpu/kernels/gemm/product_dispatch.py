@@ -73,9 +73,9 @@ def lower_product(work: MatrixProduct, context: LoweringContext, label: str) -> 
         return []
     batch, _, _, inner = work.sizes
     count = _count_parts(work)
-    if count > 1 and not any(work.inner[0].steps):
+    if count > 1 and not any(work.inner[0].position_strides):
         return _lower_split_k(work, count, context, label)
-    for each in (work, work.turned()):
+    for each in (work, work.transpose()):
         nbytes = inner * each.sizes[2] * work.out.itemsize
         if (
             batch == 1
@@ -118,8 +118,8 @@ def _lower_split_k(
     """Return the phases of equal parts of the outermost K loop, of the remainder, and of their
     sum."""
     arith = arithmetic_of(work.out.dtype)
-    if not is_lhs_readable_in_place(work) and is_rhs_readable_in_place(work.turned()):
-        work = work.turned()
+    if not is_lhs_readable_in_place(work) and is_rhs_readable_in_place(work.transpose()):
+        work = work.transpose()
     _, rows, columns, _ = work.sizes
     loop, *others = work.inner
     count = min(count, loop.extent)
@@ -144,7 +144,7 @@ def _lower_split_k(
             inner=merge_loops([loop._replace(extent=rest), *others]),
         )
         phases += _lower_unsplit(last, context, f"{label}, split-K remainder")
-    lines = merge_loops(loop._replace(rhs=0, steps=()) for loop in work.columns)
+    lines = merge_loops(loop._replace(rhs=0, position_strides=()) for loop in work.columns)
     plain = work._replace(lhs=place, columns=lines, inner=(), patches=None)
     cost = each * (count + 1) / PARTIAL_SUM_BYTES_PER_NS
     block = -(-rows // max(1, min(int(cost / MIN_PARTIAL_SUM_TASK_NS), context.workers)))
@@ -175,14 +175,14 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     arith = arithmetic_of(work.out.dtype)
     item = work.out.itemsize
     if _is_transposition_better(work):
-        work = work.turned()
+        work = work.transpose()
     if phases := lower_nchw(work, context, label) or lower_padded_nhwc(work, context, label):
         return phases
     while (
         not _are_columns_contiguous(work.columns, item)
         and _contiguous_column_bytes(work.columns, item) >= MIN_COLUMN_RUN_BYTES
         # Batch loops are not checked against the bounds of the image.
-        and not any(work.columns[0].steps)
+        and not any(work.columns[0].position_strides)
     ):
         work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
     batch, rows, columns, inner = work.sizes
@@ -197,7 +197,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     copied = batch // shared * columns * inner * arith.size
     grid = choose_task_grid(
         batch, rows, columns, inner, sizes, arith.size, staged, shared > 1, context.workers,
-        operations_per_ns(arith.part, work.machine), not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
+        operations_per_ns(arith.plane_bytes, work.machine), not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
 
@@ -205,7 +205,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
 def _is_transposition_better(work: MatrixProduct) -> bool:
     """Return whether to transpose the product, so that patches are read in place or results are
     stored without staging."""
-    item, transposed = work.out.itemsize, work.turned()
+    item, transposed = work.out.itemsize, work.transpose()
     if find_nchw_layout(work):
         return False
     if find_nchw_layout(transposed) and not is_lhs_readable_in_place(work):

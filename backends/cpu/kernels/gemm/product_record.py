@@ -59,13 +59,13 @@ class RecordReader:
         """Return the value of a field."""
         return self._f.load(self._f.offset(self._record, 8 * _FIELD_INDEX[name]), "i64")
 
-    def list(self, name: str) -> LLVMValue:
+    def list_header(self, name: str) -> LLVMValue:
         """Return the address of the two words that hold the start and the length of a list."""
         return self._f.offset(self._record, 8 * _FIELD_INDEX[f"{name}_at"])
 
     def loops(self, name: str) -> tuple[LLVMValue, LLVMValue]:
         """Return the address of a list and its number of entries."""
-        return load_list(self._f, self._record, self.list(name))
+        return load_list(self._f, self._record, self.list_header(name))
 
     def address(self, bases: LLVMValue, name: str) -> LLVMValue:
         """Return the start address of an operand."""
@@ -90,10 +90,10 @@ class OutputBlock:
         rest = task // column_blocks
         self.first_column = task % column_blocks * record["block_columns"]
         self.first_row = rest % row_blocks * record["block_rows"]
-        self.rows = f.least(record["rows"] - self.first_row, record["block_rows"])
-        self.columns = f.least(record["columns"] - self.first_column, record["block_columns"])
+        self.rows = f.umin(record["rows"] - self.first_row, record["block_rows"])
+        self.columns = f.umin(record["columns"] - self.first_column, record["block_columns"])
         self._first = rest // row_blocks * record["block_products"]
-        self._last = f.least(self._first + record["block_products"], record["products"])
+        self._last = f.umin(self._first + record["block_products"], record["products"])
 
     @contextmanager
     def products(
@@ -123,7 +123,7 @@ class OutputBlock:
                 for i, place in enumerate(places):
                     distance = index % size * f.load(f.offset(entry, 8 + 8 * i), "i64")
                     place.set(f.offset(place.get(), distance))
-            end = f.least(now + (extent - inside), self._last)
+            end = f.umin(now + (extent - inside), self._last)
             with f.loop(now, end):
                 lhs, rhs, out, packed = (place.get() for place in places)
                 yield lhs, rhs, out, packed

@@ -48,30 +48,32 @@ class ProductTask:
             self.places[name] = at
             at = f.offset(at, size)
 
-    def lines(self, name: str, first: LLVMValue, count: LLVMValue) -> LLVMValue:
+    def fill_line_tables(self, name: str, first: LLVMValue, count: LLVMValue) -> LLVMValue:
         """Fill the table of line offsets; for patches, also the tables of their positions."""
         f, lists = self.f, {name: self.places[name]}
-        for d in range(self.checked.of(name.rpartition("_")[2])):
+        for d in range(self.checked.checked_dims_of(name.rpartition("_")[2])):
             lists[f"positions_{d}"] = f.offset(self.places["positions"], d * 8 * MAX_BLOCK_LINES)
         for each, table in lists.items():
-            f.call(OFFSETS_FUNCTION, [self.words, self.record.list(each), table, first, count])
+            f.call(
+                OFFSETS_FUNCTION, [self.words, self.record.list_header(each), table, first, count]
+            )
         return self.places[name]
 
-    def packed(
+    def pack(
         self, side: str, base: LLVMValue, skipped: LLVMValue, lines: LLVMValue, first: LLVMValue, steps: LLVMValue,
         to: LLVMValue,
     ) -> LLVMValue:  # fmt: skip
         """Pack `lines` lines of an operand after the first `skipped` lines, for `steps` K steps
         from `first`, or record their addresses if the operand is read in place. Return the number
         of segments."""
-        f, dims, tile = self.f, self.checked.of(side), self.sizes.tile
-        if self.checked.pace and side == "rhs":
+        f, dims, tile = self.f, self.checked.checked_dims_of(side), self.sizes.tile
+        if self.checked.position_pitch and side == "rhs":
             words, table = self.record.loops("image_layout")[0], self.places["rhs_segments"]
             column = self.block.first_column + skipped
             f.call(LAYOUT_FUNCTION, [to, base, words, table, first, steps, column, lines])
             return f.value(0, "i64")
         name, segments = f"inner_{side}", self.places[f"{side}_segments"]
-        args = [self.words, self.record.list(name), segments, first, steps]
+        args = [self.words, self.record.list_header(name), segments, first, steps]
         parts = f.call(f"segments_{dims}", args, "i64")
         table = f.offset(self.places[LINE_TABLES[side]], skipped, "i64")
         args = [to, base, table, lines, segments, parts]
@@ -93,7 +95,7 @@ class ProductTask:
         f.call(f"pack_{dtype}", args)
         return parts
 
-    def find(
+    def point_prefetch(
         self,
         stream: PrefetchStream,
         side: str,
@@ -108,7 +110,7 @@ class ProductTask:
         first = f.load(self.places[f"{side}_segments"], "i64")
         step = self.stride(f"inner_{side}")
         at = f.offset(f.offset(base, start), first + step_count * step)
-        stream.lying(at, step, self.stride(LINE_TABLES[side]), item, self.arith.size)
+        stream.follow_operand(at, step, self.stride(LINE_TABLES[side]), item, self.arith.size)
 
     def stride(self, name: str) -> LLVMValue:
         """Return the stride in bytes of the innermost loop of a list."""

@@ -60,7 +60,7 @@ def describe_blocked_product(
     width, height = sizes.tile.columns, sizes.tile.height
     fields, lists = describe_product(work, grid)
     # If steps run along a row, copies of lines are stored beside the table of starts.
-    copied = checked.side == "lhs" and checked.walked >= 0
+    copied = checked.side == "lhs" and checked.run_dim >= 0
     most = sizes.rows // 2 // height * height if copied else sizes.rows
     packed_rows = equal_share_size(grid.rows, max(height, most), height)
     # Columns are packed in groups: the next group is prefetched while tiles of this one are
@@ -84,15 +84,15 @@ def _describe_patches(
     `lists`."""
     lines = work.rows if patches.side == "lhs" else work.columns
     for d in range(len(patches.starts)):
-        lists[f"positions_{d}"] = [(loop.extent, loop.steps[d]) for loop in reversed(lines)] or [
-            (1, 0)
-        ]
+        lists[f"positions_{d}"] = [
+            (loop.extent, loop.position_strides[d]) for loop in reversed(lines)
+        ] or [(1, 0)]
     none = (0,) * len(patches.starts)
     which = 1 if patches.side == "lhs" else 2
     lists[f"inner_{patches.side}"] = [
-        (loop.extent, _stride(loop, which), *loop.steps) for loop in reversed(work.inner)
+        (loop.extent, _stride(loop, which), *loop.position_strides) for loop in reversed(work.inner)
     ] or [(1, 0, *none)]
-    run_steps = work.inner[-1].steps if work.inner else none
+    run_steps = work.inner[-1].position_strides if work.inner else none
     run_dim = next((d for d, step in enumerate(run_steps) if step), -1)
     bounds = list(zip(patches.starts, patches.sizes, strict=True))
     lists["bounds"] = [*bounds, (run_dim, run_steps[run_dim] if run_dim >= 0 else 0)]

@@ -30,7 +30,7 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
         module, UNSTAGE_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
     )
     out, stage, rows, columns, row_count, column_count, width = f.params
-    item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // arith.part
+    item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // arith.plane_bytes
     bottom, right_end, done = (f.variable("i64", 0) for _ in range(3))
 
     def column_at(j: LLVMValue) -> LLVMValue:
@@ -38,11 +38,11 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
 
     def has_neighbour(j: LLVMValue, end: LLVMValue) -> LLVMValue:
         """Return whether the next column, before the end, is adjacent to this one."""
-        return column_at(f.least(j + 1, end - 1)).is_("eq", column_at(j) + item)
+        return column_at(f.umin(j + 1, end - 1)).is_("eq", column_at(j) + item)
 
     def number(i: LLVMValue, j: LLVMValue, count: int) -> LLVMValue:
         type = vector_type(arith.type, count * arith.planes)
-        return f.load(f.offset(stage, (i * width + j) * arith.size), type, arith.part)
+        return f.load(f.offset(stage, (i * width + j) * arith.size), type, arith.plane_bytes)
 
     def store(value: LLVMValue, i: LLVMValue, j: LLVMValue) -> None:
         row = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
@@ -52,11 +52,11 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
     def run(first: LLVMValue, last: LLVMValue, count: int) -> None:
         top = f.select(first.is_("slt", right_end.get()), bottom.get(), 0)
         with f.loop(top, row_count) as i, f.loop(first, last, count) as next:
-            j = next if count == 1 else f.least(next, last - count)
+            j = next if count == 1 else f.umin(next, last - count)
             store(number(i, j, count), i, j)
 
     if turning and arith.planes == 1:
-        size = host_machine().lanes(arith.part)
+        size = host_machine().lanes(arith.plane_bytes)
         is_transposed = emit_is_contiguous(f, rows, row_count, item) & ~emit_is_contiguous(
             f, columns, column_count, item
         )
@@ -76,16 +76,16 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
         def goes_on(
             last: StackVariable = last, end: LLVMValue = end, joined: LLVMValue = joined
         ) -> LLVMValue:
-            at = f.least(last.get() - joined.to("i64", "zext"), end - 1)
+            at = f.umin(last.get() - joined.to("i64", "zext"), end - 1)
             return last.get().is_("slt", end) & has_neighbour(at, end).is_("eq", joined)
 
         with f.while_(goes_on):
             last.set(last.get() + 1)
         stop = last.get()
-        f.choose(
+        f.if_else(
             joined & (stop - first).is_("sge", lanes),
             lambda: run(first, stop, lanes),
             lambda: run(first, stop, 1),
         )
         done.set(stop)
-    f.leave()
+    f.ret()

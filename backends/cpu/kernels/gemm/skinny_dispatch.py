@@ -70,7 +70,7 @@ MIN_UNPACKED_TASK_NS = 20_000.0
 def lower_skinny(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
     """Return the phases; none if the product should be packed."""
     work = _split_off_batch(work)
-    transposed = work.turned()
+    transposed = work.transpose()
     return (
         _lower_unrolled(work, context, label)
         or _lower_unrolled(transposed, context, label)
@@ -144,7 +144,7 @@ def _lower_inner_product(work: MatrixProduct, context: LoweringContext, label: s
     """Return the phases as inner products, if K steps are contiguous and columns, or rows, are
     few."""
     if work.sizes[2] > work.sizes[1]:
-        work = work.turned()
+        work = work.transpose()
     _, rows, columns, inner = work.sizes
     kind, item = vector_arithmetic_of(work), work.lhs.itemsize
     if not (

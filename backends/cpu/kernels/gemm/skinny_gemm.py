@@ -66,7 +66,7 @@ def _text(name: str, kind: VectorArithmetic, height: int) -> str:
                         f"sweep{high}x{group}",
                         [left, row_in, step_in, first, step_rhs, to, row_out, block.columns],
                     )
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -92,7 +92,10 @@ def _emit_sweep(module: LLVMModule, height: int, group: int, kind: VectorArithme
     lhs, row_in, step, rhs, rhs_step, out, row_out, columns = f.params
     size, lanes = kind.item, kind.lanes
     left = [
-        [kind.number(f, f.offset(f.offset(lhs, row_in * i), step * k)) for k in range(group)]
+        [
+            kind.broadcast_element(f, f.offset(f.offset(lhs, row_in * i), step * k))
+            for k in range(group)
+        ]
         for i in range(height)
     ]
     if kind.planes == 2:
@@ -124,4 +127,4 @@ def _emit_sweep(module: LLVMModule, height: int, group: int, kind: VectorArithme
         one(j)
     with f.when(whole.is_("slt", columns)):
         one(whole, kind.mask(f, columns - whole))
-    f.leave()
+    f.ret()

@@ -38,7 +38,7 @@ def _text(name: str, dtype: str) -> str:
     lanes = host_machine().lanes(arith.size)
     whole = f.select(dense, columns - columns % lanes, 0)
     first = task * r["block_rows"]
-    with f.loop(first, f.least(rows, first + r["block_rows"])) as row:
+    with f.loop(first, f.umin(rows, first + r["block_rows"])) as row:
         line = f.offset(out, _line_offset(f, r.loops("rows_out"), row))
 
         def total(j: LLVMValue, many: int, row: LLVMValue = row) -> LLVMValue:
@@ -52,7 +52,7 @@ def _text(name: str, dtype: str) -> str:
             store_result(total(j, lanes), f.offset(line, j * item))
         with f.loop(whole, columns) as j:
             store_result(total(j, 1), f.offset(line, _line_offset(f, (loops, number), j)))
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -67,9 +67,11 @@ def _sum_parts(
     """Return the sum of `many` contiguous elements over all parts, which are `part_stride` bytes
     apart."""
     type = vector_type(arith.type, many * arith.planes)
-    total = f.variable(type, f.load(start, type, arith.part))
+    total = f.variable(type, f.load(start, type, arith.plane_bytes))
     with f.loop(1, parts) as part:
-        total.set(total.get() + f.load(f.offset(start, part * part_stride), type, arith.part))
+        total.set(
+            total.get() + f.load(f.offset(start, part * part_stride), type, arith.plane_bytes)
+        )
     return total.get()
 
 

@@ -70,13 +70,15 @@ def _text(
         f.loop(0, block.columns, columns) as j,
     ):
         right = f.offset(rhs, (block.first_column + j) * item)
-        top, end = f.variable("i64", begin), f.least(block.rows, begin + some)
+        top, end = f.variable("i64", begin), f.umin(block.rows, begin + some)
         few = (block.columns - j).is_("sle", last * kind.lanes)
 
         def strip(high: int) -> None:
             left, first = end - top.get(), block.first_row + top.get()
             start = f.offset(lhs, first * row_in)
-            to = f.offset(f.offset(out, first * row_out), (block.first_column + j) * kind.made)
+            to = f.offset(
+                f.offset(out, first * row_out), (block.first_column + j) * kind.result_item
+            )
             rest = block.columns - j
             args = [inner, start, row_in, step_in, right, step_rhs, to, row_out, rest, left]
             whole, thin = (LLVMValue(f"@strip{high}x{wide}", "ptr", f) for wide in (width, last))
@@ -88,7 +90,7 @@ def _text(
             strip(height)
         with f.while_(lambda: top.get().is_("slt", end)):
             strip(low)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -120,25 +122,24 @@ class _Strip:
             self._sweep(f, masks)
         else:
             whole = columns.is_("uge", lanes * self.width)
-            f.choose(
+            f.if_else(
                 whole, lambda: self._sweep(f, [None] * self.width), lambda: self._sweep(f, masks)
             )
-        f.leave()
+        f.ret()
 
     def _sweep(self, f: LLVMFunction, masks: Sequence[LLVMValue | None]) -> None:
         """Emit all K steps; a mask selects the existing columns, None means all columns exist."""
         inner, lhs, row, step, rhs, rhs_step, out, out_row, _, count = f.params
         kind, lanes = self.kind, self.kind.lanes
-        sums = [[kind.sums(f) for _ in range(self.width)] for _ in range(self.height)]
+        sums = [[kind.new_accumulators(f) for _ in range(self.width)] for _ in range(self.height)]
         rows = [
-            f.variable("ptr", f.offset(lhs, row * f.least(count - 1, i)))
-            for i in range(self.height)
+            f.variable("ptr", f.offset(lhs, row * f.umin(count - 1, i))) for i in range(self.height)
         ]
         right = f.variable("ptr", rhs)
 
         def one(k: LLVMValue) -> None:
             if self.ahead:
-                self._ask(f, k)
+                self._prefetch_next_rows(f, k)
             here = right.get()
             if self.height > 1 and self.width > 2:
                 for distance in range(0, lanes * kind.item * self.width, CACHE_LINE_BYTES):
@@ -150,16 +151,16 @@ class _Strip:
             right.set(f.offset(here, rhs_step))
             for each, places in zip(rows, sums, strict=True):
                 where = each.get()
-                a = kind.number(f, where)
+                a = kind.broadcast_element(f, where)
                 each.set(f.offset(where, step))
                 for column, place in zip(b, places, strict=True):
                     kind.add(f, place, a, [column] * kind.planes)
 
         # Each of the first steps prefetches one row of the result.
-        asking = f.least(inner, self.height)
+        asking = f.umin(inner, self.height)
         with f.loop(0, asking) as k:
             start = f.offset(out, out_row * k)
-            nbytes = lanes * kind.made * self.width
+            nbytes = lanes * kind.result_item * self.width
             for distance in (*range(0, nbytes, CACHE_LINE_BYTES), nbytes - 1):
                 prefetch(f, f.offset(start, distance), writing=True)
             one(k)
@@ -169,10 +170,10 @@ class _Strip:
             with f.when(count.is_("sgt", i)):
                 start = f.offset(out, out_row * i)
                 for j, (mask, place) in enumerate(zip(masks, places, strict=True)):
-                    at = f.offset(start, j * lanes * kind.made)
-                    kind.write(f, kind.joined(f, place), at, mask)
+                    at = f.offset(start, j * lanes * kind.result_item)
+                    kind.write(f, kind.combine_accumulators(f, place), at, mask)
 
-    def _ask(self, f: LLVMFunction, k: LLVMValue) -> None:
+    def _prefetch_next_rows(self, f: LLVMFunction, k: LLVMValue) -> None:
         """Emit a prefetch of one cache line of the rows below per step."""
         lhs, row = f.params[1], f.params[2]
         steps = CACHE_LINE_BYTES // self.kind.item

@@ -56,7 +56,7 @@ def _text(
             both = [b, kind.swap_complex_parts(f, b)][: kind.planes]
             totals = []
             for left, _ in places:
-                sums = kind.sums(f)
+                sums = kind.new_accumulators(f)
                 kind.add(f, sums, [kind.read(f, left, mask)] * kind.planes, both)
                 totals.append([each.get() for each in sums])
             store_sums(f, kind, totals, [to for _, to in places])
@@ -68,12 +68,12 @@ def _text(
                 for k in range(inner)
             ]
             for left, to in places:
-                sums = kind.sums(f)
+                sums = kind.new_accumulators(f)
                 for k, b in enumerate(right):
-                    a = kind.number(f, f.offset(left, step_in * k))
+                    a = kind.broadcast_element(f, f.offset(left, step_in * k))
                     kind.add(f, sums, a, [b] * kind.planes)
-                kind.write(f, kind.joined(f, sums), to, mask)
-    f.leave()
+                kind.write(f, kind.combine_accumulators(f, sums), to, mask)
+    f.ret()
     return module.text()
 
 

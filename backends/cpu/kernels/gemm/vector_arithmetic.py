@@ -63,7 +63,7 @@ class VectorArithmetic(NamedTuple):
         return NUMPY_DTYPES[self.operand].itemsize
 
     @property
-    def made(self) -> int:
+    def result_item(self) -> int:
         """The size in bytes of a result element in memory."""
         return NUMPY_DTYPES[self.result].itemsize
 
@@ -90,7 +90,7 @@ class VectorArithmetic(NamedTuple):
         loaded = masked_load(f, at, mask, type, part) if mask else f.load(at, type, part)
         return widen(f, loaded, self.operand, self.arith)
 
-    def number(self, f: LLVMFunction, at: LLVMValue) -> list[LLVMValue]:
+    def broadcast_element(self, f: LLVMFunction, at: LLVMValue) -> list[LLVMValue]:
         """Broadcast one element: the real part and, for a complex element, the imaginary part."""
         part, count = self.item // self.planes, self.lanes * self.planes
         parts = [
@@ -98,7 +98,7 @@ class VectorArithmetic(NamedTuple):
         ]
         return [f.splat(widen(f, each, self.operand, self.arith), count) for each in parts]
 
-    def sums(self, f: LLVMFunction) -> list[StackVariable]:
+    def new_accumulators(self, f: LLVMFunction) -> list[StackVariable]:
         """Return new accumulators, initialized to zero."""
         return [f.variable(self.type, 0) for _ in range(self.planes)]
 
@@ -113,7 +113,7 @@ class VectorArithmetic(NamedTuple):
         """Swap the real and imaginary part of each pair."""
         return f.shuffle(x, x, [lane ^ 1 for lane in range(self.lanes * 2)])
 
-    def joined(self, f: LLVMFunction, sums: list[StackVariable]) -> LLVMValue:
+    def combine_accumulators(self, f: LLVMFunction, sums: list[StackVariable]) -> LLVMValue:
         """Combine the accumulators of real and imaginary parts into one vector of results."""
         first, *more = (each.get() for each in sums)
         if not more:
@@ -126,7 +126,7 @@ class VectorArithmetic(NamedTuple):
         self, f: LLVMFunction, value: LLVMValue, at: LLVMValue, mask: LLVMValue | None = None
     ) -> None:
         """Store a vector of results, or only the lanes of the mask."""
-        new, part = narrow_to_storage(f, value, self.result), self.made // self.planes
+        new, part = narrow_to_storage(f, value, self.result), self.result_item // self.planes
         if mask:
             masked_store(f, new, at, mask, part)
         else:

@@ -89,11 +89,11 @@ def _emit_singular_values(
 ) -> None:
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
     define_bidiagonal(f.module)
-    x = ScratchMatrix(e.piece("*a"), e.sizes["apart"], f.value(0, "i64"))
+    x = ScratchMatrix(e.piece_address("*a"), e.sizes["apart"], f.value(0, "i64"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
     steps = steps[::-1] if broad else steps
-    MatrixCopy(f, e.dtype, is_contiguous).bring(e.addresses[0], steps, m, n, x)
-    pieces = [e.piece(name) for name in ("*values", "*beside", "*space")]
+    MatrixCopy(f, e.dtype, is_contiguous).load_matrix(e.addresses[0], steps, m, n, x)
+    pieces = [e.piece_address(name) for name in ("*values", "*beside", "*space")]
     nan_if_nonfinite = f.call("bidiagonal", [m, n, *x, *pieces], "double")
     good, one = emit_call_if_finite(e, nan_if_nonfinite.is_("oeq", 0.0), called), f.value(1, "i64")
     store_columns(e, "*values", e.dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
@@ -134,7 +134,7 @@ def define_bidiagonal(module: LLVMModule, kept: bool = False) -> None:
                 f.store(tau.get(), f.offset(more[2], k, "double"), ITEM_BYTES)
         with f.loop(k + 1, rows) as i:
             _emit_row_update(f, x, k, i, filled, space, scale, tau.get())
-    f.leave(sum_lanes(f, nan_if_nonfinite.get()))
+    f.ret(sum_lanes(f, nan_if_nonfinite.get()))
 
 
 def _emit_column_reflection(

@@ -108,8 +108,8 @@ def _emit_svd(called: LapackRoutine, flags: tuple[bool, bool, bool], e: MatrixEm
     with f.when(~good, seldom=True):
         _emit_fill_nan(e, u, m, left)
         _emit_fill_nan(e, v, n, n)
-    MatrixCopy(f, e.dtype, flags[1]).put(u, m, left, e.addresses[1], step[2:4])
-    MatrixCopy(f, e.dtype, flags[2]).put(v, n, n, e.addresses[3], step[6:4:-1])
+    MatrixCopy(f, e.dtype, flags[1]).store_matrix(u, m, left, e.addresses[1], step[2:4])
+    MatrixCopy(f, e.dtype, flags[2]).store_matrix(v, n, n, e.addresses[3], step[6:4:-1])
 
 
 def bidiagonal_pinv_rule(
@@ -141,7 +141,7 @@ def _emit_pinv(
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
     _, v, good = _emit_decomposition(called, is_contiguous, e)
     with f.when(good):
-        values = e.piece("*values")
+        values = e.piece_address("*values")
         limit = f.load(e.addresses[1], "float", 4).to("double", "fpext")
         limit = limit * f.load(values, "double", ITEM_BYTES)
         with f.loop(0, n) as i:
@@ -154,8 +154,8 @@ def _emit_pinv(
             there = v.at(i, j).start
             factor = f.load(f.offset(values, j, "double"), "double", ITEM_BYTES)
             f.store(f.load(there, "double", ITEM_BYTES) * factor, there, ITEM_BYTES)
-        f.store(f.value(1.0, "double"), e.piece("*one"), ITEM_BYTES)
-        f.store(f.value(0.0, "double"), e.piece("*zero"), ITEM_BYTES)
+        f.store(f.value(1.0, "double"), e.piece_address("*one"), ITEM_BYTES)
+        f.store(f.value(0.0, "double"), e.piece_address("*zero"), ITEM_BYTES)
         e.call(multiplied)
     store_columns(e, "*made", e.dtype, n, (n, m), 2, (e.sizes["step2"], e.sizes["step3"]), good)
 
@@ -171,13 +171,13 @@ def _emit_decomposition(
     define_reflectors(f.module)
     define_apply(f.module, turned=False)
     none = f.value(0, "i64")
-    a = ScratchMatrix(e.piece("*a"), e.sizes["apart"], none)
-    u = ScratchMatrix(e.piece("*u_held"), e.sizes["apart_u"], none)
-    v = a._replace(start=e.piece("*v_held"))
+    a = ScratchMatrix(e.piece_address("*a"), e.sizes["apart"], none)
+    u = ScratchMatrix(e.piece_address("*u_held"), e.sizes["apart_u"], none)
+    v = a._replace(start=e.piece_address("*v_held"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
-    MatrixCopy(f, e.dtype, is_contiguous).bring(e.addresses[0], steps, m, n, a)
+    MatrixCopy(f, e.dtype, is_contiguous).load_matrix(e.addresses[0], steps, m, n, a)
     names = ("*values", "*beside", "*space", "*reflected", "*taus", "*turns")
-    pieces = [e.piece(name) for name in names]
+    pieces = [e.piece_address(name) for name in names]
     finite = f.call("bidiagonal_kept", [m, n, *a, *pieces], "double").is_("oeq", 0.0)
     good = emit_call_if_finite(e, finite, called)
     _emit_left_vectors(e, a, u)
@@ -194,19 +194,23 @@ def _emit_left_vectors(e: MatrixEmitter, a: ScratchMatrix, u: ScratchMatrix) -> 
             f, [f.select(ones, f.value(1.0, VECTOR_TYPE), 0.0)], u.at(i, j), REAL_ARITHMETIC
         )
     with f.loop(0, n) as i, f.loop(0, n) as j:
-        number = f.load(f.offset(e.piece("*u"), j * n + i, "double"), "double", ITEM_BYTES)
+        number = f.load(f.offset(e.piece_address("*u"), j * n + i, "double"), "double", ITEM_BYTES)
         f.store(number, u.at(i, j).start, ITEM_BYTES)
-    v, t, reflected = e.piece("*v"), e.piece("*t"), a._replace(start=e.piece("*reflected"))
+    v, t, reflected = (
+        e.piece_address("*v"),
+        e.piece_address("*t"),
+        a._replace(start=e.piece_address("*reflected")),
+    )
     with f.loop(0, n, BLOCK_COLUMNS) as done:
         first = ((n - 1) & -BLOCK_COLUMNS) - done
         high = m - first
         f.store(
-            f.load(f.offset(e.piece("*taus"), first, "double"), VECTOR_TYPE, ITEM_BYTES),
+            f.load(f.offset(e.piece_address("*taus"), first, "double"), VECTOR_TYPE, ITEM_BYTES),
             t,
             ITEM_BYTES,
         )
         f.call(
-            "reflectors", [high, f.least(n - first, BLOCK_COLUMNS), *reflected.at(first, first), v]
+            "reflectors", [high, f.umin(n - first, BLOCK_COLUMNS), *reflected.at(first, first), v]
         )
         f.call("triangle", [high, v, t])
         f.call("apply", [high, left, v, t, *u.at(first, 0)])
@@ -216,13 +220,13 @@ def _emit_right_vectors(e: MatrixEmitter, a: ScratchMatrix, turned: ScratchMatri
     """Emit V: the columns of LAPACK's V^H are the rows of V."""
     f, n = e.f, e.sizes["n"]
     steps: list[LLVMValue] = [n * ITEM_BYTES, f.value(ITEM_BYTES, "i64")]
-    MatrixCopy(f, "f64", True).bring(e.piece("*vh"), steps, n, n, turned)
-    v, t = e.piece("*v"), e.piece("*t")
+    MatrixCopy(f, "f64", True).load_matrix(e.piece_address("*vh"), steps, n, n, turned)
+    v, t = e.piece_address("*v"), e.piece_address("*t")
     with f.loop(1, n, BLOCK_COLUMNS) as done:
         first = ((n - 2) & -BLOCK_COLUMNS) - (done - 1)
         high = n - 1 - first
         f.store(
-            f.load(f.offset(e.piece("*turns"), first, "double"), VECTOR_TYPE, ITEM_BYTES),
+            f.load(f.offset(e.piece_address("*turns"), first, "double"), VECTOR_TYPE, ITEM_BYTES),
             t,
             ITEM_BYTES,
         )

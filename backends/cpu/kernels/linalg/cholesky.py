@@ -85,7 +85,7 @@ def _emit_cholesky(
             f.offset(address, which * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        MatrixCopy(f, dtype, is_contiguous[0]).bring(source, steps[:2], rows, rows, matrix)
+        MatrixCopy(f, dtype, is_contiguous[0]).load_matrix(source, steps[:2], rows, rows, matrix)
         with f.loop(0, rows) as i:
             with f.loop(0, i) as j:
                 lower = load_vector(f, matrix.at(i, j), numbers, "double")
@@ -104,7 +104,7 @@ def _emit_cholesky(
         nan_or_zero = f.select(definite.get(), f.value(0.0, "double"), f.value(np.nan, "double"))
         with f.loop(0, rows) as i:
             _emit_scaled_row(f, dtype, matrix, roots, i, rows, nan_or_zero)
-        MatrixCopy(f, dtype, is_contiguous[1]).put(matrix, rows, rows, target, steps[2:])
+        MatrixCopy(f, dtype, is_contiguous[1]).store_matrix(matrix, rows, rows, target, steps[2:])
 
 
 def _emit_scaled_row(

@@ -108,9 +108,9 @@ def _emit_complex_values(e: MatrixEmitter) -> None:
     """Combine the real and imaginary parts of eigenvalues."""
     f = e.f
     with f.loop(0, e.sizes["n"]) as i:
-        at = f.offset(e.piece("*values"), i * 16)
+        at = f.offset(e.piece_address("*values"), i * 16)
         for plane, name in enumerate(("*real", "*imag")):
-            part = f.load(f.offset(e.piece(name), i, "double"), "double", 8)
+            part = f.load(f.offset(e.piece_address(name), i, "double"), "double", 8)
             f.store(part, f.offset(at, 8 * plane), 8)
 
 
@@ -118,11 +118,11 @@ def _emit_complex_vector(e: MatrixEmitter, j: LLVMValue) -> None:
     """Expand vector `j`: for a conjugate pair LAPACK returns the real part, then the imaginary
     part."""
     f, n = e.f, e.sizes["n"]
-    imag = f.load(f.offset(e.piece("*imag"), j, "double"), "double", 8)
+    imag = f.load(f.offset(e.piece_address("*imag"), j, "double"), "double", 8)
     first, second = imag.is_("ogt", 0.0), imag.is_("olt", 0.0)
     real_at, imag_at = f.select(second, j - 1, j), f.select(first, j + 1, j)
-    columns = [f.offset(e.piece("*vectors"), k * n * 8) for k in (real_at, imag_at)]
-    target = f.offset(e.piece("*both"), j * n * 16)
+    columns = [f.offset(e.piece_address("*vectors"), k * n * 8) for k in (real_at, imag_at)]
+    target = f.offset(e.piece_address("*both"), j * n * 16)
     with f.loop(0, n) as i:
         real, part = (f.load(f.offset(column, i, "double"), "double", 8) for column in columns)
         part = f.select(first, part, f.select(second, -part, 0.0))

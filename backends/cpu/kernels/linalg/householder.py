@@ -58,7 +58,7 @@ def define_panel(module: LLVMModule) -> None:
     f.store(f.value(0.0, VECTOR_TYPE), taus, ITEM_BYTES)
     with f.loop(0, width) as s:
         _emit_column_reflection(f, rows, x, s, taus)
-    f.leave()
+    f.ret()
 
 
 def _emit_column_reflection(
@@ -180,7 +180,7 @@ def define_reflectors(module: LLVMModule) -> None:
         row = f.select(lane_indices(f).is_("eq", at), 1.0, row)
         kept = inside & lane_indices(f).is_("sle", at)
         f.store(f.select(kept, row, 0.0), f.offset(v, i * (BLOCK_COLUMNS * ITEM_BYTES)), ITEM_BYTES)
-    f.leave()
+    f.ret()
 
     f = LLVMFunction(
         module,
@@ -211,7 +211,7 @@ def define_reflectors(module: LLVMModule) -> None:
         result.append(f.select(here, tau, -(found * tau)))
     for s, line in enumerate(result):
         f.store(line, f.offset(t, s * BLOCK_COLUMNS * ITEM_BYTES), ITEM_BYTES)
-    f.leave()
+    f.ret()
 
 
 def define_apply(module: LLVMModule, turned: bool) -> None:
@@ -268,4 +268,4 @@ def define_apply(module: LLVMModule, turned: bool) -> None:
         apply_to_columns(j, 2)
     with f.loop(pairs, filled, BLOCK_COLUMNS) as j:
         apply_to_columns(j, 1)
-    f.leave()
+    f.ret()

@@ -105,7 +105,7 @@ class MatrixEmitter(NamedTuple):
         """Bytes of an element during computation."""
         return 16 if self.dtype in COMPLEX else 8
 
-    def piece(self, name: str) -> LLVMValue:
+    def piece_address(self, name: str) -> LLVMValue:
         """Return the address of a piece of memory."""
         return self.f.offset(self.memory, self.sizes[name])
 
@@ -120,7 +120,7 @@ class MatrixEmitter(NamedTuple):
             if word[0] == "'":
                 pointers.append(f.variable("i8", ord(word[1])).address)
             elif word[0] == "*":
-                pointers.append(self.piece(word))
+                pointers.append(self.piece_address(word))
             elif word == "info":
                 pointers.append(info.address)
             else:

@@ -28,7 +28,7 @@ def load_columns(
     """
     define_load_columns(e.f.module, e.dtype)
     between = [e.sizes[f"step{steps}"], e.sizes[f"step{steps + 1}"]]
-    arguments = [e.addresses[view], *between, rows, columns, e.piece(name), apart or rows]
+    arguments = [e.addresses[view], *between, rows, columns, e.piece_address(name), apart or rows]
     return e.f.call(f"bring_{e.dtype}", arguments, "double").is_("oeq", 0.0)
 
 
@@ -41,7 +41,7 @@ def store_columns(
     `size` are rows and columns, `steps` the bytes between them.
     """
     define_store_columns(e.f.module, dtype)
-    arguments = [e.piece(name), apart, *size, e.addresses[view], *steps, good]
+    arguments = [e.piece_address(name), apart, *size, e.addresses[view], *steps, good]
     e.f.call(f"put_{dtype}", arguments)
 
 
@@ -87,7 +87,7 @@ def define_load_columns(module: LLVMModule, dtype: str) -> None:
     ):
         for lane in range(count):
             total = total + (_extract_lane(f, found, lane) if count > 1 else found)
-    f.leave(total)
+    f.ret(total)
 
 
 def define_store_columns(module: LLVMModule, dtype: str) -> None:
@@ -120,7 +120,7 @@ def define_store_columns(module: LLVMModule, dtype: str) -> None:
                 f.store(part, f.offset(at, down * k), item // planes)
 
     _emit_row_loop(f, rows, some)
-    f.leave()
+    f.ret()
 
 
 def _emit_row_loop(

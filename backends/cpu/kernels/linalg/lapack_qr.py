@@ -55,7 +55,7 @@ def _emit_qr(factor: LapackRoutine, form: LapackRoutine, e: MatrixEmitter) -> No
 def _emit_move_reflector(e: MatrixEmitter, j: LLVMValue, words: LLVMValue) -> None:
     """Move reflector `j` to `q`, and clear its place below the diagonal."""
     f, parts = e.f, e.item // 8
-    source, target = (f.offset(e.piece(name), j * words * 8) for name in ("*a", "*q"))
+    source, target = (f.offset(e.piece_address(name), j * words * 8) for name in ("*a", "*q"))
     with f.loop(0, words) as i:
         f.store(
             f.load(f.offset(source, i, "double"), "double", 8), f.offset(target, i, "double"), 8

@@ -96,7 +96,7 @@ def _emit_lu(
             f.offset(address, which * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        MatrixCopy(f, dtype, is_contiguous[0]).bring(source, steps[:2], rows, columns, matrix)
+        MatrixCopy(f, dtype, is_contiguous[0]).load_matrix(source, steps[:2], rows, columns, matrix)
         with f.loop(0, rows) as i:
             f.store(i.to("i32", "trunc"), f.offset(order, i * order_step), 4)
 
@@ -113,7 +113,9 @@ def _emit_lu(
                 f.store(one, ends[1], 4)
 
         emit_blocked_lu(f, numbers, matrix, rows, columns, pivot_column)
-        MatrixCopy(f, dtype, is_contiguous[1]).put(matrix, rows, columns, target, steps[2:])
+        MatrixCopy(f, dtype, is_contiguous[1]).store_matrix(
+            matrix, rows, columns, target, steps[2:]
+        )
 
 
 def emit_blocked_lu(
@@ -121,9 +123,9 @@ def emit_blocked_lu(
     before: Callable[[LLVMValue], None] | None = None,
 ) -> None:  # fmt: skip
     """Emit an in-place LU decomposition; `before` chooses and swaps the pivot of each column."""
-    pivot_count = f.least(rows, columns)
+    pivot_count = f.umin(rows, columns)
     with f.loop(0, pivot_count, BLOCK_COLUMNS) as first:
-        height = f.least(pivot_count - first, BLOCK_COLUMNS)
+        height = f.umin(pivot_count - first, BLOCK_COLUMNS)
         with f.loop(first, first + height) as k:
             if before:
                 before(k)

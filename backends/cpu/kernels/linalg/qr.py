@@ -89,16 +89,16 @@ def _emit_qr(dtype: str, flags: Sequence[bool], f: LLVMFunction, block: GridBloc
     q = ScratchMatrix(f.offset(block.scratch, rows * row_step), row_step_q, rows * row_step_q)
     v = f.offset(q.start, rows * row_step_q)
     triangles = f.offset(v, rows * (BLOCK_COLUMNS * ITEM_BYTES))
-    least = f.least(rows, columns)
+    least = f.umin(rows, columns)
     copying = [MatrixCopy(f, dtype, flag) for flag in flags]
     with f.loop(0, block.columns) as which:
         source, target_q, target_r = (
             f.offset(address, which * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        copying[0].bring(source, steps[:2], rows, columns, matrix)
+        copying[0].load_matrix(source, steps[:2], rows, columns, matrix)
         with f.loop(0, least, BLOCK_COLUMNS) as first:
-            width = f.least(least - first, BLOCK_COLUMNS)
+            width = f.umin(least - first, BLOCK_COLUMNS)
             triangle = f.offset(triangles, first * (TRIANGLE_BYTES // BLOCK_COLUMNS))
             here, high = matrix.at(first, first), rows - first
             f.call("panel", [high, width, *here, triangle])
@@ -112,12 +112,12 @@ def _emit_qr(dtype: str, flags: Sequence[bool], f: LLVMFunction, block: GridBloc
         with f.loop(0, least, BLOCK_COLUMNS) as done:
             first = ((least - 1) & -BLOCK_COLUMNS) - done
             triangle = f.offset(triangles, first * (TRIANGLE_BYTES // BLOCK_COLUMNS))
-            width, high = f.least(least - first, BLOCK_COLUMNS), rows - first
+            width, high = f.umin(least - first, BLOCK_COLUMNS), rows - first
             f.call("reflectors", [high, width, *matrix.at(first, first), v])
             f.call("apply", [high, left - first, v, triangle, *q.at(first, first)])
-        copying[1].put(q, rows, left, target_q, steps[2:4])
+        copying[1].store_matrix(q, rows, left, target_q, steps[2:4])
         _emit_clear_lower(f, matrix, left, columns)
-        copying[2].put(matrix, left, columns, target_r, steps[4:])
+        copying[2].store_matrix(matrix, left, columns, target_r, steps[4:])
 
 
 def _emit_identity(f: LLVMFunction, q: ScratchMatrix, rows: LLVMValue, columns: LLVMValue) -> None:
@@ -132,7 +132,7 @@ def _emit_clear_lower(
     f: LLVMFunction, matrix: ScratchMatrix, rows: LLVMValue, columns: LLVMValue
 ) -> None:
     """Emit zeros below the diagonal."""
-    with f.loop(0, rows) as i, f.loop(0, f.least(i, columns), BLOCK_COLUMNS) as j:
+    with f.loop(0, rows) as i, f.loop(0, f.umin(i, columns), BLOCK_COLUMNS) as j:
         below = lane_indices(f).is_("slt", f.splat(i - j, BLOCK_COLUMNS))
         store_vector(
             f,

@@ -151,7 +151,7 @@ class MatrixCopy:
     def item(self) -> int:
         return NUMPY_DTYPES[self.dtype].itemsize
 
-    def bring(
+    def load_matrix(
         self, source: LLVMValue, steps: Sequence[LLVMValue], rows: LLVMValue, columns: LLVMValue, matrix: ScratchMatrix,
         conjugate: bool = False,
     ) -> None:  # fmt: skip
@@ -195,7 +195,7 @@ class MatrixCopy:
         planes = split_planes(f, loaded) if numbers.planes == 2 else [loaded]
         return [widen(f, plane, self.dtype, numbers) for plane in planes]
 
-    def put(
+    def store_matrix(
         self,
         matrix: ScratchMatrix,
         rows: LLVMValue,
@@ -263,7 +263,7 @@ def define_update(module: LLVMModule, dtype: str) -> None:
                 each = splat_planes(f, load_vector(f, line.at(0, k), numbers, "double"))
                 total = multiply_subtract(f, numbers, each, factor, total)
             store_vector(f, total, there, numbers)
-    f.leave()
+    f.ret()
 
 
 def define_substitute(module: LLVMModule, dtype: str, unit: bool) -> None:
@@ -295,4 +295,4 @@ def define_substitute(module: LLVMModule, dtype: str, unit: bool) -> None:
             else:
                 result = complex_multiply(result, splat_planes(f, complex_reciprocal(f, divisor)))
         store_vector(f, result, x.at(i, j), numbers)
-    f.leave()
+    f.ret()

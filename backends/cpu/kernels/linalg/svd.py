@@ -125,7 +125,7 @@ def _emit_pinv(called: LapackRoutine, multiplied: LapackRoutine, e: MatrixEmitte
     f, (m, n, k) = e.f, (e.sizes[name] for name in ("m", "n", "k"))
     good = emit_call_if_finite(e, load_columns(e, 0, 0, m, n, "*a"), called)
     with f.when(good):
-        values, limit = e.piece("*values"), _load_real(e, 1)
+        values, limit = e.piece_address("*values"), _load_real(e, 1)
         limit = limit * f.load(values, "double", 8)
         with f.loop(0, k) as i:
             value = f.load(f.offset(values, i, "double"), "double", 8)
@@ -151,7 +151,7 @@ def _load_real(e: MatrixEmitter, view: int) -> LLVMValue:
 def _store_constant(e: MatrixEmitter, name: str, number: float) -> None:
     for part in range(e.item // 8):
         value = e.f.value(0.0 if part else number, "double")
-        e.f.store(value, e.f.offset(e.piece(name), 8 * part), 8)
+        e.f.store(value, e.f.offset(e.piece_address(name), 8 * part), 8)
 
 
 def _emit_scale_row(e: MatrixEmitter, i: LLVMValue, factor: LLVMValue) -> None:
@@ -159,7 +159,7 @@ def _emit_scale_row(e: MatrixEmitter, i: LLVMValue, factor: LLVMValue) -> None:
     f, k = e.f, e.sizes["k"]
     with f.loop(0, e.sizes["n"]) as j:
         for part in range(e.item // 8):
-            at = f.offset(e.piece("*vh"), (j * k + i) * e.item + 8 * part)
+            at = f.offset(e.piece_address("*vh"), (j * k + i) * e.item + 8 * part)
             f.store(f.load(at, "double", 8) * factor, at, 8)
 
 
@@ -194,12 +194,12 @@ def _emit_least_squares(called: LapackRoutine, e: MatrixEmitter) -> None:
     f, (m, n, r, h, size) = e.f, (e.sizes[name] for name in ("m", "n", "r", "h", "size"))
     finite = load_columns(e, 0, 0, m, n, "*a")
     load_columns(e, 1, 2, m, r, "*y", h)
-    f.store(_load_real(e, 2), e.piece("*limit"), 8)
+    f.store(_load_real(e, 2), e.piece_address("*limit"), 8)
     with f.loop(0, r) as j:
         _emit_clear_nonfinite_column(e, j)
     good = emit_call_if_finite(e, finite, called)
     with f.loop(0, r) as j:
-        nan_if_nonfinite = f.load(f.offset(e.piece("*lost"), j, "double"), "double", 8)
+        nan_if_nonfinite = f.load(f.offset(e.piece_address("*lost"), j, "double"), "double", 8)
         with f.when(nan_if_nonfinite.is_("uno", 0.0)):
             _emit_fill_column(e, j, n, np.nan)
     one, real = f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
@@ -211,20 +211,20 @@ def _emit_least_squares(called: LapackRoutine, e: MatrixEmitter) -> None:
 def _emit_clear_nonfinite_column(e: MatrixEmitter, j: LLVMValue) -> None:
     """Replace column `j` of `y` by 0 if it is not finite; `lost` is then NaN, and 0 otherwise."""
     f, rows = e.f, e.sizes["m"]
-    start = f.offset(e.piece("*y"), j * e.sizes["h"] * e.item)
+    start = f.offset(e.piece_address("*y"), j * e.sizes["h"] * e.item)
     total = f.variable("double", 0.0)
     with f.loop(0, rows * (e.item // 8)) as i:
         part = f.load(f.offset(start, i, "double"), "double", 8)
         total.set(total.get() + (part - part))
     nan_if_nonfinite = total.get()
-    f.store(nan_if_nonfinite, f.offset(e.piece("*lost"), j, "double"), 8)
+    f.store(nan_if_nonfinite, f.offset(e.piece_address("*lost"), j, "double"), 8)
     with f.when(nan_if_nonfinite.is_("uno", 0.0)):
         _emit_fill_column(e, j, rows, 0.0)
 
 
 def _emit_fill_column(e: MatrixEmitter, j: LLVMValue, rows: LLVMValue, number: float) -> None:
     f = e.f
-    start = f.offset(e.piece("*y"), j * e.sizes["h"] * e.item)
+    start = f.offset(e.piece_address("*y"), j * e.sizes["h"] * e.item)
     with f.loop(0, rows * (e.item // 8)) as i:
         f.store(f.value(number, "double"), f.offset(start, i, "double"), 8)
 

@@ -78,11 +78,11 @@ def _emit_symmetric_eigen(
     f, n = e.f, e.sizes["n"]
     define_mirror(f.module)
     define_tridiagonal(f.module)
-    a = ScratchMatrix(e.piece("*a"), e.sizes["apart"], f.value(0, "i64"))
+    a = ScratchMatrix(e.piece_address("*a"), e.sizes["apart"], f.value(0, "i64"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
-    MatrixCopy(f, e.dtype, flags[0]).bring(e.addresses[0], steps, n, n, a)
+    MatrixCopy(f, e.dtype, flags[0]).load_matrix(e.addresses[0], steps, n, n, a)
     finite = f.call("mirror", [n, *a], "double").is_("oeq", 0.0)
-    pieces = [e.piece(name) for name in ("*values", "*beside", "*taus", "*space")]
+    pieces = [e.piece_address(name) for name in ("*values", "*beside", "*taus", "*space")]
     f.call("tridiagonal", [n, *a, *pieces])
     good, one = emit_call_if_finite(e, finite, called), f.value(1, "i64")
     store_columns(e, "*values", e.dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
@@ -98,14 +98,16 @@ def _emit_eigenvectors(
     define_gather_reflectors(f.module)
     define_reflectors(f.module)
     define_apply(f.module, turned=False)
-    vectors = a._replace(start=e.piece("*turned"))
+    vectors = a._replace(start=e.piece_address("*turned"))
     item = f.value(ITEM_BYTES, "i64")
-    MatrixCopy(f, "f64", False).bring(e.piece("*z"), [item, n * ITEM_BYTES], n, n, vectors)
-    v, t = e.piece("*v"), e.piece("*t")
+    MatrixCopy(f, "f64", False).load_matrix(
+        e.piece_address("*z"), [item, n * ITEM_BYTES], n, n, vectors
+    )
+    v, t = e.piece_address("*v"), e.piece_address("*t")
     with f.loop(1, n, BLOCK_COLUMNS) as done:
         first = ((n - 2) & -BLOCK_COLUMNS) - (done - 1)
         high = n - 1 - first
-        taus = f.load(f.offset(e.piece("*taus"), first, "double"), VECTOR_TYPE, ITEM_BYTES)
+        taus = f.load(f.offset(e.piece_address("*taus"), first, "double"), VECTOR_TYPE, ITEM_BYTES)
         f.store(taus, t, ITEM_BYTES)
         f.call("gather", [n, first, *a, v])
         f.call("triangle", [high, v, t])
@@ -113,4 +115,4 @@ def _emit_eigenvectors(
     with f.when(~good, seldom=True), f.loop(0, n) as i, f.loop(0, n) as j:
         f.store(f.value(np.nan, "double"), vectors.at(i, j).start, ITEM_BYTES)
     steps = [e.sizes["step3"], e.sizes["step4"]]
-    MatrixCopy(f, e.dtype, is_contiguous).put(vectors, n, n, e.addresses[2], steps)
+    MatrixCopy(f, e.dtype, is_contiguous).store_matrix(vectors, n, n, e.addresses[2], steps)

@@ -135,19 +135,19 @@ def _emit_triangular_solve(
             for address, stride in zip(block.addresses[:3], block.column_strides[:3], strict=True)
         )
         done = block.addresses[3] + which * block.column_strides[3]
-        here = f.least(columns - done, rhs_block)
+        here = f.umin(columns - done, rhs_block)
         copying = [MatrixCopy(f, dtype, flag) for flag in flags]
-        copying[0].bring(coefficients, steps[:2], rows, rows, left, conjugate)
-        copying[1].bring(source, steps[2:4], rows, here, x)
+        copying[0].load_matrix(coefficients, steps[:2], rows, rows, left, conjugate)
+        copying[1].load_matrix(source, steps[2:4], rows, here, x)
         with f.loop(0, rows, BLOCK_COLUMNS) as first:
-            height = f.least(rows - first, BLOCK_COLUMNS)
+            height = f.umin(rows - first, BLOCK_COLUMNS)
             solved = x.at(first, 0)
             f.call("substitute", [height, here, *left.at(first, first), *solved])
             beyond = first + BLOCK_COLUMNS
             with f.when(beyond.is_("slt", rows)):
                 below, rest = left.at(beyond, first), x.at(beyond, 0)
                 f.call("update", [rows - beyond, here, *below, *solved, *rest])
-        copying[2].put(x, rows, here, target, steps[4:])
+        copying[2].store_matrix(x, rows, here, target, steps[4:])
 
 
 RULES: dict[str, Rule] = {"triangular_solve": triangular_solve_rule}

@@ -46,7 +46,7 @@ def define_mirror(module: LLVMModule) -> None:
         one = f.load(x.at(i, j).start, "double", ITEM_BYTES)
         nan_if_nonfinite.set(nan_if_nonfinite.get() + (one - one))
         f.store(one, x.at(j, i).start, ITEM_BYTES)
-    f.leave(nan_if_nonfinite.get())
+    f.ret(nan_if_nonfinite.get())
 
 
 def define_tridiagonal(module: LLVMModule) -> None:
@@ -78,7 +78,7 @@ def define_tridiagonal(module: LLVMModule) -> None:
             f.store(tau, f.offset(taus, k, "double"), ITEM_BYTES)
             with f.when(tau.is_("une", 0.0)):
                 _emit_two_sided_reflection(f, x, k, rows, filled, tau, space)
-    f.leave()
+    f.ret()
 
 
 def emit_row_reflection(
@@ -198,7 +198,7 @@ def define_gather_reflectors(module: LLVMModule) -> None:
     with f.loop(first + 1, rows) as i:
         at = f.offset(v, (i - first - 1) * VECTOR_BYTES)
         f.store(f.value(0.0, VECTOR_TYPE), at, ITEM_BYTES)
-        with f.loop(0, f.least(i - first, BLOCK_COLUMNS)) as s:
+        with f.loop(0, f.umin(i - first, BLOCK_COLUMNS)) as s:
             one = f.load(x.at(first + s, i).start, "double", ITEM_BYTES)
             f.store(one, f.offset(at, s, "double"), ITEM_BYTES)
-    f.leave()
+    f.ret()

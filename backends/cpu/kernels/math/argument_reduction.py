@@ -42,7 +42,7 @@ def reduce_large(
     lanes are `near`.
     """
     f, count = x.function, lane_count(x.type)
-    if f.apart is not None:
+    if f.cold_path is not None:
         return near
     r, low, k = (f.variable(each.type, each) for each in near)
     with f.when(any_of(f, absolute_value(x).is_("uge", far)), seldom=True):
@@ -133,4 +133,4 @@ def _define_scalar_reduction(module: LLVMModule, name: str) -> None:
     f.store(r * scale, to)
     f.store((more - (r - product)) * scale, f.offset(to, 8))
     f.store(f.select(x.is_("olt", 0.0), -k, k), f.offset(to, 16))
-    f.leave()
+    f.ret()

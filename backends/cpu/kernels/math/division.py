@@ -20,11 +20,11 @@ class Divisor(NamedTuple):
     word quotient.
     """
 
-    none: LLVMValue
+    is_zero: LLVMValue
     is_minus_one: LLVMValue | None
     safe: LLVMValue
     inverse: LLVMValue | None
-    one: LLVMValue | None = None
+    is_one: LLVMValue | None = None
     shift: LLVMValue | None = None
 
 
@@ -65,13 +65,13 @@ def prepare_invariant_divisor(y: LLVMValue, dtype: str) -> Divisor:
     one = by.safe.is_("eq", 1)
     if dtype == "u8":
         scale = (f.value(65535, "i64") // number + 1).to("i16", "trunc")
-        return by._replace(inverse=f.splat(scale, count // 2), one=one)
+        return by._replace(inverse=f.splat(scale, count // 2), is_one=one)
     defined = LLVMValue("false", "i1", f)
     digits = 64 - f.intrinsic("ctlz", number - 1, defined)
     word = element_type(by.safe.type)
     fraction = ((f.value(1, "i64") << digits) - number) << TYPE_BITS[word]
     scale, shift = (each.to(word, "trunc") for each in (fraction // number + 1, digits - 1))
-    return by._replace(inverse=f.splat(scale, count), one=one, shift=f.splat(shift, count))
+    return by._replace(inverse=f.splat(scale, count), is_one=one, shift=f.splat(shift, count))
 
 
 def divide_rule(a: OpApplication) -> VectorValue:
@@ -81,26 +81,26 @@ def divide_rule(a: OpApplication) -> VectorValue:
     result = _quotient(x, by, a.is_signed)
     if by.is_minus_one is not None:
         result = a.function.select(by.is_minus_one, -x, result)
-    return a.function.select(by.none, -1, result)
+    return a.function.select(by.is_zero, -1, result)
 
 
 def remainder_rule(a: OpApplication) -> VectorValue:
     """Return x - (x / y) y, which is 0 for a divisor of -1; the library computes that of floats."""
     x, y = a.values
     by = a.divisor or prepare_divisor(y, a.dtype)
-    return a.function.select(by.none, x, x - _quotient(x, by, a.is_signed) * by.safe)
+    return a.function.select(by.is_zero, x, x - _quotient(x, by, a.is_signed) * by.safe)
 
 
 def _quotient(x: LLVMValue, by: Divisor, signed: bool) -> LLVMValue:
     if by.inverse is None:
         return x / by.safe if signed else x // by.safe
-    if by.one is not None:
+    if by.is_one is not None:
         many = (
             _byte_quotient(x, by.inverse)
             if by.shift is None
             else _word_quotient(x, by.inverse, by.shift)
         )
-        return x.function.select(by.one, x, many)
+        return x.function.select(by.is_one, x, many)
     into, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
     return (x.to(by.inverse.type, into) * by.inverse).to(x.type, back)
 

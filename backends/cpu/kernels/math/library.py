@@ -127,7 +127,7 @@ def function_module(op_name: str, dtype: str) -> LLVMModule:
         wide = vector_type("double", FUNCTION_LANES[dtype])
         result = body(*(x.to(wide, "fpext") for x in function.params), grade="short")
         result = result.to(type, "fptrunc")
-    function.leave(result)
+    function.ret(result)
     return module
 
 
@@ -197,8 +197,8 @@ def _define_inline(module: LLVMModule, op_name: str, dtype: str, width: int) -> 
             f, _declare_function(module, op_name, dtype), dtype, FUNCTION_LANES[dtype], f.params
         )
 
-    f.apart = call_out_of_line
-    f.leave(body(*f.params, grade=dtype))
+    f.cold_path = call_out_of_line
+    f.ret(body(*f.params, grade=dtype))
     return name
 
 

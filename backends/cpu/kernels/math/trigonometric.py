@@ -167,9 +167,11 @@ def tan(x: LLVMValue, grade: str) -> LLVMValue:
 
 def _replace_large(x: LLVMValue, value: LLVMValue) -> LLVMValue:
     """Return the value, with large lanes computed out of line if the function has such a path."""
-    if x.function.apart is None or not is_single(x):
+    if x.function.cold_path is None or not is_single(x):
         return value
-    return select_rare(absolute_value(x).is_("uge", LARGE_ARGUMENT[True]), value, x.function.apart)
+    return select_rare(
+        absolute_value(x).is_("uge", LARGE_ARGUMENT[True]), value, x.function.cold_path
+    )
 
 
 FUNCTIONS: FunctionTable = {

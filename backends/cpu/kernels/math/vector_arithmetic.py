@@ -153,13 +153,13 @@ def select_rare(
     result = f.variable(value.type, value)
     with f.when(any_of(f, rare), seldom=True):
         if easy is None:
-            result.set(where(rare, (f.apart or otherwise)(), value))
+            result.set(where(rare, (f.cold_path or otherwise)(), value))
         else:
             which, known = easy()
             result.set(where(which, known, value))
             left = rare & ~which
             with f.when(any_of(f, left), seldom=True):
-                result.set(where(left, (f.apart or otherwise)(), result.get()))
+                result.set(where(left, (f.cold_path or otherwise)(), result.get()))
     return result.get()
 
 

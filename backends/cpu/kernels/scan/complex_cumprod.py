@@ -52,7 +52,7 @@ def _products(dtype: str, f: LLVMFunction, block: GridBlock) -> None:
         with f.loop(0, block.columns) as number:
             _multiply_lines(f, dtype, block, [line(number)])
 
-    f.choose(block.columns.is_("eq", LINES_PER_GROUP), together, one_by_one)
+    f.if_else(block.columns.is_("eq", LINES_PER_GROUP), together, one_by_one)
 
 
 def _multiply_lines(f: LLVMFunction, dtype: str, block: GridBlock, lines: Sequence[Line]) -> None:

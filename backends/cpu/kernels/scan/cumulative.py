@@ -157,7 +157,7 @@ def _choose_streaming(
 ) -> None:
     """Emit `do` with non-temporal stores if the target and its steps are cache-line aligned."""
     places = target.to("i64", "ptrtoint") | step
-    f.choose(
+    f.if_else(
         (places & (transpose_tiles.CACHE_LINE_BYTES - 1)).is_("eq", 0),
         lambda: do(True),
         lambda: do(False),
@@ -177,7 +177,7 @@ def _scan_tiles(
 
     def whole() -> None:
         with f.loop(0, lines, side) as j:
-            first = f.least(j, lines - side)
+            first = f.umin(j, lines - side)
             source, target = (
                 f.offset(address, first * stride)
                 for address, stride in zip(block.addresses, block.column_strides, strict=True)
@@ -209,7 +209,7 @@ def _scan_tiles(
                     f, combine, kind, [(ends[0], ends[1], before)], steps - done.get(), step, step
                 )
 
-    f.choose(lines.is_("uge", side), whole, lambda: _scan_line_group(combine, dtype, f, block))
+    f.if_else(lines.is_("uge", side), whole, lambda: _scan_line_group(combine, dtype, f, block))
 
 
 def _scan_tile(
@@ -288,7 +288,7 @@ def _scan_line_group(combine: str, dtype: str, f: LLVMFunction, block: GridBlock
         with f.loop(0, block.columns) as number:
             _scan_lines(f, combine, kind, [line(number)], steps, from_step, to_step)
 
-    f.choose(block.columns.is_("eq", LINES_PER_GROUP), together, one_by_one)
+    f.if_else(block.columns.is_("eq", LINES_PER_GROUP), together, one_by_one)
 
 
 RULES: dict[str, Rule] = dict.fromkeys(COMBINE_BY_OP, cumulative_rule)

@@ -231,7 +231,7 @@ def scan_chunks(largest: bool, dtype: str, to: str, f: LLVMFunction, block: Grid
 
         with f.while_(lambda: at.get().is_("slt", steps)):
             # The last chunk overlaps the one before it; elements in both cannot win again.
-            at.set(f.least(at.get(), steps - piece))
+            at.set(f.umin(at.get(), steps - piece))
             start = f.offset(source, at.get() * size)
             highest = [f.variable(whole, load(start, k)) for k in range(4)]
             with f.loop(4 * lanes, piece, 4 * lanes) as i:

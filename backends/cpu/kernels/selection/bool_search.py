@@ -103,11 +103,11 @@ def _search_text(name: str, wanted: int, count: int) -> str:
             slot, offset = (f.load(f.offset(record, 5 + 2 * k + i, "i64"), "i64") for i in range(2))
             base = f.load(f.offset(bases, slot, "ptr"), "ptr")
             sources.append(f.offset(base, offset + begin))
-        found = _is_found(f, sources, f.least(begin + piece, size) - begin, wanted)
+        found = _is_found(f, sources, f.umin(begin + piece, size) - begin, wanted)
         with f.when(is_first | found):
             result = f.select(found, f.value(wanted, "i8"), 1 - wanted)
             atomic_store(f, result, answer, "i8", "monotonic")
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -163,7 +163,7 @@ def find_first(
             at.set(at.get() + 1)
         at.set(at.get() - flags.get())
 
-    f.choose(flags.get().is_("ne", 0), within, behind)
+    f.if_else(flags.get().is_("ne", 0), within, behind)
     return at.get()
 
 

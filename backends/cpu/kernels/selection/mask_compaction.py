@@ -117,7 +117,7 @@ def _count_text() -> str:
     module, f, base, word = _start("mask_count")
     size, piece, task = word(0), word(1), f.params[2]
     start = task * piece
-    stop = f.least(start + piece, size)
+    stop = f.umin(start + piece, size)
     mask, total, at = base(1), f.variable("i64", 0), f.variable("i64", start)
     with f.while_(lambda: (at.get() + BYTES_PER_CHECK).is_("sle", stop)):
         flags = _nonzero_bits(f, f.offset(mask, at.get()), BYTES_PER_CHECK)
@@ -126,7 +126,7 @@ def _count_text() -> str:
     with f.loop(at.get(), stop) as i:
         total.set(total.get() + f.load(f.offset(mask, i), "i8").is_("ne", 0).to("i64", "zext"))
     f.store(total.get(), f.offset(base(2), task, "i64"))
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -144,9 +144,9 @@ def _move_text(kind: str, row: int) -> str:
     left = f.load(f.offset(counts, number, "i64"), "i64")
     start = number * piece
     mask = f.offset(base(1), start)
-    length = f.least(start + piece, size) - start
+    length = f.umin(start + piece, size) - start
     first = group * each
-    with f.loop(first, f.least(first + each, outer)) as line:
+    with f.loop(first, f.umin(first + each, outer)) as line:
         if kind == "places":
             target = f.offset(base(3), begin.get() * 4)
             _compact_items(f, mask, length, left, target, 4, partial(_index_vector, f, start))
@@ -159,7 +159,7 @@ def _move_text(kind: str, row: int) -> str:
                 _compact_items(
                     f, mask, length, left, target, row, partial(_load_items, f, source, row)
                 )
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -227,7 +227,7 @@ def _visit_true(
 ) -> None:
     """Call `one` for positions of a mask until `left` are selected; runs of false are skipped."""
     with f.while_(lambda: written.get().is_("slt", left)):
-        stop = f.least(at.get() + BYTES_PER_CHECK, length)
+        stop = f.umin(at.get() + BYTES_PER_CHECK, length)
         whole = (at.get() + BYTES_PER_CHECK).is_("sle", length)
         nothing = f.variable("i1", 0)
         with f.when(whole):
@@ -277,7 +277,7 @@ def _compact_rows(
         flags.set(_nonzero_bits(f, f.offset(mask, at.get()), BYTES_PER_CHECK))
 
     with f.while_(lambda: written.get().is_("slt", left)):
-        f.choose((at.get() + BYTES_PER_CHECK).is_("sle", length), many, rest)
+        f.if_else((at.get() + BYTES_PER_CHECK).is_("sle", length), many, rest)
         with f.while_(lambda: flags.get().is_("ne", 0)):
             seen = flags.get()
             one(at.get() + f.intrinsic("cttz", seen, LLVMValue("true", "i1", f)))

@@ -118,7 +118,7 @@ def _count_text(name: str, dtype: str, ranks: int, low: int, bits: int, first: b
     )
     line, part = task // parts, task % parts
     begin = part * each
-    extent = f.least(each, steps - begin)
+    extent = f.umin(each, steps - begin)
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
     start = f.offset(_base(f, bases, slot), offset + line * from_line + begin * size)
     own_counts = f.offset(_base(f, bases, tables), task * (ranks * COUNT_TABLE_BYTES))
@@ -166,7 +166,7 @@ def _count_text(name: str, dtype: str, ranks: int, low: int, bits: int, first: b
                 total = total + f.load(place, count_type, 1)
             f.store(total, f.offset(own_counts, i, "i32"), 1)
     store_fence(f)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -241,7 +241,7 @@ def _find_text(name: str, dtype: str, ranks: int, low: int, bits: int, first: bo
             table_of, match = f.select(same, earlier, table_of), f.select(same, -1, match)
         for word, value in zip(STATE_WORDS, (known, left.get(), match, table_of), strict=True):
             f.store(value, _state_address(f, state, rank, word))
-    f.leave()
+    f.ret()
     return module.text()
 
 

@@ -113,7 +113,7 @@ def _values_text(dtype: str, name: str) -> str:
         f: LLVMFunction, source: LLVMValue, target: LLVMValue, _: LLVMValue, lanes: int
     ) -> None:
         word = f.load(source, vector_type("i64", lanes), WORD_BYTES)
-        key = (word >> 32).to(vector_type("i32", lanes), "trunc") ^ keys.least
+        key = (word >> 32).to(vector_type("i32", lanes), "trunc") ^ keys.min_key
         f.store(keys.to_elements(f, key), target, 4)
 
     return _text(name, WORD_BYTES, 4, move)
@@ -129,7 +129,7 @@ def _text(
     f, wide = start.function, host_machine().lanes(WORD_BYTES)
     parts, steps = start.word(0), start.word(1)
     line, first = start.task // parts, (start.task % parts) * PART_ELEMENTS
-    stop = f.least(first + PART_ELEMENTS, steps)
+    stop = f.umin(first + PART_ELEMENTS, steps)
     source, step = _line_address(start, 2, line)
     target, to_step = _line_address(start, 6, line)
     at = f.variable("i64", first)
@@ -144,10 +144,10 @@ def _text(
         move_some(wide)
     with f.while_(partial(fits_before, at, stop, 1)):
         move_some(1)
-    f.leave()
+    f.ret()
     return f.module.text()
 
 
 def _line_address(start: KernelStart, index: int, number: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """Return the address of a line and the stride of its elements."""
-    return start.line(index, number), start.word(index + 3)
+    return start.line_address(index, number), start.word(index + 3)

@@ -80,13 +80,13 @@ def _to_words(f: LLVMFunction, bits: LLVMValue) -> LLVMValue:
     is_imaginary_nan = _is_nan(imaginary) & ~_is_nan(real)
     high = f.select(is_imaginary_nan, BELOW_NAN_KEY, real)
     return _join_halves(
-        f.select(is_imaginary_nan, real, imaginary) ^ HALF_KEYS.least, high ^ HALF_KEYS.least
+        f.select(is_imaginary_nan, real, imaginary) ^ HALF_KEYS.min_key, high ^ HALF_KEYS.min_key
     )
 
 
 def _to_bits(f: LLVMFunction, words: LLVMValue) -> LLVMValue:
     """Convert words back to the bits of elements."""
-    low, high = (half ^ HALF_KEYS.least for half in _split_halves(words))
+    low, high = (half ^ HALF_KEYS.min_key for half in _split_halves(words))
     is_imaginary_nan = high.is_("eq", BELOW_NAN_KEY)
     imaginary = f.select(is_imaginary_nan, NAN_BITS["f32"], low)
     return _join_halves(
@@ -96,7 +96,7 @@ def _to_bits(f: LLVMFunction, words: LLVMValue) -> LLVMValue:
 
 
 def _to_key(f: LLVMFunction, half: LLVMValue) -> LLVMValue:
-    return HALF_KEYS.of(f, f.select(half.is_("eq", SIGNED_ZERO), 0, half))
+    return HALF_KEYS.from_elements(f, f.select(half.is_("eq", SIGNED_ZERO), 0, half))
 
 
 def _is_nan(key: LLVMValue) -> LLVMValue:
@@ -121,8 +121,8 @@ def _convert_words(
     f, wide = start.function, host_machine().lanes(WORD_BYTES)
     parts, steps = start.word(0), start.word(1)
     line, first = start.task // parts, (start.task % parts) * PART_ELEMENTS
-    stop = f.least(first + PART_ELEMENTS, steps)
-    source, target = (start.line(end, line) for end in ends)
+    stop = f.umin(first + PART_ELEMENTS, steps)
+    source, target = (start.line_address(end, line) for end in ends)
     step, to_step = (start.word(end + 3) for end in ends)
     at = f.variable("i64", first)
 
@@ -153,9 +153,9 @@ def _words_text(name: str) -> str:
     _convert_words(start, (SOURCE, UNSORTED), move)
     some = found[0].get().is_("ne", 0).to(f"i{wide}", "bitcast").is_("ne", 0)
     some = some | found[1].get().is_("ne", 0)
-    flags = start.base(start.word(FLAGS))
+    flags = start.buffer(start.word(FLAGS))
     f.store(some.to("i64", "zext"), f.offset(flags, start.task, "i64"))
-    f.leave()
+    f.ret()
     return f.module.text()
 
 
@@ -163,7 +163,7 @@ def _elements_text(name: str) -> str:
     """Return the text of the kernel that converts words back to elements."""
     start = start_kernel(name)
     _convert_words(start, (ARRANGED, TARGET), partial(_to_bits, start.function))
-    start.function.leave()
+    start.function.ret()
     return start.function.module.text()
 
 
@@ -174,12 +174,12 @@ def _zeros_text(name: str) -> str:
     f, line = start.function, start.task
     parts, steps = start.word(0), start.word(1)
     signed = f.variable("i64", 0)
-    flags = start.base(start.word(FLAGS))
+    flags = start.buffer(start.word(FLAGS))
     with f.loop(0, parts) as part:
         signed.set(signed.get() | f.load(f.offset(flags, line * parts + part, "i64"), "i64"))
-    source, words, target = (start.line(end, line) for end in (SOURCE, ARRANGED, TARGET))
+    source, words, target = (start.line_address(end, line) for end in (SOURCE, ARRANGED, TARGET))
     step, to_step = (start.word(end + 3) for end in (SOURCE, TARGET))
-    seen = f.offset(start.base(start.word(SEEN)), line * steps, "i32")
+    seen = f.offset(start.buffer(start.word(SEEN)), line * steps, "i32")
     with f.when(signed.get().is_("ne", 0)):
         with f.loop(0, steps) as i:
             f.store(f.value(0, "i32"), f.offset(seen, i, "i32"))
@@ -188,13 +188,13 @@ def _zeros_text(name: str) -> str:
             real, imaginary = ((half << 1).is_("eq", 0) for half in _split_halves(bits))
             with f.when(real | imaginary):
                 # If another thread has modified the element, it may be behind all words.
-                low = f.least(_lower_bound(f, words, steps, _to_words(f, bits)), steps - 1)
+                low = f.umin(_lower_bound(f, words, steps, _to_words(f, bits)), steps - 1)
                 place = f.offset(seen, low, "i32")
                 before = f.load(place, "i32")
                 f.store(before + 1, place)
-                at = f.least(low + before.to("i64", "zext"), steps - 1)
+                at = f.umin(low + before.to("i64", "zext"), steps - 1)
                 f.store(bits, f.offset(target, at * to_step), 4)
-    f.leave()
+    f.ret()
     return f.module.text()
 
 

@@ -61,13 +61,13 @@ class NetworkLines:
 
     def read(self) -> None:
         """Convert all lines to words, step by step."""
-        self._through(self._read_tile, self._read_vector, self._read_one)
+        self._for_each_step(self._read_tile, self._read_vector, self._read_one)
 
     def write(self) -> None:
         """Convert all words back to elements."""
-        self._through(self._write_tile, self._write_vector, self._write_one)
+        self._for_each_step(self._write_tile, self._write_vector, self._write_one)
 
-    def _through(
+    def _for_each_step(
         self,
         tile: Callable[[LLVMValue], None],
         whole: Callable[[LLVMValue], None],
@@ -144,7 +144,7 @@ class NetworkLines:
         if self.places == "largest":
             if self.kind.type in FLOAT_TYPES:
                 return self._flip_negative(value.to(whole, "bitcast")) ^ -1
-            return self._whole(value, whole) ^ -1
+            return self._to_integer(value, whole) ^ -1
         if self.kind.type in FLOAT_TYPES:
             bits = value.to(whole, "bitcast")
             negative_zero = bits.is_("eq", -(1 << width - 1))
@@ -156,9 +156,9 @@ class NetworkLines:
                 self.signs.set(self.signs.get() | negative_zero.to(whole, "zext"))
             nan = 0x7FC00000 if width == 32 else 0x7FF8 << 48
             return self._flip_negative(f.select(value.is_("uno", value), nan, bits))
-        return self._whole(value, whole)
+        return self._to_integer(value, whole)
 
-    def _whole(self, value: LLVMValue, type: str) -> LLVMValue:
+    def _to_integer(self, value: LLVMValue, type: str) -> LLVMValue:
         """Convert integers and bools to signed integers of the keys' width."""
         width = int(self.key[1:])
         unsigned = self.kind.dtype == "bool" or self.kind.dtype[0] == "u"

@@ -40,7 +40,7 @@ class RangeStack:
         self._number.set(self._number.get() + 1)
 
     @contextmanager
-    def each(self) -> Iterator[Sequence[LLVMValue]]:
+    def pop_each(self) -> Iterator[Sequence[LLVMValue]]:
         """Emit the body in a loop that pops ranges until the stack is empty."""
         f = self._f
         with f.while_(lambda: self._number.get().is_("sgt", 0)):
@@ -79,8 +79,8 @@ def emit_partition(module: LLVMModule, keys: SortKeys) -> str:
         values = [keys.load(f, source, begin + i * keys.lanes) for i in range(vector_count)]
         for value in values:
             flags = value.is_("sle", bounds)
-            keys.store(f, keys.packed(f, value, flags), left, left_count.get())
-            keys.store(f, keys.packed(f, value, ~flags), right, right_count.get())
+            keys.store(f, keys.compress(f, value, flags), left, left_count.get())
+            keys.store(f, keys.compress(f, value, ~flags), right, right_count.get())
             count_left = keys.count_set(f, flags)
             left_count.set(left_count.get() + count_left)
             right_count.set(right_count.get() + (keys.lanes - count_left))
@@ -90,11 +90,13 @@ def emit_partition(module: LLVMModule, keys: SortKeys) -> str:
         with f.while_(partial(fits_before, at, count, vector_count * keys.lanes)):
             part(vector_count)
     begin, here = at.get(), left_count.get()
-    there = keys.first(f, count - begin)
+    there = keys.first_lanes(f, count - begin)
     value = keys.masked_load(f, source, begin, there)
     low = value.is_("sle", bounds)
     count_left = keys.count_set(f, low & there)
-    keys.masked_store(f, keys.packed(f, value, low & there), left, here, keys.first(f, count_left))
-    keys.store(f, keys.packed(f, value, ~low & there), right, right_count.get())
-    f.leave(here + count_left)
+    keys.masked_store(
+        f, keys.compress(f, value, low & there), left, here, keys.first_lanes(f, count_left)
+    )
+    keys.store(f, keys.compress(f, value, ~low & there), right, right_count.get())
+    f.ret(here + count_left)
     return name

@@ -57,9 +57,9 @@ def emit_quicksort(module: LLVMModule, keys: SortKeys) -> str:
     # Words of a range: its begin in the target, its end on the stack, its count, whether it is on
     # the stack, a lower bound of its keys, and how many more partitions are allowed.
     waiting = RangeStack(f, 6, PARTITIONS_PER_BIT * MAX_LENGTH_BITS + 2)
-    waiting.push(0, 0, total, 1, keys.wide(none_below), levels)
-    with waiting.each() as (begin, top, count, on_stack, least, depth):
-        here, there = keys.at(f, target, begin), keys.at(f, stack, top)
+    waiting.push(0, 0, total, 1, keys.extend(none_below), levels)
+    with waiting.pop_each() as (begin, top, count, on_stack, least, depth):
+        here, there = keys.address_of(f, target, begin), keys.address_of(f, stack, top)
         source = f.select(on_stack.is_("ne", 0), there, here)
         are_equal = f.call(are_alike, [source, count], "i1")
         with f.when(are_equal):
@@ -78,7 +78,7 @@ def emit_quicksort(module: LLVMModule, keys: SortKeys) -> str:
             keys.write(f, there, here, count)
         with f.when(parted.get()):
             pivot = key.get()
-            wide = keys.wide(pivot)
+            wide = keys.extend(pivot)
             lowest = wide.is_("eq", least)
             bound = f.select(lowest, pivot, pivot - 1)
             left = f.call(parts, [source, count, here, there, bound], "i64")
@@ -88,7 +88,7 @@ def emit_quicksort(module: LLVMModule, keys: SortKeys) -> str:
                 keys.fill(f, pivot, here, left)
             with f.when(~lowest & _has_wanted_position(f, begin, left, ranks, number)):
                 waiting.push(begin, top + count - left, left, 0, least, depth - 1)
-    f.leave()
+    f.ret()
     return name
 
 
@@ -103,11 +103,11 @@ def _emit_are_equal(module: LLVMModule, keys: SortKeys) -> str:
         others = keys.load(f, source, at.get()).is_("ne", one)
         different.set(keys.any(f, others))
         at.set(at.get() + keys.lanes)
-    rest = keys.first(f, count - at.get())
+    rest = keys.first_lanes(f, count - at.get())
     with f.when(~different.get()):
         others = keys.masked_load(f, source, at.get(), rest).is_("ne", one) & rest
         different.set(keys.any(f, others))
-    f.leave(~different.get())
+    f.ret(~different.get())
     return name
 
 
@@ -143,10 +143,10 @@ def _pad_to_block(
     whole = count & -keys.lanes
     with f.loop(f.select(there.is_("ne", 0), whole, 0), whole, keys.lanes) as i:
         keys.store(f, keys.load(f, source, i), to, i)
-    rest = keys.first(f, count - whole)
+    rest = keys.first_lanes(f, count - whole)
     keys.store(f, keys.masked_load(f, source, whole, rest, keys.max_key), to, whole)
     with f.loop(whole + keys.lanes, _round_up_to_block(keys, count), keys.lanes) as i:
-        keys.store(f, f.value(keys.max_key, keys.whole), to, i)
+        keys.store(f, f.value(keys.max_key, keys.vector_type), to, i)
 
 
 def _pivot(
@@ -252,12 +252,12 @@ def _lines_text(name: str, keys: SortKeys) -> str:
     sort = emit_quicksort(f.module, keys)
     many, lines, steps = (start.word(i) for i in range(3))
     first = start.task * many
-    with f.loop(first, f.least(first + many, lines)) as line:
-        keys.read(f, start.line(3, line), start.scratch, steps)
-        least = f.value(keys.least, keys.type)
-        target, ranks = start.line(6, line), f.offset(start.record, 11, "i64")
+    with f.loop(first, f.umin(first + many, lines)) as line:
+        keys.read(f, start.line_address(3, line), start.scratch, steps)
+        least = f.value(keys.min_key, keys.type)
+        target, ranks = start.line_address(6, line), f.offset(start.record, 11, "i64")
         f.call(sort, [target, start.scratch, steps, least, start.word(9), ranks, start.word(10)])
-    f.leave()
+    f.ret()
     return f.module.text()
 
 
@@ -276,15 +276,15 @@ class KernelStart(NamedTuple):
         f = self.function
         return f.load(f.offset(self.record, index, "i64"), "i64")
 
-    def base(self, slot: LLVMValue) -> LLVMValue:
+    def buffer(self, slot: LLVMValue) -> LLVMValue:
         """Return the address of a buffer."""
         f = self.function
         return f.load(f.offset(self.bases, slot, "ptr"), "ptr")
 
-    def line(self, index: int, number: LLVMValue) -> LLVMValue:
+    def line_address(self, index: int, number: LLVMValue) -> LLVMValue:
         """Return the address of one of the `ContiguousLines` at a position of the record."""
         slot, offset, line = (self.word(index + i) for i in range(3))
-        return self.function.offset(self.base(slot), offset + number * line)
+        return self.function.offset(self.buffer(slot), offset + number * line)
 
 
 def start_kernel(name: str) -> KernelStart:

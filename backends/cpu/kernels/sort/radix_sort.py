@@ -69,7 +69,7 @@ class PassSource(NamedTuple):
     """Returns the word at an address; the last parameter is its index in the line."""
     digit: Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue], LLVMValue]
     """Returns the digit of a word at an address; the last parameter is the byte of the digit."""
-    own: bool
+    has_exact_counts: bool
     """True if no other thread can modify the memory, so that the counts are exact."""
 
 
@@ -259,7 +259,7 @@ def _count_text(name: str, read: PassSource) -> str:
     table_base = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES_PER_WORKER)
     whole = vector_type("i32", host_machine().lanes(4))
     first = task * many
-    with f.loop(first, f.least(first + many, units)) as unit:
+    with f.loop(first, f.umin(first + many, units)) as unit:
         piece = _line_part(f, unit, parts, each, steps)
         source = f.offset(base(slot), offset + piece.line * from_line)
         with f.loop(0, INTERLEAVED_TABLES * DIGIT_VALUES, host_machine().lanes(4)) as i:
@@ -281,7 +281,7 @@ def _count_text(name: str, read: PassSource) -> str:
                 more = f.offset(f.offset(table_base, other * TABLE_BYTES), i, "i32")
                 total = total + f.load(more, whole, 1)
             f.store(total, f.offset(own_counts, i, "i32"), 1)
-    f.leave()
+    f.ret()
     return module.text()
 
 
@@ -290,7 +290,7 @@ def _line_part(
 ) -> _LinePart:
     number = unit % parts
     begin = number * each
-    return _LinePart(unit // parts, begin, f.least(begin + each, steps), number)
+    return _LinePart(unit // parts, begin, f.umin(begin + each, steps), number)
 
 
 def _move_text(name: str, read: PassSource, made: PassTarget) -> str:
@@ -303,14 +303,14 @@ def _move_text(name: str, read: PassSource, made: PassTarget) -> str:
     to_slot, to_offset, to_line, to_step = (word(11 + k) for k in range(4))
     places = f.variable(f"[{DIGIT_VALUES} x i64]").address
     first = task * many
-    with f.loop(first, f.least(first + many, units)) as unit:
+    with f.loop(first, f.umin(first + many, units)) as unit:
         piece = _line_part(f, unit, parts, each, steps)
         source = f.offset(base(slot), offset + piece.line * from_line)
         target = f.offset(base(to_slot), to_offset + piece.line * to_line)
         counts = f.offset(base(tables), piece.line * parts * TABLE_BYTES)
         shares_digit = _write_digit_offsets(f, counts, parts, piece.number, steps, to_step, places)
         last = (steps - 1) * to_step
-        lowest = f.least(last, 0)
+        lowest = f.umin(last, 0)
         room = f.select(last.is_("slt", 0), -last, last)
 
         def move_words(place: Callable[[LLVMValue, LLVMValue], LLVMValue]) -> None:
@@ -318,7 +318,7 @@ def _move_text(name: str, read: PassSource, made: PassTarget) -> str:
                 address = f.offset(source, i * step)
                 found = read.load(f, address, i)
                 to = place(i, read.digit(f, found, address, digit))
-                if read.own:
+                if read.has_exact_counts:
                     made.store(f, found, f.offset(target, to))
                 else:
                     with f.when((to - lowest).is_("ule", room)):
@@ -330,10 +330,10 @@ def _move_text(name: str, read: PassSource, made: PassTarget) -> str:
             f.store(to + to_step, entry)
             return to
 
-        f.choose(
+        f.if_else(
             shares_digit, lambda: move_words(lambda i, _: i * to_step), lambda: move_words(next_of)
         )
-    f.leave()
+    f.ret()
     return module.text()
 
 

@@ -70,7 +70,7 @@ def emit_sort_blocks(module: LLVMModule, keys: SortKeys) -> str:
             reach.set(distance >> 1)
         f.call(each_block, [start, count, f.value(0, "i1")])
         width.set(whole << 1)
-    f.leave()
+    f.ret()
     return name
 
 
@@ -140,7 +140,7 @@ def _emit_order_blocks(module: LLVMModule, keys: SortKeys) -> str:
         module, name, ("ptr", "i64", "i1"), attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
     )
     start, total, new = f.params
-    registers = [f.variable(keys.whole) for _ in range(BLOCK_ROWS)]
+    registers = [f.variable(keys.vector_type) for _ in range(BLOCK_ROWS)]
     first = f.select(new, 0, len(sorting))
     last = f.select(new, len(sorting), len(steps))
 
@@ -170,26 +170,27 @@ def _emit_order_blocks(module: LLVMModule, keys: SortKeys) -> str:
     with f.loop(0, total, block) as at:
         for i, row in enumerate(registers):
             row.set(keys.load(f, start, at + i * count))
-        f.choose(
+        f.if_else(
             new,
             partial(compare, _odd_even_merge_pairs(BLOCK_ROWS)),
             partial(compare, _half_pairs(BLOCK_ROWS)),
         )
         with f.loop(first, last) as step:
             moved = f.load(
-                f.offset(LLVMValue(f"@{places}", "ptr", f), step, keys.whole), keys.whole
+                f.offset(LLVMValue(f"@{places}", "ptr", f), step, keys.vector_type),
+                keys.vector_type,
             )
             upper = f.load(
                 f.offset(LLVMValue(f"@{uppers}", "ptr", f), step, f"i{count}"), f"i{count}"
             )
-            f.choose(
+            f.if_else(
                 upper.is_("eq", 0),
                 partial(compare, _mirrored_pairs(BLOCK_ROWS), moved),
                 partial(compare_lanes, moved, upper),
             )
         for i, row in enumerate(registers):
             keys.store(f, row.get(), start, at + i * count)
-    f.leave()
+    f.ret()
     return name
 
 
@@ -201,8 +202,8 @@ def _upper_half_mask(group: int, count: int) -> int:
 def _permute_lanes(f: LLVMFunction, keys: SortKeys, row: LLVMValue, places: LLVMValue) -> LLVMValue:
     """Permute the lanes of a row by the index vector `places`."""
     name = f"llvm.x86.avx512.permvar.{PERMUTE_SUFFIX_BY_BITS[keys.bits]}.512"
-    f.module.declare(name, keys.whole, [keys.whole, keys.whole])
-    return f.call(name, [row, places], keys.whole)
+    f.module.declare(name, keys.vector_type, [keys.vector_type, keys.vector_type])
+    return f.call(name, [row, places], keys.vector_type)
 
 
 def _mirrored_pairs(count: int) -> Iterator[tuple[int, int]]:

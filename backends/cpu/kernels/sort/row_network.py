@@ -28,7 +28,7 @@ def sort_rows(f: LLVMFunction, rows: LLVMValue, count: LLVMValue, row_type: str)
         with f.while_(lambda: reach.get().is_("sge", REGISTER_ROWS)):
             distance = reach.get()
             with f.loop(0, count, distance << 1) as start:
-                stop = f.least(
+                stop = f.umin(
                     distance,
                     f.select((count - start).is_("sgt", distance), count - start - distance, 0),
                 )

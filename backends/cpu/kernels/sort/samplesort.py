@@ -140,13 +140,13 @@ class _BucketRecord:
     def __init__(self, start: KernelStart) -> None:
         self._f = start.function
         self.parts, self.buckets, self.steps, self.each = (start.word(i) for i in range(4))
-        self._bounds, self._starts = (start.base(start.word(i)) for i in (4, 5))
+        self._bounds, self._starts = (start.buffer(start.word(i)) for i in (4, 5))
 
-    def bound(self, line: LLVMValue, bucket: LLVMValue) -> LLVMValue:
+    def bound_address(self, line: LLVMValue, bucket: LLVMValue) -> LLVMValue:
         """Return the address of the upper bound of the keys of a bucket."""
         return self._f.offset(self._bounds, line * self.buckets + bucket, "i64")
 
-    def start(self, line: LLVMValue, part: LLVMValue, bucket: LLVMValue) -> LLVMValue:
+    def start_address(self, line: LLVMValue, part: LLVMValue, bucket: LLVMValue) -> LLVMValue:
         """Return the address of the index where a bucket starts in a part."""
         row = (line * self.parts + part) * (self.buckets + 1)
         return self._f.offset(self._starts, row + bucket, "i64")
@@ -156,19 +156,19 @@ def _sort_text(name: str, keys: SortKeys) -> str:
     """Return the text of the kernel that selects the bounds of a line, or sorts a bucket."""
     start = start_kernel(name)
     f = start.function
-    f.choose(
+    f.if_else(
         start.word(_BucketRecord.SAMPLES).is_("ne", 0),
         partial(_choose_bounds, start, keys),
         partial(_sort_bucket, start, keys),
     )
-    f.leave()
+    f.ret()
     return f.module.text()
 
 
 def _choose_bounds(start: KernelStart, keys: SortKeys) -> None:
     """Sort a sample of the keys of a line, and select the bounds of the buckets from it."""
     f, line, sample = start.function, start.task, start.scratch
-    words, source = _BucketRecord(start), start.line(_BucketRecord.SOURCE, start.task)
+    words, source = _BucketRecord(start), start.line_address(_BucketRecord.SOURCE, start.task)
     sort = emit_sort_blocks(f.module, keys)
     count = start.word(_BucketRecord.SAMPLES)
     sample_stride = words.steps // count
@@ -176,13 +176,13 @@ def _choose_bounds(start: KernelStart, keys: SortKeys) -> None:
         place = (
             i * sample_stride + ((i * f.value(SAMPLE_HASH_MULTIPLIER, "i64")) >> 33) % sample_stride
         )
-        found = f.load(keys.at(f, source, place), keys.type)
-        f.store(keys.of(f, found), keys.at(f, sample, i))
+        found = f.load(keys.address_of(f, source, place), keys.type)
+        f.store(keys.from_elements(f, found), keys.address_of(f, sample, i))
     f.call(sort, [sample, count])
 
     def quantile(bucket: LLVMValue) -> LLVMValue:
         place = f.select(bucket.is_("slt", 0), 0, (bucket + 1) * SAMPLES_PER_BUCKET - 1)
-        return keys.wide(f.load(keys.at(f, sample, place), keys.type))
+        return keys.extend(f.load(keys.address_of(f, sample, place), keys.type))
 
     last = words.buckets - 1
     with f.loop(0, last) as bucket:
@@ -190,9 +190,9 @@ def _choose_bounds(start: KernelStart, keys: SortKeys) -> None:
         # The first of equal bounds is decremented, so that the next bucket has only keys equal to
         # it.
         first = bucket.is_("eq", 0) | before.is_("ne", bound)
-        several = first & after.is_("eq", bound) & bound.is_("ne", keys.least)
-        f.store(f.select(several, bound - 1, bound), words.bound(line, bucket))
-    f.store(f.value(keys.max_key, "i64"), words.bound(line, last))
+        several = first & after.is_("eq", bound) & bound.is_("ne", keys.min_key)
+        f.store(f.select(several, bound - 1, bound), words.bound_address(line, bucket))
+    f.store(f.value(keys.max_key, "i64"), words.bound_address(line, last))
 
 
 def _parts_text(name: str, keys: SortKeys) -> str:
@@ -202,27 +202,27 @@ def _parts_text(name: str, keys: SortKeys) -> str:
     parts_them = emit_partition(f.module, keys)
     line, part = start.task // words.parts, start.task % words.parts
     first = part * words.each
-    extent = f.least(words.each, words.steps - first)
-    keys.read(f, keys.at(f, start.line(words.SOURCE, line), first), stack, extent)
-    target = keys.at(f, start.line(words.PARTED, line), first)
+    extent = f.umin(words.each, words.steps - first)
+    keys.read(f, keys.address_of(f, start.line_address(words.SOURCE, line), first), stack, extent)
+    target = keys.address_of(f, start.line_address(words.PARTED, line), first)
     waiting = RangeStack(f, 6, MAX_BUCKET_BITS)
     waiting.push(0, 0, extent, 1, 0, words.buckets)
-    with waiting.each() as (begin, top, count, on_stack, low, high):
-        here, there = keys.at(f, target, begin), keys.at(f, stack, top)
+    with waiting.pop_each() as (begin, top, count, on_stack, low, high):
+        here, there = keys.address_of(f, target, begin), keys.address_of(f, stack, top)
         is_single_bucket, waits = (high - low).is_("eq", 1), on_stack.is_("ne", 0)
         with f.when(is_single_bucket):
-            f.store(begin, words.start(line, part, low))
+            f.store(begin, words.start_address(line, part, low))
             with f.when(waits):
                 keys.copy(f, there, here, count)
         with f.when(~is_single_bucket):
             middle = (low + high) >> 1
-            bound = keys.narrow(f.load(words.bound(line, middle - 1), "i64"))
+            bound = keys.truncate(f.load(words.bound_address(line, middle - 1), "i64"))
             source = f.select(waits, there, here)
             left = f.call(parts_them, [source, count, here, there, bound], "i64")
             waiting.push(begin + left, top, count - left, 1, middle, high)
             waiting.push(begin, top + count - left, left, 0, low, middle)
-    f.store(extent, words.start(line, part, words.buckets))
-    f.leave()
+    f.store(extent, words.start_address(line, part, words.buckets))
+    f.ret()
     return f.module.text()
 
 
@@ -233,30 +233,32 @@ def _sort_bucket(start: KernelStart, keys: SortKeys) -> None:
     line, bucket = start.task // words.buckets, start.task % words.buckets
     begin, end = f.variable("i64", 0), f.variable("i64", 0)
     with f.loop(0, words.parts) as part:
-        begin.set(begin.get() + f.load(words.start(line, part, bucket), "i64"))
-        end.set(end.get() + f.load(words.start(line, part, bucket + 1), "i64"))
+        begin.set(begin.get() + f.load(words.start_address(line, part, bucket), "i64"))
+        end.set(end.get() + f.load(words.start_address(line, part, bucket + 1), "i64"))
     count = end.get() - begin.get()
-    target = keys.at(f, start.line(words.TARGET, line), begin.get())
-    least = f.variable("i64", keys.least)
+    target = keys.address_of(f, start.line_address(words.TARGET, line), begin.get())
+    least = f.variable("i64", keys.min_key)
     with f.when(bucket.is_("ne", 0)):
-        least.set(f.load(words.bound(line, bucket - 1), "i64") + 1)
-    most = f.load(words.bound(line, bucket), "i64")
+        least.set(f.load(words.bound_address(line, bucket - 1), "i64") + 1)
+    most = f.load(words.bound_address(line, bucket), "i64")
     one = least.get().is_("eq", most)
     with f.when(one):
-        keys.fill(f, keys.narrow(most), target, count)
+        keys.fill(f, keys.truncate(most), target, count)
     with f.when(~one):
-        line_stack = start.line(words.STACK, line)
-        line_stack = keys.at(f, line_stack, begin.get() + bucket * stack_slack(keys))
+        line_stack = start.line_address(words.STACK, line)
+        line_stack = keys.address_of(f, line_stack, begin.get() + bucket * stack_slack(keys))
         room = SCRATCH_BYTES_PER_WORKER // (keys.bits // 8) - stack_slack(keys)
         stack = f.select(count.is_("sle", room), start.scratch, line_stack)
-        source, at = start.line(words.PARTED, line), f.variable("i64", 0)
+        source, at = start.line_address(words.PARTED, line), f.variable("i64", 0)
         with f.loop(0, words.parts) as part:
-            first, behind = (f.load(words.start(line, part, bucket + i), "i64") for i in range(2))
-            piece = keys.at(f, source, part * words.each + first)
-            keys.copy(f, piece, keys.at(f, stack, at.get()), behind - first)
+            first, behind = (
+                f.load(words.start_address(line, part, bucket + i), "i64") for i in range(2)
+            )
+            piece = keys.address_of(f, source, part * words.each + first)
+            keys.copy(f, piece, keys.address_of(f, stack, at.get()), behind - first)
             at.set(at.get() + behind - first)
         often, no_positions = (
             start.word(_BucketRecord.ALLOWED),
             [f.value(0, "ptr"), f.value(0, "i64")],
         )
-        f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *no_positions])
+        f.call(sort, [target, stack, count, keys.truncate(least.get()), often, *no_positions])

@@ -74,5 +74,5 @@ def _restore_text(name: str, dtype: str) -> str:
                 f.store(found, f.offset(target, at.get() * to_step), 1)
                 at.set(at.get() + 1)
             place.set(place.get() + 1)
-    f.leave()
+    f.ret()
     return f.module.text()

@@ -36,12 +36,12 @@ class SortKeys(NamedTuple):
         return host_machine().lanes(self.bits // 8)
 
     @property
-    def whole(self) -> str:
+    def vector_type(self) -> str:
         """The LLVM type of a vector of keys."""
         return vector_type(self.type, self.lanes)
 
     @property
-    def least(self) -> int:
+    def min_key(self) -> int:
         """The smallest key."""
         return -(1 << self.bits - 1)
 
@@ -50,34 +50,38 @@ class SortKeys(NamedTuple):
         """The largest key."""
         return (1 << self.bits - 1) - 1
 
-    def at(self, f: LLVMFunction, start: LLVMValue, index: LLVMValue | int) -> LLVMValue:
+    def address_of(self, f: LLVMFunction, start: LLVMValue, index: LLVMValue | int) -> LLVMValue:
         """Return the address of a key."""
         return f.offset(start, index, self.type)
 
     def load(self, f: LLVMFunction, start: LLVMValue, index: LLVMValue) -> LLVMValue:
         """Load a vector of keys; it need not be aligned."""
-        return f.load(self.at(f, start, index), self.whole, self.bits // 8)
+        return f.load(self.address_of(f, start, index), self.vector_type, self.bits // 8)
 
     def store(self, f: LLVMFunction, value: LLVMValue, start: LLVMValue, index: LLVMValue) -> None:
         """Store a vector of keys; it need not be aligned."""
-        f.store(value, self.at(f, start, index), self.bits // 8)
+        f.store(value, self.address_of(f, start, index), self.bits // 8)
 
-    def first(self, f: LLVMFunction, count: LLVMValue) -> LLVMValue:
+    def first_lanes(self, f: LLVMFunction, count: LLVMValue) -> LLVMValue:
         """Return the mask of the first `count` lanes; `count` must be below the number of lanes."""
         narrow = count.to(self.type, "trunc") if self.bits < 64 else count
         numbers = ", ".join(f"{self.type} {lane}" for lane in range(self.lanes))
-        return LLVMValue(f"<{numbers}>", self.whole, f).is_("slt", f.splat(narrow, self.lanes))
+        return LLVMValue(f"<{numbers}>", self.vector_type, f).is_(
+            "slt", f.splat(narrow, self.lanes)
+        )
 
     def masked_load(
         self, f: LLVMFunction, start: LLVMValue, index: LLVMValue, flags: LLVMValue, other: int = 0
     ) -> LLVMValue:
         """Load the lanes of the mask; the other lanes are set to `other`."""
         name = f"llvm.masked.load.v{self.lanes}{self.type}.p0"
-        f.module.declare(name, self.whole, ["ptr", "i32 immarg", flags.type, self.whole])
-        rest = f.value(other, self.whole)
-        args = f"ptr {self.at(f, start, index)}, i32 {self.bits // 8}, "
-        args += f"{flags.type} {flags}, {self.whole} {rest}"
-        return f.emit(f"call {self.whole} @{name}({args})", self.whole)
+        f.module.declare(
+            name, self.vector_type, ["ptr", "i32 immarg", flags.type, self.vector_type]
+        )
+        rest = f.value(other, self.vector_type)
+        args = f"ptr {self.address_of(f, start, index)}, i32 {self.bits // 8}, "
+        args += f"{flags.type} {flags}, {self.vector_type} {rest}"
+        return f.emit(f"call {self.vector_type} @{name}({args})", self.vector_type)
 
     def masked_store(
         self,
@@ -89,15 +93,15 @@ class SortKeys(NamedTuple):
     ) -> None:
         """Store the lanes of the mask."""
         name = f"llvm.masked.store.v{self.lanes}{self.type}.p0"
-        f.module.declare(name, "void", [self.whole, "ptr", "i32 immarg", flags.type])
-        args = f"{self.whole} {value}, ptr {self.at(f, start, index)}, i32 {self.bits // 8}, "
+        f.module.declare(name, "void", [self.vector_type, "ptr", "i32 immarg", flags.type])
+        args = f"{self.vector_type} {value}, ptr {self.address_of(f, start, index)}, i32 {self.bits // 8}, "
         f.do(f"call void @{name}({args}{flags.type} {flags})")
 
-    def packed(self, f: LLVMFunction, value: LLVMValue, flags: LLVMValue) -> LLVMValue:
+    def compress(self, f: LLVMFunction, value: LLVMValue, flags: LLVMValue) -> LLVMValue:
         """Compress the lanes of the mask to the front of the vector."""
         name = f"llvm.experimental.vector.compress.v{self.lanes}{self.type}"
-        f.module.declare(name, self.whole, [self.whole, flags.type, self.whole])
-        return f.call(name, [value, flags, f.value(0, self.whole)], self.whole)
+        f.module.declare(name, self.vector_type, [self.vector_type, flags.type, self.vector_type])
+        return f.call(name, [value, flags, f.value(0, self.vector_type)], self.vector_type)
 
     def count_set(self, f: LLVMFunction, flags: LLVMValue) -> LLVMValue:
         """Return the number of set lanes of the mask."""
@@ -109,7 +113,7 @@ class SortKeys(NamedTuple):
         """Return whether any lane of the mask is set."""
         return flags.to(f"i{self.lanes}", "bitcast").is_("ne", 0)
 
-    def of(self, f: LLVMFunction, bits: LLVMValue) -> LLVMValue:
+    def from_elements(self, f: LLVMFunction, bits: LLVMValue) -> LLVMValue:
         """Convert elements, as stored in memory, to keys: one or a vector."""
         if self.dtype in NAN_BITS:
             size = bits & self.max_key
@@ -121,15 +125,15 @@ class SortKeys(NamedTuple):
         if self.dtype in NAN_BITS:
             shift = f.value(self.bits - 1, key.type)
             return key ^ (f.emit(f"ashr {key.type} {key}, {shift}", key.type) & self.max_key)
-        return key ^ self.least if self.dtype[0] == "u" else key
+        return key ^ self.min_key if self.dtype[0] == "u" else key
 
     def read(self, f: LLVMFunction, source: LLVMValue, to: LLVMValue, count: LLVMValue) -> None:
         """Convert contiguous elements to keys; up to one vector may be written past the end."""
         whole = count & -self.lanes
         with f.loop(0, whole, self.lanes) as i:
-            self.store(f, self.of(f, self.load(f, source, i)), to, i)
-        rest = self.masked_load(f, source, whole, self.first(f, count - whole))
-        self.store(f, self.of(f, rest), to, whole)
+            self.store(f, self.from_elements(f, self.load(f, source, i)), to, i)
+        rest = self.masked_load(f, source, whole, self.first_lanes(f, count - whole))
+        self.store(f, self.from_elements(f, rest), to, whole)
 
     def write(self, f: LLVMFunction, source: LLVMValue, to: LLVMValue, count: LLVMValue) -> None:
         """Convert keys back to contiguous elements; up to one vector of keys may be read past the
@@ -138,27 +142,27 @@ class SortKeys(NamedTuple):
         with f.loop(0, whole, self.lanes) as i:
             self.store(f, self.to_elements(f, self.load(f, source, i)), to, i)
         rest = self.to_elements(f, self.load(f, source, whole))
-        self.masked_store(f, rest, to, whole, self.first(f, count - whole))
+        self.masked_store(f, rest, to, whole, self.first_lanes(f, count - whole))
 
     def fill(self, f: LLVMFunction, key: LLVMValue, to: LLVMValue, count: LLVMValue) -> None:
         """Write the element of one key `count` times."""
         value, whole = self.to_elements(f, f.splat(key, self.lanes)), count & -self.lanes
         with f.loop(0, whole, self.lanes) as i:
             self.store(f, value, to, i)
-        self.masked_store(f, value, to, whole, self.first(f, count - whole))
+        self.masked_store(f, value, to, whole, self.first_lanes(f, count - whole))
 
     def copy(self, f: LLVMFunction, source: LLVMValue, to: LLVMValue, count: LLVMValue) -> None:
         """Copy keys."""
         whole = count & -self.lanes
         with f.loop(0, whole, self.lanes) as i:
             self.store(f, self.load(f, source, i), to, i)
-        flags = self.first(f, count - whole)
+        flags = self.first_lanes(f, count - whole)
         self.masked_store(f, self.masked_load(f, source, whole, flags), to, whole, flags)
 
-    def wide(self, key: LLVMValue) -> LLVMValue:
+    def extend(self, key: LLVMValue) -> LLVMValue:
         """Extend a key to 64 bits."""
         return key if self.bits == 64 else key.to("i64", "sext")
 
-    def narrow(self, word: LLVMValue) -> LLVMValue:
+    def truncate(self, word: LLVMValue) -> LLVMValue:
         """Truncate 64 bits to a key."""
         return word if self.bits == 64 else word.to(self.type, "trunc")

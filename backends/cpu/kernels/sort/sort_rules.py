@@ -230,7 +230,7 @@ def _emit_network_sort(
     padded = (steps + (REGISTER_ROWS - 1)) & -REGISTER_ROWS
     with f.loop(0, block.columns, side) as first:
         ends = [
-            [f.offset(end, f.least(first + lane, last) * stride) for lane in range(side)]
+            [f.offset(end, f.umin(first + lane, last) * stride) for lane in range(side)]
             for end, stride in zip(block.addresses, block.column_strides, strict=True)
         ]
         is_full_vector = (first + side).is_("sle", block.columns)

@@ -41,11 +41,11 @@ def adding(name: str, number: int, made: list[str]) -> Kernel:
         made.append(name)
         module = LLVMModule()
         helper = LLVMFunction(module, "helper", ["i64"], "i64", "nounwind noinline", internal=True)
-        helper.leave(helper.params[0] + number)
+        helper.ret(helper.params[0] + number)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         word = f.load(f.offset(f.params[0], 8), "ptr")
         f.store(f.call("helper", [f.load(word, "i64")], "i64"), word)
-        f.leave()
+        f.ret()
         return module.text()
 
     return Kernel(name, text)
@@ -140,7 +140,7 @@ def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: b
         module = LLVMModule()
         f = LLVMFunction(module, "the_size", ["i64"], "i64")
         (number,) = f.params
-        f.leave(f.select(number.is_("slt", 0), f.value(0, "i64") - number, number))
+        f.ret(f.select(number.is_("slt", 0), f.value(0, "i64") - number, number))
         return module.text()
 
     def of(name: str) -> str | None:
@@ -160,7 +160,7 @@ def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: b
         f = LLVMFunction(module, "sized", ["ptr", "ptr", "i64", "i64"])
         word = f.load(f.offset(f.params[0], 8), "ptr")
         f.store(f.call("the_size", [f.load(word, "i64") - 7], "i64"), word)
-        f.leave()
+        f.ret()
         return module.text()
 
     assert run(Kernel("sized", text, ("the_size",))) == 7

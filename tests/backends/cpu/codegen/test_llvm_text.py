@@ -19,7 +19,7 @@ def whole(x: LLVMValue) -> LLVMValue:
 def test_numbers_stand_on_either_side_of_floats() -> None:
     module = LLVMModule()
     f = LLVMFunction(module, "f", ["double"], "double")
-    f.leave(real(f.params[0]))
+    f.ret(real(f.params[0]))
     code = compile(module.text(), ["f"])
     made = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(code["f"])
     assert made(1.5) == 1 - 2 / (0.5 - 1.5 * 3) + 6
@@ -28,7 +28,7 @@ def test_numbers_stand_on_either_side_of_floats() -> None:
 def test_numbers_stand_on_either_side_of_integers() -> None:
     module = LLVMModule()
     f = LLVMFunction(module, "f", ["i64"], "i64")
-    f.leave(whole(f.params[0]))
+    f.ret(whole(f.params[0]))
     code = compile(module.text(), ["f"])
     made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
     assert made(4) == ~6 - 12
@@ -41,7 +41,7 @@ def test_a_table_is_read_at_its_address(index: int) -> None:
     module.table("numbers", "i64", [5, 7, -9])
     f = LLVMFunction(module, "f", ["i64"], "i64")
     table = LLVMValue("@numbers", "ptr", f)
-    f.leave(f.load(f.offset(table, f.params[0], "i64"), "i64"))
+    f.ret(f.load(f.offset(table, f.params[0], "i64"), "i64"))
     code = compile(module.text(), ["f"])
     made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
     assert made(index) == [5, 7, -9][index]

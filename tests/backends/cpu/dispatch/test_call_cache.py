@@ -19,7 +19,7 @@ from shardir.backends.cpu.threads.memory_pool import MemoryPool
 
 
 def filled(table: CallTable) -> int:
-    return sum(1 for each in table._places if each)
+    return sum(1 for each in table._slots if each)
 
 
 def test_a_table_grows_and_forgets() -> None:
@@ -29,7 +29,7 @@ def test_a_table_grows_and_forgets() -> None:
         line.words[0] = -(number * 0x123456789)
         table.add(number.to_bytes(8, "little"), line)
         assert filled(table) == len(table)
-        assert 2 * len(table) <= len(table._places)
+        assert 2 * len(table) <= len(table._slots)
     assert len(table) == 10
     again = call_cache._CacheEntry(())
     table.add((call_cache.MAX_CACHED_CALLS).to_bytes(8, "little"), again)
@@ -66,7 +66,7 @@ def test_a_line_is_kept_where_a_handler_ended_a_change(
 
     table, held = CallTable(), Counted("held")
     table.add(b"tokens", call_cache._CacheEntry((held,)))
-    there, places = weakref.ref(held), [*table._places]
+    there, places = weakref.ref(held), [*table._slots]
     del held
     with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
         patched.setattr(CallTable, change, interrupt)
@@ -74,7 +74,7 @@ def test_a_line_is_kept_where_a_handler_ended_a_change(
             table.clear()
         else:
             table.add(b"tokens", call_cache._CacheEntry(()))
-    if [*table._places] == places:
+    if [*table._slots] == places:
         assert there() is not None
     table.add(b"tokens", call_cache._CacheEntry(()))
     table.add(b"tokens", call_cache._CacheEntry(()))
@@ -85,7 +85,7 @@ def test_a_line_is_kept_where_a_handler_ended_a_change(
 def test_what_fails_is_seldom_tried() -> None:
     table = CallTable()
     assert all(table.should_insert() for _ in range(100))
-    table.failed = call_cache.INSERT_INTERVAL_CALLS + 1
+    table.failed_inserts = call_cache.INSERT_INTERVAL_CALLS + 1
     tried = [table.should_insert() for _ in range(10 * call_cache.INSERT_INTERVAL_CALLS)]
     assert sum(tried) == 10
 
@@ -132,7 +132,7 @@ def test_small_blocks_go_home() -> None:
     kind = small_block_type(code["retire"])
     assert kind is not None
     mine = MemoryPool(1 << 30)
-    mine.adopt(kind, block_maker(code["hand"]))
+    mine.set_small_block_type(kind, block_maker(code["hand"]))
     block = mine.allocate(1000)
     assert type(block) is kind
     assert mine.may_be_written(block)

@@ -15,7 +15,7 @@ def _text() -> str:
     target = f.load(f.offset(bases, f.load(f.offset(record, 8), "i64"), "ptr"), "ptr")
     value = f.load(f.offset(source, task, "float"), "float")
     f.store(value + value, f.offset(target, task, "float"))
-    f.leave()
+    f.ret()
     return module.text()
 
 

@@ -39,7 +39,7 @@ def test_a_chain_needs_two_places() -> None:
 
 def test_partners_live_equally_long() -> None:
     read = PlannedBuffer(BufferKind.ARENA, 64, first=0, last=9)
-    write = PlannedBuffer(BufferKind.ARENA, 64, first=0, last=5, partner=read)
+    write = PlannedBuffer(BufferKind.ARENA, 64, first=0, last=5, swap_partner=read)
     later = PlannedBuffer(BufferKind.ARENA, 64, first=7, last=8)
     assert assign_offsets([read, write, later]) == 192
 
@@ -54,7 +54,7 @@ def test_a_result_takes_over_what_ends_where_it_begins() -> None:
         PlannedBuffer(BufferKind.ARENA, 64, first=3, last=5),
     )
     reuse_operands([(3, old, new)])
-    assert new.over is old
+    assert new.reused_buffer is old
 
 
 def test_a_result_of_branches_keeps_its_bytes_through_all_of_them() -> None:

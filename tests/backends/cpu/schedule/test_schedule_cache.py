@@ -41,7 +41,7 @@ def brought(module: Module, asked: list[str]) -> NativeExecutable:
         asked.append("lowered")
         return module
 
-    program = BACKEND.bring(module, lowered)
+    program = BACKEND.load_or_compile(module, lowered)
     assert isinstance(program, NativeExecutable)
     return program
 

@@ -66,11 +66,11 @@ def test_long_recordings_keep_what_came_last() -> None:
             run(words.ctypes.data)
         tasks = record.take()
         assert len(tasks) == at.RING_RECORDS
-        assert record.lost == 70_000 - at.RING_RECORDS
+        assert record.dropped_tasks == 70_000 - at.RING_RECORDS
         assert max(each.phase for each in tasks) == 999
         run(words.ctypes.data)
         assert [each.phase for each in record.take()] == [*range(1000)]
-        assert record.lost == 0
+        assert record.dropped_tasks == 0
 
 
 def test_any_number_may_record_and_end_in_any_order() -> None:
@@ -98,7 +98,7 @@ def test_python_code_leaves_marks() -> None:
     with record_marks() as marks:
         record_mark("inside", begin)
     record_mark("outside", begin)
-    assert [(each.what, each.begin) for each in marks] == [("inside", begin)]
+    assert [(each.subject, each.begin) for each in marks] == [("inside", begin)]
     assert begin <= marks[0].end <= time.monotonic_ns()
 
 
@@ -110,8 +110,8 @@ def test_any_number_may_collect_marks_and_end_in_any_order() -> None:
             stack.close()
             record_mark("second", 0)
     record_mark("none", 0)
-    assert [each.what for each in first] == ["both"]
-    assert [each.what for each in second] == ["both", "second"]
+    assert [each.subject for each in first] == ["both"]
+    assert [each.subject for each in second] == ["both", "second"]
 
 
 def test_tasks_are_ordered_by_their_begin() -> None:

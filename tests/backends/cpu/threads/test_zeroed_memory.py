@@ -27,7 +27,7 @@ def pool() -> Iterator[MemoryPool]:
     kind = small_block_type(launch_code()["retire"])
     assert kind is not None
     made = MemoryPool(1 << 30)
-    made.adopt(kind, block_maker(launch_code()["hand"]))
+    made.set_small_block_type(kind, block_maker(launch_code()["hand"]))
     yield made
     made.trim()
 

@@ -112,7 +112,7 @@ def laid(
         for i, type in enumerate(types, 1)
     ]
     (work,) = convolution_products(op.attrs, views[0], views[1], views[2], ZEN_5)
-    found = find_nchw_layout(work.turned())
+    found = find_nchw_layout(work.transpose())
     assert found is not None
     return found.image_layout(), found.channels
 
@@ -137,7 +137,7 @@ def test_planes_of_a_block_fit_into_scratch_memory(
     channels: int, width: int, height: int, window: int, stride: int, size: int
 ) -> None:
     found, count = laid((1, channels, height, width), (8, channels, window, window), stride)
-    steps, most = found.blocks(count, size, ZEN_5)
+    steps, most = found.block_sizes(count, size, ZEN_5)
     assert steps % len(found.taps) == 0
     assert steps <= MAX_PART_STEPS
     assert most <= MAX_BLOCK_LINES

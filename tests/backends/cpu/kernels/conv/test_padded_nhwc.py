@@ -113,7 +113,12 @@ def test_lines_have_what_their_windows_meet() -> None:
     """Places outside and inside; steps of a window where they are from its place on."""
     here = found((2, 10, 12, 3), (3, 3, 3, 8), stride=2)
     assert here is not None
-    assert (here.pace, here.apart, here.image_layout.padding_lines, here.image_layout.width) == (
+    assert (
+        here.position_pitch,
+        here.line_distance,
+        here.image_layout.padding_lines,
+        here.image_layout.width,
+    ) == (
         6,
         2,
         2,

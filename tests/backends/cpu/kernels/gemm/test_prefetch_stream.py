@@ -27,10 +27,10 @@ def asked(
         found(f, soon)
         out = f.load(f.offset(f.params[0], 8), "ptr")
         for tile in range(tiles):
-            start, pace, each = soon.of(f.value(tile, "i64"))
+            start, pace, each = soon.arguments_of_tile(f.value(tile, "i64"))
             for i, value in enumerate((start.to("i64", "ptrtoint"), pace, each)):
                 f.store(value, f.offset(out, 3 * tile + i, "i64"))
-        f.leave()
+        f.ret()
         return module.text()
 
     numbers = np.zeros((tiles, 3), np.int64)
@@ -46,7 +46,7 @@ def asked(
 def lying(name: str, tiles: int, step: int, line: int) -> list[int]:
     def found(f: LLVMFunction, soon: PrefetchStream) -> None:
         base = LLVMValue("inttoptr (i64 1048576 to ptr)", "ptr", f)
-        soon.lying(base, f.value(step, "i64"), f.value(line, "i64"), 4, 4)
+        soon.follow_operand(base, f.value(step, "i64"), f.value(line, "i64"), 4, 4)
 
     return asked(name, tiles, found)
 
@@ -73,7 +73,9 @@ def test_columns_that_are_neighbours(pitch: int) -> None:
 
 def test_packed_columns() -> None:
     def found(f: LLVMFunction, soon: PrefetchStream) -> None:
-        soon.packed(LLVMValue("inttoptr (i64 1048576 to ptr)", "ptr", f), f.value(STEPS, "i64"))
+        soon.follow_packed(
+            LLVMValue("inttoptr (i64 1048576 to ptr)", "ptr", f), f.value(STEPS, "i64")
+        )
 
     first = 1048576 // LINE
     assert asked("soon_packed", 2, found) == list(range(first, first + 1024))

@@ -18,7 +18,7 @@ def kernel(name: str, body: Body) -> Kernel:
         module = LLVMModule()
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         body(f, *f.params)
-        f.leave()
+        f.ret()
         return module.text()
 
     return Kernel(name, text)

@@ -141,7 +141,7 @@ def test_bytes_of_which_a_branch_has_too_few_are_found(monkeypatch: pytest.Monke
     ) -> list[Any]:
         for _, old, new in pairs:
             if old.kind is new.kind is arena.BufferKind.ARENA:
-                new.over = old
+                new.reused_buffer = old
         return []
 
     function = whole(branches, 1)

@@ -33,7 +33,7 @@ def compiled(op: str, dtypes: tuple[str, ...], result: str, lanes: int) -> Any:
         if made is None:
             return None
         store_elements(f, made, places[-1], result)
-    f.leave()
+    f.ret()
     imports = library.function_addresses(library.imported_symbols(module))
     code = compile(module.text(), ["apply"], imports)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["apply"])

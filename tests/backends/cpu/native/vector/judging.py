@@ -105,7 +105,7 @@ def _sweeper(op: str, dtype: str) -> Any:
         where_worst.set(where(larger, bits, where_worst.get()))
     store_elements(f, worst.get(), errors_at, "f64")
     store_elements(f, where_worst.get(), patterns_at, "i64")
-    f.leave()
+    f.ret()
     return _entry(module, "sweep", [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])
 
 
@@ -122,7 +122,7 @@ def _judge(dtype: str) -> Any:
         )
         floor = f.value(0.0, got.type)
         store_elements(f, _error(f, got, exact, dtype, floor), f.offset(to, i * 8), "f64")
-    f.leave()
+    f.ret()
     return _entry(module, "judge", [*[ctypes.c_void_p] * 3, ctypes.c_int64])
 
 
