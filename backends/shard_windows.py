@@ -19,7 +19,7 @@ class ShardWindows(Sequence[Array]):
     Devices that hold the same part share an array.
     """
 
-    __slots__ = ("_arrays", "shard_indices", "shape", "storage")
+    __slots__ = ("_arrays", "shape", "shard_indices", "storage")
 
     def __init__(
         self, storage: Storage, shape: tuple[int, ...], pieces: Sequence[ShardIndex]

@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_module
 
 if TYPE_CHECKING:
-    from shardir.frontend.random import *
+    from shardir.frontend.random.api import *
 else:
-    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.random")
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.random.api")

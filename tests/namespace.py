@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import optree
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
 from shardir.frontend.tracing.trace import TracedFunction, trace_program

@@ -1,9 +1,10 @@
 """The NumPy backend: one process runs the program of every device of a mesh in lock step.
 
-Input: a partitioned module (`shardir.ir.module.Module`). Output: an `Executable` that maps the shards of
-the arguments to the shards of the results. Each operation is one NumPy call, on a thread pool where
-it is large. Start reading in `executor.py`; `kernels.py` holds the table of operations that have a
-faster implementation than their reference semantics. `backends.numpy` compiles machine code instead.
+Input: a partitioned module (`shardir.ir.module.Module`). Output: an `Executable` that maps the
+shards of the arguments to the shards of the results. Each operation is one NumPy call, on a thread
+pool where it is large. Start reading in `executor.py`; `kernels.py` holds the table of operations
+that have a faster implementation than their reference semantics. `backends.numpy` compiles machine
+code instead.
 """
 
 from shardir.backends.base import Backend, Executable

@@ -43,8 +43,8 @@ class Span:
     """The time from `begin` to `end` (of `time.monotonic_ns`) that a thread spent on an activity.
 
     Thread 0 is the calling thread, threads from 1 on are workers, those from 1000 on are concurrent
-    callers, and `PYTHON_THREAD` marks Python code. `task` counts within the phase named `label`; `starts`
-    says whether the activity begins with this task.
+    callers, and `PYTHON_THREAD` marks Python code. `task` counts within the phase named `label`;
+    `starts` says whether the activity begins with this task.
     """
 
     activity: Activity

@@ -61,7 +61,8 @@ def sort(
 
 
 def top_k(x: Array, *, result: Any) -> tuple[Array, Array]:
-    """Return the results of the operation `top_k` on an array; see `shardir.ops.reductions.sort`."""
+    """Return the results of the operation `top_k` on an array; see
+    `shardir.ops.reductions.sort`."""
     count = result[0].shape[-1]
 
     def largest(lines: Array) -> tuple[Array, ...]:

@@ -51,7 +51,7 @@ def _unsupported_error(function: str, x: Any, y: Any, swapped: bool) -> NotAnArr
 
 @cache
 def _namespace_function(name: str) -> Any:
-    return getattr(import_module("shardir.frontend.numpy"), name)
+    return getattr(import_module("shardir.frontend.numpy.api"), name)
 
 
 @cache
@@ -102,8 +102,8 @@ def _method(function: str) -> Any:
 
 @vectorcall_class
 class NamespaceOperator:
-    """An operator or a method that calls a namespace function; `swap_complex_parts` exchanges its two
-    arguments."""
+    """An operator or a method that calls a namespace function; `swap_complex_parts` exchanges its
+    two arguments."""
 
     def __init__(
         self, fun: Any, name: str, swapped: bool = False, function: Any = _namespace_function

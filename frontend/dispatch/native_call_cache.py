@@ -200,9 +200,9 @@ def insert_composed_call(
 ) -> None:
     """Insert a call of a composed function that made one recorded call and returned its result.
 
-    The arrays of the recorded call must be arguments of the outer call. With `find_idle_arenas`, the first
-    argument may be inspected only. Elements of an array of another library may be inspected too,
-    except of the first argument or with `blind`.
+    The arrays of the recorded call must be arguments of the outer call. With `find_idle_arenas`,
+    the first argument may be inspected only. Elements of an array of another library may be
+    inspected too, except of the first argument or with `blind`.
     """
     call = answers.build_key(args, options) if did.result is made else None
     first = args[0] if args and type(args[0]) in MEMORY_ROW_KINDS else None

@@ -153,7 +153,9 @@ def _compared_elements(leaf: Any) -> Buffer:
     """Return the elements of a leaf that are compared."""
     if isinstance(leaf, Array):
         spread_out = not leaf.is_fully_addressable
-        return leaf.addressable_shards[0].data.to_numpy_view() if spread_out else leaf.to_numpy_view()
+        return (
+            leaf.addressable_shards[0].data.to_numpy_view() if spread_out else leaf.to_numpy_view()
+        )
     return np.asarray(leaf)
 
 

@@ -128,7 +128,8 @@ def fetch_boxes(
     wanted: dict[int, list[Box]],
     what: str,
 ) -> list[Buffer]:
-    """Return the boxes that this process needs of an array; `goal_atoms` lists those of every process.
+    """Return the boxes that this process needs of an array; `goal_atoms` lists those of every
+    process.
 
     Every process that holds or needs a shard must call it. Raises `DistributedError` when the
     processes pass different arrays.

@@ -19,7 +19,7 @@ import numpy as np
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.config import config
-from shardir.frontend.random import key_data
+from shardir.frontend.random.keys import key_data
 
 _CONTEXT = "shardir.from_jax"
 """The tag of the update contexts of calls of imported functions."""

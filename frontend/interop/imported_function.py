@@ -157,7 +157,8 @@ class ImportedFunction:
         return f"<{self.__name__} from JAX>"
 
     def _mark_arguments(self, args: Any, options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Convert the arguments of an outside call: arrays, and static parts as `StaticArguments`."""
+        """Convert the arguments of an outside call: arrays, and static parts as
+        `StaticArguments`."""
         known = self._parameters
 
         def each(x: Any, static: bool) -> Any:
@@ -170,7 +171,8 @@ class ImportedFunction:
 
     @trace_boundary
     def _call_in_trace(self, *args: Any, **options: Any) -> Any:
-        """Return the function's result in the current trace; `StaticArguments` parts stay wrapped."""
+        """Return the function's result in the current trace; `StaticArguments` parts stay
+        wrapped."""
         given, named = self._mark_arguments(args, options)
         leaves, structure = jax.tree_util.tree_flatten((given, named))
         known = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, Static))

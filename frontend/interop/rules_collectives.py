@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from shardir.frontend import lax
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.interop.jax_shardings import constrain_as_jax, convert_mesh, convert_spec
 from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.lax import reductions
+from shardir.frontend.lax.collective_ops import collectives
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -86,23 +87,23 @@ def _register_reduction(name: str, reduce_dims: Any, reduce_axes: Any) -> None:
     register_rule(name)(reduce)
 
 
-_register_reduction("psum", lax.reduce_sum, lax.psum)
-_register_reduction("psum_invariant", lax.reduce_sum, lax.psum)
-_register_reduction("pmax", lax.reduce_max, lax.pmax)
-_register_reduction("pmin", lax.reduce_min, lax.pmin)
+_register_reduction("psum", reductions.reduce_sum, collectives.psum)
+_register_reduction("psum_invariant", reductions.reduce_sum, collectives.psum)
+_register_reduction("pmax", reductions.reduce_max, collectives.pmax)
+_register_reduction("pmin", reductions.reduce_min, collectives.pmin)
 
 
 @register_rule("ppermute")
 def _apply_ppermute(equation: Equation) -> Any:
     axes = _axis_names(equation, "axis_name")
-    return [lax.ppermute(x, axes, equation.params["perm"]) for x in equation.tracers]
+    return [collectives.ppermute(x, axes, equation.params["perm"]) for x in equation.tracers]
 
 
 @register_rule("all_gather", "all_gather_invariant")
 def _apply_all_gather(equation: Equation) -> Any:
     params = equation.params
     return [
-        lax.all_gather(
+        collectives.all_gather(
             x,
             _axis_names(equation, "axis_name"),
             axis_index_groups=_axis_groups(equation),
@@ -117,7 +118,7 @@ def _apply_all_gather(equation: Equation) -> Any:
 def _apply_reduce_scatter(equation: Equation) -> Any:
     params = equation.params
     return [
-        lax.psum_scatter(
+        collectives.psum_scatter(
             x,
             _axis_names(equation, "axis_name"),
             scatter_dimension=params["scatter_dimension"],
@@ -132,7 +133,7 @@ def _apply_reduce_scatter(equation: Equation) -> Any:
 def _apply_all_to_all(equation: Equation) -> Any:
     params = equation.params
     return [
-        lax.all_to_all(
+        collectives.all_to_all(
             x,
             _axis_names(equation, "axis_name"),
             params["split_axis"],
@@ -146,15 +147,18 @@ def _apply_all_to_all(equation: Equation) -> Any:
 
 @register_rule("axis_index")
 def _apply_axis_index(equation: Equation) -> Any:
-    return lax.axis_index(equation.params["axis_name"])
+    return collectives.axis_index(equation.params["axis_name"])
 
 
 @register_rule("pvary")
 def _apply_pvary(equation: Equation) -> Any:
-    return [lax.pvary(x, _axis_names(equation)) for x in equation.tracers]
+    return [collectives.pvary(x, _axis_names(equation)) for x in equation.tracers]
 
 
 @register_rule("pcast")
 def _apply_pcast(equation: Equation) -> Any:
     axes = _axis_names(equation, "axes" if "axes" in equation.params else "axis_name")
-    return [lax.pcast(x, axes, to=equation.params.get("to", "varying")) for x in equation.tracers]
+    return [
+        collectives.pcast(x, axes, to=equation.params.get("to", "varying"))
+        for x in equation.tracers
+    ]

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import lax
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
 from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.lax import data_movement, elementwise, reductions
+from shardir.frontend.lax.control_flow import branches, loops
 from shardir.frontend.tracing.operands import constant
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.rematerialization import checkpoint, checkpoint_name
@@ -49,7 +50,7 @@ def _apply_scan(equation: Equation) -> Any:
         results = equation.reader.read(params["jaxpr"], [*fixed, *carry, *x])
         return tuple(results[:carries]), tuple(results[carries:])
 
-    last, stacked = lax.scan(
+    last, stacked = loops.scan(
         body, tuple(init), tuple(xs), length=params["length"], reverse=params["reverse"]
     )
     return [*last, *stacked]
@@ -72,7 +73,7 @@ def _apply_while(equation: Equation) -> Any:
     def condition(carry: Sequence[Tracer]) -> Any:
         is_running = evaluate_condition(carry)
         return (
-            lax.reduce_or(is_running, tuple(range(is_running.ndim)))
+            reductions.reduce_or(is_running, tuple(range(is_running.ndim)))
             if is_running.ndim
             else is_running
         )
@@ -90,13 +91,13 @@ def _apply_while(equation: Equation) -> Any:
     # A loop that JAX batched runs while one element of the batch continues; the others are kept.
     batched = bool(params["cond_jaxpr"].out_avals[0].shape)
 
-    return lax.while_loop(condition, body, tuple(init))
+    return loops.while_loop(condition, body, tuple(init))
 
 
 def _select_running(is_running: Tracer, new: Tracer, old: Tracer) -> Tracer:
     """Select `new` for the elements of the batch (the first dimensions) that continue."""
-    mask = lax.broadcast_in_dim(is_running, new.shape, tuple(range(is_running.ndim)))
-    result: Tracer = lax.select(mask, new, old)
+    mask = data_movement.broadcast_in_dim(is_running, new.shape, tuple(range(is_running.ndim)))
+    result: Tracer = elementwise.select(mask, new, old)
     return result
 
 
@@ -107,7 +108,7 @@ def _apply_cond(equation: Equation) -> Any:
     def branch(program: Any) -> Any:
         return lambda *given: tuple(equation.reader.read(program, given))
 
-    return lax.switch(index, tuple(map(branch, equation.params["branches"])), *args)
+    return branches.switch(index, tuple(map(branch, equation.params["branches"])), *args)
 
 
 @register_rule("platform_index")
@@ -134,7 +135,7 @@ def _apply_remat(equation: Equation) -> Any:
         return tuple(equation.reader.read_open(params["jaxpr"], (), args))
 
     if params["differentiated"]:
-        barrier_results = lax.optimization_barrier(tuple(equation.tracers))
+        barrier_results = data_movement.optimization_barrier(tuple(equation.tracers))
         return run(*barrier_results)
     return checkpoint(run, prevent_cse=bool(params["prevent_cse"]))(*equation.tracers)
 

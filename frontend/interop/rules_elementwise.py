@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from shardir.frontend import lax
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
 from shardir.frontend.interop.rule_registry import (
     Equation,
@@ -11,6 +10,7 @@ from shardir.frontend.interop.rule_registry import (
     register_function,
     register_rule,
 )
+from shardir.frontend.lax import api as lax
 from shardir.frontend.scipy import special
 from shardir.frontend.tracing.operands import convert, splat
 from shardir.frontend.tracing.trace import emit

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from shardir.frontend import lax
 from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.lax import elementwise, reductions
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -15,15 +15,15 @@ def _register_full_reduction(name: str, function: Any) -> None:
     register_rule(name)(reduce)
 
 
-_register_full_reduction("unvmap_any", lax.reduce_or)
-_register_full_reduction("unvmap_all", lax.reduce_and)
-_register_full_reduction("unvmap_max", lax.reduce_max)
+_register_full_reduction("unvmap_any", reductions.reduce_or)
+_register_full_reduction("unvmap_all", reductions.reduce_and)
+_register_full_reduction("unvmap_max", reductions.reduce_max)
 
 
 @register_rule("select_if_vmap")
 def _apply_select_if_vmap(equation: Equation) -> Any:
     """Emit a select: the condition is true without batching, but may differ with it."""
-    return lax.select(*equation.broadcast_operands(equation.shape()))
+    return elementwise.select(*equation.broadcast_operands(equation.shape()))
 
 
 @register_rule("nonbatchable", "nondifferentiable_backward", "nontraceable")

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from shardir.frontend import lax
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.interop.rule_registry import RULES, Equation, register_rule
+from shardir.frontend.lax import data_movement, elementwise, gather_scatter
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.linear_transpose import linear_transpose
@@ -23,10 +23,10 @@ def _apply_gather(equation: Equation) -> Any:
     params = equation.params
     x, indices = equation.tracers
     numbers = params["dimension_numbers"]
-    return lax.gather(
+    return gather_scatter.gather(
         x,
         indices,
-        lax.GatherDimensionNumbers(
+        gather_scatter.GatherDimensionNumbers(
             numbers.offset_dims,
             numbers.collapsed_slice_dims,
             numbers.start_index_map,
@@ -44,7 +44,7 @@ def _register_scatter(name: str, function: Any) -> None:
         numbers = equation.params["dimension_numbers"]
         return function(
             *equation.tracers,
-            lax.ScatterDimensionNumbers(
+            gather_scatter.ScatterDimensionNumbers(
                 numbers.update_window_dims,
                 numbers.inserted_window_dims,
                 numbers.scatter_dims_to_operand_dims,
@@ -57,17 +57,17 @@ def _register_scatter(name: str, function: Any) -> None:
     register_rule(name)(scatter)
 
 
-_register_scatter("scatter", lax.scatter)
-_register_scatter("scatter-add", lax.scatter_add)
-_register_scatter("scatter-mul", lax.scatter_mul)
-_register_scatter("scatter-min", lax.scatter_min)
-_register_scatter("scatter-max", lax.scatter_max)
+_register_scatter("scatter", gather_scatter.scatter)
+_register_scatter("scatter-add", gather_scatter.scatter_add)
+_register_scatter("scatter-mul", gather_scatter.scatter_mul)
+_register_scatter("scatter-min", gather_scatter.scatter_min)
+_register_scatter("scatter-max", gather_scatter.scatter_max)
 
 
 @register_rule("scatter-sub")
 def _apply_scatter_sub(equation: Equation) -> Any:
     x, indices, updates = equation.tracers
-    return RULES["scatter-add"](replace(equation, operands=[x, indices, lax.neg(updates)]))
+    return RULES["scatter-add"](replace(equation, operands=[x, indices, elementwise.neg(updates)]))
 
 
 def _window_attributes(equation: Equation, rank: int) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _apply_reduce_window(equation: Equation) -> Any:
             "a function of its own", "use one of add, mul, max and min"
         )
     result = emit("reduce_window", x, op=Symbol("mul"), **_window_attributes(equation, x.ndim))
-    return lax.mul(result, lax.broadcast_in_dim(init, result.shape, ()))
+    return elementwise.mul(result, data_movement.broadcast_in_dim(init, result.shape, ()))
 
 
 def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from shardir.frontend import lax
 from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.lax import contraction, data_movement, elementwise, reductions
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -25,18 +25,20 @@ def _apply_ragged_dot(equation: Equation) -> Any:
     group = tuple(numbers.rhs_group_dimensions)
     dims = ((*((0,) if group else ()), *inner), (*group, *others)), ((), ())
     result_dtype = equation.results[0].dtype
-    return lax.dot_general(parts, y, dims, preferred_element_type=result_dtype)
+    return contraction.dot_general(parts, y, dims, preferred_element_type=result_dtype)
 
 
 def _mask_groups(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
     """Return, per group in a leading dimension, `x` with zeros in the rows of other groups."""
     shape = (sizes.shape[0], *x.shape)
-    ends = lax.cumsum(sizes, 0)
-    number = lax.broadcasted_iota(sizes.dtype, shape, rows + 1)
-    first, last = (lax.broadcast_in_dim(e, shape, (0,)) for e in (lax.sub(ends, sizes), ends))
-    in_group = lax.bitwise_and(lax.ge(number, first), lax.lt(number, last))
-    repeated = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
-    result: Tracer = lax.mul(repeated, convert(in_group, x.value.type.dtype))
+    ends = reductions.cumsum(sizes, 0)
+    number = data_movement.broadcasted_iota(sizes.dtype, shape, rows + 1)
+    first, last = (
+        data_movement.broadcast_in_dim(e, shape, (0,)) for e in (elementwise.sub(ends, sizes), ends)
+    )
+    in_group = elementwise.bitwise_and(elementwise.ge(number, first), elementwise.lt(number, last))
+    repeated = data_movement.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
+    result: Tracer = elementwise.mul(repeated, convert(in_group, x.value.type.dtype))
     return result
 
 
@@ -48,7 +50,7 @@ def _apply_approx_top_k(equation: Equation) -> Any:
     if not params["aggregate_to_topk"]:
         raise equation.unsupported_form_error("aggregate_to_topk=False", "leave it out")
     largest = params["is_max_k"]
-    values, places = lax.top_k(
-        x if largest else lax.neg(x), params["k"], axis=params["reduction_dimension"]
+    values, places = reductions.top_k(
+        x if largest else elementwise.neg(x), params["k"], axis=params["reduction_dimension"]
     )
-    return [values if largest else lax.neg(values), places]
+    return [values if largest else elementwise.neg(values), places]

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from shardir.frontend import lax, random
 from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.lax import data_movement, slicing
+from shardir.frontend.random import gamma_distributions, keys as random_keys
 from shardir.frontend.random.keys import counter_scheme
 from shardir.frontend.tracing.operands import broadcast, convert
 from shardir.frontend.tracing.trace import emit
@@ -25,21 +26,21 @@ def _apply_random_seed(equation: Equation) -> Any:
     _check_key_implementation(equation)
     (seeds,) = equation.tracers
     if not seeds.ndim:
-        return random.key(seeds)
+        return random_keys.key(seeds)
     low_words = convert(seeds, "u32")
-    words = lax.stack([lax.full_like(low_words, 0), low_words], seeds.ndim)
-    return random.wrap_key_data(words)
+    words = data_movement.stack([data_movement.full_like(low_words, 0), low_words], seeds.ndim)
+    return random_keys.wrap_key_data(words)
 
 
 @register_rule("random_wrap")
 def _apply_random_wrap(equation: Equation) -> Any:
     _check_key_implementation(equation)
-    return random.wrap_key_data(*equation.tracers)
+    return random_keys.wrap_key_data(*equation.tracers)
 
 
 @register_rule("random_unwrap")
 def _apply_random_unwrap(equation: Equation) -> Any:
-    return random.key_data(*equation.tracers)
+    return random_keys.key_data(*equation.tracers)
 
 
 @register_rule("random_bits")
@@ -60,7 +61,9 @@ def _apply_random_split(equation: Equation) -> Any:
 def _apply_random_fold_in(equation: Equation) -> Any:
     keys, data = equation.broadcast_operands()
     wide = [
-        x if x.shape == equation.shape() else lax.broadcast_in_dim(x, equation.shape(), ())
+        x
+        if x.shape == equation.shape()
+        else data_movement.broadcast_in_dim(x, equation.shape(), ())
         for x in (keys, convert(data, "u32"))
     ]
     return emit("random_fold_in", *wide)
@@ -71,16 +74,18 @@ def _apply_threefry(equation: Equation) -> Any:
     """Emit the threefry hash of pairs of words under keys of two words."""
     shape = equation.shape()
     first, second, x, y = (broadcast(word, shape) for word in equation.broadcast_operands())
-    keys = random.wrap_key_data(lax.stack([first, second], first.ndim))
-    words: Tracer = random.key_data(emit("random_hash", keys, x, y))
+    keys = random_keys.wrap_key_data(data_movement.stack([first, second], first.ndim))
+    words: Tracer = random_keys.key_data(emit("random_hash", keys, x, y))
     last = words.ndim - 1
-    return [lax.index_in_dim(words, i, last, keepdims=False) for i in (0, 1)]
+    return [slicing.index_in_dim(words, i, last, keepdims=False) for i in (0, 1)]
 
 
 @register_rule("random_gamma")
 def _apply_random_gamma(equation: Equation) -> Any:
     keys, shape = equation.tracers
-    draw = random.loggamma if equation.params["log_space"] else random.gamma
+    draw = (
+        gamma_distributions.loggamma if equation.params["log_space"] else gamma_distributions.gamma
+    )
     if keys.ndim:
         raise equation.unsupported_form_error("several keys", "draw from each with jax.lax.map")
     return draw(keys, shape, shape.shape, shape.dtype)

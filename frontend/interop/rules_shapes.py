@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from shardir.frontend import lax
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding
 from shardir.frontend.interop.rule_registry import (
     Equation,
@@ -10,6 +9,7 @@ from shardir.frontend.interop.rule_registry import (
     register_function,
     register_rule,
 )
+from shardir.frontend.lax import api as lax
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.tracing.operands import convert, splat
 from shardir.ir.types import TensorType

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.lax.reductions import top_k
+from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
 from shardir.ir.types import FLOATS
@@ -42,11 +43,10 @@ def approx_min_k(
 
     They are in ascending order; see `approx_max_k`.
     """
-    from shardir.frontend import numpy as snp
 
     _check_floats("approx_min_k", operand)
-    values, indices = top_k(snp.negative(operand), k, axis=reduction_dimension)
-    return snp.negative(values), indices
+    values, indices = top_k(arithmetic.negative(operand), k, axis=reduction_dimension)
+    return arithmetic.negative(values), indices
 
 
 def _check_floats(name: str, operand: Any) -> None:

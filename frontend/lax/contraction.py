@@ -5,6 +5,11 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.control_flow import loops
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import selection
+from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import dtype_of
@@ -49,8 +54,8 @@ def dot_general(
     """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
     The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
-    `machine_epsilon` is accepted and ignored: products have the precision of the element type, or of
-    `preferred_element_type`.
+    `machine_epsilon` is accepted and ignored: products have the precision of the element type, or
+    of `preferred_element_type`.
     """
     x, y = as_tracer(lhs), as_tracer(rhs)
     (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
@@ -119,7 +124,6 @@ def ragged_dot(
     number of rows of each group; remaining rows give zeros. The implementation computes one product
     of all rows per group.
     """
-    from shardir.frontend import lax, numpy as snp
 
     x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
     fits = x.ndim == 2 and y.ndim == 3 and x.shape[1] == y.shape[1]
@@ -130,14 +134,14 @@ def ragged_dot(
                 f"got {x.shape}, {y.shape} and {sizes.shape}"
             )
         )
-    ends = snp.cumsum(sizes)
-    rows = snp.arange(x.shape[0], dtype=ends.dtype)
-    dtype = preferred_element_type or snp.result_type(x, y)
+    ends = cumulative.cumsum(sizes)
+    rows = filling.arange(x.shape[0], dtype=ends.dtype)
+    dtype = preferred_element_type or dtypes.result_type(x, y)
 
     def add(total: Any, group: tuple[Any, Any, Any]) -> tuple[Any, None]:
         matrix, size, end = group
         in_group = (rows < end) & (rows >= end - size)
-        return total + dot(snp.where(in_group[:, None], x, 0), matrix, None, dtype), None
+        return total + dot(selection.where(in_group[:, None], x, 0), matrix, None, dtype), None
 
-    zeros = snp.zeros((x.shape[0], y.shape[2]), dtype)
-    return lax.scan(add, zeros, (y, sizes, ends))[0]
+    zeros = filling.zeros((x.shape[0], y.shape[2]), dtype)
+    return loops.scan(add, zeros, (y, sizes, ends))[0]

@@ -8,6 +8,7 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
 from shardir.frontend.numpy.tracer_helpers.axes import (
     canonicalize_axes,
@@ -189,14 +190,13 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
 @public(static=("reps",))
 def tile(operand: Any, reps: Any) -> Any:
     """Repeat the array `operand`, `reps` times along each dimension."""
-    from shardir.frontend import numpy as snp
 
     x = as_tracer(operand)
     if len(reps) != x.ndim:
         raise OperationTypeError(
             with_location(f"tile takes a number for each of {x.ndim} dimensions, got {len(reps)}")
         )
-    return snp.tile(x, tuple(reps))
+    return repetition.tile(x, tuple(reps))
 
 
 @public(static=("dtype", "size"))

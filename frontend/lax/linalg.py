@@ -8,6 +8,7 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
@@ -20,6 +21,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     transpose_matrices,
     triangular_solve as solve_triangular,
 )
+from shardir.frontend.numpy.shaping import rolling
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit
@@ -177,10 +179,11 @@ def householder_product(a: Any, taus: Any) -> Any:
     The vectors v are the columns of `a` below its diagonal, with a 1 on the diagonal.
     """
     x, factors = as_tracer(a), as_tracer(taus)
-    from shardir.frontend import numpy as snp
 
     rows, columns = x.shape[-2:]
-    vectors = as_tracer(snp.tril(x, -1) + snp.eye(rows, columns, dtype=x.dtype))
+    vectors = as_tracer(
+        diagonal_matrices.tril(x, -1) + diagonal_matrices.eye(rows, columns, dtype=x.dtype)
+    )
     result = identity_like(x, rows)[..., :columns]
     for i in reversed(range(factors.shape[-1])):
         v = vectors[..., i : i + 1]
@@ -206,14 +209,17 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
     `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`
     and the last of `du` are not used.
     """
-    from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.linear_algebra.matrix_helpers import lu_factor_and_solve
 
     low, middle, high, y = map(as_tracer, (dl, d, du, b))
     size = middle.shape[-1]
     eye = identity_like(as_tracer(middle[..., None]), size)
-    below = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
-    above = as_tracer(snp.roll(eye, 1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype).T)
+    below = as_tracer(
+        rolling.roll(eye, -1, axis=-1) * diagonal_matrices.tri(size, k=-1, dtype=eye.dtype)
+    )
+    above = as_tracer(
+        rolling.roll(eye, 1, axis=-1) * diagonal_matrices.tri(size, k=-1, dtype=eye.dtype).T
+    )
     matrix = (
         scale_matrix_axis(below, low, -2)
         + scale_matrix_axis(eye, middle, -2)
@@ -232,12 +238,11 @@ def qdwh(
     Return also the number of iterations, which is 0, and whether the computation converged, which
     is true.
     """
-    from shardir.frontend import numpy as snp
 
     v = as_tracer(x)
     u, values, vh = emit("svd", v, full=False, vectors=True)
     positive: Tracer = as_tracer(conjugate_transpose(scale_rows(vh, values)) @ vh)
-    return u @ vh, positive, snp.asarray(0), snp.asarray(True)
+    return u @ vh, positive, filling.asarray(0), filling.asarray(True)
 
 
 def scale_rows(x: Tracer, by: Tracer) -> Tracer:

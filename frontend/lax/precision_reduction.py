@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.elementwise import bitcast_convert_type
+from shardir.frontend.numpy.elementwise import float_parts, selection
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
@@ -61,6 +61,6 @@ def _round_bits(name: str, exponent: int, mantissa: int, x: Any) -> Any:
         scale = (bits >> word(stored)) & word(2 * bias + 1)
         sign = bits & word(1 << (width - 1))
         infinite = sign | word((2 * bias + 1) << stored)
-        bits = snp.where(scale > word(bias + reduced_bias), infinite, bits)
-        bits = snp.where(scale <= word(bias - reduced_bias), sign, bits)
-    return snp.where(snp.isnan(x), x, bitcast_convert_type(bits, NUMPY_DTYPES[name]))
+        bits = selection.where(scale > word(bias + reduced_bias), infinite, bits)
+        bits = selection.where(scale <= word(bias - reduced_bias), sign, bits)
+    return selection.where(float_parts.isnan(x), x, bitcast_convert_type(bits, NUMPY_DTYPES[name]))

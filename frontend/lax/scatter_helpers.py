@@ -5,7 +5,13 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax import elementwise
+from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.lax.gather_scatter import ScatterDimensionNumbers, scatter_add
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, selection
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.tracer import Tracer
@@ -25,9 +31,8 @@ def scatter_sub(
 
     See `scatter_add`.
     """
-    from shardir.frontend import numpy as snp
 
-    negated = snp.negative(updates)
+    negated = arithmetic.negative(updates)
     return scatter_add(operand, scatter_indices, negated, dimension_numbers, mode=mode)
 
 
@@ -59,31 +64,30 @@ def scatter_apply(
     windows is mapped several times, unless `unique_indices` promises that there is none. `func`
     maps a scalar to a scalar.
     """
-    from shardir.frontend import lax, numpy as snp
     from shardir.frontend.transforms.vmap import vmap
 
     x = as_tracer(operand)
 
     def apply_to_elements(values: Any) -> Any:
         flat = vmap(func)(reshape(values, (values.size,)))
-        return lax.convert_element_type(snp.reshape(flat, x.shape), x.dtype)
+        return elementwise.convert_element_type(reshaping.reshape(flat, x.shape), x.dtype)
 
     times = scatter_add(
-        snp.zeros(x.shape, "int32"),
+        filling.zeros(x.shape, "int32"),
         scatter_indices,
-        snp.ones(tuple(update_shape), "int32"),
+        filling.ones(tuple(update_shape), "int32"),
         dimension_numbers,
         mode=mode,
     )
     if unique_indices or not x.size:
-        return snp.where(times > 0, apply_to_elements(x), x) if x.size else x
+        return selection.where(times > 0, apply_to_elements(x), x) if x.size else x
 
     def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, values = state
-        return done + 1, snp.where(times > done, apply_to_elements(values), values)
+        return done + 1, selection.where(times > done, apply_to_elements(values), values)
 
-    max_count = snp.max(times)
-    return lax.while_loop(lambda state: state[0] < max_count, step, (as_tracer(0), x))[1]
+    max_count = basic_reductions.max(times)
+    return loops.while_loop(lambda state: state[0] < max_count, step, (as_tracer(0), x))[1]
 
 
 @public(static=("axes",))
@@ -102,8 +106,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
                 f"index_take takes a vector of indices for each of axes {dims}, got {shapes}"
             )
         )
-    from shardir.frontend import numpy as snp
 
-    front: Tracer = snp.moveaxis(x, dims, range(len(dims)))
+    front: Tracer = reshaping.moveaxis(x, dims, range(len(dims)))
     wrapped = [vector % size for vector, size in zip(indices, front.shape, strict=False)]
     return front[tuple(wrapped)]

@@ -10,6 +10,7 @@ from shardir.frontend.argument_checks import MAX_RANK, check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import NumberRangeError
 from shardir.frontend.lax.data_movement import full
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of, as_tracer, operand_dtype, reshape
@@ -42,9 +43,10 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
     """Broadcast `arr` to the shape of `like_arr`."""
-    from shardir.frontend import numpy as snp
 
-    return snp.broadcast_to(arr, abstract_of(like_arr, "like_arr of broadcast_like").type.shape)
+    return reshaping.broadcast_to(
+        arr, abstract_of(like_arr, "like_arr of broadcast_like").type.shape
+    )
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:

@@ -3,9 +3,9 @@
 from math import log, pi, sqrt
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -30,7 +30,7 @@ def promote_to_weak_float(x: Any, *others: Any) -> Tracer:
     return promote_to(common_kind(x, *(others or (1.0,))), x)[0]
 
 
-tanh = snp.tanh
+tanh = math_functions.tanh
 
 
 @public()
@@ -171,7 +171,7 @@ def soft_sign(x: Any) -> Any:
 def squareplus(x: Any, b: Any = 4) -> Any:
     """Return (x + sqrt(x**2 + b)) / 2, elementwise."""
     x = promote_to_float(x)
-    return (x + snp.sqrt(x * x + b)) * 0.5
+    return (x + math_functions.sqrt(x * x + b)) * 0.5
 
 
 @public()
@@ -185,7 +185,7 @@ def sparse_plus(x: Any) -> Any:
 @public()
 def sparse_sigmoid(x: Any) -> Any:
     """Return (x + 1) / 2 clamped to [0, 1], elementwise: the derivative of `sparse_plus`."""
-    return snp.clip(promote_to_weak_float(x) + 1, 0, 2) * 0.5
+    return selection.clip(promote_to_weak_float(x) + 1, 0, 2) * 0.5
 
 
 @public()

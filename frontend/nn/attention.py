@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.nn.softmax import logsumexp, softmax
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.elementwise import comparison, selection
+from shardir.frontend.numpy.linear_algebra import einsum
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
@@ -50,14 +53,14 @@ def dot_product_attention(
             with_location(f"attention of {heads} heads of queries to {groups} heads of keys")
         )
     batch = "b" if q.ndim == 4 else ""
-    q = snp.reshape(q, (*q.shape[:-2], groups, heads // groups, q.shape[-1]))
+    q = reshaping.reshape(q, (*q.shape[:-2], groups, heads // groups, q.shape[-1]))
     score_dtype = {"f16": "float32", "bf16": "float32"}.get(q.value.type.dtype)
-    scores = snp.einsum(
+    scores = einsum.einsum(
         f"{batch}tkgh,{batch}skh->{batch}kgts", q, k, preferred_element_type=score_dtype
     )
     scores = scores * (1 / sqrt(q.shape[-1]) if scale is None else scale)
     lengths = scores.shape[-2:]
-    scores = snp.reshape(scores, (*scores.shape[:-4], heads, *lengths))
+    scores = reshaping.reshape(scores, (*scores.shape[:-4], heads, *lengths))
     if bias is not None:
         scores = convert(scores + bias, scores.value.type.dtype)
     masks = [mask, *_window_masks(lengths, is_causal, local_window_size)]
@@ -69,17 +72,17 @@ def dot_product_attention(
     masks = [each for each in masks if each is not None]
     if masks:
         lowest = float(np.finfo(scores.value.type.numpy).min) * 0.7
-        scores = snp.where(reduce(snp.logical_and, masks), scores, lowest)
+        scores = selection.where(reduce(comparison.logical_and, masks), scores, lowest)
     probabilities = convert(as_tracer(softmax(scores)), v.value.type.dtype)
-    probabilities = snp.reshape(
+    probabilities = reshaping.reshape(
         probabilities, (*probabilities.shape[:-3], groups, heads // groups, *lengths)
     )
-    found = snp.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", probabilities, v)
-    found = snp.reshape(found, (*found.shape[:-3], heads, found.shape[-1]))
+    found = einsum.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", probabilities, v)
+    found = reshaping.reshape(found, (*found.shape[:-3], heads, found.shape[-1]))
     if counts is not None:
         found = found * convert(counts[..., None, None], found.value.type.dtype)
     if return_residual:
-        residual = as_tracer(snp.moveaxis(logsumexp(scores, -1), -2, -1))
+        residual = as_tracer(reshaping.moveaxis(logsumexp(scores, -1), -2, -1))
         return found, convert(residual, v.value.type.dtype)
     return found
 
@@ -88,14 +91,14 @@ def _window_masks(
     lengths: tuple[int, int], causal: bool, window: int | tuple[int, int] | None
 ) -> list[Any]:
     """Return masks of the keys that each query may attend to by distance, [t, s]."""
-    masks = [snp.tri(*lengths, dtype=bool)] if causal else []
+    masks = [diagonal_matrices.tri(*lengths, dtype=bool)] if causal else []
     if window is not None:
         left, right = (window, window) if isinstance(window, int) else window
-        masks.append(snp.tri(*lengths, right, dtype=bool))
-        masks.append(snp.logical_not(snp.tri(*lengths, -left - 1, dtype=bool)))
+        masks.append(diagonal_matrices.tri(*lengths, right, dtype=bool))
+        masks.append(comparison.logical_not(diagonal_matrices.tri(*lengths, -left - 1, dtype=bool)))
     return masks
 
 
 def _length_mask(length: int, counts: Any) -> Any:
     """Return whether each position is among the first `counts` of its batch, [batch, length]."""
-    return snp.arange(length) < as_tracer(counts)[..., None]
+    return filling.arange(length) < as_tracer(counts)[..., None]

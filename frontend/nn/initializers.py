@@ -11,11 +11,16 @@ from functools import wraps
 from math import exp, prod, sqrt
 from typing import Any
 
-from shardir.frontend import numpy as jnp, random
 from shardir.frontend.argument_checks import check_integers, check_real
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions
+from shardir.frontend.numpy.linear_algebra import linalg
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
 from shardir.frontend.quoting import brief
+from shardir.frontend.random import continuous_distributions, keys as random_keys, uniform_numbers
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 
@@ -68,13 +73,13 @@ def _add_out_sharding(init: Initializer) -> Initializer:
 @_add_out_sharding
 def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
     """Return zeros; the key is not used."""
-    return jnp.zeros(shape, _float_dtype(dtype))
+    return filling.zeros(shape, _float_dtype(dtype))
 
 
 @_add_out_sharding
 def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
     """Return ones; the key is not used."""
-    return jnp.ones(shape, _float_dtype(dtype))
+    return filling.ones(shape, _float_dtype(dtype))
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
@@ -82,7 +87,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
     @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        return jnp.full(shape, value, dtype=_float_dtype(dtype))
+        return filling.full(shape, value, dtype=_float_dtype(dtype))
 
     return init
 
@@ -92,8 +97,8 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
     @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        drawn = random.uniform(key, shape, _float_dtype(dtype))
-        return drawn * jnp.asarray(scale, drawn.dtype)
+        drawn = uniform_numbers.uniform(key, shape, _float_dtype(dtype))
+        return drawn * filling.asarray(scale, drawn.dtype)
 
     return init
 
@@ -103,8 +108,8 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
     @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        drawn = random.normal(key, shape, _float_dtype(dtype))
-        return drawn * jnp.asarray(stddev, drawn.dtype)
+        drawn = continuous_distributions.normal(key, shape, _float_dtype(dtype))
+        return drawn * filling.asarray(stddev, drawn.dtype)
 
     return init
 
@@ -119,8 +124,10 @@ def truncated_normal(
 
     @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        drawn = random.truncated_normal(key, lower, upper, shape, _float_dtype(dtype))
-        return drawn * jnp.asarray(stddev, drawn.dtype)
+        drawn = continuous_distributions.truncated_normal(
+            key, lower, upper, shape, _float_dtype(dtype)
+        )
+        return drawn * filling.asarray(stddev, drawn.dtype)
 
     return init
 
@@ -170,33 +177,37 @@ def variance_scaling(
 
 
 def _scaled_normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
-    drawn = random.normal(key, shape, dtype)
-    return drawn * jnp.asarray(sqrt(variance), drawn.dtype)
+    drawn = continuous_distributions.normal(key, shape, dtype)
+    return drawn * filling.asarray(sqrt(variance), drawn.dtype)
 
 
 def _scaled_truncated_normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        drawn = _random_complex(key, shape, dtype, lambda u: -jnp.log(1 - u * (1 - exp(-4.0))))
-        return drawn * jnp.asarray(sqrt(variance) / TRUNCATED_COMPLEX_NORMAL_STDDEV, drawn.dtype)
-    drawn = random.truncated_normal(key, -2, 2, shape, dtype)
-    return drawn * jnp.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
+    if dtypes.issubdtype(dtype, dtypes.complexfloating):
+        drawn = _random_complex(
+            key, shape, dtype, lambda u: -math_functions.log(1 - u * (1 - exp(-4.0)))
+        )
+        return drawn * filling.asarray(
+            sqrt(variance) / TRUNCATED_COMPLEX_NORMAL_STDDEV, drawn.dtype
+        )
+    drawn = continuous_distributions.truncated_normal(key, -2, 2, shape, dtype)
+    return drawn * filling.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
 
 
 def _scaled_uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
-    if jnp.issubdtype(dtype, jnp.complexfloating):
+    if dtypes.issubdtype(dtype, dtypes.complexfloating):
         drawn = _random_complex(key, shape, dtype, lambda u: 2 * u)
-        return drawn * jnp.asarray(sqrt(variance), drawn.dtype)
-    drawn = random.uniform(key, shape, dtype, -1)
-    return drawn * jnp.asarray(sqrt(3 * variance), drawn.dtype)
+        return drawn * filling.asarray(sqrt(variance), drawn.dtype)
+    drawn = uniform_numbers.uniform(key, shape, dtype, -1)
+    return drawn * filling.asarray(sqrt(3 * variance), drawn.dtype)
 
 
 def _random_complex(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> Any:
     """Return complex numbers with uniform angle and squared modulus `square(u)`, u uniform."""
-    keys = random.split(key)
-    real = jnp.finfo(dtype).dtype
-    modulus = jnp.sqrt(square(random.uniform(keys[0], shape, real)))
-    angle = 2 * jnp.pi * random.uniform(keys[1], shape, real)
-    return modulus.astype(dtype) * jnp.exp(1j * angle.astype(dtype))
+    keys = random_keys.split(key)
+    real = dtypes.finfo(dtype).dtype
+    modulus = math_functions.sqrt(square(uniform_numbers.uniform(keys[0], shape, real)))
+    angle = 2 * dtypes.pi * uniform_numbers.uniform(keys[1], shape, real)
+    return modulus.astype(dtype) * math_functions.exp(1j * angle.astype(dtype))
 
 
 def _check_choice(word: str, given: str, known: dict[str, Any]) -> None:
@@ -207,7 +218,7 @@ def _check_choice(word: str, given: str, known: dict[str, Any]) -> None:
 
 
 def _float_dtype(dtype: Any) -> Any:
-    return jnp.result_type(float) if dtype is None else dtype
+    return dtypes.result_type(float) if dtype is None else dtype
 
 
 def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[float, float]:
@@ -279,14 +290,14 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         columns = sizes[axis]
         rows = prod(sizes) // max(columns, 1)
         tall = (rows, columns) if rows > columns else (columns, rows)
-        q, r = jnp.linalg.qr(random.normal(key, tall, _float_dtype(dtype)))
-        diagonal = jnp.diag(r)
-        q = q * (diagonal / jnp.abs(diagonal))
+        q, r = linalg.qr(continuous_distributions.normal(key, tall, _float_dtype(dtype)))
+        diagonal = diagonal_matrices.diag(r)
+        q = q * (diagonal / complex_parts.abs(diagonal))
         if rows < columns:
             q = q.T
         others = [size for i, size in enumerate(sizes) if i != axis]
-        result = jnp.moveaxis(q.reshape(*others, columns), -1, axis)
-        return result * jnp.asarray(scale, result.dtype)
+        result = reshaping.moveaxis(q.reshape(*others, columns), -1, axis)
+        return result * filling.asarray(scale, result.dtype)
 
     return init
 
@@ -311,6 +322,6 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         name = _float_dtype(dtype)
         matrix = orthogonal(scale, column_axis, name)(key, (sizes[-1], sizes[-1]))
         middle = tuple((size - 1) // 2 for size in sizes[:-2])
-        return jnp.zeros(sizes, name).at[middle].set(matrix[: sizes[-2]])
+        return filling.zeros(sizes, name).at[middle].set(matrix[: sizes[-2]])
 
     return init

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.nn.activations import promote_to_float
+from shardir.frontend.numpy.elementwise import comparison, complex_parts, math_functions
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
     mask_elements,
     reduction_size,
     restore_reduced_dims,
 )
+from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_back, broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -44,7 +47,7 @@ def _subtract_max(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer,
     has_included = None
     if where is not None:
         has_included = emit_reduction(
-            "any", as_tracer(snp.broadcast_to(as_bool(where), x.shape)), dims, False
+            "any", as_tracer(reshaping.broadcast_to(as_bool(where), x.shape)), dims, False
         )
         top = emit_elementwise("select", has_included, top, constant_like(top, 0))
     return emit_elementwise("sub", included, broadcast_back(top, x, dims)), has_included
@@ -88,11 +91,11 @@ def logsumexp(
     kind = inexact_kind(a) if b is None else inexact_kind(a, b)
     (x,) = promote_to(kind, a)
     if b is not None:
-        x = snp.broadcast_to(x, snp.broadcast_shapes(x.shape, snp.shape(b)))
+        x = reshaping.broadcast_to(x, reshaping.broadcast_shapes(x.shape, inspection.shape(b)))
     dims = canonicalize_axes(axis, x.ndim)
     included = mask_elements(x, where, -np.inf)
     if b is not None:
-        included = mask_elements(included, snp.not_equal(b, 0), -np.inf)
+        included = mask_elements(included, comparison.not_equal(b, 0), -np.inf)
     top = emit_reduction("max", included, dims, False)
     # The difference of infinities would be NaN.
     top = emit_elementwise("select", emit_elementwise("is_finite", top), top, constant_like(top, 0))
@@ -117,8 +120,8 @@ def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = No
     dims = canonicalize_axes(axis, x.ndim)
     if where is None:
         return total - float(np.log(reduction_size(x, dims)))
-    ones = snp.broadcast_to(convert(as_bool(where), total.value.type.dtype), x.shape)
-    return total - snp.log(snp.sum(ones, axis, keepdims=keepdims))
+    ones = reshaping.broadcast_to(convert(as_bool(where), total.value.type.dtype), x.shape)
+    return total - math_functions.log(basic_reductions.sum(ones, axis, keepdims=keepdims))
 
 
 @public(static=("axis", "epsilon", "algorithm"))
@@ -135,9 +138,11 @@ def standardize(
         raise ArgumentError(with_location(f"algorithm is 'stable' or 'fast', got {algorithm!r}"))
     x = promote_to_float(x)
     if mean is None:
-        mean = snp.mean(x, axis, keepdims=True, where=where)
+        mean = basic_reductions.mean(x, axis, keepdims=True, where=where)
     if variance is None:
-        variance = snp.mean(snp.square(x - mean), axis, keepdims=True, where=where)
+        variance = basic_reductions.mean(
+            complex_parts.square(x - mean), axis, keepdims=True, where=where
+        )
     return (x - mean) * emit_elementwise("rsqrt", promote_to_float(variance + epsilon))
 
 

@@ -9,6 +9,9 @@ from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.lax.control_flow import loops
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -42,31 +45,31 @@ def _apply_cached(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, op
 
 
 def _map_lines(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
-    from shardir.frontend import lax, numpy as snp
 
     x = as_tracer(arr)
     dim = canonicalize_axis(axis, x.ndim)
-    moved = snp.moveaxis(x, dim, -1)
+    moved = reshaping.moveaxis(x, dim, -1)
     around = moved.shape[:-1]
-    lines = snp.reshape(moved, (prod(around), x.shape[dim]))
-    found = lax.map(lambda line: as_tracer(func1d(line, *args, **options)), lines)
-    shaped = snp.reshape(found, (*around, *found.shape[1:]))
+    lines = reshaping.reshape(moved, (prod(around), x.shape[dim]))
+    found = loops.map(lambda line: as_tracer(func1d(line, *args, **options)), lines)
+    shaped = reshaping.reshape(found, (*around, *found.shape[1:]))
     own = range(len(around), shaped.ndim)
-    return snp.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))
+    return reshaping.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))
 
 
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequence[int]) -> Any:
     """Apply `func(a, axis)` for each axis in turn; `func` keeps or removes the axis."""
-    from shardir.frontend import numpy as snp
 
     if not callable(func):
         raise ArgumentError(with_location(f"apply_over_axes takes a function, got {brief(func)}"))
-    x = a if hasattr(a, "shape") else snp.asarray(a)
+    x = a if hasattr(a, "shape") else filling.asarray(a)
     rank = len(x.shape)
     for axis in canonicalize_axes(axes, rank):
-        found = snp.asarray(call_user_function(func, "the function of apply_over_axes", (x, axis)))
+        found = filling.asarray(
+            call_user_function(func, "the function of apply_over_axes", (x, axis))
+        )
         if len(found.shape) == rank - 1:
-            found = snp.expand_dims(found, axis)
+            found = reshaping.expand_dims(found, axis)
         if len(found.shape) != rank:
             raise OperationTypeError(
                 with_location(

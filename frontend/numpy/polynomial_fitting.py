@@ -9,8 +9,13 @@ from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import diagonal_matrices, filling, grids
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions
+from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.linear_algebra.linalg import eigvals, lstsq
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import promote_matrices
+from shardir.frontend.numpy.shaping import concatenation, padding
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote_inexact
@@ -30,7 +35,6 @@ def poly(seq_of_zeros: Any) -> Any:
 
     For a square matrix, the roots are its eigenvalues.
     """
-    from shardir.frontend import numpy as snp
 
     (zeros,) = promote_inexact(seq_of_zeros)
     if zeros.ndim == 2:
@@ -39,10 +43,10 @@ def poly(seq_of_zeros: Any) -> Any:
         raise ShapeError(
             with_location(f"poly takes a vector or a square matrix, got shape {zeros.shape}")
         )
-    result = snp.ones((1,), zeros.dtype)
+    result = filling.ones((1,), zeros.dtype)
     for i in range(zeros.size):
         zero = zeros if not zeros.ndim else zeros[i]
-        result = snp.pad(result, (0, 1)) - snp.pad(zero * result, (1, 0))
+        result = padding.pad(result, (0, 1)) - padding.pad(zero * result, (1, 0))
     return result
 
 
@@ -70,15 +74,14 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 
 @public(static=("more",), name="roots")
 def _roots(p: Any, more: int) -> Any:
-    from shardir.frontend import numpy as snp
 
     (line,) = promote_inexact(_as_vector("roots", p))
-    kind = snp.complex128 if line.value.type.dtype in ("f64", "c128") else snp.complex64
+    kind = dtypes.complex128 if line.value.type.dtype in ("f64", "c128") else dtypes.complex64
     if line.size < 2:
-        return snp.zeros((more,), kind)
+        return filling.zeros((more,), kind)
     first = -line[1:] / line[0]
-    below = snp.eye(line.size - 2, line.size - 1, dtype=first.dtype)
-    return snp.pad(eigvals(snp.concatenate([first[None], below])), (0, more))
+    below = diagonal_matrices.eye(line.size - 2, line.size - 1, dtype=first.dtype)
+    return padding.pad(eigvals(concatenation.concatenate([first[None], below])), (0, more))
 
 
 @public(static=("trim_leading_zeros",))
@@ -87,7 +90,6 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
 
     The remainder keeps its leading zeros, because their number depends on the values.
     """
-    from shardir.frontend import numpy as snp
 
     if trim_leading_zeros:
         raise ArgumentError(
@@ -98,13 +100,13 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
         raise ShapeError(with_location("polydiv by a polynomial without coefficients"))
     count = rest.size - divisor.size + 1
     if count < 1:
-        return snp.zeros((1,), rest.dtype), rest
+        return filling.zeros((1,), rest.dtype), rest
     quotient = []
     for i in range(count):
         factor = rest[i] / divisor[0]
         quotient.append(factor)
-        rest = as_tracer(rest - snp.pad(factor * divisor, (i, count - 1 - i)))
-    return snp.stack(quotient), rest
+        rest = as_tracer(rest - padding.pad(factor * divisor, (i, count - 1 - i)))
+    return concatenation.stack(quotient), rest
 
 
 @public(static=("deg", "full", "cov"))
@@ -117,7 +119,6 @@ def polyfit(
     relative tolerance below which those count as 0; with `cov`, the covariance matrix of the
     coefficients ("unscaled" omits its scale).
     """
-    from shardir.frontend import numpy as snp
 
     order = index(deg)
     points, values = promote_inexact(_as_vector("polyfit", x), y)
@@ -126,23 +127,23 @@ def polyfit(
             with_location(f"polyfit of degree {order} takes as many values as points, got shapes "
                   f"{values.shape} and {points.shape}")
         )  # fmt: skip
-    design = as_tracer(snp.vander(points, order + 1))
+    design = as_tracer(grids.vander(points, order + 1))
     if w is not None:
         weights = as_tracer(w)
         design = as_tracer(design * weights[:, None])
         values = as_tracer(values * (weights[:, None] if values.ndim == 2 else weights))
     (design,) = promote_matrices("polyfit", design)
-    limit = points.size * float(snp.finfo(design.dtype).eps) if rcond is None else rcond
-    scale = snp.sqrt((abs(design) ** 2).sum(0))
+    limit = points.size * float(dtypes.finfo(design.dtype).eps) if rcond is None else rcond
+    scale = math_functions.sqrt((abs(design) ** 2).sum(0))
     found, residuals, rank, singular = lstsq(design / scale, values, limit)
     found = (found.T / scale).T
     if full:
-        return found, residuals, rank, singular, snp.asarray(limit)
+        return found, residuals, rank, singular, filling.asarray(limit)
     if not cov:
         return found
-    inner = snp.linalg.inv(snp.conj(design.T) @ design)
+    inner = linalg.inv(complex_parts.conj(design.T) @ design)
     if isinstance(cov, str) and cov == "unscaled":
-        factor = snp.ones(())
+        factor = filling.ones(())
     elif points.size <= order + 1:
         raise ArgumentError(
             with_location(f"polyfit of {points.size} points and degree {order} has no covariance to scale; "

@@ -7,6 +7,8 @@ from typing import Any
 from shardir.frontend.dispatch.argument_signatures import check_traceable
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -22,7 +24,7 @@ _PARENTHESES = re.compile(r"\(([^)]*)\)")
 def _vectorize_elements(
     function: Callable[..., Any], fixed: dict[int, Any], args: Sequence[Any]
 ) -> Any:
-    from shardir.frontend.lax import map as map_rows
+    from shardir.frontend.lax.control_flow.loops import map as map_rows
 
     arrays = [as_tracer(x) for x in args]
     shape = broadcast_shapes(*(x.shape for x in arrays))
@@ -98,7 +100,6 @@ def _vectorize_by_signature(
     inner: Sequence[Sequence[str]],
     word: str,
 ) -> Any:
-    from shardir.frontend import numpy as snp
     from shardir.frontend.transforms.vmap import vmap
 
     if len(args) != len(inner):
@@ -107,7 +108,7 @@ def _vectorize_by_signature(
                 f"{word} is for {len(inner)} arguments, and it was called with {len(args)}"
             )
         )
-    arrays = [snp.asarray(x) for x in args]
+    arrays = [filling.asarray(x) for x in args]
     sizes: dict[str, int] = {}
     for i, (x, names) in enumerate(zip(arrays, inner, strict=True)):
         if x.ndim < len(names):
@@ -126,7 +127,7 @@ def _vectorize_by_signature(
     outer = [x.shape[: x.ndim - len(names)] for x, names in zip(arrays, inner, strict=True)]
     shape = broadcast_shapes(*outer)
     rows = [
-        snp.broadcast_to(x, (*shape, *x.shape[len(outer_shape) :])).reshape(
+        reshaping.broadcast_to(x, (*shape, *x.shape[len(outer_shape) :])).reshape(
             -1, *x.shape[len(outer_shape) :]
         )
         for x, outer_shape in zip(arrays, outer, strict=True)

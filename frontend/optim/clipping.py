@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.optim.argument_checks import check_numbers
 from shardir.frontend.optim.transformations import Transformation, stateless
 from shardir.frontend.pytree import tree
@@ -10,11 +12,14 @@ from shardir.frontend.pytree import tree
 
 def global_norm(updates: Any) -> Any:
     """Return the square root of the sum of squares of all elements in a container."""
-    squares = [snp.sum(snp.real(x * snp.conj(x))) for x in tree.leaves(updates)]
-    total = squares[0] if squares else snp.zeros(())
+    squares = [
+        basic_reductions.sum(complex_parts.real(x * complex_parts.conj(x)))
+        for x in tree.leaves(updates)
+    ]
+    total = squares[0] if squares else filling.zeros(())
     for square in squares[1:]:
         total = total + square
-    return snp.sqrt(total)
+    return math_functions.sqrt(total)
 
 
 def clip(max_delta: float) -> Transformation:
@@ -22,8 +27,8 @@ def clip(max_delta: float) -> Transformation:
     check_numbers("clip", max_delta=max_delta)
 
     def clip_updates(updates: Any, params: Any) -> Any:
-        lower = snp.negative(max_delta)
-        return tree.map(lambda x: snp.clip(x, lower, max_delta), updates)
+        lower = arithmetic.negative(max_delta)
+        return tree.map(lambda x: selection.clip(x, lower, max_delta), updates)
 
     return stateless(clip_updates)
 
@@ -38,7 +43,8 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
     def clip_updates(updates: Any, params: Any) -> Any:
         norm = global_norm(updates)
         return tree.map(
-            lambda x: snp.where(norm < max_norm, x, x / norm.astype(x.dtype) * max_norm), updates
+            lambda x: selection.where(norm < max_norm, x, x / norm.astype(x.dtype) * max_norm),
+            updates,
         )
 
     return stateless(clip_updates)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.dispatch.eager_call import is_array_like
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.optim.argument_checks import check_numbers, check_state, check_structure
 from shardir.frontend.optim.schedules import Schedule
 from shardir.frontend.optim.transformations import Transformation, require_params, stateless
@@ -39,11 +40,11 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_schedule", state, CountState, updates)
         what = "the schedule of scale_by_schedule"
-        factor = snp.asarray(call_user_function(schedule, what, (state.count,)))
+        factor = filling.asarray(call_user_function(schedule, what, (state.count,)))
         scaled = tree.map(lambda x: x * factor.astype(x.dtype), updates)
         return scaled, CountState(state.count + 1)
 
-    return Transformation(lambda params: CountState(snp.zeros((), "int32")), update)
+    return Transformation(lambda params: CountState(filling.zeros((), "int32")), update)
 
 
 def scale_by_learning_rate(rate: Any) -> Transformation:
@@ -92,7 +93,7 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
         after = tree.map(accumulate, updates, state.trace)
         return (tree.map(accumulate, updates, after) if nesterov else after), TraceState(after)
 
-    return Transformation(lambda params: TraceState(tree.map(snp.zeros_like, params)), update)
+    return Transformation(lambda params: TraceState(tree.map(filling.zeros_like, params)), update)
 
 
 class AdamState(NamedTuple):
@@ -105,7 +106,9 @@ class AdamState(NamedTuple):
 
 def _running_mean(decay: float, power: int) -> Callable[[Any, Any], Any]:
     def mean(gradient: Any, before: Any) -> Any:
-        moment = gradient if power == 1 else snp.real(gradient * snp.conj(gradient))
+        moment = (
+            gradient if power == 1 else complex_parts.real(gradient * complex_parts.conj(gradient))
+        )
         return (1 - decay) * moment + decay * before
 
     return mean
@@ -127,8 +130,8 @@ def scale_by_adam(
     nesterov = check_flag("nesterov of scale_by_adam", nesterov)
 
     def init(params: Any) -> AdamState:
-        zeros = tree.map(snp.zeros_like, params)
-        return AdamState(snp.zeros((), "int32"), zeros, tree.map(snp.zeros_like, params))
+        zeros = tree.map(filling.zeros_like, params)
+        return AdamState(filling.zeros((), "int32"), zeros, tree.map(filling.zeros_like, params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_adam", state, AdamState, updates)
@@ -146,7 +149,7 @@ def scale_by_adam(
         else:
             hat = tree.map(_correct_bias(b1, count), mu)
         squares = tree.map(_correct_bias(b2, count), nu)
-        scaled = tree.map(lambda m, v: m / (snp.sqrt(v + eps_root) + eps), hat, squares)
+        scaled = tree.map(lambda m, v: m / (math_functions.sqrt(v + eps_root) + eps), hat, squares)
         return scaled, AdamState(count, mu, nu)
 
     return Transformation(init, update)
@@ -173,10 +176,10 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_rms", state, MeanState, updates)
         nu = tree.map(_running_mean(decay, 2), updates, state.nu)
-        return tree.map(lambda g, v: g / snp.sqrt(v + eps), updates, nu), MeanState(nu)
+        return tree.map(lambda g, v: g / math_functions.sqrt(v + eps), updates, nu), MeanState(nu)
 
     def init(params: Any) -> MeanState:
-        return MeanState(tree.map(lambda x: snp.full_like(x, initial), params))
+        return MeanState(tree.map(lambda x: filling.full_like(x, initial), params))
 
     return Transformation(init, update)
 
@@ -193,12 +196,12 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
         def scale_gradient(g: Any, t: Any) -> Any:
-            return snp.where(t > 0, g / snp.sqrt(t + eps), 0.0)
+            return selection.where(t > 0, g / math_functions.sqrt(t + eps), 0.0)
 
         return tree.map(scale_gradient, updates, total), MeanState(total)
 
     def init(params: Any) -> MeanState:
-        return MeanState(tree.map(lambda x: snp.full_like(x, initial), params))
+        return MeanState(tree.map(lambda x: filling.full_like(x, initial), params))
 
     return Transformation(init, update)
 
@@ -218,10 +221,10 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_lion", state, LionState, updates)
-        signs = tree.map(lambda g, m: snp.sign((1 - b1) * g + b1 * m), updates, state.mu)
+        signs = tree.map(lambda g, m: complex_parts.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_running_mean(b2, 1), updates, state.mu))
 
-    return Transformation(lambda params: LionState(tree.map(snp.zeros_like, params)), update)
+    return Transformation(lambda params: LionState(tree.map(filling.zeros_like, params)), update)
 
 
 def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformation:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import pi
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.argument_checks import check_real
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, math_functions, rounding, selection
 from shardir.frontend.optim.argument_checks import check_numbers, require_list
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief
@@ -43,7 +44,7 @@ def polynomial_schedule(
     )
 
     def schedule(count: Any) -> Any:
-        done = snp.clip(snp.asarray(count) - transition_begin, 0, transition_steps)
+        done = selection.clip(filling.asarray(count) - transition_begin, 0, transition_steps)
         remaining = 1 - done / transition_steps
         return (init_value - end_value) * remaining**power + end_value
 
@@ -78,13 +79,15 @@ def exponential_decay(
     )
 
     def schedule(count: Any) -> Any:
-        done = snp.asarray(count) - transition_begin
+        done = filling.asarray(count) - transition_begin
         times = done / transition_steps
-        times = snp.floor(times) if staircase else times
-        value = snp.where(done <= 0, init_value, init_value * snp.power(decay_rate, times))
+        times = rounding.floor(times) if staircase else times
+        value = selection.where(
+            done <= 0, init_value, init_value * arithmetic.power(decay_rate, times)
+        )
         if end_value is None:
             return value
-        return (snp.maximum if decay_rate < 1 else snp.minimum)(value, end_value)
+        return (selection.maximum if decay_rate < 1 else selection.minimum)(value, end_value)
 
     return schedule
 
@@ -100,8 +103,8 @@ def cosine_decay_schedule(
     _check_schedule_numbers(init_value=init_value, alpha=alpha, exponent=exponent)
 
     def schedule(count: Any) -> Any:
-        done = snp.minimum(snp.asarray(count), decay_steps) / decay_steps
-        wave = 0.5 * (1 + snp.cos(pi * done))
+        done = selection.minimum(filling.asarray(count), decay_steps) / decay_steps
+        wave = 0.5 * (1 + math_functions.cos(pi * done))
         return init_value * ((1 - alpha) * wave**exponent + alpha)
 
     return schedule
@@ -125,9 +128,9 @@ def piecewise_constant_schedule(
     scales = sorted(given.items())
 
     def schedule(count: Any) -> Any:
-        value = snp.asarray(init_value)
+        value = filling.asarray(init_value)
         for boundary, scale in scales:
-            value = value * snp.where(snp.asarray(count) >= boundary, scale, 1.0)
+            value = value * selection.where(filling.asarray(count) >= boundary, scale, 1.0)
         return value
 
     return schedule
@@ -150,8 +153,8 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     def schedule(count: Any) -> Any:
         value = schedules[0](count)
         for boundary, next_schedule in zip(boundaries, schedules[1:], strict=True):
-            step = snp.asarray(count)
-            value = snp.where(step < boundary, value, next_schedule(step - boundary))
+            step = filling.asarray(count)
+            value = selection.where(step < boundary, value, next_schedule(step - boundary))
         return value
 
     return schedule

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.creation import filling
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
@@ -73,7 +73,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
 
     def apply_update(param: Any, update: Any) -> Any:
         check_numbers("apply_updates", param=param, update=update)
-        before = snp.asarray(param)
+        before = filling.asarray(param)
         return (before + update).astype(before.dtype)
 
     return tree.map(apply_update, params, updates)

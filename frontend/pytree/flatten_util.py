@@ -5,7 +5,10 @@ from itertools import accumulate
 from typing import Any
 
 from shardir.frontend.errors import StructureError
-from shardir.frontend.numpy import asarray, concatenate, ravel, reshape, result_type, zeros
+from shardir.frontend.numpy.creation.filling import asarray, zeros
+from shardir.frontend.numpy.dtypes import result_type
+from shardir.frontend.numpy.shaping.concatenation import concatenate
+from shardir.frontend.numpy.shaping.reshaping import ravel, reshape
 from shardir.frontend.pytree import tree
 
 __all__ = ["ravel_pytree"]

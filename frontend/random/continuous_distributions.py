@@ -5,9 +5,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_between, draw_unit, float_dtype_name
@@ -43,7 +46,7 @@ def _normal_from_uniform(uniform: Tracer) -> Tracer:
 
 
 def _multiply(x: Tracer, factor: Any) -> Tracer:
-    scaled: Tracer = snp.multiply(x, _typed_constant(factor, x.value.type.dtype))
+    scaled: Tracer = arithmetic.multiply(x, _typed_constant(factor, x.value.type.dtype))
     return scaled
 
 
@@ -73,7 +76,9 @@ def lognormal(
     name = float_dtype_name(dtype)
     spread = convert(as_tracer(sigma), name)
     result_shape = resolve_shape(shape, spread)
-    return snp.exp(_standard_normal(require_single_key(key), result_shape, name) * spread)
+    return math_functions.exp(
+        _standard_normal(require_single_key(key), result_shape, name) * spread
+    )
 
 
 def resolve_shape(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
@@ -118,9 +123,9 @@ def truncated_normal(
     root = _typed_constant(np.sqrt(2), name)
     a, b = emit("erf", low / root), emit("erf", high / root)
     drawn = _normal_from_uniform(draw_between(require_single_key(key), result_shape, name, a, b))
-    nearest = emit("nextafter", low, snp.full_like(low, np.inf))
-    farthest = emit("nextafter", high, snp.full_like(high, -np.inf))
-    return snp.clip(drawn, nearest, farthest)
+    nearest = emit("nextafter", low, filling.full_like(low, np.inf))
+    farthest = emit("nextafter", high, filling.full_like(high, -np.inf))
+    return selection.clip(drawn, nearest, farthest)
 
 
 @public(static=("shape",))
@@ -139,13 +144,13 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Return exponentially distributed numbers of mean 1."""
     drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
-    return snp.negative(snp.log1p(snp.negative(drawn)))
+    return arithmetic.negative(math_functions.log1p(arithmetic.negative(drawn)))
 
 
 def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
     """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
     drawn = draw_between(key, shape, name, _typed_constant(_float_limits(name).tiny, name), 1.0)
-    result: Tracer = -snp.log(-snp.log(drawn))
+    result: Tracer = -math_functions.log(-math_functions.log(drawn))
     return result
 
 
@@ -194,7 +199,7 @@ def categorical(
         return _sample_without_replacement(single, weights, axis, front, result_shape)
     full = list(result_shape)
     full.insert(len(result_shape) + axis + 1, classes)
-    return snp.argmax(sample_gumbel(single, tuple(full), name) + weights, axis=axis)
+    return basic_reductions.argmax(sample_gumbel(single, tuple(full), name) + weights, axis=axis)
 
 
 def _sample_without_replacement(
@@ -207,12 +212,12 @@ def _sample_without_replacement(
                 f"cannot draw {count} of {weights.shape[axis]} classes without replacement"
             )
         )
-    noisy = snp.moveaxis(
+    noisy = reshaping.moveaxis(
         sample_gumbel(key, weights.shape, weights.value.type.dtype) + weights, axis, -1
     )
     values = noisy.value.type.with_shape((*noisy.shape[:-1], count))
     _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
-    found: Tracer = snp.reshape(snp.moveaxis(indices, -1, 0), result_shape)
+    found: Tracer = reshaping.reshape(reshaping.moveaxis(indices, -1, 0), result_shape)
     return found
 
 
@@ -224,7 +229,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     drawn = draw_between(
         require_single_key(key), canonicalize_shape(shape), name, _typed_constant(low, name), 1.0
     )
-    return snp.multiply(emit("sign", drawn), snp.log1p(-snp.abs(drawn)))
+    return arithmetic.multiply(emit("sign", drawn), math_functions.log1p(-complex_parts.abs(drawn)))
 
 
 def _uniform_from(key: Any, shape: Any, name: str, low: Any) -> Tracer:
@@ -239,7 +244,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     """Return logistically distributed numbers of mean 0 and scale 1."""
     name = float_dtype_name(dtype)
     drawn = _uniform_from(key, shape, name, _float_limits(name).tiny)
-    return snp.log(drawn / (1 - drawn))
+    return math_functions.log(drawn / (1 - drawn))
 
 
 @public(static=("shape", "dtype"))
@@ -247,7 +252,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     """Return Cauchy-distributed numbers of location 0 and scale 1."""
     name = float_dtype_name(dtype)
     drawn = _uniform_from(key, shape, name, _float_limits(name).eps)
-    return snp.tan(_multiply(drawn - _typed_constant(0.5, name), np.pi))
+    return math_functions.tan(_multiply(drawn - _typed_constant(0.5, name), np.pi))
 
 
 @public(static=("shape", "dtype"))
@@ -257,7 +262,9 @@ def pareto(
     """Return Pareto-distributed numbers of scale 1 and shape parameter `b`."""
     name = float_dtype_name(dtype)
     tail = convert(as_tracer(b), name)
-    return snp.exp(exponential(key, resolve_shape(shape, tail), NUMPY_DTYPES[name]) / tail)
+    return math_functions.exp(
+        exponential(key, resolve_shape(shape, tail), NUMPY_DTYPES[name]) / tail
+    )
 
 
 @public(static=("shape", "dtype"))
@@ -268,7 +275,7 @@ def rayleigh(
     name = float_dtype_name(dtype)
     sigma = convert(as_tracer(scale), name)
     drawn = draw_unit(require_single_key(key), resolve_shape(shape, sigma), name)
-    return sigma * snp.sqrt(_multiply(snp.log(drawn), -2))
+    return sigma * math_functions.sqrt(_multiply(math_functions.log(drawn), -2))
 
 
 @public(static=("shape", "dtype"))
@@ -279,7 +286,7 @@ def weibull_min(
     name = float_dtype_name(dtype)
     drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), name)
     power = 1 / convert(as_tracer(concentration), name)
-    return snp.power(-snp.log1p(-drawn), power) * convert(as_tracer(scale), name)
+    return arithmetic.power(-math_functions.log1p(-drawn), power) * convert(as_tracer(scale), name)
 
 
 @public(static=("shape", "dtype"))
@@ -287,4 +294,4 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     """Return 1 or -1 with equal probability, by default of the default integer type."""
     name = dtype_of(int if dtype is None else dtype)
     heads = bernoulli(key, 0.5, canonicalize_shape(shape))
-    return convert(snp.where(heads, np.int32(1), np.int32(-1)), name)
+    return convert(selection.where(heads, np.int32(1), np.int32(-1)), name)

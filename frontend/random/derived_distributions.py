@@ -2,9 +2,12 @@
 
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.elementwise import math_functions, selection
+from shardir.frontend.numpy.linear_algebra import einsum, linalg
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands
 from shardir.frontend.random.continuous_distributions import normal, rademacher, resolve_shape
@@ -19,7 +22,7 @@ from shardir.ir.types import NUMPY_DTYPES
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Return Maxwell-distributed numbers: the norms of vectors of three normal numbers."""
     drawn = normal(require_single_key(key), (*canonicalize_shape(shape), 3), dtype)
-    return snp.sqrt(snp.sum(drawn * drawn, axis=-1))
+    return math_functions.sqrt(basic_reductions.sum(drawn * drawn, axis=-1))
 
 
 @public(static=("shape", "dtype"))
@@ -53,9 +56,9 @@ def triangular(
     result_shape = resolve_shape(shape, *ends)
     left, mode, right = (broadcast(x, result_shape) for x in ends)
     u = uniform(require_single_key(key), result_shape, NUMPY_DTYPES[name])
-    below_mode = left + snp.sqrt(u * (right - left) * (mode - left))
-    above_mode = right - snp.sqrt((1 - u) * (right - left) * (right - mode))
-    return snp.where(u < (mode - left) / (right - left), below_mode, above_mode)
+    below_mode = left + math_functions.sqrt(u * (right - left) * (mode - left))
+    above_mode = right - math_functions.sqrt((1 - u) * (right - left) * (right - mode))
+    return selection.where(u < (mode - left) / (right - left), below_mode, above_mode)
 
 
 @public(static=("shape", "dtype"))
@@ -72,9 +75,9 @@ def wald(
     z = uniform(keys[1], result_shape, NUMPY_DTYPES[name])
     y = v * v
     square = mean * mean
-    root = snp.sqrt(4 * mean * y + square * (y * y))
+    root = math_functions.sqrt(4 * mean * y + square * (y * y))
     x = mean + square * y / 2 - mean / 2 * root
-    return snp.where(z <= mean / (mean + x), x, square / x)
+    return selection.where(z <= mean / (mean + x), x, square / x)
 
 
 @public(static=("shape", "dtype", "method"))
@@ -110,15 +113,15 @@ def multivariate_normal(
                 f"method={method!r} of multivariate_normal is none of cholesky, eigh, svd"
             )
         )
-    common = snp.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
+    common = reshaping.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
     front = common if shape is None else canonicalize_shape(shape)
     if method == "cholesky":
-        root = snp.linalg.cholesky(cov)
+        root = linalg.cholesky(cov)
     elif method == "eigh":
-        weights, vectors = snp.linalg.eigh(cov)
-        root = vectors * snp.sqrt(weights[..., None, :])
+        weights, vectors = linalg.eigh(cov)
+        root = vectors * math_functions.sqrt(weights[..., None, :])
     else:
-        vectors, weights, _ = snp.linalg.svd(cov)
-        root = vectors * snp.sqrt(weights[..., None, :])
+        vectors, weights, _ = linalg.svd(cov)
+        root = vectors * math_functions.sqrt(weights[..., None, :])
     drawn = normal(require_single_key(key), (*front, size), NUMPY_DTYPES[name])
-    return mean + snp.einsum("...ij,...j->...i", root, drawn)
+    return mean + einsum.einsum("...ij,...j->...i", root, drawn)

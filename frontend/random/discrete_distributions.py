@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.lax.control_flow.loops import scan, while_loop
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import (
+    complex_parts,
+    float_parts,
+    math_functions,
+    rounding,
+    selection,
+)
+from shardir.frontend.numpy.reductions import basic_reductions, cumulative
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.random.continuous_distributions import resolve_shape
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import uniform
@@ -45,32 +55,34 @@ def poisson(
     rate = convert(as_tracer(lam), "f32")
     result_shape = resolve_shape(shape, rate)
     rate = broadcast(rate, result_shape)
-    is_small = snp.isnan(rate) | (rate < 10)
+    is_small = float_parts.isnan(rate) | (rate < 10)
     single = require_single_key(key)
-    small = _sample_by_counting(single, snp.where(is_small, rate, 0.0), result_shape, kind)
+    small = _sample_by_counting(single, selection.where(is_small, rate, 0.0), result_shape, kind)
     large = _sample_by_rejection(
-        single, snp.where(is_small, np.float32(1e5), rate), result_shape, kind
+        single, selection.where(is_small, np.float32(1e5), rate), result_shape, kind
     )
-    return snp.where(rate == 0, snp.zeros_like(small), snp.where(is_small, small, large))
+    return selection.where(
+        rate == 0, filling.zeros_like(small), selection.where(is_small, small, large)
+    )
 
 
 def _sample_by_counting(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[Any]) -> Any:
     def is_unfinished(state: Any) -> Any:
-        return snp.any(state[2] > -rate)
+        return basic_reductions.any(state[2] > -rate)
 
     def step(state: Any) -> Any:
         count, key, log_product = state
         keys = split(key)
-        count = snp.where(log_product > -rate, count + 1, count)
-        return count, keys[0], log_product + snp.log(uniform(keys[1], shape, np.float32))
+        count = selection.where(log_product > -rate, count + 1, count)
+        return count, keys[0], log_product + math_functions.log(uniform(keys[1], shape, np.float32))
 
-    start = (snp.zeros(shape, kind), key, snp.zeros(shape, np.float32))
+    start = (filling.zeros(shape, kind), key, filling.zeros(shape, np.float32))
     return while_loop(is_unfinished, step, start)[0] - 1
 
 
 def _sample_by_rejection(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[Any]) -> Any:
-    log_rate = snp.log(rate)
-    b = 0.931 + 2.53 * snp.sqrt(rate)
+    log_rate = math_functions.log(rate)
+    b = 0.931 + 2.53 * math_functions.sqrt(rate)
     a = -0.059 + 0.02483 * b
     inverse = 1.1239 + 1.1328 / (b - 3.4)
     limit = 0.9277 - 3.6224 / (b - 2)
@@ -80,16 +92,16 @@ def _sample_by_rejection(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[
         keys = split(key, 3)
         u = uniform(keys[1], shape, np.float32) - 0.5
         v = uniform(keys[2], shape, np.float32)
-        distance = 0.5 - snp.abs(u)
-        k = snp.floor((2 * a / distance + b) * u + rate + 0.43)
-        s = snp.log(v * inverse / (a / (distance * distance) + b))
+        distance = 0.5 - complex_parts.abs(u)
+        k = rounding.floor((2 * a / distance + b) * u + rate + 0.43)
+        s = math_functions.log(v * inverse / (a / (distance * distance) + b))
         t = -rate + k * log_rate - gammaln(k + 1)
         rejected = (k < 0) | ((distance < 0.013) & (v > distance))
         accept = ((distance >= 0.07) & (v <= limit)) | (~rejected & (s <= t))
-        return snp.where(accept, k, found), accepted | accept, keys[0]
+        return selection.where(accept, k, found), accepted | accept, keys[0]
 
-    start = (snp.full(shape, -1, np.float32), snp.zeros(shape, bool), key)
-    found = while_loop(lambda state: snp.any(~state[1]), step, start)[0]
+    start = (filling.full(shape, -1, np.float32), filling.zeros(shape, bool), key)
+    found = while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
     return found.astype(kind)
 
 
@@ -107,8 +119,13 @@ def geometric(
         chance = convert(chance, dtype_of(float))
     result_shape = resolve_shape(shape, chance)
     u = uniform(require_single_key(key), result_shape, chance.dtype)
-    u = snp.where(u == 0, snp.ones_like(u), u)
-    return (snp.floor(snp.log(u) / broadcast(snp.log1p(-chance), result_shape)) + 1).astype(kind)
+    u = selection.where(u == 0, filling.ones_like(u), u)
+    return (
+        rounding.floor(
+            math_functions.log(u) / broadcast(math_functions.log1p(-chance), result_shape)
+        )
+        + 1
+    ).astype(kind)
 
 
 @public(static=("shape", "dtype"))
@@ -127,26 +144,28 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     result_shape = resolve_shape(shape, total, chance)
     total, chance = broadcast(total, result_shape), broadcast(chance, result_shape)
     rare = chance < 0.5
-    q = snp.where(rare, chance, 1 - chance)
-    wrong_total, wrong = snp.isnan(total) | (total < 0), snp.isnan(q) | (q < 0)
-    is_infinite = snp.isinf(total)
-    q = snp.where(wrong, snp.full_like(q, 0.01), q)
+    q = selection.where(rare, chance, 1 - chance)
+    wrong_total, wrong = float_parts.isnan(total) | (total < 0), float_parts.isnan(q) | (q < 0)
+    is_infinite = float_parts.isinf(total)
+    q = selection.where(wrong, filling.full_like(q, 0.01), q)
     is_small = wrong_total | (total * q <= 10)
-    total = snp.floor(total)
+    total = rounding.floor(total)
     single = require_single_key(key)
-    small = _sample_by_inversion(single, snp.where(is_small, total, 0.0), q, result_shape)
+    small = _sample_by_inversion(single, selection.where(is_small, total, 0.0), q, result_shape)
     large = _sample_binomial_by_rejection(
         single,
-        snp.where(is_small, snp.full_like(total, 1e4), total),
-        snp.where(is_small, snp.full_like(q, 0.5), q),
+        selection.where(is_small, filling.full_like(total, 1e4), total),
+        selection.where(is_small, filling.full_like(q, 0.5), q),
         result_shape,
     )
-    result = snp.where(is_small, small, large).astype(kind)
+    result = selection.where(is_small, small, large).astype(kind)
     is_invalid = wrong | wrong_total
     if name in FLOATS:
-        result = snp.where(is_invalid, snp.nan, snp.where(is_infinite, snp.inf, result))
-    is_direct = rare | wrong_total | snp.isnan(chance) | is_infinite
-    return snp.where(is_direct, result, total.astype(kind) - result).astype(kind)
+        result = selection.where(
+            is_invalid, dtypes.nan, selection.where(is_infinite, dtypes.inf, result)
+        )
+    is_direct = rare | wrong_total | float_parts.isnan(chance) | is_infinite
+    return selection.where(is_direct, result, total.astype(kind) - result).astype(kind)
 
 
 @public(static=("shape", "dtype"))
@@ -168,66 +187,66 @@ def multinomial(
     kind = chances.value.type.dtype
     result_shape = chances.shape if shape is None else tuple(shape)
     trials = broadcast(convert(as_tracer(n), kind), result_shape[:-1])
-    first = snp.moveaxis(broadcast(chances, result_shape), -1, 0)
-    remaining_mass = snp.flip(snp.cumsum(snp.flip(first, 0), 0), 0)
-    shares = first / snp.where(remaining_mass == 0, 1, remaining_mass)
+    first = reshaping.moveaxis(broadcast(chances, result_shape), -1, 0)
+    remaining_mass = reshaping.flip(cumulative.cumsum(reshaping.flip(first, 0), 0), 0)
+    shares = first / selection.where(remaining_mass == 0, 1, remaining_mass)
 
     def step(remaining: Any, each: Any) -> Any:
         share, key = each
-        count = binomial(key, remaining, snp.clip(share, 0, 1), dtype=remaining.dtype)
+        count = binomial(key, remaining, selection.clip(share, 0, 1), dtype=remaining.dtype)
         return remaining - count, count
 
     _, counts = scan(step, trials, (shares, split(require_single_key(key), result_shape[-1])))
-    return snp.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
+    return reshaping.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
 
 
 def _sample_by_inversion(key: Any, total: Any, q: Any, shape: ShapeTuple) -> Any:
-    log_rest = snp.log1p(-q)
+    log_rest = math_functions.log1p(-q)
 
     def step(state: Any) -> Any:
         count, trials, key = state
         keys = split(key)
-        count = snp.where(trials <= total, count + 1, count)
+        count = selection.where(trials <= total, count + 1, count)
         u = uniform(keys[0], shape, q.dtype)
-        return count, trials + snp.ceil(snp.log(u) / log_rest), keys[1]
+        return count, trials + rounding.ceil(math_functions.log(u) / log_rest), keys[1]
 
-    start = (snp.zeros(shape, q.dtype), snp.zeros(shape, q.dtype), key)
-    return while_loop(lambda state: snp.any(state[1] <= total), step, start)[0] - 1
+    start = (filling.zeros(shape, q.dtype), filling.zeros(shape, q.dtype), key)
+    return while_loop(lambda state: basic_reductions.any(state[1] <= total), step, start)[0] - 1
 
 
 def _sample_binomial_by_rejection(key: Any, total: Any, q: Any, shape: ShapeTuple) -> Any:
-    deviation = snp.sqrt(total * q * (1 - q))
+    deviation = math_functions.sqrt(total * q * (1 - q))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * q
     c = total * q + 0.5
     limit = 0.92 - 4.2 / b
     odds = q / (1 - q)
     alpha = (2.83 + 5.1 / b) * deviation
-    mode = snp.floor((total + 1) * q)
+    mode = rounding.floor((total + 1) * q)
 
     def step(state: Any) -> Any:
         found, accepted, key = state
         keys = split(key, 3)
         u = uniform(keys[1], shape, q.dtype) - 0.5
         v = uniform(keys[2], shape, q.dtype)
-        distance = 0.5 - snp.abs(u)
-        k = snp.floor((2 * a / distance + b) * u + c)
+        distance = 0.5 - complex_parts.abs(u)
+        k = rounding.floor((2 * a / distance + b) * u + c)
         rejected = (k < 0) | (k > total)
         bound = (
-            (mode + 0.5) * snp.log((mode + 1) / (odds * (total - mode + 1)))
-            + (total + 1) * snp.log((total - mode + 1) / (total - k + 1))
-            + (k + 0.5) * snp.log(odds * (total - k + 1) / (k + 1))
+            (mode + 0.5) * math_functions.log((mode + 1) / (odds * (total - mode + 1)))
+            + (total + 1) * math_functions.log((total - mode + 1) / (total - k + 1))
+            + (k + 0.5) * math_functions.log(odds * (total - k + 1) / (k + 1))
             + _stirling_correction(mode)
             + _stirling_correction(total - mode)
             - _stirling_correction(k)
             - _stirling_correction(total - k)
         )
-        below = snp.log(v * alpha / (a / (distance * distance) + b)) <= bound
+        below = math_functions.log(v * alpha / (a / (distance * distance) + b)) <= bound
         accept = ((distance >= 0.07) & (v <= limit)) | (~rejected & below)
-        return snp.where(accept, k, found), accepted | accept, keys[0]
+        return selection.where(accept, k, found), accepted | accept, keys[0]
 
-    start = (snp.full(shape, -1, q.dtype), snp.zeros(shape, bool), key)
-    return while_loop(lambda state: snp.any(~state[1]), step, start)[0]
+    start = (filling.full(shape, -1, q.dtype), filling.zeros(shape, bool), key)
+    return while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
 
 
 def _stirling_correction(k: Any) -> Any:
@@ -237,8 +256,8 @@ def _stirling_correction(k: Any) -> Any:
         0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
         0.00925546218271273, 0.00833056343336287,
     ]  # fmt: skip
-    known = snp.array(np.array(first), k.dtype)
-    small = snp.clip(k, 0.0, 9.0)
+    known = filling.array(np.array(first), k.dtype)
+    small = selection.clip(k, 0.0, 9.0)
     square = (small + 1) * (small + 1)
     series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (small + 1)
-    return snp.where(k <= 9, known[snp.floor(small).astype(np.int32)], series)
+    return selection.where(k <= 9, known[rounding.floor(small).astype(np.int32)], series)

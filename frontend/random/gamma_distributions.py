@@ -9,10 +9,14 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.nn.softmax import softmax
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.random.continuous_distributions import (
     exponential,
     normal,
@@ -35,14 +39,14 @@ def _sample_gamma(key: Any, shape: Any, log_space: bool) -> Any:
     """Return one number."""
     dtype = shape.dtype
     small = shape < 1
-    raised = snp.where(small, shape + 1, shape)
-    d = raised - snp.asarray(1 / 3, dtype)
-    c = snp.asarray(1 / 3, dtype) / snp.sqrt(d)
+    raised = selection.where(small, shape + 1, shape)
+    d = raised - filling.asarray(1 / 3, dtype)
+    c = filling.asarray(1 / 3, dtype) / math_functions.sqrt(d)
 
     def is_rejected(state: Any) -> Any:
         _, x, v, u = state
-        squeezed = u >= 1 - snp.asarray(0.0331, dtype) * (x * x)
-        return squeezed & (snp.log(u) >= x * 0.5 + d * ((1 - v) + snp.log(v)))
+        squeezed = u >= 1 - filling.asarray(0.0331, dtype) * (x * x)
+        return squeezed & (math_functions.log(u) >= x * 0.5 + d * ((1 - v) + math_functions.log(v)))
 
     def draw_normal(state: Any) -> Any:
         inner = split(state[0])
@@ -51,25 +55,29 @@ def _sample_gamma(key: Any, shape: Any, log_space: bool) -> Any:
 
     def attempt(state: Any) -> Any:
         keys = split(state[0], 3)
-        start = (keys[1], snp.zeros((), dtype), snp.full((), -1, dtype))
+        start = (keys[1], filling.zeros((), dtype), filling.full((), -1, dtype))
         _, x, v = while_loop(lambda state: state[2] <= 0, draw_normal, start)
         return keys[0], x * x, v * v * v, uniform(keys[2], (), dtype)
 
     keys = split(key)
-    start = (keys[0], snp.zeros((), dtype), snp.ones((), dtype), snp.full((), 2, dtype))
+    start = (keys[0], filling.zeros((), dtype), filling.ones((), dtype), filling.full((), 2, dtype))
     _, _, v, _ = while_loop(is_rejected, attempt, start)
     if log_space:
         lowered = -exponential(keys[1], (), dtype)
         boost = lowered * (1 / shape)
-        return snp.log(d) + snp.log(v) + snp.where(small & (lowered != 0), boost, 0.0)
+        return (
+            math_functions.log(d)
+            + math_functions.log(v)
+            + selection.where(small & (lowered != 0), boost, 0.0)
+        )
     rest = 1 - uniform(keys[1], (), dtype)
-    return d * v * snp.where(small, snp.power(rest, 1 / shape), 1.0)
+    return d * v * selection.where(small, arithmetic.power(rest, 1 / shape), 1.0)
 
 
 def _sample_gammas(key: Any, a: Any, log_space: bool) -> Any:
     keys = split(key, prod(a.shape))
-    samples = vmap(partial(_sample_gamma, log_space=log_space))(keys, snp.reshape(a, (-1,)))
-    return snp.reshape(samples, a.shape)
+    samples = vmap(partial(_sample_gamma, log_space=log_space))(keys, reshaping.reshape(a, (-1,)))
+    return reshaping.reshape(samples, a.shape)
 
 
 _differentiable_samples = custom_jvp(_sample_gammas, nondiff_argnums=(2,))
@@ -80,10 +88,10 @@ def _samples_jvp(log_space: bool, primals: Any, tangents: Any) -> Any:
     """Differentiate implicitly: the cumulative probability of a number stays constant."""
     key, a = primals
     samples = _differentiable_samples(key, a, log_space)
-    x = snp.exp(samples) if log_space else samples
-    x = snp.maximum(x, snp.finfo(x.dtype).tiny)
-    _, cdf_tangent = jvp(lower_gamma, (a, x), (snp.ones_like(a), snp.zeros_like(x)))
-    density = snp.exp((a - 1) * snp.log(x) - x - gammaln(a))
+    x = math_functions.exp(samples) if log_space else samples
+    x = selection.maximum(x, dtypes.finfo(x.dtype).tiny)
+    _, cdf_tangent = jvp(lower_gamma, (a, x), (filling.ones_like(a), filling.zeros_like(x)))
+    density = math_functions.exp((a - 1) * math_functions.log(x) - x - gammaln(a))
     derivative = -cdf_tangent / density
     return samples, (derivative / x if log_space else derivative) * tangents[1]
 
@@ -131,8 +139,8 @@ def beta(
         loggamma(keys[i], broadcast(x, result_shape), result_shape, NUMPY_DTYPES[name])
         for i, x in enumerate((a, b))
     ]
-    largest = snp.maximum(*logs)
-    first, second = (snp.exp(x - largest) for x in logs)
+    largest = selection.maximum(*logs)
+    first, second = (math_functions.exp(x - largest) for x in logs)
     return first / (first + second)
 
 
@@ -156,7 +164,7 @@ def chisquare(
 ) -> Any:
     """Return sums of squares of `df` normal numbers."""
     half = convert(as_tracer(df), float_dtype_name(dtype)) / 2
-    return snp.exp(_gamma_samples(key, half, shape, dtype, True)) * 2
+    return math_functions.exp(_gamma_samples(key, half, shape, dtype, True)) * 2
 
 
 @public(static=("shape", "dtype"))
@@ -185,7 +193,7 @@ def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     result_shape = resolve_shape(None if shape is None or shape == () else shape, half)
     keys = split(require_single_key(key))
     drawn: Tracer = normal(keys[0], result_shape, dtype)
-    return drawn * snp.sqrt(half / gamma(keys[1], half, result_shape, dtype))
+    return drawn * math_functions.sqrt(half / gamma(keys[1], half, result_shape, dtype))
 
 
 @public(static=("shape", "dtype"))
@@ -196,7 +204,7 @@ def generalized_normal(
     keys, name = split(require_single_key(key)), float_dtype_name(dtype)
     size = gamma(keys[0], 1 / as_tracer(p), shape, dtype)
     power = 1 / convert(as_tracer(p), name)
-    return rademacher(keys[1], shape, NUMPY_DTYPES[name]) * snp.power(size, power)
+    return rademacher(keys[1], shape, NUMPY_DTYPES[name]) * arithmetic.power(size, power)
 
 
 @public(static=("d", "shape", "dtype"))
@@ -207,5 +215,5 @@ def ball(
     keys = split(require_single_key(key))
     drawn = generalized_normal(keys[0], p, (*shape, d), dtype)
     radial = exponential(keys[1], shape, dtype)
-    total = snp.sum(snp.power(snp.abs(drawn), p), axis=-1) + radial
-    return drawn / snp.power(total, 1 / p)[..., None]
+    total = basic_reductions.sum(arithmetic.power(complex_parts.abs(drawn), p), axis=-1) + radial
+    return drawn / arithmetic.power(total, 1 / p)[..., None]

@@ -119,8 +119,8 @@ def _seed_key(seed: Any) -> Any:
 def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Return a key as two 32-bit words, u32[2]; `key` returns a typed key.
 
-    Raise `NumberRangeError` for a seed of more than 64 bits, and `KeyImplementationError` for a seed that is not
-    an integer.
+    Raise `NumberRangeError` for a seed of more than 64 bits, and `KeyImplementationError` for a
+    seed that is not an integer.
     """
     _check_implementation(impl, dtype)
     if isinstance(seed, int):

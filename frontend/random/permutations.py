@@ -5,9 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.elementwise import math_functions
+from shardir.frontend.numpy.indexing import take
+from shardir.frontend.numpy.reductions import cumulative
+from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.numpy.sorting import searching
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
 from shardir.frontend.random.continuous_distributions import sample_gumbel
 from shardir.frontend.random.keys import require_single_key, split
@@ -56,7 +60,7 @@ def _permute_array(key: Any, x: Any, axis: int, independent: bool) -> Any:
     if array.ndim == 1 or independent:
         return shuffle_by_sorting(require_single_key(key), array, dim)
     order = shuffle_by_sorting(require_single_key(key), _index_range(array.shape[dim]), 0)
-    return snp.take(array, order, axis=dim, mode="promise_in_bounds")
+    return take.take(array, order, axis=dim, mode="promise_in_bounds")
 
 
 def shuffle_by_sorting(key: Tracer, array: Tracer, dim: int) -> Tracer:
@@ -103,7 +107,7 @@ def _choose_from_array(
         raise RandomError(with_location("choice takes an array, or a concrete integer"))
     dim = canonicalize_axis(axis, array.ndim)
     positions = _choose_indices(require_single_key(key), p, array.shape[dim], shape, replace)
-    return snp.take(array, positions, axis=dim, mode="promise_in_bounds")
+    return take.take(array, positions, axis=dim, mode="promise_in_bounds")
 
 
 def _choose_indices(
@@ -121,9 +125,11 @@ def _choose_indices(
     if p is None and replace:
         found = randint(key, shape, 0, size)
     elif p is None:
-        found = snp.reshape(shuffle_by_sorting(key, _index_range(size), 0)[:count], shape)
+        found = reshaping.reshape(shuffle_by_sorting(key, _index_range(size), 0)[:count], shape)
     else:
-        found = snp.reshape(_choose_weighted(key, as_tracer(p), size, count, shape, replace), shape)
+        found = reshaping.reshape(
+            _choose_weighted(key, as_tracer(p), size, count, shape, replace), shape
+        )
     return convert(found, dtype_of(int))
 
 
@@ -138,11 +144,11 @@ def _choose_weighted(
         p = convert(p, dtype_of(float))
     name = p.value.type.dtype
     if replace:
-        sums = snp.cumsum(p)
+        sums = cumulative.cumsum(p)
         drawn = sums[-1] * (1 - draw_unit(key, shape, name))
-        found: Tracer = snp.searchsorted(sums, drawn)
+        found: Tracer = searching.searchsorted(sums, drawn)
         return found
-    noisy = sample_gumbel(key, (size,), name) + snp.log(p)
+    noisy = sample_gumbel(key, (size,), name) + math_functions.log(p)
     values = noisy.value.type.with_shape((count,))
     _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
     top: Tracer = indices

@@ -6,6 +6,8 @@ import numpy as np
 
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.random.keys import counter_scheme, require_single_key, split
 from shardir.frontend.random.original_threefry import count_words, draw_original_bits
@@ -140,17 +142,16 @@ def randint(
 
 def _clamp_to_narrow(bound: Any, name: str, beyond: int) -> Any:
     """Clamp a bound to the range of a narrow type, extended by `beyond` at the upper end."""
-    from shardir.frontend import numpy as snp
 
     info = np.iinfo(NUMPY_DTYPES[name])
     low, high = int(info.min), int(info.max) + beyond
     if type(bound) is int:
         return min(max(bound, low), high)
-    found = snp.asarray(bound)
+    found = filling.asarray(bound)
     if found.dtype.kind not in "iu":
         return bound
     promoted = found if found.dtype.itemsize >= 4 else found.astype("int32")
-    return snp.clip(promoted, 0 if promoted.dtype.kind == "u" else low, high)
+    return selection.clip(promoted, 0 if promoted.dtype.kind == "u" else low, high)
 
 
 def _clamp_concrete(bound: int, working: str) -> Any:
@@ -169,7 +170,6 @@ def _randint(
     working: str,
     above: bool | None,
 ) -> Any:
-    from shardir.frontend import numpy as snp
 
     info = np.iinfo(NUMPY_DTYPES[working])
     bounds = [as_tracer(x) for x in (minval, maxval)]
@@ -184,14 +184,14 @@ def _randint(
     width = unsigned.itemsize * 8
     upper, lower = (draw_bits(keys[i], shape, width) for i in range(2))
     span = convert(high - low, dtype_of(unsigned))
-    span = snp.where(high <= low, unsigned.type(1), span)
+    span = selection.where(high <= low, unsigned.type(1), span)
     if above is None:
         # A 64-bit upper bound may exceed the type; the largest value is then included.
         beyond = bounds[1] > info.max if bounds[1].itemsize > low.itemsize else None
         if beyond is not None:
-            span = snp.where(beyond & (high > low), span + unsigned.type(1), span)
+            span = selection.where(beyond & (high > low), span + unsigned.type(1), span)
     elif above:
-        span = snp.where(high > low, span + unsigned.type(1), span)
+        span = selection.where(high > low, span + unsigned.type(1), span)
     span = broadcast(span, shape)
     half = splat(1 << (width // 2), span.value.type)
     factor = emit("rem", half, span)
@@ -203,11 +203,10 @@ def _randint(
 
 def _clamp_traced(bound: Tracer, working: str) -> Tracer:
     """Return a bound in the working type, clamped to its range."""
-    from shardir.frontend import numpy as snp
 
     have, want = (np.iinfo(NUMPY_DTYPES[x]) for x in (bound.value.type.dtype, working))
     low = max(int(want.min), int(have.min))
     high = min(int(want.max), int(have.max))
     if low != have.min or high != have.max:
-        bound = snp.clip(bound, low, high)
+        bound = selection.clip(bound, low, high)
     return convert(bound, working)

@@ -7,6 +7,8 @@ from typing import Any
 
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.linear_algebra.linalg import (
     det as _det,
     inv as _inv,
@@ -25,6 +27,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     scale_matrix_axis,
     triangular_solve,
 )
+from shardir.frontend.numpy.shaping import padding, rolling
 from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.linalg_functions import (
     expm as expm,
@@ -186,9 +189,10 @@ def eigh(
 
 def _hermitian_from_lower(x: Tracer) -> Tracer:
     """Return Hermitian matrices from their lower triangles."""
-    from shardir.frontend import numpy as snp
 
-    return as_tracer(snp.tril(x) + conjugate_transpose(as_tracer(snp.tril(x, -1))))
+    return as_tracer(
+        diagonal_matrices.tril(x) + conjugate_transpose(as_tracer(diagonal_matrices.tril(x, -1)))
+    )
 
 
 @public(static=("overwrite_a", "check_finite"))
@@ -242,16 +246,19 @@ def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
     """Return P, L and U, whose product is the matrix; with `permute_l` return P L and U."""
-    from shardir.frontend import numpy as snp
 
     (x,) = promote_matrices("lu", a)
     packed, _, order = factored(x)
     rows, columns = x.shape[-2:]
     size = min(rows, columns)
-    lower = snp.tril(packed, -1)[..., :size] + snp.eye(rows, size, dtype=packed.dtype)
-    upper = snp.triu(packed)[..., :size, :]
-    positions = snp.arange(rows, dtype=order.dtype)
-    exchange = as_tracer(snp.astype(positions[:, None] == order[..., None, :], packed.real.dtype))
+    lower = diagonal_matrices.tril(packed, -1)[..., :size] + diagonal_matrices.eye(
+        rows, size, dtype=packed.dtype
+    )
+    upper = diagonal_matrices.triu(packed)[..., :size, :]
+    positions = filling.arange(rows, dtype=order.dtype)
+    exchange = as_tracer(
+        dtypes.astype(positions[:, None] == order[..., None, :], packed.real.dtype)
+    )
     return (exchange @ lower, upper) if permute_l else (exchange, lower, upper)
 
 
@@ -320,13 +327,14 @@ def eigh_tridiagonal(
     """
     if select != "a" or select_range is not None:
         raise ArgumentError(with_location("eigh_tridiagonal finds all eigenvalues: select='a'"))
-    from shardir.frontend import numpy as snp
 
     main, side = as_tracer(d), as_tracer(e)
     size = main.shape[-1]
     (eye,) = promote_matrices("eigh_tridiagonal", identity_like(as_tracer(main[..., None]), size))
-    below = as_tracer(snp.pad(side, [(0, 0)] * (side.ndim - 1) + [(1, 0)]))
-    under = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
+    below = as_tracer(padding.pad(side, [(0, 0)] * (side.ndim - 1) + [(1, 0)]))
+    under = as_tracer(
+        rolling.roll(eye, -1, axis=-1) * diagonal_matrices.tri(size, k=-1, dtype=eye.dtype)
+    )
     result = emit(
         "eigh",
         as_tracer(scale_matrix_axis(eye, main, -2) + scale_matrix_axis(under, below, -2)),

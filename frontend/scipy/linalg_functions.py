@@ -7,6 +7,10 @@ import numpy as np
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import math_functions, rounding, selection
+from shardir.frontend.numpy.linear_algebra import contraction
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     conjugate_transpose,
     identity_like,
@@ -16,6 +20,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     real_dtype,
     scale_matrix_axis,
 )
+from shardir.frontend.numpy.shaping import concatenation
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit
@@ -36,19 +41,18 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     """Return the exponential of square matrices; NaN if it needs more than `max_squarings`
     squarings.
     """
-    from shardir.frontend import numpy as snp
 
     (x,) = promote_square_matrices("expm", A)
-    size = abs(x).sum(-2).max(-1) if x.shape[-1] else snp.zeros(x.shape[:-2])
+    size = abs(x).sum(-2).max(-1) if x.shape[-1] else filling.zeros(x.shape[:-2])
     radius = PADE_RADIUS[real_dtype(x)]
     max_count = check_integer("max_squarings of expm", max_squarings, 0)
-    squarings = snp.maximum(snp.ceil(snp.log2(size / radius)), 0)
-    x = as_tracer(x / snp.exp2(squarings)[..., None, None])
+    squarings = selection.maximum(rounding.ceil(math_functions.log2(size / radius)), 0)
+    x = as_tracer(x / math_functions.exp2(squarings)[..., None, None])
     result = _pade_approximant(x)
     for i in range(min(max_count, np.finfo(NUMPY_DTYPES[real_dtype(x)]).maxexp)):
         squares_again = (squarings > i)[..., None, None]
-        result = snp.where(squares_again, result @ result, result)
-    return snp.where((squarings > float(max_count))[..., None, None], snp.nan, result)
+        result = selection.where(squares_again, result @ result, result)
+    return selection.where((squarings > float(max_count))[..., None, None], dtypes.nan, result)
 
 
 def _pade_approximant(x: Any) -> Any:
@@ -68,7 +72,6 @@ def _pade_approximant(x: Any) -> Any:
 @public(static=("method", "compute_expm"))
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
     """Return the exponential, and its derivative in the direction `E_TWO_PARTS`."""
-    from shardir.frontend import numpy as snp
 
     x, direction = promote_square_matrices("expm_frechet", A, E)
     if x.shape != direction.shape:
@@ -78,9 +81,9 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
             )
         )
     rows = x.shape[-1]
-    top = snp.concatenate([x, direction], axis=-1)
-    bottom = snp.concatenate([snp.zeros_like(x), x], axis=-1)
-    both = expm(snp.concatenate([top, bottom], axis=-2))
+    top = concatenation.concatenate([x, direction], axis=-1)
+    bottom = concatenation.concatenate([filling.zeros_like(x), x], axis=-1)
+    both = expm(concatenation.concatenate([top, bottom], axis=-2))
     derivative = both[..., :rows, rows:]
     return (both[..., :rows, :rows], derivative) if compute_expm else derivative
 
@@ -90,11 +93,10 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     """Return the principal square root of diagonalizable matrices, complex, from their
     eigenvalues.
     """
-    from shardir.frontend import numpy as snp
 
     (x,) = promote_square_matrices("sqrtm", A)
     values, vectors = emit("eig", x, vectors=True)
-    root = scale_matrix_axis(vectors, as_tracer(snp.sqrt(values)), -1)
+    root = scale_matrix_axis(vectors, as_tracer(math_functions.sqrt(values)), -1)
     return conjugate_transpose(
         lu_factor_and_solve(conjugate_transpose(vectors), conjugate_transpose(root))
     )
@@ -121,7 +123,6 @@ def polar(
 @public(static=("method", "tol"))
 def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
     """Return the solution x of A x + x B = C, by one system of linear equations."""
-    from shardir.frontend import numpy as snp
 
     a, b, c = promote_square_matrices("solve_sylvester", A, B, C)
     if any(x.ndim != 2 for x in (a, b, c)) or c.shape != (a.shape[0], b.shape[0]):
@@ -130,6 +131,8 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
             with_location(f"solve_sylvester takes matrices (m, m), (n, n), (m, n), got {shapes}")
         )
     rows, columns = c.shape
-    system = snp.kron(a, identity_like(b, columns)) + snp.kron(identity_like(a, rows), b.T)
+    system = contraction.kron(a, identity_like(b, columns)) + contraction.kron(
+        identity_like(a, rows), b.T
+    )
     found = lu_factor_and_solve(as_tracer(system), as_tracer(c.reshape(rows * columns, 1)))
     return found.reshape(rows, columns)

@@ -10,8 +10,13 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
-from shardir.frontend import lax, numpy as snp
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.lax.control_flow import custom_solves, loops
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
+from shardir.frontend.numpy.linear_algebra import contraction, linalg
+from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of
@@ -72,7 +77,7 @@ def gmres(
                 f"solve_method of gmres is 'batched' or 'incremental', got {solve_method!r}"
             )
         )
-    size = sum(leaf.size for leaf in map(snp.asarray, tree.leaves(b)))
+    size = sum(leaf.size for leaf in map(filling.asarray, tree.leaves(b)))
     method = partial(_minimal_residuals, restart=min(restart, size))
     return _solve("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
 
@@ -82,7 +87,7 @@ def _solve(
     maxiter: int | None, M: Any, hermitian: bool,
 ) -> tuple[Any, None]:  # fmt: skip
     b = tree.map(_as_inexact, b)
-    x0 = tree.map(snp.zeros_like, b) if x0 is None else x0
+    x0 = tree.map(filling.zeros_like, b) if x0 is None else x0
     if tree.structure(x0) != tree.structure(b) or _shapes(x0) != _shapes(b):
         raise ArgumentError(
             with_location(
@@ -90,7 +95,7 @@ def _solve(
                 f"{_shapes(b)}; they must be containers of arrays of the same shapes"
             )
         )
-    x0 = tree.map(lambda x, like: snp.asarray(x).astype(like.dtype), x0, b)
+    x0 = tree.map(lambda x, like: filling.asarray(x).astype(like.dtype), x0, b)
     steps = 10 * sum(leaf.size for leaf in tree.leaves(b)) if maxiter is None else maxiter
     precondition = _operator(f"M of {name}", (lambda x: x) if M is None else M)
 
@@ -98,7 +103,7 @@ def _solve(
         return method(matvec, right, x0, tol, atol, steps, precondition)
 
     kinds = {abstract_of(leaf).type.dtype for leaf in tree.leaves(b)}
-    found = lax.custom_linear_solve(
+    found = custom_solves.custom_linear_solve(
         _operator(f"A of {name}", A),
         b,
         solve,
@@ -109,12 +114,12 @@ def _solve(
 
 
 def _as_inexact(x: Any) -> Any:
-    array = snp.asarray(x)
+    array = filling.asarray(x)
     return array.astype(user_dtype(inexact_dtype(abstract_of(array).type.dtype)))
 
 
 def _shapes(x: Any) -> list[tuple[int, ...]]:
-    return [tuple(snp.shape(leaf)) for leaf in tree.leaves(x)]
+    return [tuple(inspection.shape(leaf)) for leaf in tree.leaves(x)]
 
 
 def _operator(what: str, given: Any) -> LinearOperator:
@@ -126,7 +131,7 @@ def _operator(what: str, given: Any) -> LinearOperator:
         raise ArgumentError(
             with_location(f"{what} is a square matrix or a function, got an array of shape {shape}")
         )
-    return partial(snp.matmul, given)
+    return partial(contraction.matmul, given)
 
 
 def _axpy(x: Any, scale: Any, y: Any) -> Any:
@@ -140,24 +145,24 @@ def _subtract(x: Any, y: Any) -> Any:
 
 def _inner_product(x: Any, y: Any) -> Any:
     """Return the inner product, with the first vector conjugated."""
-    return reduce(add, map(snp.vdot, tree.leaves(x), tree.leaves(y)))
+    return reduce(add, map(contraction.vdot, tree.leaves(x), tree.leaves(y)))
 
 
 def _squared_norm(x: Any) -> Any:
     """Return the square of the norm, a real number."""
-    return reduce(add, (snp.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
+    return reduce(add, (contraction.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
 
 
 def _squared_tolerance(b: Any, tol: Any, atol: Any) -> Any:
     """Return the square of the largest accepted norm of a residual."""
     square = _squared_norm(b)
-    return snp.maximum(snp.square(snp.asarray(tol, square.dtype)) * square,
-                       snp.square(snp.asarray(atol, square.dtype)))  # fmt: skip
+    return selection.maximum(complex_parts.square(filling.asarray(tol, square.dtype)) * square,
+                       complex_parts.square(filling.asarray(atol, square.dtype)))  # fmt: skip
 
 
 def _safe_quotient(x: Any, y: Any) -> Any:
     """Return x / y, or 0 if y is 0."""
-    return snp.where(y == 0, 0, x / snp.where(y == 0, 1, y))
+    return selection.where(y == 0, 0, x / selection.where(y == 0, 1, y))
 
 
 def _conjugate_gradients(
@@ -180,8 +185,10 @@ def _conjugate_gradients(
 
     residual = _subtract(b, A(x0))
     first = M(residual)
-    return lax.while_loop(
-        is_unconverged, step, (x0, residual, first, _inner_product(residual, first), snp.int32(0))
+    return loops.while_loop(
+        is_unconverged,
+        step,
+        (x0, residual, first, _inner_product(residual, first), dtypes.int32(0)),
     )[0]
 
 
@@ -210,29 +217,29 @@ def _biconjugate_gradients(
             _inner_product(half_image, half), _inner_product(half_image, half_image)
         )
         # If the first half step was sufficient, the second would only add rounding errors.
-        omega = snp.where(_squared_norm(half) < bound, 0, omega)
+        omega = selection.where(_squared_norm(half) < bound, 0, omega)
         x = _axpy(_axpy(x, alpha, refined), omega, half_refined)
         residual = _axpy(half, -omega, half_image)
         broken = (next_rho == 0) | (alpha == 0) | ((omega == 0) & (_squared_norm(residual) > bound))
         return (x, residual, shadow, direction, image, alpha, omega, next_rho,
-                snp.where(broken, -1, count + 1))  # fmt: skip
+                selection.where(broken, -1, count + 1))  # fmt: skip
 
     residual = _subtract(b, A(x0))
-    one = snp.ones_like(_inner_product(residual, residual))
+    one = filling.ones_like(_inner_product(residual, residual))
     state = (
         x0,
         residual,
         residual,
         residual,
-        tree.map(snp.zeros_like, residual),
+        tree.map(filling.zeros_like, residual),
         one,
         one,
         one,
-        snp.int32(0),
+        dtypes.int32(0),
     )
     # The first direction is the residual itself, independent of the quotient.
-    state = (*state[:3], tree.map(snp.zeros_like, residual), *state[4:])
-    return lax.while_loop(is_unconverged, step, state)[0]
+    state = (*state[:3], tree.map(filling.zeros_like, residual), *state[4:])
+    return loops.while_loop(is_unconverged, step, state)[0]
 
 
 def _minimal_residuals(
@@ -246,12 +253,14 @@ def _minimal_residuals(
     *,
     restart: int,
 ) -> Any:
-    norm = snp.sqrt(_squared_norm(b))
-    bound = snp.maximum(snp.asarray(tol, norm.dtype) * norm, snp.asarray(atol, norm.dtype))
+    norm = math_functions.sqrt(_squared_norm(b))
+    bound = selection.maximum(
+        filling.asarray(tol, norm.dtype) * norm, filling.asarray(atol, norm.dtype)
+    )
 
     def residual(x: Any) -> tuple[Any, Any]:
         rest = M(_subtract(b, A(x)))
-        return rest, snp.sqrt(_squared_norm(rest))
+        return rest, math_functions.sqrt(_squared_norm(rest))
 
     def is_unconverged(state: Any) -> Any:
         _, _, size, count = state
@@ -261,23 +270,25 @@ def _minimal_residuals(
         x, rest, size, count = state
         basis = tree.map(
             lambda r: (
-                snp.zeros((restart + 1, *r.shape), r.dtype)
+                filling.zeros((restart + 1, *r.shape), r.dtype)
                 .at[0]
                 .set(_safe_quotient(r, size.astype(r.dtype)))
             ),
             rest,
         )
         kind = _inner_product(rest, rest).dtype
-        table = snp.zeros((restart + 1, restart), kind)
-        basis, table = lax.fori_loop(0, restart, partial(_arnoldi_step, A, M), (basis, table))
-        right = snp.zeros((restart + 1,), kind).at[0].set(size.astype(kind))
-        weights = snp.linalg.lstsq(table, right)[0]
+        table = filling.zeros((restart + 1, restart), kind)
+        basis, table = loops.fori_loop(0, restart, partial(_arnoldi_step, A, M), (basis, table))
+        right = filling.zeros((restart + 1,), kind).at[0].set(size.astype(kind))
+        weights = linalg.lstsq(table, right)[0]
         x = tree.map(
-            lambda old, v: old + snp.tensordot(weights.astype(v.dtype), v[:-1], axes=1), x, basis
+            lambda old, v: old + contraction.tensordot(weights.astype(v.dtype), v[:-1], axes=1),
+            x,
+            basis,
         )
         return (x, *residual(x), count + 1)
 
-    return lax.while_loop(is_unconverged, cycle, (x0, *residual(x0), snp.int32(0)))[0]
+    return loops.while_loop(is_unconverged, cycle, (x0, *residual(x0), dtypes.int32(0)))[0]
 
 
 def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Any, state: Any) -> Any:
@@ -287,24 +298,24 @@ def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Any, state: Any) -> A
     """
     basis, table = state
     image = M(A(tree.map(lambda v: v[k], basis)))
-    before = snp.sqrt(_squared_norm(image))
+    before = math_functions.sqrt(_squared_norm(image))
     column: Any = 0
     for _ in range(2):
         parts = reduce(
             add,
             (
-                snp.tensordot(snp.conj(v), w, axes=w.ndim)
+                contraction.tensordot(complex_parts.conj(v), w, axes=w.ndim)
                 for v, w in zip(tree.leaves(basis), tree.leaves(image), strict=True)
             ),
         )
         image = tree.map(
-            lambda w, v, parts=parts: w - snp.tensordot(parts.astype(v.dtype), v, axes=1),
+            lambda w, v, parts=parts: w - contraction.tensordot(parts.astype(v.dtype), v, axes=1),
             image,
             basis,
         )
         column = column + parts
-    size = snp.sqrt(_squared_norm(image))
-    size = snp.where(size <= snp.finfo(size.dtype).eps * before, 0, size)
+    size = math_functions.sqrt(_squared_norm(image))
+    size = selection.where(size <= dtypes.finfo(size.dtype).eps * before, 0, size)
     basis = tree.map(
         lambda v, w: v.at[k + 1].set(_safe_quotient(w, size.astype(w.dtype))), basis, image
     )

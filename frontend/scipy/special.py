@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.nn.softmax import (
     log_softmax as log_softmax,
     logsumexp as logsumexp,
     softmax as softmax,
 )
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -94,26 +95,30 @@ def xlogy(x: Any, y: Any) -> Any:
     """Return x log(y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
     # Elsewhere the logarithm is finite: x times it is 0 for x = 0, and it is the derivative in x.
-    is_zero = (x == 0) & ((y <= 0) | (y == snp.inf))
-    product = x * snp.log(snp.where(is_zero, constant_like(y, 1), y))
-    return snp.where(is_zero, constant_like(x, 0), product)
+    is_zero = (x == 0) & ((y <= 0) | (y == dtypes.inf))
+    product = x * math_functions.log(selection.where(is_zero, constant_like(y, 1), y))
+    return selection.where(is_zero, constant_like(x, 0), product)
 
 
 @public()
 def xlog1py(x: Any, y: Any) -> Any:
     """Return x log(1 + y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
-    is_zero = (x == 0) & ((y <= -1) | (y == snp.inf))
-    product = x * snp.log1p(snp.where(is_zero, constant_like(y, 0), y))
-    return snp.where(is_zero, constant_like(x, 0), product)
+    is_zero = (x == 0) & ((y <= -1) | (y == dtypes.inf))
+    product = x * math_functions.log1p(selection.where(is_zero, constant_like(y, 0), y))
+    return selection.where(is_zero, constant_like(x, 0), product)
 
 
 @public()
 def entr(x: Any) -> Any:
     """Return -x log(x), elementwise, -inf for negative x."""
     (x,) = _floats(x)
-    safe = snp.where(x > 0, x, constant_like(x, 1))
-    return snp.where(x < 0, -snp.inf, snp.where(x == 0, constant_like(x, 0), -x * snp.log(safe)))
+    safe = selection.where(x > 0, x, constant_like(x, 1))
+    return selection.where(
+        x < 0,
+        -dtypes.inf,
+        selection.where(x == 0, constant_like(x, 0), -x * math_functions.log(safe)),
+    )
 
 
 @public()
@@ -134,13 +139,13 @@ def kl_div(p: Any, q: Any) -> Any:
 def exprel(x: Any) -> Any:
     """Return (exp(x) - 1) / x, elementwise, 1 at 0."""
     (x,) = _floats(x)
-    safe = snp.where(x == 0, constant_like(x, 1), x)
+    safe = selection.where(x == 0, constant_like(x, 1), x)
     # If the exponential overflows, the quotient may be finite; an infinite x is limited as well.
-    half = snp.exp(0.5 * safe)
-    large = half / snp.minimum(safe, float(np.finfo(np.float32).max)) * half
-    numerator = snp.expm1(safe)
-    numerator = snp.where(numerator == snp.inf, large, numerator / safe)
-    return snp.where(x == 0, 1 + x / 2, numerator)
+    half = math_functions.exp(0.5 * safe)
+    large = half / selection.minimum(safe, float(np.finfo(np.float32).max)) * half
+    numerator = math_functions.expm1(safe)
+    numerator = selection.where(numerator == dtypes.inf, large, numerator / safe)
+    return selection.where(x == 0, 1 + x / 2, numerator)
 
 
 @custom_jvp
@@ -151,7 +156,7 @@ def _ndtr(x: Any) -> Any:
 @_ndtr.defjvp
 def _ndtr_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
-    return _ndtr(x), snp.exp(-0.5 * x * x) * (tangents[0] / sqrt(2 * pi))
+    return _ndtr(x), math_functions.exp(-0.5 * x * x) * (tangents[0] / sqrt(2 * pi))
 
 
 @public()
@@ -169,7 +174,7 @@ def _log_ndtr(x: Any) -> Any:
 def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
     value = _log_ndtr(x)
-    return value, snp.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value) * tangents[0]
+    return value, math_functions.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value) * tangents[0]
 
 
 @public()
@@ -186,7 +191,7 @@ def _ndtri(p: Any) -> Any:
 @_ndtri.defjvp
 def _ndtri_rule(primals: Any, tangents: Any) -> Any:
     x = _ndtri(*primals)
-    return x, snp.exp(0.5 * x * x + 0.5 * log_of(2 * pi)) * tangents[0]
+    return x, math_functions.exp(0.5 * x * x + 0.5 * log_of(2 * pi)) * tangents[0]
 
 
 @public()

@@ -8,9 +8,13 @@ import numpy as np
 from shardir.frontend.argument_checks import check_flag, check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
+from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.linear_algebra.contraction import flatten
+from shardir.frontend.numpy.shaping import concatenation, padding, reshaping
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer
@@ -26,20 +30,19 @@ def _as_vector(name: str, x: Any) -> Tracer:
 @public()
 def block_diag(*arrs: Any) -> Any:
     """Return a block diagonal matrix."""
-    from shardir.frontend import numpy as snp
 
-    blocks = [as_tracer(snp.atleast_2d(x)) for x in (promote(*arrs) if arrs else [])]
+    blocks = [as_tracer(reshaping.atleast_2d(x)) for x in (promote(*arrs) if arrs else [])]
     for x in blocks:
         if x.ndim != 2:
             raise ShapeError(with_location(f"block_diag takes matrices, got shape {x.shape}"))
     if not blocks:
-        return snp.zeros((1, 0))
+        return filling.zeros((1, 0))
     width = sum(x.shape[1] for x in blocks)
     rows, start = [], 0
     for x in blocks:
-        rows.append(snp.pad(x, [(0, 0), (start, width - start - x.shape[1])]))
+        rows.append(padding.pad(x, [(0, 0), (start, width - start - x.shape[1])]))
         start += x.shape[1]
-    return snp.concatenate(rows, axis=0)
+    return concatenation.concatenate(rows, axis=0)
 
 
 @public()
@@ -52,12 +55,11 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     row = _as_vector("toeplitz", r) if r is not None else (
         emit_conjugate(column) if is_complex(column) else column
     )  # fmt: skip
-    from shardir.frontend import numpy as snp
 
-    line = snp.concatenate([snp.flip(row[1:]), column])
+    line = concatenation.concatenate([reshaping.flip(row[1:]), column])
     rows, columns = column.shape[0], row.shape[0]
     positions = np.arange(columns - 1, columns - 1 + rows)[:, None] - np.arange(columns)[None]
-    return snp.take(line, positions, axis=0)
+    return take.take(line, positions, axis=0)
 
 
 @public()
@@ -66,30 +68,27 @@ def hankel(c: Any, r: Any = None) -> Any:
 
     Without `r` the last row is zeros. The first element of `r` is not used.
     """
-    from shardir.frontend import numpy as snp
 
     column = _as_vector("hankel", c)
-    row = snp.zeros_like(column) if r is None else _as_vector("hankel", r)
-    line = snp.concatenate([column, row[1:]])
+    row = filling.zeros_like(column) if r is None else _as_vector("hankel", r)
+    line = concatenation.concatenate([column, row[1:]])
     positions = np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])[None]
-    return snp.take(line, positions, axis=0)
+    return take.take(line, positions, axis=0)
 
 
 @public()
 def circulant(c: Any) -> Any:
     """Return the circulant matrix with first column `c`."""
-    from shardir.frontend import numpy as snp
 
     column = _as_vector("circulant", c)
     size = column.shape[0]
     positions = (np.arange(size)[:, None] - np.arange(size)[None]) % max(size, 1)
-    return snp.take(column, positions, axis=0)
+    return take.take(column, positions, axis=0)
 
 
 @public()
 def companion(a: Any) -> Any:
     """Return the companion matrix, whose eigenvalues are the roots of the polynomial `a`."""
-    from shardir.frontend import numpy as snp
 
     line = _as_vector("companion", a)
     size = line.shape[0] - 1
@@ -98,14 +97,13 @@ def companion(a: Any) -> Any:
             with_location(f"companion takes at least two coefficients, got {size + 1}")
         )
     first = -line[1:] / line[0]
-    below = snp.eye(size - 1, size, dtype=first.dtype)
-    return snp.concatenate([first[None], below])
+    below = diagonal_matrices.eye(size - 1, size, dtype=first.dtype)
+    return concatenation.concatenate([first[None], below])
 
 
 @public(static=("n", "mode"))
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     """Return the matrix of the convolution of a vector of `n` elements with `a`."""
-    from shardir.frontend import numpy as snp
 
     line = _as_vector("convolution_matrix", a)
     size, count = line.shape[0], check_integer("n of convolution_matrix", n, least=0)
@@ -114,9 +112,9 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
             with_location(f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
                   f"'valid', got {n} and {mode!r}")
         )  # fmt: skip
-    padded = snp.pad(line, (0, count - 1))
+    padded = padding.pad(line, (0, count - 1))
     positions = np.arange(size + count - 1)[:, None] - np.arange(count)[None]
-    found = snp.where(positions >= 0, snp.take(padded, np.maximum(positions, 0), axis=0), 0)
+    found = selection.where(positions >= 0, take.take(padded, np.maximum(positions, 0), axis=0), 0)
     if mode == "full":
         return found
     kept = max(size, count) if mode == "same" else max(size, count) - min(size, count) + 1
@@ -127,7 +125,6 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 @public()
 def leslie(f: Any, s: Any) -> Any:
     """Return the Leslie matrix with `f` as first row and `s` below the diagonal."""
-    from shardir.frontend import numpy as snp
 
     births, lives = promote(_as_vector("leslie", f), _as_vector("leslie", s))
     if lives.shape[0] != births.shape[0] - 1:
@@ -135,8 +132,8 @@ def leslie(f: Any, s: Any) -> Any:
             with_location(f"leslie takes one survival less than births, got {lives.shape[0]} and "
                   f"{births.shape[0]}")
         )  # fmt: skip
-    below = snp.pad(snp.diag(lives), [(0, 0), (0, 1)])
-    return snp.concatenate([births[None], below])
+    below = padding.pad(diagonal_matrices.diag(lives), [(0, 0), (0, 1)])
+    return concatenation.concatenate([births[None], below])
 
 
 @public()

@@ -30,7 +30,8 @@ def resolve_abstract_meshes(
     """Return the shardings `requested` with the meshes without devices replaced by meshes with
     devices.
 
-    The devices are those of the first mesh with the same axes among the shardings in `last_synchronization`.
+    The devices are those of the first mesh with the same axes among the shardings in
+    `last_synchronization`.
     """
     meshes: dict[Mesh, Mesh] = {}
     for sharding in met:

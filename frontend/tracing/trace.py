@@ -40,8 +40,16 @@ class Trace:
     """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
 
     __slots__ = (
-        "checked_axes", "predicate", "has_ended", "num_inferred", "ops", "origins", "params", "parent",
-        "program", "what",
+        "checked_axes",
+        "has_ended",
+        "num_inferred",
+        "ops",
+        "origins",
+        "params",
+        "parent",
+        "predicate",
+        "program",
+        "what",
     )  # fmt: skip
 
     def __init__(self, program: TracedProgram, parent: "Trace | None", what: str) -> None:

@@ -10,9 +10,12 @@ from math import prod
 from typing import Any
 
 from shardir.errors import DifferentiateError
-from shardir.frontend import numpy as snp
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.dispatch.eager_call import run_temporary
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.elementwise import selection
+from shardir.frontend.numpy.indexing import take
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import checked_axes
@@ -114,7 +117,7 @@ def _jacobian_rows(
 
     def pull_back(*cotangents: Tracer) -> Any:
         moving = dict(zip(chosen, cotangents, strict=True))
-        zeros = [snp.zeros(out.shape, out.dtype) for out in outs]
+        zeros = [filling.zeros(out.shape, out.dtype) for out in outs]
         return pullback(tree.unflatten(structure, [moving.get(i, z) for i, z in enumerate(zeros)]))
 
     size = next(iter(given.values())).shape[0]
@@ -153,17 +156,17 @@ def _per_device_rows(
     sizes = [axis.size for axis in axes]
     place = [axis_position(axis) for axis in axes]
     which = reduce(lambda whole, one: whole * one[1] + one[0], zip(place, sizes, strict=True), 0)
-    is_mine = snp.arange(prod(sizes)) == which
+    is_mine = filling.arange(prod(sizes)) == which
     basis = []
     for unit in _unit_vectors(parts):
-        masked = snp.where(snp.reshape(is_mine, (-1, *(1,) * unit.ndim)), unit, 0)
-        basis.append(snp.reshape(masked, (-1, *unit.shape[1:])))
+        masked = selection.where(reshaping.reshape(is_mine, (-1, *(1,) * unit.ndim)), unit, 0)
+        basis.append(reshaping.reshape(masked, (-1, *unit.shape[1:])))
     (gradients,) = _jacobian_rows(pullback, structure, outs, chosen, basis)
     picked = []
     for gradient, along in zip(gradients, given, strict=True):
-        whole = snp.reshape(gradient, (*sizes, -1, *gradient.shape[1:]))
+        whole = reshaping.reshape(gradient, (*sizes, -1, *gradient.shape[1:]))
         for axis, index in zip(axes, place, strict=True):
-            whole = whole.sum(0) if axis in along else snp.take(whole, index, axis=0)
+            whole = whole.sum(0) if axis in along else take.take(whole, index, axis=0)
         picked.append(_split_by_leaf(whole, parts, 0))
     return [[part[i] for part in picked] for i in range(len(parts))]
 
@@ -235,8 +238,8 @@ def _unit_vectors(leaves: Sequence[Tracer]) -> list[Any]:
     sizes = [prod(leaf.shape) for leaf in leaves]
     made, start = [], 0
     for leaf, size in zip(leaves, sizes, strict=True):
-        unit = snp.eye(sum(sizes), size, k=-start, dtype=leaf.dtype)
-        made.append(snp.reshape(unit, (sum(sizes), *leaf.shape)))
+        unit = diagonal_matrices.eye(sum(sizes), size, k=-start, dtype=leaf.dtype)
+        made.append(reshaping.reshape(unit, (sum(sizes), *leaf.shape)))
         start += size
     return made
 
@@ -248,7 +251,7 @@ def _split_by_leaf(derivatives: Any, leaves: Sequence[Any], axis: int) -> list[A
     for leaf in leaves:
         end = start + prod(leaf.shape)
         part = derivatives[(slice(None),) * axis + (slice(start, end),)]
-        parts.append(snp.reshape(part, (*before, *leaf.shape, *after)))
+        parts.append(reshaping.reshape(part, (*before, *leaf.shape, *after)))
         start = end
     return parts
 

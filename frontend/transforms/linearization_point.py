@@ -96,7 +96,8 @@ def check_directions(
 
 
 def _is_convertible(given: AbstractValue, wanted: TensorType) -> bool:
-    """Return whether `given` has the type `goal_atoms`, or is a Python number that converts to it."""
+    """Return whether `given` has the type `goal_atoms`, or is a Python number that converts to
+    it."""
     if given.type == wanted:
         return True
     is_real = given.type.dtype not in COMPLEX

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.errors import ArgumentError, TracedValueError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.at import UPDATE_MODES
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -105,14 +106,14 @@ def _reduce_segments(
         raise ArgumentError(
             with_location(f"mode {brief(mode)} is unknown; the modes are {', '.join(UPDATE_MODES)}")
         )
-    rows, ids = snp.asarray(data), snp.asarray(segment_ids)
+    rows, ids = filling.asarray(data), filling.asarray(segment_ids)
     kind = rows.abstract.type.dtype
     if method in ("max", "min") and kind not in FLOATS and kind not in INTEGERS and kind != "bool":
         raise ArgumentError(with_location(f"segment_{method} compares real numbers, got {kind}"))
     count = _num_segments(ids, num_segments)
-    whole = snp.full((count, *rows.shape[ids.ndim :]), start(kind), rows.dtype)
+    whole = filling.full((count, *rows.shape[ids.ndim :]), start(kind), rows.dtype)
     # A negative id is no segment, although it is a valid index.
-    known = snp.where(ids < 0, count, ids)
+    known = selection.where(ids < 0, count, ids)
     return getattr(whole.at[known], method)(rows, mode=mode or "drop")
 
 

@@ -1,8 +1,8 @@
 """`vmap`: map a function of single examples over batches.
 
-The function is traced once, on one slice of each mapped argument, and `shardir.passes.batching.vectorize`
-transforms it to a function of the batch. This module moves the mapped axis of arguments to the
-front, and of results to the requested position.
+The function is traced once, on one slice of each mapped argument, and
+`shardir.passes.batching.vectorize` transforms it to a function of the batch. This module moves the
+mapped axis of arguments to the front, and of results to the requested position.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
 """Inference of varying manual axes (vma): the axes along which each value of a program may vary.
 
 A value that enters sharded along an axis varies along it, and each operation declares the varying
-axes of its results (`shardir.op_rules.vma`). Control flow adds two rules. A value that a loop carries varies
-if it does anywhere on its edge. A value that is computed in a branch or an iteration that only some
-devices along an axis execute varies along that axis, whatever its operands are.
+axes of its results (`shardir.op_rules.vma`). Control flow adds two rules. A value that a loop
+carries varies if it does anywhere on its edge. A value that is computed in a branch or an iteration
+that only some devices along an axis execute varies along that axis, whatever its operands are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

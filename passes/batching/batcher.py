@@ -23,8 +23,8 @@ BatchAxes = Callable[[Axes], Axes]
 class Batcher:
     """Emits batched operations into the builder `b`.
 
-    `new` maps values of the program to their replacements, `original` maps back. `axis` is the name by
-    which collectives refer to the batch dimension.
+    `new` maps values of the program to their replacements, `original` maps back. `axis` is the name
+    by which collectives refer to the batch dimension.
 
     Batchers of nested blocks share both maps; each value has one definition, so entries cannot
     conflict.

@@ -3,12 +3,12 @@
 before: `%a = exp(%x)`, `%b = mul(%a, %y)`, `%s = sum(%b, dims=[1])`
 after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=[1]) }`
 
-`shardir.ops.control_flow.fused` states what a group may contain. Elementwise operations join the groups of their
-operands even if these have other uses: a value that is used outside of the group becomes one more
-result. Only operations of negligible cost are duplicated into each group that uses them
-(broadcasts, iotas, constants, bitcasts), and cheap operations that read fewer tensors than storing
-their result would write (`shardir.passes.fusion.duplicate_operations`). Reductions join the group
-of their operand, and operations that use their broadcast results join too, so a softmax or a
+`shardir.ops.control_flow.fused` states what a group may contain. Elementwise operations join the
+groups of their operands even if these have other uses: a value that is used outside of the group
+becomes one more result. Only operations of negligible cost are duplicated into each group that uses
+them (broadcasts, iotas, constants, bitcasts), and cheap operations that read fewer tensors than
+storing their result would write (`shardir.passes.fusion.duplicate_operations`). Reductions join the
+group of their operand, and operations that use their broadcast results join too, so a softmax or a
 normalization is one group.
 
 Operations that a target cannot fuse stay outside (`without`), and so do transposes, and reshapes

@@ -6,8 +6,8 @@ after:  `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
         `%3 = all-reduce(%3.part, axes=[model], op=add) : f32[16, 128]`
 
 Types shrink to the shards of one device; with sharded factors, most operations remain unchanged,
-attributes included. Operations that need more declare it (`shardir.op_rules.partitioning`). Every `reshard`
-becomes the collectives of the planner, which keep its `why`. The function records in its
+attributes included. Operations that need more declare it (`shardir.op_rules.partitioning`). Every
+`reshard` becomes the collectives of the planner, which keep its `why`. The function records in its
 `SpmdInterface` how its parameters and results are sharded.
 """
 

@@ -1,9 +1,9 @@
 """Projection of tensor shardings to the factors of an operation.
 
-Propagation works on factors, shardings on dimensions. `project_to_factors` distributes the axes of each
-dimension to its factors, major to minor; `project_to_dims` combines them again. A dimension with the
-factors i (of size 2) and j (of size 4) that is sharded over an axis a of size 8 is sharded along i
-over a:(1)2 and along j over a:(2)4.
+Propagation works on factors, shardings on dimensions. `project_to_factors` distributes the axes of
+each dimension to its factors, major to minor; `project_to_dims` combines them again. A dimension
+with the factors i (of size 2) and j (of size 4) that is sharded over an axis a of size 8 is sharded
+along i over a:(1)2 and along j over a:(2)4.
 
 All but the last factor of a dimension must be sharded evenly: an axis that shares no divisor with
 the remaining size of such a factor *overflows* it, and the factors after it cannot be sharded.

@@ -47,8 +47,8 @@ class BoundaryKind(Enum):
 
 
 BOUNDARY_MODES = ("even", "stated", "uneven")
-"""Axes that do not divide parameters and results: trimmed (`trim_padding`), kept if stated (`stated`), or
-kept (`uneven`)."""
+"""Axes that do not divide parameters and results: trimmed (`trim_padding`), kept if stated
+(`stated`), or kept (`uneven`)."""
 
 
 def trim_at_boundary(

@@ -9,8 +9,8 @@ after:  `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8@data, 6@-]`
 
 The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md describes the algorithm
 in the terms of `shardir/passes/propagation`, and the differences. Rules that users state
-(`shardir.op_rules.custom_rules`) replace those of operations. Unlike Shardy, operations with unused results
-are kept and take part in propagation.
+(`shardir.op_rules.custom_rules`) replace those of operations. Unlike Shardy, operations with unused
+results are kept and take part in propagation.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -31,8 +31,8 @@ CellReader = Callable[[int], int]
 class ReplayPhase:
     """One pass of the worklist, or of the results (`memos` is `None` then).
 
-    `first` is the number of its first unit. `additional_units` maps a cell to the units that read it, beyond
-    those whose own operation has it.
+    `first` is the number of its first unit. `additional_units` maps a cell to the units that read
+    it, beyond those whose own operation has it.
     """
 
     propagate: PropagationStrategy

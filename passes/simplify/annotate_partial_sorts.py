@@ -24,8 +24,8 @@ MAX_WANTED_POSITIONS = 16
 class AnnotatePartialSorts(Pass, name="annotate-partial-sorts"):
     """Annotate sorts of which only some positions or only the permutation are read.
 
-    `goal_atoms` lists the positions that slices read if nothing else reads the result; `order` states
-    the operand that holds the indices if only these are read.
+    `goal_atoms` lists the positions that slices read if nothing else reads the result; `order`
+    states the operand that holds the indices if only these are read.
     """
 
     def __call__(self, module: Module) -> Module:

@@ -3,9 +3,9 @@
 before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`, `%y = add(%b, %0)`
 after:  `%y = add(%x, %0)`; and `%x` itself, if `%0` is a constant -0.0
 
-`shardir.passes.simplify.simplify.identities` holds the rules. A value is replaced only by one with the same
-sharding; data movement operations are merged only if no sharding has been decided between them.
-Unused values remain for `dce`.
+`shardir.passes.simplify.simplify.identities` holds the rules. A value is replaced only by one with
+the same sharding; data movement operations are merged only if no sharding has been decided between
+them. Unused values remain for `dce`.
 """
 
 from dataclasses import dataclass, replace

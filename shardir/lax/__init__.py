@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_module
 
 if TYPE_CHECKING:
-    from shardir.frontend.lax import *
+    from shardir.frontend.lax.api import *
 else:
-    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.lax")
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.lax.api")

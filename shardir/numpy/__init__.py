@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_module
 
 if TYPE_CHECKING:
-    from shardir.frontend.numpy import *
-    from shardir.frontend.numpy import (
+    from shardir.frontend.numpy.api import *
+    from shardir.frontend.numpy.api import (
         __array_api_version__ as __array_api_version__,
         __array_namespace_info__ as __array_namespace_info__,
     )
 else:
-    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy")
-    import_module("shardir.frontend.numpy")
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy.api")
+    import_module("shardir.frontend.numpy.api")

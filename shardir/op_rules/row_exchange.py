@@ -1,12 +1,12 @@
 """Row exchange: collective permutes that bring each device the rows of a dimension that it needs.
 
 A dimension is sharded along some axes, so that the device at each position holds some of its rows
-(`held`). For its part of a result it needs other rows (`goal_atoms`, as `RowRun`s), which may be held
-by neighbouring devices, by distant devices, or by no device. `exchange_rows` fetches them. Rows
-with the same offset between source and target move together in one collective-permute; otherwise
-each permute carries one run per device. If the permutes would move more bytes than an all-gather of
-the dimension, the dimension is gathered. Plans depend only on the positions along the axes that
-shard the dimension, so planning time is independent of the mesh size.
+(`held`). For its part of a result it needs other rows (`goal_atoms`, as `RowRun`s), which may be
+held by neighbouring devices, by distant devices, or by no device. `exchange_rows` fetches them.
+Rows with the same offset between source and target move together in one collective-permute;
+otherwise each permute carries one run per device. If the permutes would move more bytes than an
+all-gather of the dimension, the dimension is gathered. Plans depend only on the positions along the
+axes that shard the dimension, so planning time is independent of the mesh size.
 """
 
 from collections.abc import Iterator, Sequence

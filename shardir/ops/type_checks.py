@@ -1,6 +1,7 @@
 """Checks for type rules, with their error messages.
 
-The messages continue the operation's name, which `shardir.ir.module.builder.infer_types` puts in front.
+The messages continue the operation's name, which `shardir.ir.module.builder.infer_types` puts in
+front.
 """
 
 from collections.abc import Sequence

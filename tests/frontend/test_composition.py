@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shardir import checkpoint, custom_jvp, custom_vjp, enable_x64, grad, jit, jvp, lax, vmap
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 
 Scalar = Callable[[Any], Any]
 """From one number to another."""

@@ -23,7 +23,7 @@ from shardir import (
     vmap,
 )
 from shardir.errors import DifferentiateError, ShardirError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.transforms.symbolic_zero import SymbolicZero
 from tests.refusing import first_line
 

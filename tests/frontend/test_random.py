@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.frontend import numpy as snp, random
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import RandomError, ShapeError
+from shardir.frontend.numpy import api as snp
+from shardir.frontend.random import api as random
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding

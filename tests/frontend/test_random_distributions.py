@@ -7,7 +7,7 @@ import pytest
 
 from shardir import grad, random, vmap
 from shardir.errors import ShardirError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from tests.refusing import first_line
 
 KEY = 7

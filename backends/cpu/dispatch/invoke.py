@@ -25,8 +25,9 @@ LAUNCH_WORDS = (
     "program", "slots", "facts", "template", "arguments", "rows", "placed", "places", "results",
     "made", "blocks", "sizes", "truths",
 )  # fmt: skip
-"""The words of a launch: counts, and addresses of tables. Without a program nothing runs. `bool_arguments`
-says for each argument whether all of its readers treat any nonzero byte as true."""
+"""The words of a launch: counts, and addresses of tables. Without a program nothing runs.
+`bool_arguments` says for each argument whether all of its readers treat any nonzero byte as
+true."""
 ROW_WORDS = 4
 """(slot, kind, shape, leaf) of an argument: the slot of its address (below 0: none), its kind in
 `scalar_arguments.KINDS`, the shape that its storage must have (0: any), and the index of its leaf.
@@ -44,7 +45,8 @@ def launch_word(f: LLVMFunction, header: LLVMValue, name: str, type: str = "i64"
 
 
 def define_invoke(module: LLVMModule) -> None:
-    """Define `fly`, which calls `run`, and `add_block`, `pop` and `write_number` of the same module."""
+    """Define `fly`, which calls `run`, and `add_block`, `pop` and `write_number` of the same
+    module."""
     _MakeArrayFunction(module)
     _InvokeFunction(module)
 

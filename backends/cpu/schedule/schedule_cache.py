@@ -90,8 +90,8 @@ def save_schedule(key: str, schedule: Schedule) -> None:
 def load_schedule(key: str) -> Schedule | None:
     """Load the schedule that was saved under a key, without buffers and causes of phases.
 
-    A kernel of it raises `MissingKernelCodeError` if it has to be compiled. An invalid entry is removed,
-    and `None` is returned.
+    A kernel of it raises `MissingKernelCodeError` if it has to be compiled. An invalid entry is
+    removed, and `None` is returned.
     """
     found = object_cache.load(key)
     if found is None:

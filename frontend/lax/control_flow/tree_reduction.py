@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.vmap import vmap
 
@@ -33,20 +34,22 @@ def reduce_pairwise(
     rest = tuple(n for d, n in enumerate(operands[0].shape) if d not in dims)
     length = prod(operands[0].shape[d] for d in dims)
     values = tuple(
-        snp.reshape(snp.moveaxis(x, dims, tuple(range(len(dims)))), (length, prod(rest)))
+        reshaping.reshape(
+            reshaping.moveaxis(x, dims, tuple(range(len(dims)))), (length, prod(rest))
+        )
         for x in operands
     )
     start = tuple(
-        snp.broadcast_to(snp.asarray(x, y.dtype), (1, prod(rest)))
+        reshaping.broadcast_to(filling.asarray(x, y.dtype), (1, prod(rest)))
         for x, y in zip(initial, operands, strict=True)
     )
     combine_rows = vmap(vmap(combine))
     while length > 1:
         half = length // 2
-        pairs = tuple(snp.reshape(x[: 2 * half], (half, 2, -1)) for x in values)
+        pairs = tuple(reshaping.reshape(x[: 2 * half], (half, 2, -1)) for x in values)
         combined = combine_rows(tuple(x[:, 0] for x in pairs), tuple(x[:, 1] for x in pairs))
         odd = tuple(x[2 * half :] for x in values)
-        values = tuple(snp.concatenate(both) for both in zip(combined, odd, strict=True))
+        values = tuple(concatenation.concatenate(both) for both in zip(combined, odd, strict=True))
         length -= half
     values = combine_rows(start, values) if length else start
-    return tuple(snp.reshape(x, rest) for x in values)
+    return tuple(reshaping.reshape(x, rest) for x in values)

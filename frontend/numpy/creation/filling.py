@@ -176,8 +176,8 @@ def _to_numpy_array(items: Sequence[Any], kinds: set[type], dtype: Any) -> Any:
 def _convert_wide_integers(values: Any, dtype: Any) -> Any:
     """Convert concrete 64-bit integers to the requested element type.
 
-    The default integer type may be too narrow for them. Raise `NumberRangeError` for an integer that
-    does not fit into the requested integer type.
+    The default integer type may be too narrow for them. Raise `NumberRangeError` for an integer
+    that does not fit into the requested integer type.
     """
     if dtype is None or values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
         return values

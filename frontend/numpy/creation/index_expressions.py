@@ -5,6 +5,8 @@ from typing import Any, final
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.numpy.creation import filling, grids
+from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.source_locations import with_location
 
 
@@ -37,7 +39,6 @@ class Concatenator:
         self._defaults = axis, dims, own
 
     def __getitem__(self, items: Any) -> Any:
-        from shardir.frontend import numpy as snp
 
         items = items if isinstance(items, tuple) else (items,)
         axis, dims, own = self._defaults
@@ -46,10 +47,10 @@ class Concatenator:
             matrix = items[0] if items[0] in ("r", "c") else ""
             axis, dims, own = _parse_directive(items[0], self._defaults)
             items = items[1:]
-        joined = snp.concatenate([_expand_item(item, dims, own) for item in items], axis)
+        joined = concatenation.concatenate([_expand_item(item, dims, own) for item in items], axis)
         if not matrix or joined.ndim > 1:
             return joined
-        return snp.expand_dims(joined, 0 if matrix == "r" else 1)
+        return reshaping.expand_dims(joined, 0 if matrix == "r" else 1)
 
 
 def _parse_directive(text: str, defaults: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -71,28 +72,26 @@ def _parse_directive(text: str, defaults: tuple[int, int, int]) -> tuple[int, in
 
 
 def _expand_item(item: Any, dims: int, own: int) -> Any:
-    from shardir.frontend import numpy as snp
 
     if isinstance(item, slice):
         item = _expand_range(item)
     rank = len(np.shape(item))
     if not rank:
-        return snp.reshape(item, (1,) * max(dims, 1))
-    array = snp.asarray(item)
+        return reshaping.reshape(item, (1,) * max(dims, 1))
+    array = filling.asarray(item)
     if rank >= dims:
         return array
     if own < 0:
         own += dims - rank + 1
-    return snp.expand_dims(array, tuple(d for d in range(dims) if not own <= d < own + rank))
+    return reshaping.expand_dims(array, tuple(d for d in range(dims) if not own <= d < own + rank))
 
 
 def _expand_range(item: slice) -> Any:
-    from shardir.frontend import numpy as snp
 
     start = 0 if item.start is None else item.start
     if isinstance(item.step, complex):
-        return snp.linspace(start, item.stop, int(abs(item.step)))
-    return snp.arange(start, item.stop, 1 if item.step is None else item.step)
+        return grids.linspace(start, item.stop, int(abs(item.step)))
+    return filling.arange(start, item.stop, 1 if item.step is None else item.step)
 
 
 r_ = Concatenator(0, 1, -1)

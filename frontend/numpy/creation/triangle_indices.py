@@ -9,9 +9,11 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import MAX_RANK, check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.creation.filling import arange
 from shardir.frontend.numpy.indexing.nonzero import as_default_index_array, nonzero
 from shardir.frontend.numpy.indexing.selection_by_index import check_not_in_place
+from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of, as_tracer, reshape
@@ -109,20 +111,21 @@ def mask_indices(
 
     `mask_indices(3, snp.triu)` is an example.
     """
-    from shardir.frontend import numpy as snp
 
     if not callable(mask_func):
         raise ArgumentError(with_location(f"mask_indices takes a function, got {brief(mask_func)}"))
     rows = _check_size(n, "n of mask_indices")
-    mask = call_user_function(mask_func, "mask_func of mask_indices", (snp.ones((rows, rows)), k))
+    mask = call_user_function(
+        mask_func, "mask_func of mask_indices", (filling.ones((rows, rows)), k)
+    )
     return nonzero(mask, size=size)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:
     """Return a copy of `a` with `val` (repeated if short) on its main diagonal.
 
-    More than two dimensions must have one size; `wrap_value` restarts the diagonal of a tall matrix below
-    its end. Raise `ArgumentError` if `inplace` is true.
+    More than two dimensions must have one size; `wrap_value` restarts the diagonal of a tall matrix
+    below its end. Raise `ArgumentError` if `inplace` is true.
     """
     check_not_in_place("fill_diagonal", inplace)
     return _fill_diagonal(a, val, wrap)
@@ -130,7 +133,6 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False
 
 @public(static=("wrap",))
 def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
-    from shardir.frontend import numpy as snp
 
     x, new = as_tracer(a), as_tracer(val)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):
@@ -147,6 +149,6 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
         end = x.size
     count = len(range(0, end, step))
     if new.ndim:
-        new = snp.resize(new, (count,))
+        new = repetition.resize(new, (count,))
     flat = reshape(x, (x.size,)).at[0:end:step].set(new)
     return reshape(flat, x.shape)

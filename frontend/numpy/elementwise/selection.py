@@ -9,6 +9,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise.comparison import emit_comparison
 from shardir.frontend.numpy.elementwise.complex_parts import is_complex
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
+from shardir.frontend.numpy.indexing import nonzero
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
@@ -79,9 +80,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> An
     `nonzero(condition, **options)`.
     """
     if x is None and y is None:
-        from shardir.frontend import numpy as snp
-
-        return snp.nonzero(condition, **options)
+        return nonzero.nonzero(condition, **options)
     if x is None or y is None or options:
         raise ArgumentError(
             with_location("where takes a condition, or a condition and two arrays to choose from")

@@ -11,6 +11,8 @@ import numpy as np
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.numpy.indexing.subscripts import parse_subscript
 from shardir.frontend.numpy.indexing.updates import update, update_masked
 from shardir.frontend.quoting import brief
@@ -97,19 +99,17 @@ class IndexedUpdate:
 
     def divide(self, values: Any, **options: Any) -> Any:
         """Divide by `values`."""
-        from shardir.frontend import numpy as snp
 
         out_sharding = options.pop("out_sharding", None)
-        result = snp.true_divide(self._array, self._product_of_updates(values, options))
+        result = arithmetic.true_divide(self._array, self._product_of_updates(values, options))
         return apply_out_sharding(result, out_sharding)
 
     def power(self, values: Any, **options: Any) -> Any:
         """Raise to the power of `values`."""
-        from shardir.frontend import numpy as snp
 
         out_sharding = options.pop("out_sharding", None)
         return apply_out_sharding(
-            snp.power(self._array, self._product_of_updates(values, options)), out_sharding
+            arithmetic.power(self._array, self._product_of_updates(values, options)), out_sharding
         )
 
     def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
@@ -140,9 +140,10 @@ class IndexedUpdate:
         )
 
     def _product_of_updates(self, values: Any, options: dict[str, Any]) -> Any:
-        from shardir.frontend import numpy as snp
 
-        return IndexedUpdate(snp.ones_like(self._array), self._index).multiply(values, **options)
+        return IndexedUpdate(filling.ones_like(self._array), self._index).multiply(
+            values, **options
+        )
 
     def _apply_update(self, op: str, values: Any, options: dict[str, Any]) -> Any:
         result = _update(self._array, self._index, values, op, _check_options(options))

@@ -19,8 +19,13 @@ from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, selection
+from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
 from shardir.frontend.numpy.indexing.selection_by_index import check_not_in_place
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
@@ -102,7 +107,6 @@ def as_default_index_array(numbers: npt.NDArray[Any]) -> Any:
 
 @public(static=("size", "fill_value"))
 def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
-    from shardir.frontend import numpy as snp
 
     nonzero_mask = as_bool(a)
     if not nonzero_mask.ndim:
@@ -118,15 +122,17 @@ def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
         )
     # A prefix sum counts the true elements up to each one, which gives its index in the result.
     count = prefix_sums(flat)
-    where = snp.where(flat, count - 1, size)
+    where = selection.where(flat, count - 1, size)
     found = (
-        snp.zeros((size,), np.int32).at[where].set(snp.arange(nonzero_mask.size, dtype=np.int32))
+        filling.zeros((size,), np.int32)
+        .at[where]
+        .set(filling.arange(nonzero_mask.size, dtype=np.int32))
     )
-    total = snp.sum(flat, dtype=np.int32)
-    valid = snp.arange(size, dtype=np.int32) < total
+    total = basic_reductions.sum(flat, dtype=np.int32)
+    valid = filling.arange(size, dtype=np.int32) < total
     coordinates = unravel_index(found, nonzero_mask.shape)
     return tuple(
-        as_indices(snp.where(valid, coordinate, int(fill)))
+        as_indices(selection.where(valid, coordinate, int(fill)))
         for coordinate, fill in zip(coordinates, fills, strict=True)
     )
 
@@ -151,12 +157,11 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 @with_argument_errors
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """Return the indices of the nonzero elements, one row per element; see `nonzero` for `size`."""
-    from shardir.frontend import numpy as snp
 
     if not tensor_type_of(a).rank:
-        coordinates = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
-        return snp.zeros((coordinates[0].shape[0], 0), int)
-    return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
+        coordinates = nonzero(reshaping.atleast_1d(a), size=size, fill_value=fill_value)
+        return filling.zeros((coordinates[0].shape[0], 0), int)
+    return concatenation.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
 @composed_function()
@@ -196,18 +201,17 @@ def unravel_index(indices: Any, shape: Any) -> Any:
 
     Negative indices count from the end; indices out of range are clamped.
     """
-    from shardir.frontend import numpy as snp
 
     sizes = canonicalize_shape(shape)
     flat = _require_integers(indices, "unravel_index")
     size = prod(sizes)
     if len(sizes) == 1:
-        return (flat if not size else snp.clip(_wrap_negative(flat, size), 0, size - 1),)
-    flat = snp.clip(_wrap_negative(flat, size), 0, max(size - 1, 0))
+        return (flat if not size else selection.clip(_wrap_negative(flat, size), 0, size - 1),)
+    flat = selection.clip(_wrap_negative(flat, size), 0, max(size - 1, 0))
     coordinates = []
     for n in reversed(sizes):
-        coordinates.append(snp.remainder(flat, max(n, 1)))
-        flat = snp.floor_divide(flat, max(n, 1))
+        coordinates.append(arithmetic.remainder(flat, max(n, 1)))
+        flat = arithmetic.floor_divide(flat, max(n, 1))
     return tuple(reversed(coordinates))
 
 
@@ -219,9 +223,8 @@ def _require_integers(x: Any, what: str) -> Tracer:
 
 
 def _wrap_negative(index: Tracer, size: int) -> Tracer:
-    from shardir.frontend import numpy as snp
 
-    counted: Tracer = snp.where(index < 0, index + size, index)
+    counted: Tracer = selection.where(index < 0, index + size, index)
     return counted
 
 
@@ -277,7 +280,6 @@ def ravel_multi_index(
 
 @public(static=("sizes", "modes", "order"), name="ravel_multi_index")
 def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order: str) -> Any:
-    from shardir.frontend import numpy as snp
 
     if order not in ("C", "F"):
         raise OperationTypeError(with_location(f"order {order!r} is unknown; it is 'C' or 'F'"))
@@ -286,9 +288,9 @@ def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], 
     for index, size, mode in parts if order == "C" else reversed(parts):
         coordinate: Any = _require_integers(index, "ravel_multi_index")
         if mode == "clip":
-            coordinate = snp.clip(coordinate, 0, size - 1)
+            coordinate = selection.clip(coordinate, 0, size - 1)
         elif mode == "wrap":
-            coordinate = snp.remainder(coordinate, size)
+            coordinate = arithmetic.remainder(coordinate, size)
         flat = flat * size + coordinate
     return flat
 
@@ -305,7 +307,6 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
 
 @public(name="place")
 def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
-    from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.indexing.updates import convert_lossless
 
     x, flags = as_tracer(arr), as_bool(mask)
@@ -314,6 +315,6 @@ def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
         raise OperationTypeError(
             with_location(f"place takes a mask of shape {x.shape} and values, got {flags.shape}")
         )
-    order = snp.remainder(prefix_sums(snp.ravel(flags)) - 1, new.size)
-    filled = reshape(snp.take(new, order, mode="promise_in_bounds"), x.shape)
-    return snp.where(reshape(flags, x.shape), filled, x)
+    order = arithmetic.remainder(prefix_sums(reshaping.ravel(flags)) - 1, new.size)
+    filled = reshape(take.take(new, order, mode="promise_in_bounds"), x.shape)
+    return selection.where(reshape(flags, x.shape), filled, x)

@@ -12,6 +12,7 @@ from shardir.frontend.argument_checks import check_flag, is_one_of
 from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
+from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, wrap_negative_indices
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
 from shardir.frontend.numpy.indexing.take import (
@@ -21,6 +22,7 @@ from shardir.frontend.numpy.indexing.take import (
     take_along_axis,
 )
 from shardir.frontend.numpy.indexing.updates import convert_lossless
+from shardir.frontend.numpy.shaping import concatenation, repetition, reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import (
     is_concrete,
@@ -104,19 +106,18 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Fa
     """Return a copy of `a` with the values `v` at the flat indices `ind`; `v` is repeated if
     short.
     """
-    from shardir.frontend import numpy as snp
 
     check_not_in_place("put", inplace)
     x = as_tracer(a)
-    index = snp.ravel(require_index_array(ind, "put"))
-    new = snp.ravel(as_tracer(v))
+    index = reshaping.ravel(require_index_array(ind, "put"))
+    new = reshaping.ravel(as_tracer(v))
     if not index.size or not new.size:
         return x
-    new = snp.resize(new, (index.size,))
+    new = repetition.resize(new, (index.size,))
     if mode == "wrap":
-        index = snp.remainder(index, x.size)
+        index = arithmetic.remainder(index, x.size)
     elif mode == "clip":
-        index = snp.clip(index, 0, x.size - 1)
+        index = selection.clip(index, 0, x.size - 1)
     elif mode is not None:
         raise ArgumentError(
             with_location(f"put has no mode {mode!r}; its modes are 'clip' and 'wrap'")
@@ -160,17 +161,16 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 @public(static=("mode",))
 def _choose(a: Any, choices: Any, mode: str) -> Any:
-    from shardir.frontend import numpy as snp
 
     index = require_index_array(a, "choose")
     items = as_operands(*(choices[i] for i in range(len(choices))))
     tracers = promote_to(common_kind(*items), *items)
     shape = broadcast_shapes(index.shape, *(x.shape for x in tracers))
-    stacked = snp.stack([broadcast(x, shape) for x in tracers])
+    stacked = concatenation.stack([broadcast(x, shape) for x in tracers])
     where = reshape(broadcast(index, shape), (1, *shape))
     if mode == "wrap":
         return reshape(take_along_axis(stacked, where, 0, "wrap"), shape)
-    return reshape(take_along_axis(stacked, snp.maximum(where, 0), 0, "clip"), shape)
+    return reshape(take_along_axis(stacked, selection.maximum(where, 0), 0, "clip"), shape)
 
 
 @with_argument_errors
@@ -226,7 +226,6 @@ def _take_positions(a: Any, positions: Any, axis: int | None) -> Any:
 
 @public(static=("axis", "size"), name="compress")
 def _compress_to_size(condition: Any, a: Any, axis: int | None, size: int, fill_value: Any) -> Any:
-    from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.indexing.nonzero import flatnonzero
 
     x = as_tracer(a)
@@ -237,7 +236,7 @@ def _compress_to_size(condition: Any, a: Any, axis: int | None, size: int, fill_
     found = take(x, where, dim, mode="promise_in_bounds")
     in_range = where < x.shape[dim]
     in_range = reshape(in_range, (size, *(1,) * (x.ndim - dim - 1)))
-    return snp.where(in_range, found, convert_lossless(x, fill_value))
+    return selection.where(in_range, found, convert_lossless(x, fill_value))
 
 
 @with_argument_errors

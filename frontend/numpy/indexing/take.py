@@ -9,6 +9,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
+from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.numpy.indexing.getitem import emit_read, fill_out_of_bounds, fill_value_of
 from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
@@ -107,10 +108,9 @@ def _take(a: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) ->
 
 def _normalize_indices(index: Tracer, size: int, mode: str) -> Tracer:
     """Convert indices to indices counted from the front, as `mode` states."""
-    from shardir.frontend import numpy as snp
 
     if mode == "wrap":
-        wrapped_around: Tracer = snp.remainder(index, max(size, 1))
+        wrapped_around: Tracer = arithmetic.remainder(index, max(size, 1))
         return wrapped_around
     if mode == "clip":
         lowest, highest = (splat(n, index.value.type.with_shape(())) for n in (0, max(size - 1, 0)))

@@ -95,9 +95,9 @@ def matmul(
     """Return the matrix product over the last two axes; the axes before them are batch axes and
     broadcast.
 
-    A vector is a row on the left and a column on the right; the result lacks that axis. `machine_epsilon`
-    is accepted for compatibility and ignored: products have the precision of the element type. The
-    result has the promoted element type, or `preferred_element_type`.
+    A vector is a row on the left and a column on the right; the result lacks that axis.
+    `machine_epsilon` is accepted for compatibility and ignored: products have the precision of the
+    element type. The result has the promoted element type, or `preferred_element_type`.
     """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
@@ -128,8 +128,8 @@ def dot(
     """Return the sum of products over the last axis of `a` and the last but one (or only) axis of
     `b`.
 
-    The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied. `machine_epsilon`
-    is accepted for compatibility and ignored.
+    The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied.
+    `machine_epsilon` is accepted for compatibility and ignored.
     """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:

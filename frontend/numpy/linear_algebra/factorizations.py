@@ -5,6 +5,7 @@ from typing import Any
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
+from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     EigResult,
     QRResult,
@@ -18,6 +19,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     transpose_matrices,
 )
 from shardir.frontend.numpy.shaping.reshaping import flip
+from shardir.frontend.numpy.sorting import sort_functions
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
@@ -81,14 +83,13 @@ def svd(
 
 def _hermitian_svd(x: Tracer, compute_uv: bool) -> Any:
     """Compute the singular value decomposition from the eigenvalues, by descending magnitude."""
-    from shardir.frontend import numpy as snp
 
     if not compute_uv:
-        return flip(snp.sort(abs(_eigenvalues(x)), axis=-1), axis=-1)
+        return flip(sort_functions.sort(abs(_eigenvalues(x)), axis=-1), axis=-1)
     values, vectors = emit("eigh", _symmetrize(x), vectors=True)
-    order = flip(snp.argsort(abs(values), axis=-1), axis=-1)
-    values = snp.take_along_axis(values, order, axis=-1)
-    u = snp.take_along_axis(vectors, order[..., None, :], axis=-1)
+    order = flip(sort_functions.argsort(abs(values), axis=-1), axis=-1)
+    values = take.take_along_axis(values, order, axis=-1)
+    u = take.take_along_axis(vectors, order[..., None, :], axis=-1)
     vh = conjugate_transpose(scale_matrix_axis(u, emit_elementwise("sign", values), -1))
     return SVDResult(u, abs(values), vh)
 

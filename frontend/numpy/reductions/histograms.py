@@ -10,6 +10,10 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_flag, check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
+from shardir.frontend.numpy.creation import filling, grids
+from shardir.frontend.numpy.elementwise import selection
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.sorting.searching import searchsorted
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, inexact_kind
@@ -64,7 +68,6 @@ def bincount(
 
 @public(static=("length",))
 def _bincount(x: Any, weights: Any, length: int) -> Any:
-    from shardir.frontend import numpy as snp
 
     numbers = as_tracer(x)
     if numbers.ndim != 1 or numbers.value.type.dtype not in INTEGERS:
@@ -72,10 +75,12 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
             with_location(f"bincount takes a vector of integers, got {numbers.value.type}")
         )
     if weights is None and 0 < length < MAX_COMPARED_EDGES:
-        clipped = snp.maximum(numbers, 0)
-        return snp.stack([snp.count_nonzero(clipped == k) for k in range(length)])
+        clipped = selection.maximum(numbers, 0)
+        return concatenation.stack(
+            [basic_reductions.count_nonzero(clipped == k) for k in range(length)]
+        )
     if weights is None:
-        counted: Any = snp.ones(numbers.shape, int)
+        counted: Any = filling.ones(numbers.shape, int)
     else:
         counted = as_tracer(weights)
         if counted.shape != numbers.shape:
@@ -84,7 +89,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
                     f"bincount takes as many weights as numbers, got {counted.value.type}"
                 )
             )
-    return snp.zeros((length,), counted.dtype).at[snp.maximum(numbers, 0)].add(counted)
+    return filling.zeros((length,), counted.dtype).at[selection.maximum(numbers, 0)].add(counted)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
@@ -124,22 +129,21 @@ def _check_edges(bins: Any) -> Any:
 
 @public(static=("count",), name="histogram_bin_edges")
 def _equal_edges(a: Any, range: Any, count: int) -> Any:
-    from shardir.frontend import numpy as snp
 
     (x,) = promote_inexact(*as_operands(a))
     if count < 1:
         raise ArgumentError(with_location(f"bins must be at least 1, got {count}"))
     if range is not None:
-        low, high = (snp.asarray(range[i], x.dtype) for i in (0, 1))
+        low, high = (filling.asarray(range[i], x.dtype) for i in (0, 1))
     elif x.size:
-        low, high = snp.min(x), snp.max(x)
+        low, high = basic_reductions.min(x), basic_reductions.max(x)
     else:
-        low, high = snp.zeros((), x.dtype), snp.ones((), x.dtype)
+        low, high = filling.zeros((), x.dtype), filling.ones((), x.dtype)
     # If there is only one value, the bins surround it.
     alone = low == high
-    half = snp.asarray(0.5, x.dtype)
-    low, high = snp.where(alone, low - half, low), snp.where(alone, high + half, high)
-    return snp.linspace(low, high, count + 1, dtype=x.dtype)
+    half = filling.asarray(0.5, x.dtype)
+    low, high = selection.where(alone, low - half, low), selection.where(alone, high + half, high)
+    return grids.linspace(low, high, count + 1, dtype=x.dtype)
 
 
 def histogram(
@@ -159,14 +163,13 @@ def histogram(
 
 @public(static=("density",))
 def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
-    from shardir.frontend import numpy as snp
 
     x, edges = promote_inexact(*as_operands(a, edges))
     if weights is None and edges.shape[0] <= MAX_COMPARED_EDGES:
         counts = _count_by_comparison(x, edges)
     else:
         if weights is None:
-            counted: Tracer = snp.ones(x.shape, x.dtype)
+            counted: Tracer = filling.ones(x.shape, x.dtype)
         else:
             counted = promote_inexact(*as_operands(a, weights))[1]
             if counted.shape != x.shape:
@@ -179,18 +182,17 @@ def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
     if not density:
         return counts
     widths = edges[1:] - edges[:-1]
-    return counts / widths / snp.sum(counts)
+    return counts / widths / basic_reductions.sum(counts)
 
 
 def _count_by_comparison(x: Tracer, edges: Tracer) -> Tracer:
     """Count the elements of few bins: those that reach an edge minus those that reach the next."""
-    from shardir.frontend import numpy as snp
 
     if edges.shape[0] < 2:
         return splat(0, x.value.type.with_shape((0,)))
-    reached = [snp.count_nonzero(x >= edges[k]) for k in range(edges.shape[0] - 1)]
-    beyond = snp.count_nonzero(x > edges[-1])
-    result: Tracer = snp.stack(reached) - snp.stack([*reached[1:], beyond])
+    reached = [basic_reductions.count_nonzero(x >= edges[k]) for k in range(edges.shape[0] - 1)]
+    beyond = basic_reductions.count_nonzero(x > edges[-1])
+    result: Tracer = concatenation.stack(reached) - concatenation.stack([*reached[1:], beyond])
     return convert(result, x.value.type.dtype)
 
 
@@ -198,17 +200,18 @@ def _count_by_scatter(
     columns: Sequence[Tracer], edges: Sequence[Tracer], weights: Tracer
 ) -> Tracer:
     """Sum the weights in each bin of a grid; weights outside of the grid are dropped."""
-    from shardir.frontend import numpy as snp
 
     shape = tuple(e.shape[0] - 1 for e in edges)
     flat: Any = 0
     inside: Any = True
     for x, e, size in zip(columns, edges, shape, strict=True):
-        bin_index = snp.clip(searchsorted(e, x, "right") - 1, 0, max(size - 1, 0))
+        bin_index = selection.clip(searchsorted(e, x, "right") - 1, 0, max(size - 1, 0))
         flat = flat * size + bin_index
         inside = inside & ((x >= e[0]) & (x <= e[-1]))
     total = prod(shape)
-    grid = snp.zeros((total,), weights.dtype).at[snp.where(inside, flat, total)].add(weights)
+    grid = (
+        filling.zeros((total,), weights.dtype).at[selection.where(inside, flat, total)].add(weights)
+    )
     return reshape(grid, shape)
 
 
@@ -221,10 +224,9 @@ def histogram2d(
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the number of points (x, y) in each bin of a grid, and the edges along both axes."""
-    from shardir.frontend import numpy as snp
 
     pair = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else (bins, bins)
-    points = snp.stack([snp.ravel(x), snp.ravel(y)], axis=1)
+    points = concatenation.stack([reshaping.ravel(x), reshaping.ravel(y)], axis=1)
     counts, edges = histogramdd(points, pair, range, weights, density)
     return counts, edges[0], edges[1]
 
@@ -237,13 +239,12 @@ def histogramdd(
     density: bool | None = None,
 ) -> tuple[Any, list[Any]]:
     """Return the number of rows of `sample` in each bin of a grid, and the edges of each column."""
-    from shardir.frontend import numpy as snp
 
     if isinstance(sample, (list, tuple)):
-        sample = snp.stack([snp.ravel(column) for column in sample], axis=1)
+        sample = concatenation.stack([reshaping.ravel(column) for column in sample], axis=1)
     else:
         abstract_of(sample, "argument sample of histogramdd")
-        sample = snp.asarray(sample)
+        sample = filling.asarray(sample)
     if len(sample.shape) != 2:
         raise OperationTypeError(
             with_location(f"histogramdd takes rows of coordinates, got shape {tuple(sample.shape)}")
@@ -265,11 +266,10 @@ def histogramdd(
 
 @public(static=("density",), name="histogramdd")
 def _count_grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
-    from shardir.frontend import numpy as snp
 
     (rows,) = promote_inexact(*as_operands(sample))
     if weights is None:  # As in JAX, counts are integers.
-        counted: Tracer = snp.ones(rows.shape[:1], int)
+        counted: Tracer = filling.ones(rows.shape[:1], int)
     else:
         counted = promote_inexact(*as_operands(sample, weights))[1]
     counts = _count_by_scatter([rows[:, i] for i, _ in enumerate(edges)], edges, counted)
@@ -280,5 +280,5 @@ def _count_grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
     for i, e in enumerate(edges):
         widths = e[1:] - e[:-1]
         shape = tuple(-1 if d == i else 1 for d, _ in enumerate(edges))
-        volume = volume * snp.reshape(widths, shape)
-    return counts / volume / snp.sum(counts)
+        volume = volume * reshaping.reshape(widths, shape)
+    return counts / volume / basic_reductions.sum(counts)

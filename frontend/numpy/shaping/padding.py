@@ -200,7 +200,7 @@ def _ramp_border(x: Tracer, dim: int, ends: SidePair, width: int, first: bool) -
     """Return a linear ramp from the end value to the edge elements, which are `width` steps
     away.
     """
-    from shardir.frontend import numpy as snp
+    from shardir.frontend.numpy import api as snp
 
     dtype, count = x.value.type.dtype, width
     edge = _edge_border(x, dim, 1, first)
@@ -286,7 +286,7 @@ def _statistic_border(
     x: Tracer, dim: int, mode: str, lengths: SidePair, width: int, first: bool
 ) -> Tracer:
     """Return the statistic of the elements at one end, repeated `width` times."""
-    from shardir.frontend import numpy as snp
+    from shardir.frontend.numpy import api as snp
 
     size, dtype = x.shape[dim], x.value.type.dtype
     name = {"maximum": "max", "minimum": "min"}.get(mode, mode)

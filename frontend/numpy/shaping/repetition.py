@@ -11,7 +11,10 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.take import take
+from shardir.frontend.numpy.sorting import searching
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     concatenate_parts,
@@ -72,12 +75,11 @@ def repeat(
 
 @public(static=("axis", "total"), name="repeat")
 def _repeat_traced(a: Any, repeats: Any, axis: Any, total: int) -> Any:
-    from shardir.frontend import numpy as snp
 
     x, dim = _flatten_without_axis(a, axis)
     size = x.shape[dim]
     ends = prefix_sums(broadcast(as_tracer(repeats), (size,)))
-    index = snp.searchsorted(ends, snp.arange(total), side="right")
+    index = searching.searchsorted(ends, filling.arange(total), side="right")
     return take(x, index, axis=dim, mode="promise_in_bounds")
 
 
@@ -160,7 +162,6 @@ def _delete_static(arr: Any, obj: Any, axis: Any) -> Any:
 
 @public(static=("axis",), name="delete")
 def _delete_traced(arr: Any, obj: Any, axis: Any) -> Any:
-    from shardir.frontend import numpy as snp
 
     x, dim = _flatten_without_axis(arr, axis)
     at = as_tracer(obj)
@@ -172,8 +173,8 @@ def _delete_traced(arr: Any, obj: Any, axis: Any) -> Any:
             )
         )
     size = x.shape[dim]
-    at = snp.where(at < 0, at + size, at)
-    rest = snp.arange(size - 1)
+    at = selection.where(at < 0, at + size, at)
+    rest = filling.arange(size - 1)
     return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
 
 
@@ -228,7 +229,6 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     """Remove zeros at the front ("f" in `trim`) and the back ("b"); the vector must be concrete."""
-    from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.tracer_helpers.concrete_values import require_concrete
 
     numbers = require_concrete(
@@ -246,4 +246,4 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     nonzero_indices = np.flatnonzero(numbers)
     first = int(nonzero_indices[0]) if "f" in trim and nonzero_indices.size else 0
     last = int(nonzero_indices[-1]) + 1 if "b" in trim and nonzero_indices.size else len(numbers)
-    return snp.asarray(filt)[first:last] if nonzero_indices.size else snp.asarray(filt)[:0]
+    return filling.asarray(filt)[first:last] if nonzero_indices.size else filling.asarray(filt)[:0]

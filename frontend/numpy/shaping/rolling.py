@@ -6,6 +6,8 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.elementwise import arithmetic
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
 from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints, is_concrete
@@ -54,7 +56,6 @@ def _rotate_dims(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
 @public(static=("axis",), name="roll")
 def _roll_traced(a: Any, shift: Any, axis: Any) -> Any:
     """Shift by traced amounts: a window of the array concatenated with itself."""
-    from shardir.frontend import numpy as snp
 
     x, by = as_tracer(a), as_tracer(shift)
     if by.value.type.dtype not in INTEGERS or by.ndim > 1:
@@ -62,11 +63,11 @@ def _roll_traced(a: Any, shift: Any, axis: Any) -> Any:
             with_location(f"roll takes whole numbers as shifts, got {by.value.type}")
         )
     if axis is None:
-        return reshape(_roll_traced(reshape(x, (x.size,)), snp.sum(by), 0), x.shape)
+        return reshape(_roll_traced(reshape(x, (x.size,)), basic_reductions.sum(by), 0), x.shape)
     shifts = [by] if not by.ndim else [by[i] for i in range(by.shape[0])]
     for dim, move in _pair_axes_and_shifts(axis, x.ndim, shifts):
         size = x.shape[dim]
-        start = snp.remainder(-convert(move, "i32"), max(size, 1))
+        start = arithmetic.remainder(-convert(move, "i32"), max(size, 1))
         zero = splat(0, start.value.type)
         starts = [start if d == dim else zero for d in range(x.ndim)]
         x = emit("dynamic_slice", concatenate_parts([x, x], dim), *starts, result=x.value.type)

@@ -8,6 +8,12 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.lax.control_flow import loops
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, float_parts, selection
+from shardir.frontend.numpy.indexing import take
+from shardir.frontend.numpy.shaping import concatenation, reshaping
+from shardir.frontend.numpy.sorting import sort_functions
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, emit_elementwise
@@ -59,7 +65,6 @@ def searchsorted(
 
 @public(static=("side", "method"), name="searchsorted")
 def _search(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
-    from shardir.frontend import numpy as snp
 
     table, query = promote(*as_operands(a, v))
     if table.ndim != 1:
@@ -69,9 +74,9 @@ def _search(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
     if table.value.type.dtype in COMPLEX:
         raise OperationTypeError(with_location("searchsorted does not take complex numbers"))
     if sorter is not None:
-        table = snp.take(table, sorter, mode="promise_in_bounds")
+        table = take.take(table, sorter, mode="promise_in_bounds")
     if not table.size or not query.size:
-        return snp.zeros(query.shape, np.int32)
+        return filling.zeros(query.shape, np.int32)
     search = _binary_search
     if method is None and table.size <= MAX_REGISTER_TABLE_ELEMENTS:
         search = _count_in_registers
@@ -86,12 +91,15 @@ def _is_before_insertion(element: Tracer, query: Tracer, side: str) -> Tracer:
     """Return whether the insertion point of each query is after the element; both have one
     shape.
     """
-    from shardir.frontend import numpy as snp
 
     found: Tracer = emit("lt" if side == "left" else "le", element, query)
     if element.value.type.dtype not in FLOATS:
         return found
-    last = snp.isnan(query) if side == "right" else snp.isnan(query) & ~snp.isnan(element)
+    last = (
+        float_parts.isnan(query)
+        if side == "right"
+        else float_parts.isnan(query) & ~float_parts.isnan(element)
+    )
     later: Tracer = found | last
     return later
 
@@ -121,20 +129,21 @@ def _count_in_registers(table: Tracer, query: Tracer, side: str) -> Tracer:
 
 def _binary_search(table: Tracer, query: Tracer, side: str) -> Tracer:
     """Find the insertion points by binary search with a fixed number of steps."""
-    from shardir.frontend import lax, numpy as snp
 
     def step(_: Any, bounds: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
         low, high = bounds
         middle = low + (high - low) // 2
-        after = _is_before_insertion(snp.take(table, middle, mode="promise_in_bounds"), query, side)
+        after = _is_before_insertion(
+            take.take(table, middle, mode="promise_in_bounds"), query, side
+        )
         # A finished search (low == high) keeps its bounds.
         searching = low < high
-        low = snp.where(searching & after, middle + 1, low)
-        return low, snp.where(searching & ~after, middle, high)
+        low = selection.where(searching & after, middle + 1, low)
+        return low, selection.where(searching & ~after, middle, high)
 
-    first = snp.zeros(query.shape, np.int32)
-    last = snp.full(query.shape, table.shape[0], np.int32)
-    found: Tracer = lax.fori_loop(0, table.shape[0].bit_length(), step, (first, last))[0]
+    first = filling.zeros(query.shape, np.int32)
+    last = filling.full(query.shape, table.shape[0], np.int32)
+    found: Tracer = loops.fori_loop(0, table.shape[0].bit_length(), step, (first, last))[0]
     return found
 
 
@@ -148,7 +157,6 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
 @public(static=("right", "method"), name="digitize")
 def _digitize(x: Any, bins: Any, right: bool, method: str | None) -> Any:
-    from shardir.frontend import numpy as snp
 
     edges = as_tracer(bins)
     if edges.ndim != 1:
@@ -157,15 +165,15 @@ def _digitize(x: Any, bins: Any, right: bool, method: str | None) -> Any:
         )
     count = edges.shape[0]
     if not count:
-        return snp.zeros(as_tracer(x).shape, np.int32)
+        return filling.zeros(as_tracer(x).shape, np.int32)
     side = "left" if right else "right"
     ascending_bins = searchsorted(edges, x, side, method=method)
     if method is None and count <= MAX_REGISTER_TABLE_ELEMENTS:
         # The comparison count does not depend on the order of the edges.
         descending_bins = count - ascending_bins
     else:
-        descending_bins = count - searchsorted(snp.flip(edges), x, side, method=method)
-    return snp.where(edges[-1] >= edges[0], ascending_bins, descending_bins)
+        descending_bins = count - searchsorted(reshaping.flip(edges), x, side, method=method)
+    return selection.where(edges[-1] >= edges[0], ascending_bins, descending_bins)
 
 
 def interp(
@@ -195,7 +203,6 @@ def interp(
 
 @public(name="interp")
 def _interpolate(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
-    from shardir.frontend import numpy as snp
 
     x, xp = promote_inexact(*as_operands(x, xp))
     (fp,) = promote_inexact(*as_operands(fp))
@@ -207,26 +214,28 @@ def _interpolate(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -
         )
     if period is not None:
         period = abs(convert(as_tracer(period), x.value.type.dtype))
-        x, xp = snp.remainder(x, period), snp.remainder(xp, period)
-        order = snp.argsort(xp)
-        xp, fp = snp.take(xp, order, mode="clip"), snp.take(fp, order, mode="promise_in_bounds")
-        xp = snp.concatenate([xp[-1:] - period, xp, xp[:1] + period])
-        fp = snp.concatenate([fp[-1:], fp, fp[:1]])
+        x, xp = arithmetic.remainder(x, period), arithmetic.remainder(xp, period)
+        order = sort_functions.argsort(xp)
+        xp, fp = take.take(xp, order, mode="clip"), take.take(fp, order, mode="promise_in_bounds")
+        xp = concatenation.concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = concatenation.concatenate([fp[-1:], fp, fp[:1]])
     count = xp.shape[0]
     if count == 1:
         value = broadcast(fp, x.shape) if x.ndim else fp[0]
     else:
         span = xp[1:] - xp[:-1]
-        gradients = snp.where(span == 0, 0, (fp[1:] - fp[:-1]) / snp.where(span == 0, 1, span))
-        before = snp.clip(searchsorted(xp, x, "right") - 1, 0, count - 2)
+        gradients = selection.where(
+            span == 0, 0, (fp[1:] - fp[:-1]) / selection.where(span == 0, 1, span)
+        )
+        before = selection.clip(searchsorted(xp, x, "right") - 1, 0, count - 2)
         below, start, gradient = (
-            snp.take(each, before, mode="promise_in_bounds") for each in (xp, fp, gradients)
+            take.take(each, before, mode="promise_in_bounds") for each in (xp, fp, gradients)
         )
         value = start + (x - below) * gradient
     if period is not None:
         return value
     if not isinstance(left, str):
-        value = snp.where(x < xp[0], fp[0] if left is None else left, value)
+        value = selection.where(x < xp[0], fp[0] if left is None else left, value)
     if not isinstance(right, str):
-        value = snp.where(x > xp[-1], fp[-1] if right is None else right, value)
+        value = selection.where(x > xp[-1], fp[-1] if right is None else right, value)
     return value

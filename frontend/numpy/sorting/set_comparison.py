@@ -10,7 +10,10 @@ from typing import Any
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import float_parts, selection
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
+from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     as_operands,
@@ -57,14 +60,13 @@ def integer_range(first: Array, second: Array, most: int) -> tuple[Any, int] | N
 @public(static=("which", "span"))
 def _select_by_table(ar1: Any, ar2: Any, smallest: Any, span: int, which: str) -> Any:
     """Return all integers of the range, and the mask of those that `which` selects."""
-    from shardir.frontend import numpy as snp
 
-    first, second, start = (snp.ravel(x) for x in promote(*as_operands(ar1, ar2, smallest)))
+    first, second, start = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2, smallest)))
     dtype = first.value.type.dtype
     tables = []
     for x in (first, second):
         offset = convert(x - start, f"u{x.value.type.numpy.itemsize * 8}")
-        empty = snp.zeros((span,), bool)
+        empty = filling.zeros((span,), bool)
         tables.append(empty.at[offset].set(True, mode="promise_in_bounds"))
     in_first, in_second = tables
     found = {
@@ -79,19 +81,21 @@ def _select_by_table(ar1: Any, ar2: Any, smallest: Any, span: int, which: str) -
 @public(static=("which",))
 def _select_by_sort(ar1: Any, ar2: Any, which: str) -> Any:
     """Return all values in order, and a mask with one element per selected value."""
-    from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(*as_operands(ar1, ar2)))
+    first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     narrow = first.value.type.numpy.itemsize <= 4
     values, from_first, equals_next = (_sort_as_words if narrow else _sort_with_positions)(
         first, second
     )
-    false = snp.zeros((1,), bool)
+    false = filling.zeros((1,), bool)
     if which == "both":
-        return [values, snp.concatenate([equals_next & from_first[:-1] & ~from_first[1:], false])]
-    found = from_first & ~snp.concatenate([equals_next, false])
+        return [
+            values,
+            concatenation.concatenate([equals_next & from_first[:-1] & ~from_first[1:], false]),
+        ]
+    found = from_first & ~concatenation.concatenate([equals_next, false])
     if which == "one":
-        found = found | (~from_first & ~snp.concatenate([false, equals_next]))
+        found = found | (~from_first & ~concatenation.concatenate([false, equals_next]))
     return [values, found]
 
 
@@ -130,7 +134,6 @@ def _pack_words(x: Tracer, side: int) -> Tracer:
     """Return words: the key in the order of the values, the array number, and a bit that is 0 for
     -0.0.
     """
-    from shardir.frontend import numpy as snp
 
     if x.value.type.dtype not in INEXACT:
         return emit_elementwise(
@@ -139,8 +142,8 @@ def _pack_words(x: Tracer, side: int) -> Tracer:
     x = convert(x, "f32")
     bits = emit("bitcast", x, result=x.value.type.with_dtype("i32"))
     negative_zero = emit_elementwise("eq", bits, constant_like(bits, -F32_MAGNITUDE_MASK - 1))
-    bits = snp.where(snp.isnan(x), constant_like(bits, F32_NAN_BITS + side), bits)
-    bits = snp.where(negative_zero, constant_like(bits, 0), bits)
+    bits = selection.where(float_parts.isnan(x), constant_like(bits, F32_NAN_BITS + side), bits)
+    bits = selection.where(negative_zero, constant_like(bits, 0), bits)
     word = emit_elementwise(
         "or",
         _shift_left(convert(_order_float_bits(bits), "i64"), 2),
@@ -151,7 +154,6 @@ def _pack_words(x: Tracer, side: int) -> Tracer:
 
 def _unpack_values(words: Tracer, key: Tracer, dtype: str) -> Tracer:
     """Return the values of words."""
-    from shardir.frontend import numpy as snp
 
     if dtype not in INEXACT:
         return convert(key, dtype)
@@ -162,7 +164,7 @@ def _unpack_values(words: Tracer, key: Tracer, dtype: str) -> Tracer:
         emit_elementwise("or", key, emit_elementwise("and", words, constant_like(words, 1))),
         constant_like(words, 0),
     )
-    return convert(snp.where(negative_zero, constant_like(x, -0.0), x), dtype)
+    return convert(selection.where(negative_zero, constant_like(x, -0.0), x), dtype)
 
 
 def _order_float_bits(bits: Tracer) -> Tracer:
@@ -183,14 +185,13 @@ def _shift_right(x: Tracer, by: int) -> Tracer:
 
 def _sort_with_positions(first: Tracer, second: Tracer) -> tuple[Tracer, Tracer, Tracer]:
     """Sort 64-bit values, which leave no bits for the array number, with their indices."""
-    from shardir.frontend import numpy as snp
 
-    values = snp.concatenate([first, second])
+    values = concatenation.concatenate([first, second])
     positions = emit("iota", dim=0, result=TensorType(values.shape, "i32"))
     values, order = emit("sort", values, positions, dim=0, keys=1, stable=True)
     from_first = order < first.shape[0]
     equals_next = values[1:] == values[:-1]
     if values.value.type.dtype in INEXACT:
-        nan = snp.isnan(values)
+        nan = float_parts.isnan(values)
         equals_next = equals_next | (nan[1:] & nan[:-1] & (from_first[1:] == from_first[:-1]))
     return values, from_first, equals_next

@@ -8,6 +8,12 @@ from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import selection
+from shardir.frontend.numpy.indexing import nonzero, take
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation, reshaping
+from shardir.frontend.numpy.sorting import searching, sort_functions
 from shardir.frontend.numpy.sorting.set_comparison import select_set_values
 from shardir.frontend.numpy.sorting.unique import (
     call_numpy,
@@ -43,11 +49,10 @@ MAX_FULL_ISIN_COMPARISONS = 1 << 16
 @with_argument_errors
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """Return the unique values of both arrays in ascending order."""
-    from shardir.frontend import numpy as snp
 
     if size is None and concrete_unsharded_arrays(ar1, ar2) is None:
         return from_numpy_result(call_numpy("union1d", concrete_promoted("union1d", ar1, ar2)))
-    both = snp.concatenate([snp.ravel(ar1), snp.ravel(ar2)])
+    both = concatenation.concatenate([reshaping.ravel(ar1), reshaping.ravel(ar2)])
     return unique(both, size=size, fill_value=fill_value)
 
 
@@ -81,23 +86,24 @@ def intersect1d(
 
 @public(static=("size",), name="intersect1d")
 def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
-    from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(*as_operands(ar1, ar2)))
+    first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     width = first.shape[0]
     values, positions, counts = unique(first, True, False, True, size=max(width, 1))
     there = isin(values, second) & (counts > 0)
-    (where,) = snp.nonzero(there, size=size)
-    valid = snp.arange(size) < snp.sum(there, dtype=np.int32)
-    found = snp.take(values, where, mode="promise_in_bounds")
+    (where,) = nonzero.nonzero(there, size=size)
+    valid = filling.arange(size) < basic_reductions.sum(there, dtype=np.int32)
+    found = take.take(values, where, mode="promise_in_bounds")
     if fill_value is not None:
-        found = snp.where(valid, found, snp.asarray(fill_value, values.dtype))
-    first_indices = snp.where(valid, snp.take(positions, where, mode="promise_in_bounds"), 0)
+        found = selection.where(valid, found, filling.asarray(fill_value, values.dtype))
+    first_indices = selection.where(valid, take.take(positions, where, mode="promise_in_bounds"), 0)
     if not second.shape[0]:
-        return [found, as_indices(first_indices), snp.zeros((size,), int)]
-    order = snp.argsort(second)
-    found_positions = snp.searchsorted(snp.take(second, order, mode="promise_in_bounds"), found)
-    there = snp.where(valid, snp.take(order, found_positions, mode="promise_in_bounds"), 0)
+        return [found, as_indices(first_indices), filling.zeros((size,), int)]
+    order = sort_functions.argsort(second)
+    found_positions = searching.searchsorted(
+        take.take(second, order, mode="promise_in_bounds"), found
+    )
+    there = selection.where(valid, take.take(order, found_positions, mode="promise_in_bounds"), 0)
     return [found, as_indices(first_indices), as_indices(there)]
 
 
@@ -127,9 +133,8 @@ def setdiff1d(
 
 @public(static=("size",), name="setdiff1d")
 def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
-    from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(*as_operands(ar1, ar2)))
+    first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     values, counts = unique(first, return_counts=True, size=max(first.shape[0], 1))
     return _select_values(values, ~isin(values, second) & (counts > 0), fill_value, size)
 
@@ -160,10 +165,9 @@ def setxor1d(
 
 @public(static=("size",), name="setxor1d")
 def _symmetric_difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
-    from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(*as_operands(ar1, ar2)))
-    both = snp.concatenate([first, second])
+    first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
+    both = concatenation.concatenate([first, second])
     values, counts = unique(both, return_counts=True, size=max(both.shape[0], 1))
     once = isin(values, first) != isin(values, second)
     return _select_values(values, once & (counts > 0), fill_value, size)
@@ -171,12 +175,11 @@ def _symmetric_difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any
 
 def _select_values(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
     """Return `size` values where `mask` is true, padded with `fill_value` or 0."""
-    from shardir.frontend import numpy as snp
 
-    (where,) = snp.nonzero(mask, size=size)
-    valid = snp.arange(size) < snp.sum(mask, dtype=np.int32)
-    fill = snp.asarray(0 if fill_value is None else fill_value, values.dtype)
-    return snp.where(valid, snp.take(values, where, mode="promise_in_bounds"), fill)
+    (where,) = nonzero.nonzero(mask, size=size)
+    valid = filling.arange(size) < basic_reductions.sum(mask, dtype=np.int32)
+    fill = filling.asarray(0 if fill_value is None else fill_value, values.dtype)
+    return selection.where(valid, take.take(values, where, mode="promise_in_bounds"), fill)
 
 
 def _isin_registers(x: Tracer, tests: Tracer) -> Tracer:
@@ -229,12 +232,11 @@ def _lookup_table_size(element: Any, test_elements: Any) -> int | None:
 
 @public(static=("invert", "span"), name="isin")
 def _isin(element: Any, test_elements: Any, invert: bool, span: int | None) -> Any:
-    from shardir.frontend import numpy as snp
 
     x, tests = promote(*as_operands(element, test_elements))
     tests = reshape(tests, (tests.size,))
     if not tests.size:
-        found = snp.zeros(x.shape, bool)
+        found = filling.zeros(x.shape, bool)
     elif span is not None and x.value.type.dtype in INTEGERS:
         found = _isin_table(x, tests, span)
     elif tests.size <= MAX_REGISTER_TEST_ELEMENTS:
@@ -244,11 +246,11 @@ def _isin(element: Any, test_elements: Any, invert: bool, span: int | None) -> A
         or x.size * tests.size <= MAX_FULL_ISIN_COMPARISONS
     ):
         one, other = align(reshape(x, (*x.shape, 1)), tests)
-        found = snp.any(emit("eq", one, other), axis=-1)
+        found = basic_reductions.any(emit("eq", one, other), axis=-1)
     else:
-        sorted_tests = snp.sort(tests)
-        candidate = snp.take(
-            sorted_tests, snp.searchsorted(sorted_tests, x), mode="promise_in_bounds"
+        sorted_tests = sort_functions.sort(tests)
+        candidate = take.take(
+            sorted_tests, searching.searchsorted(sorted_tests, x), mode="promise_in_bounds"
         )
         found = emit("eq", candidate, x)
     return ~found if invert else found
@@ -258,17 +260,16 @@ def _isin_table(x: Tracer, tests: Tracer, span: int) -> Tracer:
     """Return whether each element is set in a lookup table that begins at the smallest test
     element.
     """
-    from shardir.frontend import numpy as snp
 
-    smallest = snp.min(tests)
+    smallest = basic_reductions.min(tests)
     unsigned = f"u{x.value.type.numpy.itemsize * 8}"
     # An element below the smallest wraps to an index beyond the end of the table.
     offset, marked = (
         convert(emit_elementwise("sub", *align(y, smallest)), unsigned) for y in (x, tests)
     )
-    table = snp.zeros((span,), bool).at[marked].set(True, mode="promise_in_bounds")
+    table = filling.zeros((span,), bool).at[marked].set(True, mode="promise_in_bounds")
     if span.bit_length() > x.value.type.numpy.itemsize * 8:
-        inside: Tracer = snp.ones(x.shape, bool)
+        inside: Tracer = filling.ones(x.shape, bool)
     else:
         inside = offset < span
-    return emit_elementwise("and", snp.take(table, offset, mode="promise_in_bounds"), inside)
+    return emit_elementwise("and", take.take(table, offset, mode="promise_in_bounds"), inside)

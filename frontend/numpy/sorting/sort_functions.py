@@ -7,6 +7,7 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
@@ -128,7 +129,6 @@ def sort_complex(a: Any) -> Any:
     dtype = x.value.type.dtype
     if dtype in REAL_OF:
         return _emit_sort(x, dim)
-    from shardir.frontend import numpy as snp
 
     wide = "c128" if dtype in ("f64", "i64", "u64") else "c64"
-    return snp.astype(_emit_sort(x, dim), TensorType((), wide).numpy)
+    return dtypes.astype(_emit_sort(x, dim), TensorType((), wide).numpy)

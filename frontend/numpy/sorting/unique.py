@@ -15,8 +15,14 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import TracedValueError
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import float_parts, selection
+from shardir.frontend.numpy.indexing import nonzero, take
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows, true_indices
 from shardir.frontend.numpy.indexing.nonzero import as_default_index_array
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation, reshaping
+from shardir.frontend.numpy.sorting import sort_functions
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
@@ -64,9 +70,8 @@ def call_numpy(name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **op
 
 def from_numpy_result(numbers: npt.NDArray[Any]) -> Any:
     """Convert a NumPy array to an array."""
-    from shardir.frontend import numpy as snp
 
-    return snp.asarray(numbers)
+    return filling.asarray(numbers)
 
 
 @with_argument_errors
@@ -112,11 +117,10 @@ def concrete_unsharded_arrays(*xs: Any) -> list[Array] | None:
 
     Return `None` for other operands, for empty ones, and inside of a trace.
     """
-    from shardir.frontend import numpy as snp
 
     if current_trace() is not None:
         return None
-    arrays = [x if type(x) is Array else snp.asarray(x) for x in xs]
+    arrays = [x if type(x) is Array else filling.asarray(x) for x in xs]
     for x in arrays:
         if x.signature.sharding is not None or not x.size or x.type.dtype in (*COMPLEX, "key"):
             return None
@@ -149,38 +153,35 @@ def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: boo
 @public(static=("equal_nan",), name="unique")
 def _sort_and_mark_firsts(x: Any, equal_nan: bool) -> Any:
     """Return the sorted elements and the mask of the first elements of equal runs."""
-    from shardir.frontend import numpy as snp
 
-    sorted_values = snp.sort(x, axis=None)
+    sorted_values = sort_functions.sort(x, axis=None)
     return [sorted_values, _is_first_of_run(sorted_values, equal_nan)]
 
 
 @public(static=("back", "equal_nan"), name="unique")
 def _sort_with_indices(x: Any, back: bool, equal_nan: bool) -> Any:
     """Return the sorted elements, their order, the mask of first elements, and the inverse."""
-    from shardir.frontend import numpy as snp
 
-    flat = snp.ravel(x)
+    flat = reshaping.ravel(x)
     positions = emit("iota", dim=0, result=TensorType(flat.shape, "i32"))
     sorted_values, order = emit("sort", flat, positions, dim=0, keys=1, stable=True)
     is_first = _is_first_of_run(sorted_values, equal_nan)
     inverse = None
     if back:
         number = prefix_sums(is_first) - 1
-        inverse = snp.zeros(flat.shape, np.int32).at[order].set(number, unique_indices=True)
+        inverse = filling.zeros(flat.shape, np.int32).at[order].set(number, unique_indices=True)
         inverse = reshape(inverse, x.shape)
     return [sorted_values, order, is_first, inverse]
 
 
 def _is_first_of_run(sorted_values: Tracer, equal_nan: bool) -> Tracer:
     """Return whether each element of a sorted vector differs from the element before it."""
-    from shardir.frontend import numpy as snp
 
     current, before = sorted_values[1:], sorted_values[:-1]
     other = current != before
     if equal_nan and sorted_values.value.type.dtype in INEXACT:
-        other = other & ~snp.isnan(before)  # an element after NaN is NaN
-    is_first: Tracer = snp.concatenate([snp.ones((1,), bool), other])
+        other = other & ~float_parts.isnan(before)  # an element after NaN is NaN
+    is_first: Tracer = concatenation.concatenate([filling.ones((1,), bool), other])
     return is_first
 
 
@@ -193,7 +194,6 @@ def _unique(
     equal_nan: bool,
     size: int,
 ) -> Any:
-    from shardir.frontend import numpy as snp
 
     x = as_tracer(ar)
     shape = x.shape
@@ -201,33 +201,35 @@ def _unique(
         dim, rows = 0, reshape(x, (x.size,))
     else:
         dim = canonicalize_axis(axis, x.ndim)
-        rows = snp.moveaxis(x, dim, 0)
+        rows = reshaping.moveaxis(x, dim, 0)
     count = rows.shape[0]
     if not count:
-        empty = snp.full((size, *rows.shape[1:]), 0 if fill_value is None else fill_value, x.dtype)
-        no_indices = snp.zeros((size,), int)
-        inverse = snp.zeros(shape if axis is None else (0,), int)
+        empty = filling.full(
+            (size, *rows.shape[1:]), 0 if fill_value is None else fill_value, x.dtype
+        )
+        no_indices = filling.zeros((size,), int)
+        inverse = filling.zeros(shape if axis is None else (0,), int)
         placeholders = (no_indices, inverse, no_indices)
         return [
-            snp.moveaxis(empty, 0, dim),
+            reshaping.moveaxis(empty, 0, dim),
             *(w for w, flag in zip(placeholders, flags, strict=True) if flag),
         ]
     sorted_rows, order, is_first = _sort_rows(rows, equal_nan)
-    first = snp.nonzero(is_first, size=size)[0]
-    values = snp.take(sorted_rows, first, axis=0, mode="promise_in_bounds")
+    first = nonzero.nonzero(is_first, size=size)[0]
+    values = take.take(sorted_rows, first, axis=0, mode="promise_in_bounds")
     if fill_value is not None:
-        is_valid = snp.arange(size) < snp.sum(is_first, dtype=np.int32)
+        is_valid = filling.arange(size) < basic_reductions.sum(is_first, dtype=np.int32)
         is_valid = reshape(is_valid, (size, *(1,) * (rows.ndim - 1)))
-        values = snp.where(is_valid, values, snp.asarray(fill_value, x.dtype))
-    results = [snp.moveaxis(values, 0, dim) if axis is not None else values]
+        values = selection.where(is_valid, values, filling.asarray(fill_value, x.dtype))
+    results = [reshaping.moveaxis(values, 0, dim) if axis is not None else values]
     if flags[0]:
-        results.append(as_indices(snp.take(order, first, mode="promise_in_bounds")))
+        results.append(as_indices(take.take(order, first, mode="promise_in_bounds")))
     if flags[1]:
         number = prefix_sums(is_first) - 1
-        inverse = snp.zeros((count,), np.int32).at[order].set(number)
+        inverse = filling.zeros((count,), np.int32).at[order].set(number)
         results.append(as_indices(reshape(inverse, shape) if axis is None else inverse))
     if flags[2]:
-        bounds = snp.nonzero(is_first, size=size + 1, fill_value=count)[0]
+        bounds = nonzero.nonzero(is_first, size=size + 1, fill_value=count)[0]
         results.append(as_indices(bounds[1:] - bounds[:-1]))
     return results
 
@@ -236,7 +238,6 @@ def _sort_rows(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
     """Return the sorted rows, their original indices, and whether each differs from the row
     before.
     """
-    from shardir.frontend import numpy as snp
 
     count = rows.shape[0]
     flat = reshape(rows, (count, -1 if not rows.size else rows.size // count))
@@ -247,18 +248,20 @@ def _sort_rows(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
     found = emit("sort", *operands, dim=0, keys=keys, stable=True)
     order = found[-1] if isinstance(found, tuple) else found
     arranged = (
-        snp.take(rows, order, axis=0, mode="promise_in_bounds") if rows.ndim > 1 else found[0]
+        take.take(rows, order, axis=0, mode="promise_in_bounds") if rows.ndim > 1 else found[0]
     )
     sorted_flat = (
-        snp.take(flat, order, axis=0, mode="promise_in_bounds")
+        take.take(flat, order, axis=0, mode="promise_in_bounds")
         if rows.ndim > 1
         else reshape(found[0], (count, 1))
     )
     current, before = sorted_flat[1:], sorted_flat[:-1]
     other = current != before
     if equal_nan and rows.value.type.dtype in INEXACT:
-        other = other & ~(snp.isnan(current) & snp.isnan(before))
-    differs = snp.concatenate([snp.ones((1,), bool), snp.any(other, axis=1)])
+        other = other & ~(float_parts.isnan(current) & float_parts.isnan(before))
+    differs = concatenation.concatenate(
+        [filling.ones((1,), bool), basic_reductions.any(other, axis=1)]
+    )
     return arranged, order, differs
 
 

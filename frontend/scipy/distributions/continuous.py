@@ -6,7 +6,9 @@ Outside of the support a density is 0 and its logarithm -inf.
 from math import log as log_of, pi
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.distributions.distribution import Distribution
@@ -19,15 +21,15 @@ SQUARE_DOMINATES_FROM = 1e9
 
 def _minus_inf_outside(outside: Any, value: Any) -> Any:
     """Return -inf where `outside` is true; NaN is not outside."""
-    return snp.where(outside, -snp.inf, value)
+    return selection.where(outside, -dtypes.inf, value)
 
 
 def _uniform_cdf(x: Any) -> Any:
-    return snp.clip(x, 0, 1)
+    return selection.clip(x, 0, 1)
 
 
 def _gamma_logpdf(x: Any, a: Any) -> Any:
-    safe = snp.where(x < 0, snp.ones_like(x), x)
+    safe = selection.where(x < 0, filling.ones_like(x), x)
     plain = special.xlogy(a - 1, safe) - safe - special.gammaln(a)
     return _minus_inf_outside(x < 0, log_poisson(a - 1, safe, plain))
 
@@ -35,15 +37,15 @@ def _gamma_logpdf(x: Any, a: Any) -> Any:
 @compute_in_double
 def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
     outside = (x < 0) | (x > 1)
-    safe = snp.where(outside, snp.full_like(x, 0.5), x)
+    safe = selection.where(outside, filling.full_like(x, 0.5), x)
     value = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b)
     return _minus_inf_outside(outside, value)
 
 
 def _t_logpdf(x: Any, df: Any) -> Any:
     half = (df + 1) / 2
-    value = -special.betaln(df / 2, constant_like(df, 0.5)) - 0.5 * snp.log(df)
-    return value - half * _log1p_square(x / snp.sqrt(df))
+    value = -special.betaln(df / 2, constant_like(df, 0.5)) - 0.5 * math_functions.log(df)
+    return value - half * _log1p_square(x / math_functions.sqrt(df))
 
 
 @compute_in_double
@@ -54,21 +56,21 @@ def _t_cdf(x: Any, df: Any) -> Any:
     """
     square = x * x
     middle, half, half_df = square < 1, constant_like(df, 0.5), df / 2
-    part = snp.where(middle, square, df) / (df + square)
-    a, b = snp.where(middle, half, half_df), snp.where(middle, half_df, half)
+    part = selection.where(middle, square, df) / (df + square)
+    a, b = selection.where(middle, half, half_df), selection.where(middle, half_df, half)
     share = 0.5 * special.betainc(a, b, part)
-    right = snp.where(middle, 0.5 + share, 1 - share)
-    return snp.where(x > 0, right, snp.where(middle, 0.5 - share, share))
+    right = selection.where(middle, 0.5 + share, 1 - share)
+    return selection.where(x > 0, right, selection.where(middle, 0.5 - share, share))
 
 
 @compute_in_double
 def _beta_sf(x: Any, a: Any, b: Any) -> Any:
     """Return 1 minus the distribution function where that is not near 1, else the tail."""
-    x = snp.clip(x, 0, 1)
+    x = selection.clip(x, 0, 1)
     left = x * (a + b) < a
-    first, second = snp.where(left, a, b), snp.where(left, b, a)
-    share = special.betainc(first, second, snp.where(left, x, 1 - x))
-    return snp.where(left, 1 - share, share)
+    first, second = selection.where(left, a, b), selection.where(left, b, a)
+    share = special.betainc(first, second, selection.where(left, x, 1 - x))
+    return selection.where(left, 1 - share, share)
 
 
 def _chi2_logpdf(x: Any, df: Any) -> Any:
@@ -76,62 +78,72 @@ def _chi2_logpdf(x: Any, df: Any) -> Any:
 
 
 def _laplace_cdf(x: Any) -> Any:
-    half = 0.5 * snp.exp(-snp.abs(x))
-    return snp.where(x < 0, half, 1 - half)
+    half = 0.5 * math_functions.exp(-complex_parts.abs(x))
+    return selection.where(x < 0, half, 1 - half)
 
 
 def _laplace_logcdf(x: Any) -> Any:
-    half = 0.5 * snp.exp(-snp.abs(x))
-    return snp.where(x < 0, x - log_of(2), snp.log1p(-half))
+    half = 0.5 * math_functions.exp(-complex_parts.abs(x))
+    return selection.where(x < 0, x - log_of(2), math_functions.log1p(-half))
 
 
 def _logistic_logcdf(x: Any) -> Any:
-    return snp.minimum(x, 0.0) - snp.log1p(snp.exp(-snp.abs(x)))
+    return selection.minimum(x, 0.0) - math_functions.log1p(
+        math_functions.exp(-complex_parts.abs(x))
+    )
 
 
 def _log1p_square(x: Any) -> Any:
     """Return log(1 + x^2) without overflow of the square."""
-    is_large = snp.abs(x) > SQUARE_DOMINATES_FROM
-    large = 2 * snp.log(snp.where(is_large, snp.abs(x), constant_like(x, 1)))
-    safe = snp.where(is_large, constant_like(x, 0), x)
-    return snp.where(is_large, large, snp.log1p(safe * safe))
+    is_large = complex_parts.abs(x) > SQUARE_DOMINATES_FROM
+    large = 2 * math_functions.log(
+        selection.where(is_large, complex_parts.abs(x), constant_like(x, 1))
+    )
+    safe = selection.where(is_large, constant_like(x, 0), x)
+    return selection.where(is_large, large, math_functions.log1p(safe * safe))
 
 
 def _one_minus_exp(x: Any) -> Any:
     """Return 1 - exp(-x) for x >= 0; the derivative has no cancellation for small x."""
-    return snp.where(x < 1, -snp.expm1(-snp.minimum(x, 1.0)), 1 - snp.exp(-x))
+    return selection.where(
+        x < 1, -math_functions.expm1(-selection.minimum(x, 1.0)), 1 - math_functions.exp(-x)
+    )
 
 
 def _log_one_minus_exp(x: Any) -> Any:
     """Return log(1 - exp(-x)) for x >= 0 without cancellation."""
-    small, large = snp.minimum(x, log_of(2)), snp.maximum(x, log_of(2))
-    return snp.where(x < log_of(2), snp.log(-snp.expm1(-small)), snp.log1p(-snp.exp(-large)))
+    small, large = selection.minimum(x, log_of(2)), selection.maximum(x, log_of(2))
+    return selection.where(
+        x < log_of(2),
+        math_functions.log(-math_functions.expm1(-small)),
+        math_functions.log1p(-math_functions.exp(-large)),
+    )
 
 
 def _cauchy_cdf(x: Any) -> Any:
     """Return the angle of (-x, 1) divided by pi, which is small without cancellation."""
-    return snp.arctan2(constant_like(x, 1), -x) / pi
+    return math_functions.arctan2(constant_like(x, 1), -x) / pi
 
 
 def _cauchy_logcdf(x: Any) -> Any:
-    tail = _cauchy_cdf(-snp.abs(x))
-    return snp.where(x > 0, snp.log1p(-tail), snp.log(tail))
+    tail = _cauchy_cdf(-complex_parts.abs(x))
+    return selection.where(x > 0, math_functions.log1p(-tail), math_functions.log(tail))
 
 
 def _cauchy_ppf(q: Any) -> Any:
-    smaller = snp.minimum(q, 1 - q)
+    smaller = selection.minimum(q, 1 - q)
     outer = smaller < 0.25
-    tangent = snp.tan(pi * snp.where(outer, smaller, 0.5 - smaller))
-    size = snp.where(outer, 1 / tangent, tangent)
-    return snp.where(q < 0.5, -size, size)
+    tangent = math_functions.tan(pi * selection.where(outer, smaller, 0.5 - smaller))
+    size = selection.where(outer, 1 / tangent, tangent)
+    return selection.where(q < 0.5, -size, size)
 
 
 def _pareto_logsf(x: Any, b: Any) -> Any:
-    return -b * snp.log(snp.maximum(x, 1.0))
+    return -b * math_functions.log(selection.maximum(x, 1.0))
 
 
 def _clamp_to_positive(x: Any) -> Any:
-    return snp.maximum(x, 0.0)
+    return selection.maximum(x, 0.0)
 
 
 norm = Distribution(
@@ -150,7 +162,7 @@ uniform = Distribution(
     0,
     lambda x: _minus_inf_outside((x < 0) | (x > 1), x * 0),
     _uniform_cdf,
-    logsf=lambda x: snp.log1p(-_uniform_cdf(x)),
+    logsf=lambda x: math_functions.log1p(-_uniform_cdf(x)),
     ppf=lambda q: q,
 )
 expon = Distribution(
@@ -158,16 +170,18 @@ expon = Distribution(
     0,
     lambda x: _minus_inf_outside(x < 0, -x),
     lambda x: _one_minus_exp(_clamp_to_positive(x)),
-    lambda x: snp.exp(-_clamp_to_positive(x)),
+    lambda x: math_functions.exp(-_clamp_to_positive(x)),
     lambda x: _log_one_minus_exp(_clamp_to_positive(x)),
     lambda x: -_clamp_to_positive(x),
-    ppf=lambda q: -snp.log1p(-q),
-    isf=lambda q: -snp.log(q),
+    ppf=lambda q: -math_functions.log1p(-q),
+    isf=lambda q: -math_functions.log(q),
 )
 logistic = Distribution(
     "logistic",
     0,
-    lambda x: -snp.abs(x) - 2 * snp.log1p(snp.exp(-snp.abs(x))),
+    lambda x: (
+        -complex_parts.abs(x) - 2 * math_functions.log1p(math_functions.exp(-complex_parts.abs(x)))
+    ),
     special.expit,
     lambda x: special.expit(-x),
     _logistic_logcdf,
@@ -178,7 +192,7 @@ logistic = Distribution(
 laplace = Distribution(
     "laplace",
     0,
-    lambda x: -snp.abs(x) - log_of(2),
+    lambda x: -complex_parts.abs(x) - log_of(2),
     _laplace_cdf,
     lambda x: _laplace_cdf(-x),
     _laplace_logcdf,
@@ -206,7 +220,7 @@ beta = Distribution(
     "beta",
     2,
     _beta_logpdf,
-    lambda x, a, b: special.betainc(a, b, snp.clip(x, 0, 1)),
+    lambda x, a, b: special.betainc(a, b, selection.clip(x, 0, 1)),
     _beta_sf,
 )
 t = Distribution("t", 1, _t_logpdf, _t_cdf, lambda x, df: _t_cdf(-x, df))
@@ -220,11 +234,13 @@ chi2 = Distribution(
 pareto = Distribution(
     "pareto",
     1,
-    lambda x, b: _minus_inf_outside(x < 1, snp.log(b) - (b + 1) * snp.log(snp.maximum(x, 1.0))),
+    lambda x, b: _minus_inf_outside(
+        x < 1, math_functions.log(b) - (b + 1) * math_functions.log(selection.maximum(x, 1.0))
+    ),
     lambda x, b: _one_minus_exp(-_pareto_logsf(x, b)),
-    lambda x, b: snp.power(snp.maximum(x, 1.0), -b),
+    lambda x, b: arithmetic.power(selection.maximum(x, 1.0), -b),
     lambda x, b: _log_one_minus_exp(-_pareto_logsf(x, b)),
     _pareto_logsf,
-    ppf=lambda q, b: snp.exp(-snp.log1p(-q) / b),
-    isf=lambda q, b: snp.power(q, -1 / b),
+    ppf=lambda q, b: math_functions.exp(-math_functions.log1p(-q) / b),
+    isf=lambda q, b: arithmetic.power(q, -1 / b),
 )

@@ -4,9 +4,20 @@ from math import log as log_of, pi
 from types import SimpleNamespace
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import (
+    complex_parts,
+    float_parts,
+    math_functions,
+    rounding,
+    selection,
+)
+from shardir.frontend.numpy.linear_algebra import diagonals, linalg
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.special_functions.stirling import log_poisson
@@ -16,7 +27,7 @@ from shardir.frontend.tracing.operands import as_tracer
 
 def _minus_inf_outside_support(x: Any, good: Any, value: Any) -> Any:
     """Return `value`, or -inf outside of the support; NaN stays NaN."""
-    return snp.where(good | (x != x), value, -snp.inf)
+    return selection.where(good | (x != x), value, -dtypes.inf)
 
 
 @public(name="bernoulli.logpmf")
@@ -32,16 +43,20 @@ def _bernoulli_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
 def _bernoulli_cdf(k: Any, p: Any) -> Any:
     """Return 0 below 0, 1 - p below 1, and 1 from there on."""
     k, p = promote_args_inexact(k, p)
-    result = snp.where(k < 0, 0.0, snp.where(k < 1, 1 - p, 1.0))
-    return snp.where(snp.isnan(k) | snp.isnan(p) | (p < 0) | (p > 1), snp.nan, result)
+    result = selection.where(k < 0, 0.0, selection.where(k < 1, 1 - p, 1.0))
+    return selection.where(
+        float_parts.isnan(k) | float_parts.isnan(p) | (p < 0) | (p > 1), dtypes.nan, result
+    )
 
 
 @public(name="bernoulli.ppf")
 def _bernoulli_ppf(q: Any, p: Any) -> Any:
     """Return 0 for q up to 1 - p, else 1."""
     q, p = promote_args_inexact(q, p)
-    is_invalid = snp.isnan(q) | snp.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1)
-    return snp.where(is_invalid, snp.nan, snp.where(q == 0, -1.0, snp.where(q <= 1 - p, 0.0, 1.0)))
+    is_invalid = float_parts.isnan(q) | float_parts.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1)
+    return selection.where(
+        is_invalid, dtypes.nan, selection.where(q == 0, -1.0, selection.where(q <= 1 - p, 0.0, 1.0))
+    )
 
 
 @public(name="poisson.logpmf")
@@ -49,18 +64,22 @@ def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     """Return k log(mu) - log(k!) - mu for integers k >= 0."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = k - loc
-    safe = snp.where(x < 0, snp.zeros_like(x), x)
+    safe = selection.where(x < 0, filling.zeros_like(x), x)
     plain = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
     result = log_poisson(safe, mu, plain)
-    return _minus_inf_outside_support(x, (x >= 0) & (x < snp.inf) & (snp.round(x) == x), result)
+    return _minus_inf_outside_support(
+        x, (x >= 0) & (x < dtypes.inf) & (rounding.round(x) == x), result
+    )
 
 
 @public(name="poisson.cdf")
 def _poisson_cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
     """Return the probability of at most k."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
-    x = snp.floor(k - loc) + 1
-    return snp.where(x < 1, 0.0, special.gammaincc(snp.maximum(x, 1.0), mu)).astype(mu.dtype)
+    x = rounding.floor(k - loc) + 1
+    return selection.where(x < 1, 0.0, special.gammaincc(selection.maximum(x, 1.0), mu)).astype(
+        mu.dtype
+    )
 
 
 @public(name="geom.logpmf")
@@ -68,8 +87,8 @@ def _geom_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """Return log(p) + (k - 1) log(1 - p) for integers k >= 1."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
-    result = special.xlog1py(x - 1, -p) + snp.log(p)
-    return _minus_inf_outside_support(x, (x > 0) & (snp.round(x) == x), result)
+    result = special.xlog1py(x - 1, -p) + math_functions.log(p)
+    return _minus_inf_outside_support(x, (x > 0) & (rounding.round(x) == x), result)
 
 
 @public(name="dirichlet.logpdf")
@@ -77,18 +96,22 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
     """Return the logarithm of the density at a point whose first dimension sums to 1."""
     x, alpha = (as_tracer(v) * 1.0 for v in (x, alpha))
     if x.shape[0] + 1 == alpha.shape[0]:
-        x = snp.concatenate([x, 1 - snp.sum(x, axis=0, keepdims=True)])
+        x = concatenation.concatenate([x, 1 - basic_reductions.sum(x, axis=0, keepdims=True)])
     if x.shape[0] != alpha.shape[0]:
         raise ShapeError(
             with_location(
                 f"dirichlet.logpdf got x of shape {x.shape} for alpha of shape {alpha.shape}"
             )
         )
-    a = snp.reshape(alpha, (alpha.shape[0], *[1] * (x.ndim - 1)))
-    norm = snp.sum(special.gammaln(alpha)) - special.gammaln(snp.sum(alpha))
-    result = snp.sum(special.xlogy(a - 1, x), axis=0) - norm
-    good = snp.all(x > 0, axis=0) & (snp.abs(snp.sum(x, axis=0) - 1) < 1e-6)
-    return snp.where(good, result, -snp.inf)
+    a = reshaping.reshape(alpha, (alpha.shape[0], *[1] * (x.ndim - 1)))
+    norm = basic_reductions.sum(special.gammaln(alpha)) - special.gammaln(
+        basic_reductions.sum(alpha)
+    )
+    result = basic_reductions.sum(special.xlogy(a - 1, x), axis=0) - norm
+    good = basic_reductions.all(x > 0, axis=0) & (
+        complex_parts.abs(basic_reductions.sum(x, axis=0) - 1) < 1e-6
+    )
+    return selection.where(good, result, -dtypes.inf)
 
 
 @public(name="multivariate_normal.logpdf")
@@ -99,12 +122,12 @@ def _multivariate_normal_logpdf(x: Any, mean: Any, cov: Any) -> Any:
     """
     x, mean, cov = (as_tracer(v) * 1.0 for v in (x, mean, cov))
     if not mean.ndim:
-        return -0.5 * ((x - mean) ** 2 / cov + snp.log(2 * pi * cov))
+        return -0.5 * ((x - mean) ** 2 / cov + math_functions.log(2 * pi * cov))
     size = mean.shape[-1]
     deviation = x - mean
     if not cov.ndim:
-        squares = snp.sum(deviation * deviation, axis=-1) / cov
-        return -0.5 * (squares + size * (snp.log(cov) + log_of(2 * pi)))
+        squares = basic_reductions.sum(deviation * deviation, axis=-1) / cov
+        return -0.5 * (squares + size * (math_functions.log(cov) + log_of(2 * pi)))
     if cov.shape[-2:] != (size, size):
         raise ShapeError(
             with_location(
@@ -112,17 +135,23 @@ def _multivariate_normal_logpdf(x: Any, mean: Any, cov: Any) -> Any:
                 f"shape {mean.shape}; it is square, of the size of the mean"
             )
         )
-    factor = snp.linalg.cholesky(cov)
-    batch = snp.broadcast_shapes(deviation.shape[:-1], cov.shape[:-2])
-    batched_factor = snp.broadcast_to(factor, (*batch, size, size))
-    column = snp.broadcast_to(deviation, (*batch, size))[..., None]
-    white = snp.linalg.solve(batched_factor, column)[..., 0]
-    log_determinant = snp.sum(snp.log(snp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    return -0.5 * snp.sum(white * white, axis=-1) - size / 2 * log_of(2 * pi) - log_determinant
+    factor = linalg.cholesky(cov)
+    batch = reshaping.broadcast_shapes(deviation.shape[:-1], cov.shape[:-2])
+    batched_factor = reshaping.broadcast_to(factor, (*batch, size, size))
+    column = reshaping.broadcast_to(deviation, (*batch, size))[..., None]
+    white = linalg.solve(batched_factor, column)[..., 0]
+    log_determinant = basic_reductions.sum(
+        math_functions.log(diagonals.diagonal(factor, axis1=-2, axis2=-1)), axis=-1
+    )
+    return (
+        -0.5 * basic_reductions.sum(white * white, axis=-1)
+        - size / 2 * log_of(2 * pi)
+        - log_determinant
+    )
 
 
 def _exponentiate(function: Any) -> Any:
-    return lambda *args, **options: snp.exp(function(*args, **options))
+    return lambda *args, **options: math_functions.exp(function(*args, **options))
 
 
 bernoulli = SimpleNamespace(

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
 from shardir.frontend.scipy.special_functions.precision import compute_in_double
 
@@ -12,7 +13,7 @@ FormulaFunction = Callable[..., Any]
 
 
 def _log_in_double(formula: FormulaFunction) -> FormulaFunction:
-    return compute_in_double(lambda *xs: snp.log(formula(*xs)))
+    return compute_in_double(lambda *xs: math_functions.log(formula(*xs)))
 
 
 class Distribution:
@@ -38,7 +39,7 @@ class Distribution:
     ) -> None:
         self.name = name
         self.logpdf = self._standardize_argument("logpdf", shapes, logpdf, density=True)
-        self.pdf = self._compose(self.logpdf, snp.exp)
+        self.pdf = self._compose(self.logpdf, math_functions.exp)
         if cdf is not None:
             self.cdf = self._standardize_argument("cdf", shapes, cdf)
             survival = sf or (lambda *xs: 1 - cdf(*xs))
@@ -62,7 +63,7 @@ class Distribution:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = promote_args_inexact(x, loc, scale, *rest[:shapes])
             result = formula((x - loc) / scale, *shape)
-            return result - snp.log(scale) if density else result
+            return result - math_functions.log(scale) if density else result
 
         return self._with_location_and_scale(what, shapes, function)
 
@@ -72,7 +73,7 @@ class Distribution:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = promote_args_inexact(q, loc, scale, *rest[:shapes])
             result = formula(q, *shape) * scale + loc
-            return snp.where((q < 0) | (q > 1), snp.nan, result)
+            return selection.where((q < 0) | (q > 1), dtypes.nan, result)
 
         return self._with_location_and_scale(what, shapes, function)
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     promote_args_inexact,
@@ -98,27 +99,29 @@ def _scaled_bessel(order: int, x: Any, width: int | None = None) -> Any:
     """Return exp(-|x|) I_n(x) with the precision of its element type, or of one with `width`
     bytes.
     """
-    size, width = snp.abs(x), width or x.dtype.itemsize
+    size, width = complex_parts.abs(x), width or x.dtype.itemsize
     ends = INTERVAL_ENDS[width]
     beyond = [size > end for end in ends]
 
     def select_by_interval(numbers: tuple[float, ...]) -> Any:
         result = constant_like(size, numbers[0])
         for test, number in zip(beyond, numbers[1:], strict=True):
-            result = snp.where(test, constant_like(size, number), result)
+            result = selection.where(test, constant_like(size, number), result)
         return result
 
     middles = [(low + high) / 2 for low, high in pairwise(ends)]
-    inverse_offset = 2 * ends[-1] / snp.maximum(size, ends[-1]) - 1
-    offset = snp.where(beyond[-1], inverse_offset, size - select_by_interval((0.0, *middles, 0.0)))
+    inverse_offset = 2 * ends[-1] / selection.maximum(size, ends[-1]) - 1
+    offset = selection.where(
+        beyond[-1], inverse_offset, size - select_by_interval((0.0, *middles, 0.0))
+    )
     # The coefficients are in the order of use, because f64 has more steps than one kernel takes.
     first, *middle, last, correction = _coefficient_table(order, width)
     total = select_by_interval(last)
     for numbers in reversed(middle):
         total = total * offset + select_by_interval(numbers)
     value = select_by_interval(first) + (total * offset + select_by_interval(correction))
-    value = value / snp.where(beyond[-1], snp.sqrt(size), constant_like(size, 1))
-    return value * snp.where(beyond[0], snp.sign(x), x) if order else value
+    value = value / selection.where(beyond[-1], math_functions.sqrt(size), constant_like(size, 1))
+    return value * selection.where(beyond[0], complex_parts.sign(x), x) if order else value
 
 
 def _bessel(order: int, x: Any) -> Any:
@@ -133,17 +136,17 @@ def _bessel_of_width(order: int, width: int, x: Any) -> Any:
 
     The decreasing factor at infinity would be 0 times infinity, so that the argument is clipped.
     """
-    size = snp.abs(x)
+    size = complex_parts.abs(x)
     large = size > EXP_OVERFLOW_ARGUMENT
-    scale = snp.where(
+    scale = selection.where(
         large,
         constant_like(size, float(np.exp(np.longdouble(EXP_ARGUMENT_SHIFT)))),
         constant_like(size, 1),
     )
-    rise = snp.exp(snp.where(large, size - EXP_ARGUMENT_SHIFT, size))
+    rise = math_functions.exp(selection.where(large, size - EXP_ARGUMENT_SHIFT, size))
     return (
         rise
-        * _scaled_bessel(order, snp.clip(x, -MAX_FINITE_ARGUMENT, MAX_FINITE_ARGUMENT), width)
+        * _scaled_bessel(order, selection.clip(x, -MAX_FINITE_ARGUMENT, MAX_FINITE_ARGUMENT), width)
         * scale
     )
 
@@ -162,16 +165,16 @@ def _i1e(x: Any) -> Any:
 def _i0e_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
     value = _i0e(x)
-    return value, (_i1e(x) - snp.sign(x) * value) * tangents[0]
+    return value, (_i1e(x) - complex_parts.sign(x) * value) * tangents[0]
 
 
 @_i1e.defjvp
 def _i1e_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
     value = _i1e(x)
-    safe = snp.where(x == 0, snp.ones_like(x), x)
-    derivative = _i0e(x) - value * (snp.sign(x) + 1 / safe)
-    return value, snp.where(x == 0, snp.full_like(x, 0.5), derivative) * tangents[0]
+    safe = selection.where(x == 0, filling.ones_like(x), x)
+    derivative = _i0e(x) - value * (complex_parts.sign(x) + 1 / safe)
+    return value, selection.where(x == 0, filling.full_like(x, 0.5), derivative) * tangents[0]
 
 
 @custom_jvp
@@ -194,8 +197,8 @@ def _i1(x: Any) -> Any:
 def _i1_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
     value = _i1(x)
-    safe = snp.where(x == 0, snp.ones_like(x), x)
-    derivative = snp.where(x == 0, snp.full_like(x, 0.5), _i0(x) - value / safe)
+    safe = selection.where(x == 0, filling.ones_like(x), x)
+    derivative = selection.where(x == 0, filling.full_like(x, 0.5), _i0(x) - value / safe)
     return value, derivative * tangents[0]
 
 

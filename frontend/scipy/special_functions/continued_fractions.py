@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.lax.control_flow.loops import while_loop
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, selection
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.transforms.jvp_vjp import jvp
 
 MAX_ITERATIONS = 10_000
@@ -33,11 +35,13 @@ def continued_fraction(
     tiny = 1e-30
 
     def inverse_of(x: Any) -> Any:
-        return 1 / snp.where(snp.abs(x) < tiny, snp.full_like(x, tiny), x)
+        return 1 / selection.where(complex_parts.abs(x) < tiny, filling.full_like(x, tiny), x)
 
     def is_unfinished(state: Any) -> Any:
         n, total, _, change = state
-        is_unconverged = snp.any(snp.abs(change) > eps * snp.abs(total)) | (n < least)
+        is_unconverged = basic_reductions.any(
+            complex_parts.abs(change) > eps * complex_parts.abs(total)
+        ) | (n < least)
         return is_unconverged & (n < MAX_ITERATIONS)
 
     def step(state: Any) -> Any:
@@ -47,7 +51,7 @@ def continued_fraction(
         change = -(top * previous_inverse) * inverse * change
         return n + 1, total + change, inverse, change
 
-    one = snp.ones((), first.dtype)
+    one = filling.ones((), first.dtype)
     top, bottom = term(one)
     inverse = inverse_of(bottom)
     change = top * inverse
@@ -56,5 +60,7 @@ def continued_fraction(
 
 def partial_derivative(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
     """Return the derivative of an elementwise function in one of its arguments."""
-    tangents = tuple(snp.ones_like(x) if i == at else snp.zeros_like(x) for i, x in enumerate(args))
+    tangents = tuple(
+        filling.ones_like(x) if i == at else filling.zeros_like(x) for i, x in enumerate(args)
+    )
     return jvp(fun, args, tangents)[1]

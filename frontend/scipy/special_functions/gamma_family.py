@@ -4,8 +4,10 @@ from functools import partial
 from math import log as log_of, pi
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import float_parts, rounding, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -50,10 +52,12 @@ def gammasgn(x: Any) -> Any:
     At a zero it is the sign of the zero; it is NaN at other poles and for NaN.
     """
     (x,) = promote_args_inexact(x)
-    below = snp.floor(x)
-    sign = snp.where((x > 0) | is_even(below), 1.0, -1.0)
-    sign = snp.where((x < 0) & (below == x) | (x != x), snp.nan, sign)
-    return snp.where(x == 0, snp.copysign(snp.ones_like(x), x), sign).astype(x.dtype)
+    below = rounding.floor(x)
+    sign = selection.where((x > 0) | is_even(below), 1.0, -1.0)
+    sign = selection.where((x < 0) & (below == x) | (x != x), dtypes.nan, sign)
+    return selection.where(x == 0, float_parts.copysign(filling.ones_like(x), x), sign).astype(
+        x.dtype
+    )
 
 
 @custom_jvp
@@ -82,7 +86,7 @@ def _factorial(n: Any) -> Any:
 def _factorial_rule(primals: Any, tangents: Any) -> Any:
     (n,) = primals
     value = _factorial(n)
-    return value, value * digamma(snp.maximum(n, 0) + 1) * tangents[0]
+    return value, value * digamma(selection.maximum(n, 0) + 1) * tangents[0]
 
 
 @public(static=("exact",))

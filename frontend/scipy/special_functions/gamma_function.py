@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, rounding, selection
+from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy.special_functions.double_double import DoubleDouble, power_of_quotient
 from shardir.frontend.scipy.special_functions.stirling import STIRLING_FROM, stirling_remainder
@@ -42,41 +45,45 @@ FACTORIALS = tuple(float(factorial(n)) for n in range(171))
 def is_even(x: Any) -> Any:
     """Return whether an integral value is even; infinities are even."""
     half = 0.5 * x
-    return half == snp.floor(half)
+    return half == rounding.floor(half)
 
 
 def gamma_of_double(x: Any) -> Any:
     """Return the gamma function: infinite at 0, with its sign, and NaN at other poles."""
-    left, size = x < 0, snp.abs(x)
+    left, size = x < 0, complex_parts.abs(x)
     value, second_factor = _gamma_positive(
-        snp.where(size < RECIPROCAL_BELOW, constant_like(x, 1), size), left
+        selection.where(size < RECIPROCAL_BELOW, constant_like(x, 1), size), left
     )
-    nearest = snp.round(size)
+    nearest = rounding.round(size)
     fraction = size - nearest
-    sines = snp.sin(pi * snp.abs(fraction))
+    sines = math_functions.sin(pi * complex_parts.abs(fraction))
     # This is -pi / (x sin(pi x)), where the sine changes its sign at each pole.
-    sign = snp.where((fraction < 0) ^ is_even(nearest), constant_like(x, -pi), constant_like(x, pi))
+    sign = selection.where(
+        (fraction < 0) ^ is_even(nearest), constant_like(x, -pi), constant_like(x, pi)
+    )
     reflected = sign / (size * sines) / value / second_factor
-    reflected = snp.where(fraction == 0, constant_like(x, snp.nan), reflected)
-    result = snp.where(left, reflected, snp.where(_is_tabulated(x), _table_lookup(x), value))
-    return snp.where(size < RECIPROCAL_BELOW, 1 / x, result)
+    reflected = selection.where(fraction == 0, constant_like(x, dtypes.nan), reflected)
+    result = selection.where(
+        left, reflected, selection.where(_is_tabulated(x), _table_lookup(x), value)
+    )
+    return selection.where(size < RECIPROCAL_BELOW, 1 / x, result)
 
 
 def factorial_of_double(n: Any) -> Any:
     """Return gamma(n + 1), 0 for negative n; n gamma(n) where n + 1 is rounded."""
-    is_exact = (n == snp.floor(n)) | (n < 1)
-    value = gamma_of_double(snp.where(is_exact, n + 1, n))
-    return snp.where(n < 0, constant_like(n, 0), snp.where(is_exact, value, n * value))
+    is_exact = (n == rounding.floor(n)) | (n < 1)
+    value = gamma_of_double(selection.where(is_exact, n + 1, n))
+    return selection.where(n < 0, constant_like(n, 0), selection.where(is_exact, value, n * value))
 
 
 def _is_tabulated(x: Any) -> Any:
-    return (x == snp.floor(x)) & (x >= 1) & (x <= len(FACTORIALS))
+    return (x == rounding.floor(x)) & (x >= 1) & (x <= len(FACTORIALS))
 
 
 def _table_lookup(x: Any) -> Any:
-    table = snp.asarray(np.array(FACTORIALS))
-    place = snp.clip(x, 1.0, float(len(FACTORIALS))) - 1
-    return snp.take(table, place.astype(np.int32), mode="promise_in_bounds")
+    table = filling.asarray(np.array(FACTORIALS))
+    place = selection.clip(x, 1.0, float(len(FACTORIALS))) - 1
+    return take.take(table, place.astype(np.int32), mode="promise_in_bounds")
 
 
 def _gamma_positive(x: Any, halved: Any) -> DoubleDouble:
@@ -85,32 +92,38 @@ def _gamma_positive(x: Any, halved: Any) -> DoubleDouble:
     """
     is_large = x >= STIRLING_FROM
     large, second_factor = _gamma_by_stirling(
-        snp.where(is_large, snp.minimum(x, OVERFLOW_ARGUMENT), constant_like(x, STIRLING_FROM)),
+        selection.where(
+            is_large, selection.minimum(x, OVERFLOW_ARGUMENT), constant_like(x, STIRLING_FROM)
+        ),
         halved,
     )
-    return snp.where(
-        is_large, large, gamma_by_recurrence(snp.where(is_large, constant_like(x, 1), x))
+    return selection.where(
+        is_large, large, gamma_by_recurrence(selection.where(is_large, constant_like(x, 1), x))
     ), second_factor
 
 
 def gamma_by_recurrence(x: Any, end: float = STIRLING_FROM) -> Any:
     """Return gamma of numbers above 0 and below `end`."""
-    t = x - snp.floor(x)
+    t = x - rounding.floor(x)
     total = constant_like(x, GAMMA_COEFFICIENTS_NEAR_TWO[-1])
     for coefficient in reversed(GAMMA_COEFFICIENTS_NEAR_TWO[:-1]):
         total = total * t + coefficient
     product = total * t + 1
     for k in range(1, int(end) - 2):
-        product = snp.where(x >= k + 2, product * (x - k), product)
-    return product / snp.where(x < 1, x * (1 + x), snp.where(x < 2, x, constant_like(x, 1)))
+        product = selection.where(x >= k + 2, product * (x - k), product)
+    return product / selection.where(
+        x < 1, x * (1 + x), selection.where(x < 2, x, constant_like(x, 1))
+    )
 
 
 def _gamma_by_stirling(x: Any, halved: Any) -> DoubleDouble:
     is_squared = halved & (x > SPLIT_POWER_FROM)
     y = x - 0.5
-    power, correction = power_of_quotient((x, 0.0), E_TWO_PARTS, snp.where(is_squared, 0.5 * y, y))
-    correction = snp.where(is_squared, 2 * correction, correction) + stirling_remainder(x)
-    value = power * STIRLING_SCALE[0] + power * (
-        STIRLING_SCALE[1] + STIRLING_SCALE[0] * snp.expm1(correction)
+    power, correction = power_of_quotient(
+        (x, 0.0), E_TWO_PARTS, selection.where(is_squared, 0.5 * y, y)
     )
-    return value, snp.where(is_squared, power, constant_like(x, 1))
+    correction = selection.where(is_squared, 2 * correction, correction) + stirling_remainder(x)
+    value = power * STIRLING_SCALE[0] + power * (
+        STIRLING_SCALE[1] + STIRLING_SCALE[0] * math_functions.expm1(correction)
+    )
+    return value, selection.where(is_squared, power, constant_like(x, 1))

@@ -7,8 +7,9 @@ with a base in two parts (A. DiDonato and A. Morris, ACM TOMS 18, 1992, use thei
 from math import pi
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.lax.control_flow.branches import cond
+from shardir.frontend.numpy.elementwise import math_functions, selection
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -36,74 +37,76 @@ MAX_EXP_ARGUMENT = 700.0
 
 def beta_of_double(a: Any, b: Any, sign: Any) -> Any:
     """Return the beta function; `sign` is its sign."""
-    is_direct = (snp.minimum(a, b) > 0) & (snp.maximum(a, b) < HUGE_ARGUMENT)
+    is_direct = (selection.minimum(a, b) > 0) & (selection.maximum(a, b) < HUGE_ARGUMENT)
     safe = (
-        snp.where(is_direct, a, constant_like(a, 1)),
-        snp.where(is_direct, b, constant_like(b, 1)),
+        selection.where(is_direct, a, constant_like(a, 1)),
+        selection.where(is_direct, b, constant_like(b, 1)),
     )
     direct = beta_of_positive(*safe)
 
     def by_logarithm(a: Any, b: Any, sign: Any, direct: Any) -> Any:
         logarithm = log_beta(a, b, lambda x: apply_elementwise("lgamma", x))
-        return snp.where(is_direct, direct, sign * snp.exp(logarithm))
+        return selection.where(is_direct, direct, sign * math_functions.exp(logarithm))
 
     def keep_direct(a: Any, b: Any, sign: Any, direct: Any) -> Any:
         return direct
 
-    return cond(snp.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct)
+    return cond(basic_reductions.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct)
 
 
 def beta_of_positive(a: Any, b: Any) -> Any:
     """Return the beta function of positive numbers below `HUGE_ARGUMENT`."""
-    small, large = snp.minimum(a, b), snp.maximum(a, b)
+    small, large = selection.minimum(a, b), selection.maximum(a, b)
     is_large, both_large = large >= STIRLING_FROM, small >= STIRLING_FROM
-    of_small = gamma_by_recurrence(snp.where(both_large, constant_like(a, 1), small))
+    of_small = gamma_by_recurrence(selection.where(both_large, constant_like(a, 1), small))
     near = (
-        snp.where(is_large, constant_like(a, 1), small),
-        snp.where(is_large, constant_like(a, 1), large),
+        selection.where(is_large, constant_like(a, 1), small),
+        selection.where(is_large, constant_like(a, 1), large),
     )
     total, rounding_error = two_sum(*near)
     quotient = gamma_by_recurrence(near[1]) / gamma_by_recurrence(total, 2 * STIRLING_FROM)
-    quotient = snp.where(near[1] < RECIPROCAL_BELOW, total / near[1], quotient)
+    quotient = selection.where(near[1] < RECIPROCAL_BELOW, total / near[1], quotient)
     product = of_small * (quotient - quotient * (_approximate_digamma(total) * rounding_error))
 
-    b = snp.where(is_large, large, constant_like(b, STIRLING_FROM))
+    b = selection.where(is_large, large, constant_like(b, STIRLING_FROM))
     total_parts = two_sum(b, small)
     of_b, c = power_of_quotient((b, 0.0), total_parts, b - 0.5)
     top = (
-        snp.where(both_large, small, constant_like(a, E_TWO_PARTS[0])),
-        snp.where(both_large, 0.0, constant_like(a, E_TWO_PARTS[1])),
+        selection.where(both_large, small, constant_like(a, E_TWO_PARTS[0])),
+        selection.where(both_large, 0.0, constant_like(a, E_TWO_PARTS[1])),
     )
     of_a, more_correction = power_of_quotient(top, total_parts, small)
-    a = snp.where(both_large, small, constant_like(a, STIRLING_FROM))
+    a = selection.where(both_large, small, constant_like(a, STIRLING_FROM))
     c = (
         c
         + more_correction
         + (stirling_remainder(b) - stirling_remainder(total_parts[0]))
-        + snp.where(both_large, stirling_remainder(a), 0.0)
+        + selection.where(both_large, stirling_remainder(a), 0.0)
     )
-    front = snp.where(both_large, snp.sqrt(2 * pi / a), of_small)
-    return snp.where(is_large, front * (of_b * of_a) * snp.exp(c), product)
+    front = selection.where(both_large, math_functions.sqrt(2 * pi / a), of_small)
+    return selection.where(is_large, front * (of_b * of_a) * math_functions.exp(c), product)
 
 
 def rising_factorial(z: Any, m: Any) -> Any:
     """Return gamma(z + m) / gamma(z)."""
     total, lost = two_sum(z, m)
-    is_direct = (snp.minimum(z, total) > 0) & (snp.maximum(z, total) < HUGE_ARGUMENT)
+    is_direct = (selection.minimum(z, total) > 0) & (selection.maximum(z, total) < HUGE_ARGUMENT)
     one = constant_like(z, 1)
-    safe_z, safe_total, safe_m = (snp.where(is_direct, x, one) for x in (z, total, m))
+    safe_z, safe_total, safe_m = (selection.where(is_direct, x, one) for x in (z, total, m))
     direct = _rising_factorial_positive(
-        safe_z, safe_total, safe_m, snp.where(is_direct, lost, constant_like(z, 0))
+        safe_z, safe_total, safe_m, selection.where(is_direct, lost, constant_like(z, 0))
     )
 
     def by_gamma_quotient(z: Any, total: Any, direct: Any) -> Any:
-        return snp.where(is_direct, direct, gamma_of_double(total) / gamma_of_double(z))
+        return selection.where(is_direct, direct, gamma_of_double(total) / gamma_of_double(z))
 
     def keep_direct(z: Any, total: Any, direct: Any) -> Any:
         return direct
 
-    result = cond(snp.any(~is_direct), by_gamma_quotient, keep_direct, z, total, direct)
-    return snp.where(m == 0, one, result)
+    result = cond(
+        basic_reductions.any(~is_direct), by_gamma_quotient, keep_direct, z, total, direct
+    )
+    return selection.where(m == 0, one, result)
 
 
 def _rising_factorial_positive(z: Any, total: Any, m: Any, rounding_error: Any) -> Any:
@@ -116,40 +119,43 @@ def _rising_factorial_positive(z: Any, total: Any, m: Any, rounding_error: Any) 
     above, below = total >= STIRLING_FROM, z >= STIRLING_FROM
     both_large, zero = above & below, constant_like(z, 0)
     high = (
-        snp.where(above, total, constant_like(z, STIRLING_FROM)),
-        snp.where(both_large, rounding_error, zero),
+        selection.where(above, total, constant_like(z, STIRLING_FROM)),
+        selection.where(both_large, rounding_error, zero),
     )
-    high = snp.where(both_large, high[0], snp.minimum(high[0], OVERFLOW_ARGUMENT)), high[1]
-    low = snp.where(below, z, constant_like(z, STIRLING_FROM))
-    low = snp.where(both_large, low, snp.minimum(low, OVERFLOW_ARGUMENT))
+    high = (
+        selection.where(both_large, high[0], selection.minimum(high[0], OVERFLOW_ARGUMENT)),
+        high[1],
+    )
+    low = selection.where(below, z, constant_like(z, STIRLING_FROM))
+    low = selection.where(both_large, low, selection.minimum(low, OVERFLOW_ARGUMENT))
     bottom = (
-        snp.where(both_large, low, constant_like(z, E_TWO_PARTS[0])),
-        snp.where(both_large, zero, constant_like(z, E_TWO_PARTS[1])),
+        selection.where(both_large, low, constant_like(z, E_TWO_PARTS[0])),
+        selection.where(both_large, zero, constant_like(z, E_TWO_PARTS[1])),
     )
     first, c = power_of_quotient(
-        high, bottom, snp.where(above, snp.where(both_large, low, high[0]) - 0.5, zero)
+        high, bottom, selection.where(above, selection.where(both_large, low, high[0]) - 0.5, zero)
     )
-    top = snp.where(both_large, high[0], low), snp.where(both_large, high[1], zero)
-    rise = snp.where(both_large, m, snp.where(below, 0.5 - low, zero))
+    top = selection.where(both_large, high[0], low), selection.where(both_large, high[1], zero)
+    rise = selection.where(both_large, m, selection.where(below, 0.5 - low, zero))
     second, more_correction = power_of_quotient(top, E_TWO_PARTS, rise)
     c = (
         c
         + more_correction
-        + snp.where(above, stirling_remainder(high[0]), zero)
-        - snp.where(below, stirling_remainder(low), zero)
+        + selection.where(above, stirling_remainder(high[0]), zero)
+        - selection.where(below, stirling_remainder(low), zero)
     )
-    near = gamma_by_recurrence(snp.where(above, constant_like(z, 1), total))
-    near = near / gamma_by_recurrence(snp.where(below, constant_like(z, 1), z))
-    near = near * snp.where(
-        above == below, 1.0, snp.where(above, STIRLING_SCALE[0], 1 / STIRLING_SCALE[0])
+    near = gamma_by_recurrence(selection.where(above, constant_like(z, 1), total))
+    near = near / gamma_by_recurrence(selection.where(below, constant_like(z, 1), z))
+    near = near * selection.where(
+        above == below, 1.0, selection.where(above, STIRLING_SCALE[0], 1 / STIRLING_SCALE[0])
     )
-    correction = snp.where(both_large, zero, _approximate_digamma(total) * rounding_error)
+    correction = selection.where(both_large, zero, _approximate_digamma(total) * rounding_error)
     # The clipped part belongs to powers that are infinite or 0.
     return (
         near
         * first
         * second
-        * snp.exp(snp.clip(c + correction, -MAX_EXP_ARGUMENT, MAX_EXP_ARGUMENT))
+        * math_functions.exp(selection.clip(c + correction, -MAX_EXP_ARGUMENT, MAX_EXP_ARGUMENT))
     )
 
 
@@ -157,4 +163,4 @@ def _approximate_digamma(x: Any) -> Any:
     """Return `digamma` of positive numbers within a few percent, for the correction of a
     rounded x.
     """
-    return snp.where(x < 1, -1 / x, snp.log(snp.maximum(x, 1.0) - 0.5))
+    return selection.where(x < 1, -1 / x, math_functions.log(selection.maximum(x, 1.0) - 0.5))

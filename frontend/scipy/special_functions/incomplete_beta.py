@@ -6,8 +6,10 @@ Source: A. DiDonato and A. Morris, ACM TOMS 18, 1992.
 from functools import partial
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     promote_args_inexact,
@@ -33,16 +35,19 @@ MAX_PARAMETER = 1e270
 
 def _regularized_beta(a: Any, b: Any, x: Any, eps: float, least: int = 1) -> Any:
     good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
-    a, b = (snp.where(good, snp.minimum(x, MAX_PARAMETER), constant_like(x, 1)) for x in (a, b))
-    inner = snp.where(good, x, snp.full_like(x, 0.5))
+    a, b = (
+        selection.where(good, selection.minimum(x, MAX_PARAMETER), constant_like(x, 1))
+        for x in (a, b)
+    )
+    inner = selection.where(good, x, filling.full_like(x, 0.5))
     # For small b the function is small beyond the mean, too: 1 minus it would be nearly 1.
     low = (b < 1) & (b < a) & (inner < LOWER_SIDE_END)
     swap = (inner > (a + 1) / (a + b + 2)) & ~low
-    p, q = snp.where(swap, b, a), snp.where(swap, a, b)
+    p, q = selection.where(swap, b, a), selection.where(swap, a, b)
     left, left_error = two_sum(constant_like(x, 1), -inner)
     zero = constant_like(x, 0)
-    z, z_lost = snp.where(swap, left, inner), snp.where(swap, left_error, zero)
-    rest = snp.where(swap, inner, left), snp.where(swap, zero, left_error)
+    z, z_lost = selection.where(swap, left, inner), selection.where(swap, left_error, zero)
+    rest = selection.where(swap, inner, left), selection.where(swap, zero, left_error)
 
     # This is p (1 - z) - q z, which is small near the mean.
     of_p, product_error = two_product(p, rest[0])
@@ -64,10 +69,10 @@ def _regularized_beta(a: Any, b: Any, x: Any, eps: float, least: int = 1) -> Any
 
     first = p * (difference + 1) / (p + 1)
     value = beta_weight(p, q, (z, z_lost), rest) / continued_fraction(first, term, eps, least)
-    value = snp.where(swap, 1 - value, value)
-    outside = snp.where(x <= 0, 0.0, 1.0)
-    ends = snp.where((x == 0) | (x == 1), outside, snp.nan)
-    return snp.where(good, value, ends)
+    value = selection.where(swap, 1 - value, value)
+    outside = selection.where(x <= 0, 0.0, 1.0)
+    ends = selection.where((x == 0) | (x == 1), outside, dtypes.nan)
+    return selection.where(good, value, ends)
 
 
 def _beta_values(a: Any, b: Any, x: Any) -> Any:
@@ -86,7 +91,9 @@ def _beta_with_min_terms(a: Any, b: Any, x: Any) -> Any:
 
 @compute_in_double
 def _density(a: Any, b: Any, x: Any) -> Any:
-    return snp.exp((a - 1) * snp.log(x) + (b - 1) * snp.log1p(-x) - betaln(a, b))
+    return math_functions.exp(
+        (a - 1) * math_functions.log(x) + (b - 1) * math_functions.log1p(-x) - betaln(a, b)
+    )
 
 
 _betainc = custom_jvp(_beta_values)

@@ -2,9 +2,12 @@
 
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, float_parts, math_functions, selection
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     promote_args_inexact,
@@ -38,20 +41,22 @@ def _lower_series(a: Any, x: Any, small: Any, eps: float) -> Any:
     Where `small`, return the sum of (-x)**n / (n! (a + n)) for n >= 1. One loop computes both,
     because each element needs only one of them.
     """
-    one = snp.ones_like(x)
-    factor = snp.where(small, -x, x)
+    one = filling.ones_like(x)
+    factor = selection.where(small, -x, x)
 
     def is_unconverged(state: Any) -> Any:
         n, term, total = state
-        return snp.any(snp.abs(term) > eps * snp.abs(total)) & (n < MAX_ITERATIONS)
+        return basic_reductions.any(complex_parts.abs(term) > eps * complex_parts.abs(total)) & (
+            n < MAX_ITERATIONS
+        )
 
     def step(state: Any) -> Any:
         n, term, total = state
         beyond = a + n
-        term = term * factor / snp.where(small, n, beyond)
-        return n + 1, term, total + snp.where(small, term / beyond, term)
+        term = term * factor / selection.where(small, n, beyond)
+        return n + 1, term, total + selection.where(small, term / beyond, term)
 
-    state = snp.ones((), x.dtype), one, snp.where(small, constant_like(x, 0), one)
+    state = filling.ones((), x.dtype), one, selection.where(small, constant_like(x, 0), one)
     return while_loop(is_unconverged, step, state)[2]
 
 
@@ -69,8 +74,8 @@ def _log_gamma_1p(a: Any) -> Any:
     contains.
     """
     rounded_a = (1 + a) - 1
-    ratio = gammaln(1 + a) / snp.where(rounded_a == 0, constant_like(a, 1), rounded_a)
-    return a * snp.where(rounded_a == 0, constant_like(a, -EULER_CONSTANT), ratio)
+    ratio = gammaln(1 + a) / selection.where(rounded_a == 0, constant_like(a, 1), rounded_a)
+    return a * selection.where(rounded_a == 0, constant_like(a, -EULER_CONSTANT), ratio)
 
 
 def _upper_small(a: Any, x: Any, total: Any) -> Any:
@@ -79,58 +84,67 @@ def _upper_small(a: Any, x: Any, total: Any) -> Any:
     It is x**a / gamma(1 + a) times 1 plus a series, minus 1, computed without rounding next to 1
     (W. Gautschi, ACM TOMS 5, 1979).
     """
-    power = a * snp.log(x) - _log_gamma_1p(a)
-    return -snp.expm1(power) - snp.exp(power) * (a * total)
+    power = a * math_functions.log(x) - _log_gamma_1p(a)
+    return -math_functions.expm1(power) - math_functions.exp(power) * (a * total)
 
 
 def _regularized_pair(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     """Return the regularized lower and upper incomplete gamma functions."""
-    is_invalid = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a)
-    is_invalid = is_invalid | ((a == x) & ((x == 0) | (x == snp.inf)))
-    scale = snp.where(
-        snp.maximum(a, x) > MAX_UNSCALED_ARGUMENT,
+    is_invalid = (x < 0) | (a < 0) | float_parts.isnan(x) | float_parts.isnan(a)
+    is_invalid = is_invalid | ((a == x) & ((x == 0) | (x == dtypes.inf)))
+    scale = selection.where(
+        selection.maximum(a, x) > MAX_UNSCALED_ARGUMENT,
         constant_like(a, ARGUMENT_SCALE),
         constant_like(a, 1),
     )
     a, x = a * scale, x * scale
-    is_regular = (x > 0) & (a > 0) & snp.isfinite(x) & snp.isfinite(a)
+    is_regular = (x > 0) & (a > 0) & float_parts.isfinite(x) & float_parts.isfinite(a)
     large = is_regular & uses_temme_expansion(a, x, eps)
-    good_a = snp.where(is_regular, a, snp.ones_like(a))
-    good_x = snp.where(is_regular, x, snp.ones_like(x))
+    good_a = selection.where(is_regular, a, filling.ones_like(a))
+    good_x = selection.where(is_regular, x, filling.ones_like(x))
     # Within these bounds the upper function is below about 1/2.
-    max_a = snp.where(x < 0.5, -0.4 / snp.log(snp.minimum(good_x, 0.5)), 1.1 * good_x)
+    max_a = selection.where(
+        x < 0.5, -0.4 / math_functions.log(selection.minimum(good_x, 0.5)), 1.1 * good_x
+    )
     small = is_regular & (x < 1.1) & (a < max_a)
     # Between a and a + 1 both methods converge; the upper function of small a is small there.
-    low = x < snp.where((x >= 1.1) & (a < 3), a, a + 1)
+    low = x < selection.where((x >= 1.1) & (a < 3), a, a + 1)
     summed = (is_regular & low & ~large) | small
     inner_a, inner = (
-        snp.where(summed, a, constant_like(a, 1)),
-        snp.where(summed, x, constant_like(x, 0.5)),
+        selection.where(summed, a, constant_like(a, 1)),
+        selection.where(summed, x, constant_like(x, 0.5)),
     )
     sums = _lower_series(inner_a, inner, small, eps)
-    safe_a = snp.where(large, constant_like(a, 1), good_a)
-    outer = snp.where(is_regular & ~low & ~large, x, safe_a + 2)
+    safe_a = selection.where(large, constant_like(a, 1), good_a)
+    outer = selection.where(is_regular & ~low & ~large, x, safe_a + 2)
     weight = poisson_weight(good_a, good_x)
     below = weight * sums
     above = weight * safe_a * _upper_fraction(safe_a, outer, eps)
-    above = snp.where(small, _upper_small(inner_a, inner, sums), above)
+    above = selection.where(small, _upper_small(inner_a, inner, sums), above)
     low = low & ~small
-    lower = snp.where(low, below, 1 - above)
-    upper = snp.where(low, 1 - below, above)
+    lower = selection.where(low, below, 1 - above)
+    upper = selection.where(low, 1 - below, above)
     # The arguments are those of the weight, so that both share operations.
-    center = snp.where(good_a >= STIRLING_FROM, good_a, constant_like(a, STIRLING_FROM))
-    expansion = temme_pair(center, snp.where(is_near_large(good_a, good_x), good_x, center))
-    lower, upper = snp.where(large, expansion[0], lower), snp.where(large, expansion[1], upper)
-    is_limit = ((x == 0) | (x == snp.inf) | (a == 0) | (a == snp.inf)) & ~is_invalid
-    is_one = (x == snp.inf) | (a == 0)
-    lower = snp.where(is_limit, snp.where(is_one, 1.0, 0.0), lower)
-    upper = snp.where(is_limit, snp.where(is_one, 0.0, 1.0), upper)
-    return snp.where(is_invalid, snp.nan, lower), snp.where(is_invalid, snp.nan, upper)
+    center = selection.where(good_a >= STIRLING_FROM, good_a, constant_like(a, STIRLING_FROM))
+    expansion = temme_pair(center, selection.where(is_near_large(good_a, good_x), good_x, center))
+    lower, upper = (
+        selection.where(large, expansion[0], lower),
+        selection.where(large, expansion[1], upper),
+    )
+    is_limit = ((x == 0) | (x == dtypes.inf) | (a == 0) | (a == dtypes.inf)) & ~is_invalid
+    is_one = (x == dtypes.inf) | (a == 0)
+    lower = selection.where(is_limit, selection.where(is_one, 1.0, 0.0), lower)
+    upper = selection.where(is_limit, selection.where(is_one, 0.0, 1.0), upper)
+    return selection.where(is_invalid, dtypes.nan, lower), selection.where(
+        is_invalid, dtypes.nan, upper
+    )
 
 
 @compute_in_double
 def _density(a: Any, x: Any) -> Any:
-    return snp.exp(log_poisson(a - 1, x, (a - 1) * snp.log(x) - x - gammaln(a)))
+    return math_functions.exp(
+        log_poisson(a - 1, x, (a - 1) * math_functions.log(x) - x - gammaln(a))
+    )
 
 
 def lower_gamma(a: Any, x: Any) -> Any:

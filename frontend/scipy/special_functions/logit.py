@@ -3,7 +3,7 @@
 from math import log
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 
 INVERSE_OVERFLOW_BELOW = {4: 2.0**-100, 8: 2.0**-1000}
 """The numbers below which inverses may overflow, by element size in bytes."""
@@ -14,8 +14,10 @@ SCALING_EXPONENT = 64
 def logit_of_float(x: Any) -> Any:
     """Return log(x / (1 - x)) from the difference 2x - 1, which is exact where it is small."""
     small = (x >= 0) & (x < INVERSE_OVERFLOW_BELOW[x.dtype.itemsize])
-    smaller = snp.where(small, snp.abs(x) * 2.0**SCALING_EXPONENT, snp.minimum(x, 1 - x))
-    size = snp.log1p(snp.abs(2 * x - 1) / smaller) + snp.where(
+    smaller = selection.where(
+        small, complex_parts.abs(x) * 2.0**SCALING_EXPONENT, selection.minimum(x, 1 - x)
+    )
+    size = math_functions.log1p(complex_parts.abs(2 * x - 1) / smaller) + selection.where(
         small, SCALING_EXPONENT * log(2), 0.0
     )
-    return snp.where(x < 0.5, -size, size)
+    return selection.where(x < 0.5, -size, size)

@@ -3,7 +3,8 @@
 from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
 
 SATURATION_ARGUMENT = 40.0
@@ -36,7 +37,7 @@ def _normal_cdf_and_correction(x: Any) -> tuple[Any, Any]:
     The logarithm of erfc has the derivative -(z + sqrt(z^2 + 4 / pi)) approximately (Abramowitz and
     Stegun, 7.1.13), which amplifies e for large z.
     """
-    inside = snp.clip(x, -SATURATION_ARGUMENT, SATURATION_ARGUMENT)
+    inside = selection.clip(x, -SATURATION_ARGUMENT, SATURATION_ARGUMENT)
     first, second, third = SQRT_HALF_PARTS[x.dtype.itemsize]
     scaled = inside * DEKKER_SPLIT[x.dtype.itemsize]
     high = scaled - (scaled - inside)
@@ -44,8 +45,10 @@ def _normal_cdf_and_correction(x: Any) -> tuple[Any, Any]:
     product = inside * (first + second)
     rest = ((high * first - product) + high * second + low * first) + low * second
     rest = rest + inside * third
-    right = snp.maximum(-product, 0.0)
-    derivative = snp.where(product < 0, right + snp.sqrt(right * right + 4 / pi), 0.0)
+    right = selection.maximum(-product, 0.0)
+    derivative = selection.where(
+        product < 0, right + math_functions.sqrt(right * right + 4 / pi), 0.0
+    )
     return 0.5 * apply_elementwise("erfc", -product), rest * derivative
 
 
@@ -55,17 +58,21 @@ def log_normal_cdf(x: Any) -> Any:
     It is log1p of the negative right tail, or the asymptotic series far to the left.
     """
     limit = ASYMPTOTIC_BELOW[x.dtype.itemsize]
-    below, correction = _normal_cdf_and_correction(snp.where(x > 0, -x, snp.maximum(x, limit)))
+    below, correction = _normal_cdf_and_correction(
+        selection.where(x > 0, -x, selection.maximum(x, limit))
+    )
     is_far_left = x < limit
-    logarithm = snp.log(snp.where(is_far_left, -x, below))
-    near = snp.where(x > 0, snp.log1p(-(below + below * correction)), logarithm + correction)
+    logarithm = math_functions.log(selection.where(is_far_left, -x, below))
+    near = selection.where(
+        x > 0, math_functions.log1p(-(below + below * correction)), logarithm + correction
+    )
     if x.dtype.itemsize == 4:
-        near = snp.where((x > 0) & (x < 2 * TAYLOR_CENTRE), _log_cdf_taylor(x), near)
-    left = snp.minimum(x, limit)
-    inverse, total = 1 / (left * left), snp.zeros_like(x)
+        near = selection.where((x > 0) & (x < 2 * TAYLOR_CENTRE), _log_cdf_taylor(x), near)
+    left = selection.minimum(x, limit)
+    inverse, total = 1 / (left * left), filling.zeros_like(x)
     for term in reversed(_asymptotic_coefficients(ASYMPTOTIC_TERMS[x.dtype.itemsize])):
         total = (total + term) * inverse
-    return snp.where(
+    return selection.where(
         is_far_left, -0.5 * left * left - (logarithm + 0.5 * log(2 * pi)) + total, near
     )
 
@@ -82,7 +89,7 @@ def _log_cdf_taylor(x: Any) -> Any:
         square = sum(derivatives[k] * derivatives[n - k] for k in range(n + 1))
         before = derivatives[n - 1] if n else 0.0
         derivatives.append(-(TAYLOR_CENTRE * derivatives[n] + before + square) / (n + 1))
-    offset, total = snp.minimum(x, 1.0) - TAYLOR_CENTRE, snp.zeros_like(x)
+    offset, total = selection.minimum(x, 1.0) - TAYLOR_CENTRE, filling.zeros_like(x)
     for n in reversed(range(TAYLOR_TERMS)):
         total = (total + derivatives[n] / (n + 1)) * offset
     return log(below) + total

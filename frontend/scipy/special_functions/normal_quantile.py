@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 
 RationalCoefficients = tuple[tuple[float, ...], tuple[float, ...]]
 """Numerator and denominator coefficients, each with the constant term first."""
@@ -62,23 +63,25 @@ def normal_quantile(p: Any) -> Any:
     """
     is_double = p.dtype.itemsize == 8
     q = p - 0.5
-    small = snp.minimum(p, 1 - p)
-    logarithm = -snp.log(small)
-    r = snp.sqrt(logarithm)
+    small = selection.minimum(p, 1 - p)
+    logarithm = -math_functions.log(small)
+    r = math_functions.sqrt(logarithm)
     numerator, denominator = _evaluate_rational(r - 1.6, TAIL_F64 if is_double else TAIL_F32)
     if is_double:
         far_tail = _evaluate_rational(r - 5.0, FAR_TAIL_F64)
         is_near_tail = r <= 5.0
         numerator, denominator = (
-            snp.where(is_near_tail, numerator, far_tail[0]),
-            snp.where(is_near_tail, denominator, far_tail[1]),
+            selection.where(is_near_tail, numerator, far_tail[0]),
+            selection.where(is_near_tail, denominator, far_tail[1]),
         )
-    central = snp.abs(q) <= 0.425
+    central = complex_parts.abs(q) <= 0.425
     z = q * q
     inner = _evaluate_rational(0.180625 - z, CENTRE_F64 if is_double else CENTRE_F32)
-    ratio = snp.where(central, inner[0], numerator) / snp.where(central, inner[1], denominator)
+    ratio = selection.where(central, inner[0], numerator) / selection.where(
+        central, inner[1], denominator
+    )
     # The halves have exact products; the rounding error of the root is corrected.
-    at = snp.where(central, q, r)
+    at = selection.where(central, q, r)
     scaled = at * DEKKER_SPLIT[p.dtype.itemsize]
     high = scaled - (scaled - at)
     low = at - high
@@ -87,11 +90,11 @@ def normal_quantile(p: Any) -> Any:
     )
     gradient, offset = TAIL_LINE
     right = (high * gradient + offset) + (low * gradient + (ratio + root_error))
-    right = snp.where(small == 0, snp.full_like(p, inf), right)
-    outer = snp.where(q < 0, -right, right)
+    right = selection.where(small == 0, filling.full_like(p, inf), right)
+    outer = selection.where(q < 0, -right, right)
     # Where 1/2 - p is rounded, the quantile has approximately this derivative.
     rounding_error = (p - (q + 0.5)) * (1.1 + 32.8 * z)
-    return snp.where(
+    return selection.where(
         central,
         high * CENTRE_GRADIENT + (low * CENTRE_GRADIENT + (q * ratio + rounding_error)),
         outer,

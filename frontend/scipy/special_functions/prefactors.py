@@ -7,7 +7,7 @@ overflows.
 from math import pi
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -45,79 +45,93 @@ def poisson_weight(a: Any, x: Any) -> Any:
     to a large a: then it is a Gaussian.
     """
     is_large_a = a >= STIRLING_FROM
-    large = snp.where(is_large_a, a, constant_like(a, STIRLING_FROM))
+    large = selection.where(is_large_a, a, constant_like(a, STIRLING_FROM))
     is_close = is_near_large(a, x)
-    difference, rounding_error = two_sum(snp.where(is_large_a, a, constant_like(a, 0)), -x)
-    high_order = snp.abs(difference) > HIGH_ROOT_DISTANCE
-    part = snp.where(high_order, constant_like(a, 0.125), constant_like(a, 0.5))
+    difference, rounding_error = two_sum(selection.where(is_large_a, a, constant_like(a, 0)), -x)
+    high_order = complex_parts.abs(difference) > HIGH_ROOT_DISTANCE
+    part = selection.where(high_order, constant_like(a, 0.125), constant_like(a, 0.5))
     power, c = power_of_quotient(
-        (x, 0.0), (snp.where(is_large_a, a, constant_like(a, 1)), 0.0), part * a
+        (x, 0.0), (selection.where(is_large_a, a, constant_like(a, 1)), 0.0), part * a
     )
-    root = power * snp.exp(snp.clip(part * difference, -MAX_EXPONENT, MAX_EXPONENT))
+    root = power * math_functions.exp(
+        selection.clip(part * difference, -MAX_EXPONENT, MAX_EXPONENT)
+    )
     fourth = (root * root) * (root * root)
-    root = snp.where(high_order, fourth, root)
-    small = snp.where(is_large_a, constant_like(a, 1), a)
+    root = selection.where(high_order, fourth, root)
+    small = selection.where(is_large_a, constant_like(a, 1), a)
     past_one = small < 1
-    gamma = gamma_by_recurrence(snp.where(past_one, 1 + small, small))
-    gamma = snp.where(past_one, gamma, small * gamma)
-    factor = snp.where(is_large_a, 1 / snp.sqrt(2 * pi * large), 1 / gamma)
+    gamma = gamma_by_recurrence(selection.where(past_one, 1 + small, small))
+    gamma = selection.where(past_one, gamma, small * gamma)
+    factor = selection.where(is_large_a, 1 / math_functions.sqrt(2 * pi * large), 1 / gamma)
     c = (
         c / part
         + rounding_error
-        - snp.where(is_large_a, stirling_remainder(large), constant_like(a, 0))
+        - selection.where(is_large_a, stirling_remainder(large), constant_like(a, 0))
     )
-    weight = root * factor * root * snp.exp(snp.clip(c, -1.0, 1.0))
-    high, low = poisson_exponent(large, snp.where(is_close, x, large))[:2]
-    gaussian = factor * snp.exp(-high) * snp.exp(-low - stirling_remainder(large))
-    weight = snp.where(difference > -ZERO_WEIGHT_DISTANCE, weight, constant_like(a, 0))
-    return snp.where(is_close & (snp.abs(difference) > GAUSSIAN_DISTANCE), gaussian, weight)
+    weight = root * factor * root * math_functions.exp(selection.clip(c, -1.0, 1.0))
+    high, low = poisson_exponent(large, selection.where(is_close, x, large))[:2]
+    gaussian = (
+        factor * math_functions.exp(-high) * math_functions.exp(-low - stirling_remainder(large))
+    )
+    weight = selection.where(difference > -ZERO_WEIGHT_DISTANCE, weight, constant_like(a, 0))
+    return selection.where(
+        is_close & (complex_parts.abs(difference) > GAUSSIAN_DISTANCE), gaussian, weight
+    )
 
 
 def is_near_large(a: Any, x: Any) -> Any:
     """Return whether a is large and x is close to it."""
-    return (a >= STIRLING_FROM) & (snp.abs(x - a) < 0.5 * a)
+    return (a >= STIRLING_FROM) & (complex_parts.abs(x - a) < 0.5 * a)
 
 
 def beta_weight(a: Any, b: Any, x: DoubleDouble, rest_of_x: DoubleDouble) -> Any:
     """Return x^a (1 - x)^b / beta(a, b) of positive numbers; x and 1 - x are in two parts."""
-    both_large = snp.minimum(a, b) >= STIRLING_FROM
+    both_large = selection.minimum(a, b) >= STIRLING_FROM
     one = constant_like(a, 1)
     total = two_sum(a, b)
 
     def power(x: DoubleDouble, a: Any) -> DoubleDouble:
         scaled, lost = two_product(x[0], total[0])
         lost = lost + x[0] * total[1] + x[1] * total[0]
-        top = snp.where(both_large, scaled, x[0]), snp.where(both_large, lost, x[1])
-        return power_of_quotient(top, (snp.where(both_large, a, one), 0.0), 0.5 * a)
+        top = selection.where(both_large, scaled, x[0]), selection.where(both_large, lost, x[1])
+        return power_of_quotient(top, (selection.where(both_large, a, one), 0.0), 0.5 * a)
 
     first, c = power(x, a)
     second, more_correction = power(rest_of_x, b)
-    is_in_range = snp.maximum(a, b) < HUGE_ARGUMENT
+    is_in_range = selection.maximum(a, b) < HUGE_ARGUMENT
     is_direct = ~both_large & is_in_range
-    beta = beta_of_positive(snp.where(is_direct, a, one), snp.where(is_direct, b, one))
+    beta = beta_of_positive(selection.where(is_direct, a, one), selection.where(is_direct, b, one))
     a_far, b_far = (
-        snp.where(both_large, a, constant_like(a, STIRLING_FROM)),
-        snp.where(both_large, b, constant_like(b, STIRLING_FROM)),
+        selection.where(both_large, a, constant_like(a, STIRLING_FROM)),
+        selection.where(both_large, b, constant_like(b, STIRLING_FROM)),
     )
     total_far = a_far + b_far
     rests = stirling_remainder(total_far) - stirling_remainder(a_far) - stirling_remainder(b_far)
-    front = snp.where(both_large, snp.sqrt(a_far * (b_far / total_far) / (2 * pi)), 1 / beta)
+    front = selection.where(
+        both_large, math_functions.sqrt(a_far * (b_far / total_far) / (2 * pi)), 1 / beta
+    )
     root = first * second
     weight = (
         root
         * front
         * root
-        * snp.exp(2 * (c + more_correction) + snp.where(both_large, rests, constant_like(a, 0)))
+        * math_functions.exp(
+            2 * (c + more_correction) + selection.where(both_large, rests, constant_like(a, 0))
+        )
     )
-    plain = a * snp.log(x[0]) + b * snp.log(rest_of_x[0]) - log_beta(a, b, _lgamma)
-    logarithm = snp.exp(log_beta_weight(a, b, x[0], plain))
+    plain = (
+        a * math_functions.log(x[0])
+        + b * math_functions.log(rest_of_x[0])
+        - log_beta(a, b, _lgamma)
+    )
+    logarithm = math_functions.exp(log_beta_weight(a, b, x[0], plain))
     is_accurate = (
         is_in_range
         & _has_full_precision(first)
         & _has_full_precision(second)
         & _has_full_precision(front)
     )
-    return snp.where(is_accurate, weight, logarithm)
+    return selection.where(is_accurate, weight, logarithm)
 
 
 def _has_full_precision(x: Any) -> Any:

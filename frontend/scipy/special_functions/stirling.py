@@ -8,7 +8,8 @@ and `stirling_remainder`, which is small (A. DiDonato and A. Morris, 1986 and 19
 from math import log as log_of, pi
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy.special_functions.double_double import two_product, two_sum
 
@@ -71,24 +72,24 @@ def poisson_exponent(a: Any, x: Any) -> tuple[Any, Any, Any]:
 
 def log1p_residual(x: Any, above: Any) -> Any:
     """Return x - log(1 + x); `above` is 1 + x without rounding."""
-    is_small = snp.abs(x) < 0.5
-    close = snp.where(is_small, x, constant_like(x, 0))
-    direct = x - snp.log(snp.where(is_small, constant_like(x, 1), above))
-    return snp.where(is_small, close * close * scaled_log_residual(close), direct)
+    is_small = complex_parts.abs(x) < 0.5
+    close = selection.where(is_small, x, constant_like(x, 0))
+    direct = x - math_functions.log(selection.where(is_small, constant_like(x, 1), above))
+    return selection.where(is_small, close * close * scaled_log_residual(close), direct)
 
 
 def log_poisson(n: Any, x: Any, plain: Any) -> Any:
     """Return n log(x) - x - log(gamma(n + 1)), which is `plain` for small n."""
     is_large = n >= STIRLING_FROM
-    high = snp.where(is_large, n, constant_like(n, STIRLING_FROM))
-    relative_difference = snp.where(is_large, (x - high) / high, constant_like(x, 0))
-    ratio = snp.where(is_large, x / high, constant_like(x, 1))
+    high = selection.where(is_large, n, constant_like(n, STIRLING_FROM))
+    relative_difference = selection.where(is_large, (x - high) / high, constant_like(x, 0))
+    ratio = selection.where(is_large, x / high, constant_like(x, 1))
     smooth = (
         -high * log1p_residual(relative_difference, ratio)
-        - 0.5 * (snp.log(high) + _LOG_TWO_PI)
+        - 0.5 * (math_functions.log(high) + _LOG_TWO_PI)
         - stirling_remainder(high)
     )
-    return snp.where(is_large, smooth, plain)
+    return selection.where(is_large, smooth, plain)
 
 
 def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
@@ -96,34 +97,36 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
 
     `gammaln` computes the logarithm of the gamma function of arguments close to zero.
     """
-    small, large = snp.minimum(a, b), snp.maximum(a, b)
-    is_large = (large >= STIRLING_FROM) & (large + small >= STIRLING_FROM) & (large < snp.inf)
+    small, large = selection.minimum(a, b), selection.maximum(a, b)
+    is_large = (large >= STIRLING_FROM) & (large + small >= STIRLING_FROM) & (large < dtypes.inf)
     both_large = is_large & (small >= STIRLING_FROM)
-    b_far = snp.where(is_large, large, constant_like(b, STIRLING_FROM))
-    a_near = snp.where(is_large & ~both_large, small, constant_like(a, 1))
-    a_far = snp.where(both_large, small, constant_like(a, STIRLING_FROM))
+    b_far = selection.where(is_large, large, constant_like(b, STIRLING_FROM))
+    a_near = selection.where(is_large & ~both_large, small, constant_like(a, 1))
+    a_far = selection.where(both_large, small, constant_like(a, STIRLING_FROM))
 
     def common(a: Any) -> Any:
         return (
             stirling_remainder(b_far)
             - stirling_remainder(a + b_far)
-            - (b_far - 0.5) * snp.log1p(a / b_far)
+            - (b_far - 0.5) * math_functions.log1p(a / b_far)
         )
 
-    one = gammaln(a_near) + common(a_near) + a_near - a_near * snp.log(a_near + b_far)
-    two = common(a_far) + stirling_remainder(a_far) - a_far * snp.log1p(b_far / a_far)
-    two = two + 0.5 * (_LOG_TWO_PI - snp.log(a_far))
+    one = gammaln(a_near) + common(a_near) + a_near - a_near * math_functions.log(a_near + b_far)
+    two = common(a_far) + stirling_remainder(a_far) - a_far * math_functions.log1p(b_far / a_far)
+    two = two + 0.5 * (_LOG_TWO_PI - math_functions.log(a_far))
     plain = gammaln(a) + gammaln(b) - gammaln(a + b)
-    plain = snp.where((large == snp.inf) & (small > 0), constant_like(a, -snp.inf), plain)
-    return snp.where(both_large, two, snp.where(is_large, one, plain))
+    plain = selection.where(
+        (large == dtypes.inf) & (small > 0), constant_like(a, -dtypes.inf), plain
+    )
+    return selection.where(both_large, two, selection.where(is_large, one, plain))
 
 
 def log_beta_weight(a: Any, b: Any, x: Any, plain: Any) -> Any:
     """Return a log(x) + b log(1 - x) - log(beta(a, b)), which is `plain` for small a or b."""
-    is_large = snp.minimum(a, b) >= STIRLING_FROM
+    is_large = selection.minimum(a, b) >= STIRLING_FROM
     a, b = (
-        snp.where(is_large, a, constant_like(a, STIRLING_FROM)),
-        snp.where(is_large, b, constant_like(b, STIRLING_FROM)),
+        selection.where(is_large, a, constant_like(a, STIRLING_FROM)),
+        selection.where(is_large, b, constant_like(b, STIRLING_FROM)),
     )
     difference = a * (1 - x) - b * x
     of_a, of_b = (
@@ -137,5 +140,5 @@ def log_beta_weight(a: Any, b: Any, x: Any, plain: Any) -> Any:
         - stirling_remainder(b)
         + stirling_remainder(a + b)
     )
-    smooth = smooth + 0.5 * (snp.log(a) - snp.log1p(a / b) - _LOG_TWO_PI)
-    return snp.where(is_large, smooth, plain)
+    smooth = smooth + 0.5 * (math_functions.log(a) - math_functions.log1p(a / b) - _LOG_TWO_PI)
+    return selection.where(is_large, smooth, plain)

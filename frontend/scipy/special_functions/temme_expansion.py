@@ -10,7 +10,7 @@ from functools import cache
 from math import pi, sqrt
 from typing import Any
 
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -54,27 +54,27 @@ def _temme_coefficients() -> tuple[tuple[float, ...], ...]:
 def uses_temme_expansion(a: Any, x: Any, eps: float) -> Any:
     """Return whether the expansion has the tolerance `eps`."""
     return (a >= EXPANSION_MIN_A[8 if eps < 1e-15 else 4]) & (
-        snp.abs(x - a) <= EXPANSION_MAX_RATIO * a
+        complex_parts.abs(x - a) <= EXPANSION_MAX_RATIO * a
     )
 
 
 def temme_pair(a: Any, x: Any) -> tuple[Any, Any]:
     """Return the regularized lower and upper functions where `is_large`, for close arguments."""
     square, correction, bend = poisson_exponent(a, x)
-    eta = (x - a) / a * snp.sqrt(2 * bend)
-    z = eta * snp.sqrt(0.5 * a)
+    eta = (x - a) / a * math_functions.sqrt(2 * bend)
+    z = eta * math_functions.sqrt(0.5 * a)
     total = constant_like(a, 0)
     for term in reversed(_temme_coefficients()):
         inner = constant_like(a, term[-1])
         for coefficient in reversed(term[:-1]):
             inner = inner * eta + coefficient
         total = total / a + inner
-    bell = snp.exp(-square) * (1 - correction)
-    rest = bell / snp.sqrt(2 * pi * a) * total
+    bell = math_functions.exp(-square) * (1 - correction)
+    rest = bell / math_functions.sqrt(2 * pi * a) * total
     # This corrects the rounding error of z by the derivative of erfc.
     rounded_square, square_error = two_product(z, z)
     z_error = ((square - rounded_square) - square_error + correction) / (
-        2 * snp.where(z == 0, constant_like(z, 1), z)
+        2 * selection.where(z == 0, constant_like(z, 1), z)
     )
     rest = rest - bell * (emit_elementwise("stop_gradient", z_error) / sqrt(pi))
     below, above = (0.5 * apply_elementwise("erfc", sign * z) for sign in (-1, 1))

@@ -3,9 +3,18 @@
 from math import factorial
 from typing import Any
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.branches import cond
+from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.elementwise import (
+    arithmetic,
+    complex_parts,
+    math_functions,
+    rounding,
+    selection,
+)
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
@@ -50,20 +59,22 @@ def polygamma(n: Any, x: Any) -> Any:
 
 def _polygamma(n: Any, x: Any) -> Any:
     n = emit_elementwise("stop_gradient", n)
-    sign = snp.where(is_even(n), -1.0, 1.0).astype(x.dtype)
-    s = snp.where(n == 0, constant_like(n, 2), n + 1)
-    right = snp.where(x > 0, x, constant_like(x, 1))
+    sign = selection.where(is_even(n), -1.0, 1.0).astype(x.dtype)
+    s = selection.where(n == 0, constant_like(n, 2), n + 1)
+    right = selection.where(x > 0, x, constant_like(x, 1))
     # The factorial may overflow where the zeta function is 0.
-    log_scale = (s - 1) * emit_elementwise("stop_gradient", snp.log(right))
+    log_scale = (s - 1) * emit_elementwise("stop_gradient", math_functions.log(right))
     is_scaled = (
         (s > _MAX_GAMMA_ARGUMENT)
-        | (snp.abs(log_scale) > _MAX_EXP_ARGUMENT)
+        | (complex_parts.abs(log_scale) > _MAX_EXP_ARGUMENT)
         | (right > _MAX_POWER_BASE)
     )
-    unit = snp.where(is_scaled, emit_elementwise("stop_gradient", right), constant_like(x, 1))
-    scale = snp.where(is_scaled, snp.exp(gammaln(s) - log_scale), gamma_of_double(s))
-    total = snp.where(x == snp.inf, constant_like(x, 0), _zeta(s, x, unit) / unit)
-    return snp.where(n == 0, digamma(x), sign * (scale * total))
+    unit = selection.where(is_scaled, emit_elementwise("stop_gradient", right), constant_like(x, 1))
+    scale = selection.where(
+        is_scaled, math_functions.exp(gammaln(s) - log_scale), gamma_of_double(s)
+    )
+    total = selection.where(x == dtypes.inf, constant_like(x, 0), _zeta(s, x, unit) / unit)
+    return selection.where(n == 0, digamma(x), sign * (scale * total))
 
 
 def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
@@ -76,28 +87,28 @@ def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
     def by_reflection(s: Any, q: Any, unit: Any) -> Any:
         """Extend to q < 0: the terms there are those of the positive numbers up to -q."""
         left = q < 0
-        below, above = snp.floor(q), snp.ceil(q)
-        start = snp.where(left, q - below, q)
-        other = snp.where(left, above - q, constant_like(q, 1))
-        beyond = snp.where(left, 1 - q, constant_like(q, 1))
-        sign = snp.where(
+        below, above = rounding.floor(q), rounding.ceil(q)
+        start = selection.where(left, q - below, q)
+        other = selection.where(left, above - q, constant_like(q, 1))
+        beyond = selection.where(left, 1 - q, constant_like(q, 1))
+        sign = selection.where(
             left,
-            snp.where(is_even(s), constant_like(s, 1), constant_like(s, -1)),
+            selection.where(is_even(s), constant_like(s, 1), constant_like(s, -1)),
             constant_like(s, 0),
         )
         # One stacked call emits the long sum once instead of three times.
         arguments, units = (start, other, beyond), (unit, constant_like(s, 1), constant_like(s, 1))
-        sums = _zeta_positive(*(snp.stack(x) for x in ((s, s, s), arguments, units)))
+        sums = _zeta_positive(*(concatenation.stack(x) for x in ((s, s, s), arguments, units)))
         total = sums[0] + sign * sums[1] - sign * sums[2]
-        return snp.where(left & (snp.floor(s) != s), constant_like(s, snp.nan), total)
+        return selection.where(left & (rounding.floor(s) != s), constant_like(s, dtypes.nan), total)
 
-    total = cond(snp.any(q < 0), by_reflection, direct, s, q, unit)
-    is_limit = ((s == snp.inf) & (q > 0)) | ((q == snp.inf) & (s > 1))
-    limit = snp.where(q > 1, 0.0, snp.where(q == 1, 1.0, snp.inf))
-    result = snp.where(is_limit, limit, total)
-    result = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, result))
-    pole = (q <= 0) & (snp.floor(q) == q) & (s > 1)
-    return snp.where(pole, snp.inf, result).astype(s.dtype)
+    total = cond(basic_reductions.any(q < 0), by_reflection, direct, s, q, unit)
+    is_limit = ((s == dtypes.inf) & (q > 0)) | ((q == dtypes.inf) & (s > 1))
+    limit = selection.where(q > 1, 0.0, selection.where(q == 1, 1.0, dtypes.inf))
+    result = selection.where(is_limit, limit, total)
+    result = selection.where(s == 1, dtypes.inf, selection.where(s < 1, dtypes.nan, result))
+    pole = (q <= 0) & (rounding.floor(q) == q) & (s > 1)
+    return selection.where(pole, dtypes.inf, result).astype(s.dtype)
 
 
 def _zeta_positive(s: Any, q: Any, unit: Any) -> Any:
@@ -120,6 +131,6 @@ def _shifted_power(s: Any, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
     s.
     """
     argument, rounding_error = two_sum(q, constant_like(q, k))
-    power = snp.power(argument / unit, -s)
+    power = arithmetic.power(argument / unit, -s)
     # Only the power with k = 0 may be infinite.
     return argument, power - power * (s * (rounding_error / argument)) if k else power

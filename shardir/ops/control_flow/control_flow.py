@@ -1,8 +1,8 @@
 """Control flow: operations with blocks.
 
 Blocks may use values of the enclosing blocks; such captured values are loop-invariant and not
-operands. `shardir.interpret.interpreter.interpreter` defines the semantics, and `shardir.passes.autodiff.vjp`
-the gradients.
+operands. `shardir.interpret.interpreter.interpreter` defines the semantics, and
+`shardir.passes.autodiff.vjp` the gradients.
 
 A data flow edge connects the values of one variable at different times, which should have one
 sharding: values flow from `sources` to `targets`. In a scan, the slice of a stacked operand is a
@@ -106,9 +106,9 @@ def _scan_edges(op: Op) -> tuple[DataFlowEdge, ...]:
 scan = define_op("scan", type=_scan_type, edges=_scan_edges, blocks=1)
 """Apply the body `length` times, from the last slice to the first if `reverse`.
 
-The first `commuting_groups` operands are carried between iterations; the others are sliced along their first
-dimension. The body returns the carried values, followed by slices of the stacked results for the
-current position.
+The first `commuting_groups` operands are carried between iterations; the others are sliced along
+their first dimension. The body returns the carried values, followed by slices of the stacked
+results for the current position.
 """
 
 

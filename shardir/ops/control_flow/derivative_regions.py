@@ -1,9 +1,9 @@
 """Regions with derivative rules: checkpoint, custom JVP and custom VJP.
 
 Each operation applies its first block to the operands. The rest of it concerns derivatives only, so
-it is removed from programs that will not be differentiated (`shardir.passes.simplify.inline`). A rule is a
-function of the user, which is traced when a derivative needs it; `rule` is its name. A traced rule
-is stored in blocks of the operation, which text can also contain.
+it is removed from programs that will not be differentiated (`shardir.passes.simplify.inline`). A
+rule is a function of the user, which is traced when a derivative needs it; `rule` is its name. A
+traced rule is stored in blocks of the operation, which text can also contain.
 
 The last `closed` operands are values that the first block captured; they have no tangents.
 """

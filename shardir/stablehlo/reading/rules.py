@@ -1,6 +1,7 @@
 """Reading of operations that correspond to one IR operation.
 
-The other rules are in `shapes`, `regions`, `composed_function`, `collectives` and `sdy` beside this module.
+The other rules are in `shapes`, `regions`, `composed_function`, `collectives` and `sdy` beside this
+module.
 """
 
 from shardir import ops as ops  # declares the operations

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ImmutableError
+from shardir.frontend.numpy import api as snp
 
 X = np.array([[1.5, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
 Y = np.array([[2.0, 3.0, -1.0], [1.0, 2.0, 5.0]], np.float32)

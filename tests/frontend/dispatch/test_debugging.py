@@ -24,7 +24,7 @@ from shardir import (
     vmap,
 )
 from shardir.errors import ShardirError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from shardir.interpret.interpreter import run
 from shardir.text.parser import parse
 from tests.refusing import first_line

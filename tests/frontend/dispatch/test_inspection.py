@@ -17,7 +17,7 @@ from shardir import (
     named_scope,
 )
 from shardir.errors import DifferentiateError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 
 ROW = ShapeDtypeStruct((3,), np.float32)
 

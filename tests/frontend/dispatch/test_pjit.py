@@ -6,8 +6,8 @@ import pytest
 from shardir.experimental.maps import Mesh
 from shardir.experimental.mesh_utils import create_device_mesh
 from shardir.experimental.pjit import PartitionSpec, pjit
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy import api as snp
 
 
 def test_pjit_takes_both_words_for_shardings() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 import shardir as sd
 from shardir import testing
-from shardir.frontend import lax, numpy as snp
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
@@ -18,6 +17,8 @@ from shardir.frontend.errors import (
     NumberRangeError,
     TracedValueError,
 )
+from shardir.frontend.lax import api as lax
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.pytree import tree
 from tests.namespace import eagerly, ops, run, same, trace
 

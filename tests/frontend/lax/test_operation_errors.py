@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import lax
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.errors import AxisError
+from shardir.frontend.lax import api as lax
 from tests.namespace import run
 
 X = np.array([[0.5, -1.25, 3.0], [2.5, 0.0, -0.75]], np.float32)

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import lax, numpy as snp
 from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.lax import api as lax
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.pytree import tree
 from tests.namespace import eagerly, ops, run, same, words
 

@@ -7,8 +7,9 @@ import pytest
 
 import shardir
 from shardir.errors import OperationTypeError
-from shardir.frontend import lax, numpy as snp
 from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.lax import api as lax
+from shardir.frontend.numpy import api as snp
 
 X = np.array([0.5, -1.25, 3.0, 2.0], np.float32)
 ONE = lax.ScatterDimensionNumbers((), (0,), (0,))

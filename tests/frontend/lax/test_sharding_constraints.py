@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import lax
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, IncompatibleDevicesError, ShardingError
+from shardir.frontend.lax import api as lax
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec as P
 from shardir.frontend.shardings.sharding import NamedSharding

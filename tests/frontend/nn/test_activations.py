@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend import nn
 from shardir.frontend.errors import ShapeError
+from shardir.frontend.nn import api as nn
 from tests.namespace import close, ops, run
 
 DATA: dict[str, Any] = json.loads(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend import nn
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
+from shardir.frontend.nn import api as nn
 from tests.namespace import close, ops, run, words
 
 GENERATOR = np.random.default_rng(17)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import run, words
 
 NAMES = words(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.kernels.fft.passes import factor_long_rows
-from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import close, eagerly, run, same, words
 from tests.refusing import assert_refused
 

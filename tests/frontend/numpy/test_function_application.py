@@ -7,7 +7,7 @@ import pytest
 
 import shardir as sd
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from tests.namespace import eagerly, run, same
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import close, eagerly, run
 from tests.refusing import assert_refused
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import check, ops, run
 
 GENERATOR = np.random.default_rng(19)

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import lax, numpy as snp
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.lax import api as lax
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec as P

@@ -17,7 +17,7 @@ from shardir import (
     optim,
 )
 from shardir.errors import ShardirError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from tests.refusing import first_line
 
 PARAMS = {"w": np.array([1.0, -2.0]), "b": np.array(0.5)}

@@ -8,8 +8,8 @@ import pytest
 
 from shardir import enable_x64, grad
 from shardir.errors import ShardirError
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import stats
 from tests.refusing import refused
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import ShapeDtypeStruct
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import DeviceError, MeshError
-from shardir.frontend.lax import psum
+from shardir.frontend.lax.api import psum
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.shardings.abstract_mesh import AbstractMesh
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec as P

@@ -207,7 +207,7 @@ def test_results_without_a_gradient() -> None:
 
 
 def test_operations_without_a_gradient_show_their_line() -> None:
-    from shardir.frontend import lax
+    from shardir.frontend.lax import api as lax
 
     def f(x: Any) -> Any:
         return lax.while_loop(lambda y: y < 10, lambda y: y * 2, x)

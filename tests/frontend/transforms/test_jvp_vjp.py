@@ -7,12 +7,12 @@ import pytest
 
 import shardir.numpy as snp
 from shardir.errors import DifferentiateError
-from shardir.frontend import lax
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dtypes import float0
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
+from shardir.frontend.lax import api as lax
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P

@@ -8,7 +8,7 @@ import pytest
 from shardir import checkpoint, checkpoint_policies, grad, jit, lax, remat, vmap
 from shardir.ad_checkpoint import checkpoint_name
 from shardir.errors import ShardirError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 
 W, X = snp.ones((2, 3)) * 0.3, snp.arange(6.0).reshape(3, 2)
 

@@ -9,11 +9,11 @@ import pytest
 
 import shardir.numpy as snp
 from shardir import random
-from shardir.frontend import lax
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
+from shardir.frontend.lax import api as lax
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P

@@ -1,7 +1,7 @@
 """Operations on real vectors that take one or two instructions.
 
-`shardir.ops.elementwise.elementwise` and `shardir.ops.elementwise.numerics` define them; results equal the reference
-interpreter's in all bits.
+`shardir.ops.elementwise.elementwise` and `shardir.ops.elementwise.numerics` define them; results
+equal the reference interpreter's in all bits.
 """
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type

@@ -1,5 +1,5 @@
-"""Conversions to another element type (`convert`), equal to `shardir.ops.elementwise.numerics.convert`, and
-reinterpretations of bits (`bitcast`)."""
+"""Conversions to another element type (`convert`), equal to
+`shardir.ops.elementwise.numerics.convert`, and reinterpretations of bits (`bitcast`)."""
 
 from shardir.backends.cpu.codegen.half_precision import round_f64_to_odd_f32
 from shardir.backends.cpu.codegen.llvm_text import (

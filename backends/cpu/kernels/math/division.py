@@ -15,8 +15,8 @@ class Divisor(NamedTuple):
     invariant.
 
     `safe` is the divisor, with 1 in place of 0 (`none`), which has no quotient, and of -1
-    (`is_minus_one`, if signed), since the least integer has no negative. `one` flags divisors of 1; it
-    is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift of a
+    (`is_minus_one`, if signed), since the least integer has no negative. `one` flags divisors of 1;
+    it is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift of a
     word quotient.
     """
 

@@ -92,8 +92,8 @@ def erf_inv(x: LLVMValue, grade: str) -> LLVMValue:
 
 
 def erf_inv_like_xla(x: LLVMValue, grade: str) -> LLVMValue:
-    """Return erf_inv of f32 by the steps of `shardir.ops.elementwise.special`, so that random numbers equal
-    JAX's."""
+    """Return erf_inv of f32 by the steps of `shardir.ops.elementwise.special`, so that random
+    numbers equal JAX's."""
     if grade != "f32":
         return erf_inv(x, grade)
     w = -log1p(-(x * x), "f32")

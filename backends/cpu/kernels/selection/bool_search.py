@@ -139,7 +139,8 @@ def _is_found(
 def find_first(
     f: LLVMFunction, sources: Sequence[LLVMValue], steps: LLVMValue, wanted: int
 ) -> LLVMValue:
-    """Return the index of the first of `steps` bytes whose truth is `goal_atoms`; `steps` if none is.
+    """Return the index of the first of `steps` bytes whose truth is `goal_atoms`; `steps` if none
+    is.
 
     With several sources, a byte counts as `goal_atoms` only if it is in all of them.
     """

@@ -129,7 +129,8 @@ def _values_phases(
     *,
     context: LoweringContext,
 ) -> list[Phase] | None:
-    """Return phases that write the sorted lines of `x`; if positions are `goal_atoms`, only those."""
+    """Return phases that write the sorted lines of `x`; if positions are `goal_atoms`, only
+    those."""
     phases = compress_sort_phases(x, y, dim, wanted, context)
     phases = phases or _network_phases(x, y, dim, "", context)
     if phases is None and wanted:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import lax
+from shardir.frontend.lax import api as lax
 
 IMAGES, FILTERS = np.ones((2, 3, 8, 8), "f"), np.ones((4, 3, 3, 3), "f")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 
 X = np.arange(6, dtype="f").reshape(2, 3)
 

@@ -9,9 +9,9 @@ import pytest
 
 import shardir as sd
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError, TracedValueError
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.numpy.creation.filling import _arange_length
 from shardir.ir.types import dtype_name
 from shardir.sharding import NamedSharding, PartitionSpec

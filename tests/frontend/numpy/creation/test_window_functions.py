@@ -7,8 +7,8 @@ import pytest
 
 from shardir import enable_x64, jit
 from shardir.backends.cpu.codegen import kernel_table
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError, TracedValueError
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES
 
 WINDOWS: list[tuple[str, tuple[float, ...]]] = [

@@ -8,8 +8,8 @@ import pytest
 
 import shardir as sd
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
+from shardir.frontend.numpy import api as snp
 from shardir.ir.types import NUMPY_DTYPES, dtype_name
 from tests.namespace import check, eagerly, numpys, ops, run, same, words
 

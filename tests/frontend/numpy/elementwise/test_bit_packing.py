@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import check, close, eagerly, run
 
 X = np.random.default_rng(23).normal(size=(2, 3, 4)).astype("f")

@@ -8,7 +8,7 @@ import pytest
 
 import shardir as sd
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, numpys, ops, run, words
 
 GENERATOR = np.random.default_rng(7)

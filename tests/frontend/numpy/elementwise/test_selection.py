@@ -7,8 +7,8 @@ import pytest
 
 from shardir import grad
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy import api as snp
 from shardir.ir.types import dtype_name
 from tests.namespace import check, close, ops, run
 

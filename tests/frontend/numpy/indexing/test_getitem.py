@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import eagerly, ops, run, same
 
 X = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
@@ -283,7 +283,7 @@ def _added(x: Any, index: Any) -> Any:
 
 
 def test_keys_are_indexed_and_updated() -> None:
-    from shardir.frontend import random
+    from shardir.frontend.random import api as random
 
     keys = random.split(random.key(0), 4)
     words = np.asarray(random.key_data(keys))

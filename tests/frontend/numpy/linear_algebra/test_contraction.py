@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, ShapeError
+from shardir.frontend.numpy import api as snp
 from shardir.ir.types import dtype_name
 from tests.frontend.matrices import Matrices
 from tests.namespace import check, close, eagerly, numpys, ops, run, trace, words

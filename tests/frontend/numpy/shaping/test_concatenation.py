@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, numpys, ops, run, same
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import shardir as sd
-from shardir.frontend import numpy as snp
 from shardir.frontend.errors import TracedValueError
+from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, run, same
 
 Integers = npt.NDArray[Any]

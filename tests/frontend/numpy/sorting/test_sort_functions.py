@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import numpy as snp
 from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, ops, run, same
 
 ODD = np.array([3.0, np.nan, -0.0, 0.0, np.inf, -np.inf, 3.0, -1.5, np.nan], np.float32)
@@ -202,7 +202,7 @@ def test_errors(call: Any, message: str) -> None:
 
 
 def test_keys_have_no_order() -> None:
-    from shardir.frontend import random
+    from shardir.frontend.random import api as random
 
     keys = random.split(random.key(0), 3)
     with pytest.raises(OperationTypeError, match="random keys have no order"):

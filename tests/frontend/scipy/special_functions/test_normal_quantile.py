@@ -6,7 +6,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir import enable_x64
-from shardir.frontend import numpy as snp
+from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.special_functions import normal_quantile
 from tests.frontend.scipy.accuracy import BOUNDS

@@ -8,8 +8,8 @@ import pytest
 
 from shardir import jit, lax
 from shardir.backends.cpu.kernels.math import library
-from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
+from shardir.frontend.numpy import api as snp
 from tests.backends.cpu.native.vector.accuracy import (
     DOUBLE,
     SINGLE,
