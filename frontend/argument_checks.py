@@ -96,3 +96,13 @@ def check_flag(what: str, given: Any) -> bool:
 def is_one_of(value: Any, names: Collection[str]) -> bool:
     """Return whether a value is a string and one of the names."""
     return isinstance(value, str) and value in names
+
+
+def check_not_in_place(what: str, inplace: bool) -> None:
+    """Raise `ArgumentError` if `inplace` is true: arrays are immutable."""
+    if check_flag(f"inplace of {what}", inplace):
+        raise ArgumentError(
+            with_location(
+                f"{what} cannot write into an array; take the result and pass inplace=False"
+            )
+        )

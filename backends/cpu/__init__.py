@@ -85,7 +85,7 @@ def _start_runtime() -> None:
         Thread(target=_suppress_errors, args=(tiered_code.launch_code,), name="shardir-prepare")
     )
     import_module("shardir.backends.cpu.executable")
-    import_module("shardir.backends.cpu.schedule.schedule_cache").fingerprint()
+    import_module("shardir.backends.cpu.schedule.schedule_cache").source_fingerprint()
     if not is_cached:
         import_module("shardir.backends.cpu.schedule.compile")
 

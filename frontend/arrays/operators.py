@@ -255,7 +255,7 @@ class Operators:
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """Return the functions of the Array API standard; raises `ArgumentError` for other
         versions."""
-        return import_module("shardir.frontend.numpy.array_api_info").namespace(api_version)
+        return import_module("shardir.frontend.numpy.array_api_info").array_namespace(api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         """Return this array on a device or with a sharding; streams are not supported."""

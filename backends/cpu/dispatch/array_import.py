@@ -164,5 +164,5 @@ def _define_narrowing_import(module: LLVMModule, name: str, wide: str, narrow: s
         step(k, ELEMENTS_PER_VECTOR, lost)
     with f.loop(whole, count) as k:
         step(k, 1, lost_after)
-    any_lost = f.intrinsic("vector_type.reduce.or", lost.get(), result="i64") | lost_after.get()
+    any_lost = f.intrinsic("vector.reduce.or", lost.get(), result="i64") | lost_after.get()
     f.ret(any_lost.is_("eq", 0))

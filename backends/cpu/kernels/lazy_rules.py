@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from shardir.ir.module import Op
 
 
-def lazy_rules(package: str, modules: Mapping[str, Sequence[str]]) -> dict[str, Rule]:
-    """Return a rule for each operation in the `RULES` of the modules of a package."""
+_PACKAGE = "shardir.backends.cpu.kernels"
+
+
+def lazy_rules(modules: Mapping[str, Sequence[str]]) -> dict[str, Rule]:
+    """Return a rule for each operation in the `RULES` of the modules, named relative to `kernels`."""
     return {
-        name: _import_on_call(f"{package}.{module}", name)
+        name: _import_on_call(f"{_PACKAGE}.{module}", name)
         for module, names in modules.items()
         for name in names
     }

@@ -1,10 +1,11 @@
-"""The operations of the data movement kernels, by the module whose `RULES` lowers them."""
+"""The operations of the data movement, scan, selection, pooling and sort kernels, by the module whose
+`RULES` lowers them."""
 
 from shardir.backends.cpu.kernel_api import Rule
 from shardir.backends.cpu.kernels.lazy_rules import lazy_rules
 
 RULE_MODULES: dict[str, tuple[str, ...]] = {
-    "arranging": (
+    "data_movement.view_rules": (
         "broadcast",
         "transpose",
         "reshape",
@@ -15,11 +16,11 @@ RULE_MODULES: dict[str, tuple[str, ...]] = {
         "pad",
         "bitcast",
     ),
-    "lookup": ("dynamic_slice", "dynamic_update_slice", "gather"),
-    "scattering": ("scatter",),
-    "running": ("cumsum", "cumprod", "cummax", "cummin"),
-    "extremes": ("argmax", "argmin"),
-    "hashing": (
+    "data_movement.gather": ("dynamic_slice", "dynamic_update_slice", "gather"),
+    "data_movement.scatter": ("scatter",),
+    "scan.cumulative": ("cumsum", "cumprod", "cummax", "cummin"),
+    "selection.argminmax": ("argmax", "argmin"),
+    "threefry": (
         "random_bits",
         "random_bits_at",
         "random_split",
@@ -27,10 +28,10 @@ RULE_MODULES: dict[str, tuple[str, ...]] = {
         "random_fold_in",
         "random_hash",
     ),
-    "windows": ("reduce_window",),
-    "choosing": ("select_and_scatter",),
-    "sorting": ("sort", "top_k"),
+    "pooling.reduce_window": ("reduce_window",),
+    "pooling.select_and_scatter": ("select_and_scatter",),
+    "sort.sort_rules": ("sort", "top_k"),
 }
 
-RULES: dict[str, Rule] = lazy_rules("shardir.backends.cpu.kernels.data_movement", RULE_MODULES)
+RULES: dict[str, Rule] = lazy_rules(RULE_MODULES)
 """Phases for operands and results with any strides."""

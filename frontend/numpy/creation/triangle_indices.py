@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import MAX_RANK, check_integer
+from shardir.frontend.argument_checks import MAX_RANK, check_integer, check_not_in_place
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.creation.filling import arange
 from shardir.frontend.numpy.indexing.nonzero import as_default_index_array, nonzero
-from shardir.frontend.numpy.indexing.selection_by_index import check_not_in_place
 from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location

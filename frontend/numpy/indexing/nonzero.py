@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.composed import composed_function
@@ -23,7 +23,6 @@ from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
-from shardir.frontend.numpy.indexing.selection_by_index import check_not_in_place
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape

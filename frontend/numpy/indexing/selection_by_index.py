@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import check_flag, is_one_of
+from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
@@ -89,16 +89,6 @@ def put_along_axis(
         weak=x.weak_type,
     )
     return reshape(result, array.shape)
-
-
-def check_not_in_place(what: str, inplace: bool) -> None:
-    """Raise `ArgumentError` if `inplace` is true: arrays are immutable."""
-    if check_flag(f"inplace of {what}", inplace):
-        raise ArgumentError(
-            with_location(
-                f"{what} cannot write into an array; take the result and pass inplace=False"
-            )
-        )
 
 
 @public(static=("mode", "inplace"))

@@ -3,6 +3,6 @@
 from shardir.backends.cpu.kernel_api import Rule
 from shardir.backends.cpu.kernels.lazy_rules import lazy_rules
 
-RULE_MODULES: dict[str, tuple[str, ...]] = {"batches": ("fft",)}
+RULE_MODULES: dict[str, tuple[str, ...]] = {"fft.batches": ("fft",)}
 
-RULES: dict[str, Rule] = lazy_rules("shardir.backends.cpu.kernels.fft", RULE_MODULES)
+RULES: dict[str, Rule] = lazy_rules(RULE_MODULES)

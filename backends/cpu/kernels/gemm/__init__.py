@@ -3,5 +3,3 @@
 Input: an operation with strided views of its operands and results. Output: phases, each a kernel
 with its parameter record. Start with `product_dispatch`, then `packed_kernel`.
 """
-
-from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS as LAYOUTS, RULES as RULES

@@ -4,12 +4,12 @@ from shardir.backends.cpu.kernel_api import Rule
 from shardir.backends.cpu.kernels.lazy_rules import lazy_rules
 
 RULE_MODULES: dict[str, tuple[str, ...]] = {
-    "definite": ("cholesky",),
-    "factoring": ("lu",),
-    "reflecting": ("qr",),
-    "singular": ("svd", "pinv", "least_squares"),
-    "solving": ("triangular_solve",),
-    "spectra": ("eigh", "eig"),
+    "linalg.cholesky": ("cholesky",),
+    "linalg.lu": ("lu",),
+    "linalg.qr": ("qr",),
+    "linalg.svd": ("svd", "pinv", "least_squares"),
+    "linalg.triangular_solve": ("triangular_solve",),
+    "linalg.eigen": ("eigh", "eig"),
 }
 
-RULES: dict[str, Rule] = lazy_rules("shardir.backends.cpu.kernels.linalg", RULE_MODULES)
+RULES: dict[str, Rule] = lazy_rules(RULE_MODULES)
