@@ -45,14 +45,14 @@ class PositionalSharding(Sharding):
     def __init__(self, devices: object) -> None:
         array = as_device_array(devices, "a PositionalSharding")
         dims = tuple(merge_sub_axes([digit]) for digit in row_major_sub_axes(array.shape))
-        self.__dict__.update(_devices=tuple(array.flat), _dims=dims)
+        self.__dict__.update(_devices=tuple(array.flat), _dimension_sub_axes=dims)
 
     @classmethod
     def from_sub_axes(cls, devices: tuple[Device, ...], dims: Sequence[SubAxes]) -> Self:
         """Return the sharding whose dimension i is sharded along `dims[i]`."""
         new = cls.__new__(cls)
         new.__dict__.update(
-            _devices=devices, _dims=tuple(merge_sub_axes(digits) for digits in dims)
+            _devices=devices, _dimension_sub_axes=tuple(merge_sub_axes(digits) for digits in dims)
         )
         return new
 

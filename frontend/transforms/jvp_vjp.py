@@ -70,7 +70,7 @@ def jvp(
             for result in traced.results
             if result.type.dtype in INEXACT
         ]
-        return (*made, each[: traced.moving])
+        return (*made, each[: traced.num_inexact_results])
 
     labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
     results, aux, given = at.run(push_forward, [*at.primals, *steps], labels)
@@ -114,7 +114,7 @@ def vjp_per_device(
         gradients = replace(rest, saved=saved)(given, like, at.weak)
         return _unflatten_derivatives(tree.unflatten(at.structure, at.leaves), gradients)
 
-    back = Partial(pullback, rest.saved)
+    back = Partial(pullback, rest.residuals)
     return (results, back, aux) if has_aux else (results, back)
 
 
@@ -141,7 +141,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
         return _unflatten_derivatives(results, replace(rest, saved=saved)(given, at.primals, weak))
 
-    onward = Partial(pushforward, rest.saved)
+    onward = Partial(pushforward, rest.residuals)
     return (results, onward, aux) if has_aux else (results, onward)
 
 

@@ -31,10 +31,10 @@ def test_isolated_devices_compute_the_same() -> None:
 def test_isolated_devices_hold_copies_of_their_own() -> None:
     with sd.config(isolated=True):
         y = sd.jit(lambda x: x + 1, out_shardings=NamedSharding(MESH, P()))(np.ones(8))
-    assert len({id(part) for part in y.parts}) == 8
+    assert len({id(part) for part in y.device_shards}) == 8
     with sd.config(isolated=False):
         z = sd.jit(lambda x: x + 1, out_shardings=NamedSharding(MESH, P()))(np.ones(8))
-    assert len({id(part) for part in z.parts}) == 1
+    assert len({id(part) for part in z.device_shards}) == 1
 
 
 def test_an_effect_of_isolated_devices_happens_once() -> None:
@@ -53,5 +53,5 @@ def test_isolated_devices_make_large_arrays_of_nothing() -> None:
     """Each on a thread, although there is no operand to tell how many there are."""
     with sd.config(isolated=True):
         made = sd.jit(lambda: snp.arange(1 << 20), out_shardings=NamedSharding(MESH, P()))()
-    assert len(made.parts) == 8
+    assert len(made.device_shards) == 8
     np.testing.assert_array_equal(np.asarray(made), np.arange(1 << 20))

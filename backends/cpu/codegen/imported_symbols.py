@@ -31,7 +31,7 @@ def start_compiling_symbols(symbols: Iterable[str]) -> None:
             and symbol not in _running_compilations
             and not is_on_disk(symbol)
         ):
-            text = _math_library().text(symbol)
+            text = _math_library().function_text(symbol)
             if text is not None:
                 _running_compilations[symbol] = start_compilation([text])
 
@@ -56,7 +56,7 @@ def _load_symbol(symbol: str) -> int | None:
             else save_and_link(symbol, begun.code(), [symbol])
         )
         if library is None:
-            result: dict[str, int] = _math_library().addresses([symbol])
+            result: dict[str, int] = _math_library().function_addresses([symbol])
             return result.get(symbol)
         _symbol_addresses[symbol] = library[symbol]
     return _symbol_addresses[symbol]

@@ -116,7 +116,11 @@ def _align_mask(
         return None
     head, rest = shape[:axis], shape[end:]
     outer, size, row = prod(head), prod(marks), prod(rest) * kind.numpy.itemsize
-    find = _masks().chooser(size, row, outer) if is_available() and outer * size * row else None
+    find = (
+        _masks().compile_row_selection(size, row, outer)
+        if is_available() and outer * size * row
+        else None
+    )
     return _MaskAlignment(outer, size, head, rest, find)
 
 
@@ -138,7 +142,7 @@ def true_indices(mask: Mask) -> Storage:
     if not is_available() or not mask.size:
         return Storage.of(np.flatnonzero(np.asarray(mask)).astype(np.int32))
     flags, kept = _mask_address(mask)
-    count, block = _masks().places(flags, mask.size)
+    count, block = _masks().true_indices(flags, mask.size)
     del kept
     return Storage(block.address, block, (count,), np.dtype(np.int32))
 

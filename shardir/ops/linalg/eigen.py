@@ -35,7 +35,7 @@ def _drop_vectors(made: tuple[Array, ...], vectors: bool) -> Any:
 
 def _divide_by_gaps(inner: Matrix, values: Any) -> Matrix:
     """Return each element divided by its column's value minus its row's value; 0 where equal."""
-    gap = inner.over(values, -1) - inner.over(values, -2)
+    gap = inner.broadcast_along(values, -1) - inner.broadcast_along(values, -2)
     equal = gap.eq(0)
     return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))
 
@@ -96,10 +96,10 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -
     of_u, of_vh = _cotangent_or_zero(b, given[0], u), _cotangent_or_zero(b, given[2], vh)
     size = min(rows, columns)
     if rows > size:
-        part = of_u / _zeros_to_ones(of_u.over(values, -1))
+        part = of_u / _zeros_to_ones(of_u.broadcast_along(values, -1))
         return (((u @ inner + part - u @ (u.H @ part)) @ vh).conjugate().value,)
     if columns > size:
-        part = of_vh / _zeros_to_ones(of_vh.over(values, -2))
+        part = of_vh / _zeros_to_ones(of_vh.broadcast_along(values, -2))
         return ((u @ (inner @ vh + part - (part @ vh.H) @ vh)).conjugate().value,)
     return ((u @ inner @ vh).conjugate().value,)
 
@@ -109,21 +109,21 @@ def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Any) -> Matrix
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
     if given[1] is not None:
-        inner = core.over(given[1], -1).only("eq")
+        inner = core.broadcast_along(given[1], -1).triangle("eq")
     if given[0] is None and given[2] is None:
         return inner
     turned_u = u.H @ _cotangent_or_zero(b, given[0], u)
     turned_v = vh @ _cotangent_or_zero(b, given[2], vh).H
     turned_u, turned_v = turned_u - turned_u.H, turned_v - turned_v.H
     squares = b.mul(values, values)
-    row, column = core.over(values, -2), core.over(values, -1)
+    row, column = core.broadcast_along(values, -2), core.broadcast_along(values, -1)
     inner = (
         inner
         + _divide_by_gaps(turned_u, squares) * column
         + row * _divide_by_gaps(turned_v, squares)
     )
     if core.is_complex:
-        inner = inner + (turned_u / _zeros_to_ones(column * 2)).only("eq")
+        inner = inner + (turned_u / _zeros_to_ones(column * 2)).triangle("eq")
     return inner
 
 
@@ -186,7 +186,7 @@ def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
     if of_vectors is not None:
         inner = _divide_by_gaps(basis.H @ Matrix(b, of_vectors).conjugate(), values)
     if of_values is not None:
-        inner = inner + basis.over(of_values, -1).only("eq")
+        inner = inner + basis.broadcast_along(of_values, -1).triangle("eq")
     return ((basis @ inner @ basis.H).hermitian().conjugate().value,)
 
 
@@ -231,10 +231,10 @@ def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
         # Vectors have norm 1, so the component that would change the norm is removed.
         turned = basis.H @ Matrix(b, of_vectors).conjugate()
         length = b.real(turned.diagonal())
-        turned = turned - (basis.H @ basis) * turned.over(length, -1)
+        turned = turned - (basis.H @ basis) * turned.broadcast_along(length, -1)
         inner = _divide_by_gaps(turned, b.conj(values))
     if of_values is not None:
-        inner = inner + basis.over(b.conj(of_values), -1).only("eq")
+        inner = inner + basis.broadcast_along(b.conj(of_values), -1).triangle("eq")
     grad = _solve_lu(basis.H, inner @ basis.H).conjugate()
     return (grad.value if x.type.dtype in REAL_OF else b.real(grad.value),)
 
@@ -243,7 +243,7 @@ def _solve_lu(a: Matrix, y: Matrix) -> Matrix:
     """Return the solution x of a x = y."""
     packed, _, order = a.b.lu(a.value)
     factors, permuted = Matrix(a.b, packed), Matrix(a.b, take_rows(a.b, y.value, order))
-    lower = factors.only("gt") + factors.identity()
+    lower = factors.triangle("gt") + factors.identity()
     return factors.solve(lower.solve(permuted, lower=True), lower=False)
 
 

@@ -68,12 +68,12 @@ def _qr_vjp(b: Any, g: Any, x: Any, q: Any, r: Any, *, full: bool) -> Any:
         beyond = q @ of_rest
         of_q = of_q + rest @ of_rest.H
         r, of_r = r.columns(0, size), of_r.columns(0, size)
-    inner = (of_r @ r.H - q.H @ of_q).only("le")
+    inner = (of_r @ r.H - q.H @ of_q).triangle("le")
     inner = inner + inner.H
-    grad = of_q + q @ (inner - inner.only("eq") * 0.5)
+    grad = of_q + q @ (inner - inner.triangle("eq") * 0.5)
     grad = r.solve(grad.H, lower=False).H
     if beyond is not None:
-        grad = grad.beside(beyond)
+        grad = grad.append_columns(beyond)
     return (grad.conjugate().value,)
 
 
@@ -143,9 +143,9 @@ def _lu_vjp(b: Any, g: Any, x: Any, packed: Any, pivots: Any, permutation: Any) 
     rows, columns = x.type.shape[-2:]
     size = min(rows, columns)
     both, grad = Matrix(b, packed), Matrix(b, g[0]).conjugate()
-    tall, broad = both.columns(0, size).only("gt"), both.rows(0, size).only("le")
+    tall, broad = both.columns(0, size).triangle("gt"), both.rows(0, size).triangle("le")
     lower = tall + tall.identity()
-    of_lower, of_upper = grad.columns(0, size).only("gt"), grad.rows(0, size).only("le")
+    of_lower, of_upper = grad.columns(0, size).triangle("gt"), grad.rows(0, size).triangle("le")
     corner, head = lower.rows(0, size), broad.columns(0, size)
     inner_upper = of_upper.columns(0, size) @ head.H
     inner_lower = corner.H @ of_lower.rows(0, size)
@@ -156,15 +156,15 @@ def _lu_vjp(b: Any, g: Any, x: Any, packed: Any, pivots: Any, permutation: Any) 
     if rows > size:
         under = of_lower.rows(size, rows - size)
         inner_upper = inner_upper - lower.rows(size, rows - size).H @ under
-    inner = inner_lower.only("gt") + inner_upper.only("le")
+    inner = inner_lower.triangle("gt") + inner_upper.triangle("le")
     found = head.solve(inner.H, lower=False).H
     if under is not None:
-        found = found.above(head.solve(under.H, lower=False).H)
+        found = found.append_rows(head.solve(under.H, lower=False).H)
     top = corner.solve(found.rows(0, size), lower=True, transpose="adjoint")
     if beside is not None:
-        top = top.beside(corner.solve(beside, lower=True, transpose="adjoint"))
+        top = top.append_columns(corner.solve(beside, lower=True, transpose="adjoint"))
     if under is not None:
-        top = top.above(found.rows(size, rows - size))
+        top = top.append_rows(found.rows(size, rows - size))
     positions = b.iota(dim=x.type.rank - 2, result=permutation.type)
     _, back = b.sort(permutation, positions, dim=x.type.rank - 2, keys=1, stable=True)
     return (take_rows(b, top.conjugate().value, back),)

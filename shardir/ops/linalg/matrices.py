@@ -137,7 +137,7 @@ class Matrix(Term):
 
     def identity(self) -> "Matrix":
         """Return identity matrices of the same type."""
-        return self.full(1).only("eq")
+        return self.full(1).triangle("eq")
 
     def diagonal(self) -> Value:
         """Return the diagonals of square matrices as vectors."""
@@ -186,4 +186,4 @@ class Matrix(Term):
         counts.
         """
         both = self + self.H
-        return both.only("gt") + both.only("eq") * 0.5
+        return both.triangle("gt") + both.triangle("eq") * 0.5

@@ -44,8 +44,8 @@ def _cholesky_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
     Source: S. F. Walter, "Structured higher-order algorithmic differentiation" (2012), 4.3.
     """
     grad, factor = Matrix(b, g).conjugate(), Matrix(b, y)
-    inner = (factor.H @ grad).only("ge")
-    inner = inner - inner.only("eq") * 0.5
+    inner = (factor.H @ grad).triangle("ge")
+    inner = inner - inner.triangle("eq") * 0.5
     left = factor.solve(inner, lower=True, transpose="adjoint")
     both = factor.solve(left.T, lower=True, transpose="transpose").T
     return (both.hermitian().conjugate().value,)
@@ -135,7 +135,7 @@ def _solve_vjp(
     if transpose != "no":
         grad = grad.T if transpose == "transpose" else grad.H
     kept = ("gt" if unit else "ge") if lower else ("lt" if unit else "le")
-    return grad.only(kept).value, back
+    return grad.triangle(kept).value, back
 
 
 triangular_solve = define_op(

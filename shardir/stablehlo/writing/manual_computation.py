@@ -17,7 +17,7 @@ from shardir.stablehlo.writing.writer import WRITERS, ExportError, MlirWriter
 def _manual_computation(w: MlirWriter, op: Op) -> None:
     (body,) = op.blocks
     axes, mesh = op.attrs["axes"], _mesh(w, op)
-    part = next((axis for axis in axes if not axis.is_whole(mesh)), None)
+    part = next((axis for axis in axes if not axis.is_full(mesh)), None)
     if part is not None:
         raise ExportError(
             f"a manual computation along {part}, a sub-axis, cannot be expressed in StableHLO"

@@ -59,11 +59,11 @@ def each_level_of_a_collective_is_shown() -> None:
 def results_stay_in_one_piece_for_the_next_program() -> None:
     x = put(W, "x", "y")
     once = sd.jit(lambda x: x * 2)(x)
-    held = once.parts
+    held = once.device_shards
     assert isinstance(held, ShardWindows)
     assert len(held) == sd.local_device_count()
     twice = sd.jit(lambda x: x + 1)(once)
-    assert once.parts is held
+    assert once.device_shards is held
     np.testing.assert_array_equal(gather_to_all(twice), W * 2 + 1)
 
 

@@ -57,8 +57,8 @@ def test_each_device_holds_its_part() -> None:
 def test_devices_with_the_same_part_share_a_buffer() -> None:
     x = sharded(None, "b")
     assert [s.replica_id for s in x.global_shards] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert len({id(part) for part in x.parts}) == 2
-    assert len({id(part) for part in sharded().parts}) == 1
+    assert len({id(part) for part in x.device_shards}) == 2
+    assert len({id(part) for part in sharded().device_shards}) == 1
     assert sharded().is_fully_replicated
 
 

@@ -86,7 +86,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return compiled(self, args, options)
 
     monkeypatch.setattr(eager_call, "call_eagerly", counted)
-    monkeypatch.setattr(JitFunction, "_called", noted)
+    monkeypatch.setattr(JitFunction, "_call_slow_path", noted)
     return called
 
 
@@ -380,7 +380,7 @@ def test_functions_are_answered_when_machine_code_has_come(monkeypatch: pytest.M
     fun = sd.jit(lambda x: x + 1)
     with monkeypatch.context() as early:
         for module in (native_call_cache, tiered_code):
-            early.setattr(module, "calls_soon", lambda: None)
+            early.setattr(module, "call_cache_code_if_ready", lambda: None)
         for _ in range(4):
             fun(X)
         assert count_calls(lambda: fun(X)) > count_calls(lambda: None)

@@ -86,11 +86,11 @@ def _tail(start: float, interval: tuple[float, float], high: int, low: int, bits
 
 
 TARGETS = {
-    "CENTRE_SINGLE": _middle(4, 3, 27),
-    "TAIL_SINGLE": _tail(1.6, (0.0094, 8.6), 4, 4, 28.5),
-    "CENTRE": _middle(8, 7, 55.5),
-    "TAIL": _tail(1.6, (0.0094, 3.401), 7, 7, 54.5),
-    "FAR": _tail(5, (0.0, 22.3), 7, 7, 54),
+    "CENTRE_F32": _middle(4, 3, 27),
+    "TAIL_F32": _tail(1.6, (0.0094, 8.6), 4, 4, 28.5),
+    "CENTRE_F64": _middle(8, 7, 55.5),
+    "TAIL_F64": _tail(1.6, (0.0094, 3.401), 7, 7, 54.5),
+    "FAR_TAIL_F64": _tail(5, (0.0, 22.3), 7, 7, 54),
 }
 
 

@@ -27,7 +27,7 @@ from tests.backends.cpu.native.runtime.samples import kernel
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No code on disk, no kernel known."""
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
-    for known in ("_addresses", "_begun", "_written"):
+    for known in ("_kernel_addresses", "_running_compilations", "_pending_texts"):
         monkeypatch.setattr(kernel_table, known, {})
     object_cache.cache_folder.cache_clear()
     yield
@@ -261,7 +261,7 @@ def test_functions_of_libraries_are_loaded_from_disk(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
     monkeypatch.setattr(library, "_function_addresses", {})
     found = imported_symbols.symbol_addresses(["shardir_exp_f32", "shardir_log_f32"])
-    nothing = SimpleNamespace(addresses=lambda names: {})
+    nothing = SimpleNamespace(function_addresses=lambda names: {})
     monkeypatch.setattr(imported_symbols, "_math_library", lambda: nothing)
     again = imported_symbols.symbol_addresses(["shardir_log_f32", "shardir_exp_f32"])
     assert again.keys() == found.keys()

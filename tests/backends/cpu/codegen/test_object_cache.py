@@ -381,16 +381,16 @@ PROGRAM = """
 import numpy as np
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.codegen import compiler
-from shardir.backends.cpu.dispatch.program_table import load
+from shardir.backends.cpu.dispatch.program_table import load_program
 from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD
 made = []
 emit = compiler.emit
 compiler.emit = lambda groups, *how: (made.append([*map(len, groups)]), emit(groups, *how))[1]
-from shardir.backends.cpu.dispatch import kernels
-kernels.emit = compiler.emit
+from shardir.backends.cpu.codegen import kernel_table
+kernel_table.emit = compiler.emit
 words = np.zeros(8, np.uint64)
 kinds = {kinds}
-load([Phase(kind, (1, 1, 8, 0), 8, 0.0) for kind in kinds], 2)(words.ctypes.data)
+load_program([Phase(kind, (1, 1, 8, 0), 8, 0.0) for kind in kinds], 2)(words.ctypes.data)
 print(made)
 """
 

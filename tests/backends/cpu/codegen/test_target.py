@@ -57,8 +57,8 @@ def test_keys_differ_between_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_environment_limits_the_instructions() -> None:
     script = (
-        "from shardir.backends.cpu.codegen.target import host\n"
-        "print(host().vector_bytes, host().has('avx2'))"
+        "from shardir.backends.cpu.codegen.target import host_machine\n"
+        "print(host_machine().vector_bytes, host_machine().has('avx2'))"
     )
     for isa, printed in (("sse", "16 False"), ("mmx", "")):
         done = subprocess.run(

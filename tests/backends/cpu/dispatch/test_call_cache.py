@@ -56,7 +56,7 @@ def test_a_line_is_kept_as_long_as_it_can_be_found(monkeypatch: pytest.MonkeyPat
     assert there() is None
 
 
-@pytest.mark.parametrize("change", ["_build", "_put"])
+@pytest.mark.parametrize("change", ["_rehash", "_insert_slot"])
 @pytest.mark.parametrize("clearing", [True, False])
 def test_a_line_is_kept_where_a_handler_ended_a_change(
     clearing: bool, change: str, monkeypatch: pytest.MonkeyPatch

@@ -13,10 +13,10 @@ def test_arrays_lie_as_numpy_promises() -> None:
 
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DATA", "RANK", "SHAPE", "DTYPE", "FLAGS"):
+    for name in ("DATA_OFFSET", "RANK_OFFSET", "SHAPE_OFFSET", "DTYPE_OFFSET", "FLAGS_OFFSET"):
         numpy_layout.has_known_layout.cache_clear()
         with monkeypatch.context() as patch:
-            patch.setattr(numpy_layout, name, 16 if name != "DATA" else 24)
+            patch.setattr(numpy_layout, name, 16 if name != "DATA_OFFSET" else 24)
             assert not numpy_layout.has_known_layout()
     numpy_layout.has_known_layout.cache_clear()
 

@@ -9,20 +9,20 @@ PROGRAM = """
 import threading
 import numpy as np
 import shardir as sd
-from shardir.backends.cpu.dispatch import calls, entry
+from shardir.backends.cpu.dispatch import tiered_code, entry_point
 plus = sd.jit(lambda tree: [x + 1 for x in tree])
 ones = [sd.device_put(np.ones(3, np.float32)) for _ in range(2)]
 few = [plus(ones) for _ in range(3)]
-hasty = calls.launches()
-print(calls.answers_calls(), entry._method(hasty["launch"]).code == hasty["launch"])
-for _ in range(calls.ENOUGH):
+hasty = tiered_code.launch_code()
+print(tiered_code.has_call_cache(), entry_point._method_definition(hasty["launch"]).code == hasty["launch"])
+for _ in range(tiered_code.TIER2_CALL_COUNT):
     sd.jit(lambda x: x + 1)(ones[0])
 for thread in threading.enumerate():
     if thread.name == "shardir-prepare":
         thread.join()
-print(calls.answers_calls())
-good = calls.calls()
-print(all(entry._method(hasty[name]).code == good[name] for name in ("launch", "gather", "hand")))
+print(tiered_code.has_call_cache())
+good = tiered_code.call_cache_code()
+print(all(entry_point._method_definition(hasty[name]).code == good[name] for name in ("launch", "gather", "hand")))
 print(hasty is good, [float(x[0]) for x in plus(ones)], [float(x[0]) for x in few[2]])
 """
 

@@ -34,17 +34,20 @@ Imports = Callable[[Sequence[str]], Mapping[str, int]]
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[str, Entry] = {}
-LIBRARIES = ("shardir.backends.cpu.kernels.math.library", "shardir.backends.numpy.lapack_routines")
-"""Modules whose `addresses(symbols)` gives where the functions are that kernels import."""
+LIBRARIES = {
+    "shardir.backends.cpu.kernels.math.library": "function_addresses",
+    "shardir.backends.numpy.lapack_routines": "routine_addresses",
+}
+"""Modules, and their function that returns the addresses of functions that kernels import."""
 
 
 def addresses(symbols: Sequence[str]) -> Mapping[str, int]:
     """Where the imported functions are; raises `KeyError` for one that no library has."""
     found: dict[str, int] = {}
-    for name in LIBRARIES:
+    for name, function in LIBRARIES.items():
         left = [symbol for symbol in symbols if symbol not in found]
         if left and find_spec(name):
-            found.update(import_module(name).addresses(left))
+            found.update(getattr(import_module(name), function)(left))
     return {symbol: found[symbol] for symbol in symbols}
 
 

@@ -9,14 +9,14 @@ PROGRAM = """
 import threading
 import numpy as np
 import shardir as sd
-from shardir.backends.numpy import native
-from shardir.backends.cpu.dispatch import workers
+from shardir.backends import cpu
+from shardir.backends.cpu.threads import workers
 who = []
-make = workers.Pool.__init__
+make = workers.WorkerPool.__init__
 def noted(self, *args):
     who.append(threading.current_thread().name)
     make(self, *args)
-workers.Pool.__init__ = noted
+workers.WorkerPool.__init__ = noted
 {before}
 x = sd.device_put(np.arange(3.0))
 print(who)
@@ -30,7 +30,7 @@ print(sd.jit(f)(x), sd.jit(lambda x: x - 1)(x), who)
 REFUSE = """
 def refused(self):
     raise RuntimeError("can't start new thread")
-native.Thread = type("Refused", (threading.Thread,), {"start": refused})
+cpu.Thread = type("Refused", (threading.Thread,), {"start": refused})
 """
 
 

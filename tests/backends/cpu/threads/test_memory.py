@@ -38,7 +38,7 @@ def test_a_forked_child_has_the_pool_of_its_parent() -> None:
     program = """
 import os
 import numpy as np
-from shardir.backends.cpu.dispatch import memory
+from shardir.backends.cpu.threads import memory
 block = memory.allocate(5 << 20)
 np.asarray(block)[...] = 9
 child = os.fork()

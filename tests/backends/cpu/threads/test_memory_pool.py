@@ -202,9 +202,9 @@ def test_arenas_of_idle_blocks_go_back_before_there_is_no_memory() -> None:
     program = """
 import numpy as np
 import shardir.numpy as snp
-from shardir.backends.cpu.dispatch import memory
+from shardir.backends.cpu.threads import memory
 mb = 1 << 20
-with memory.limited(320 * mb):
+with memory.limit_memory(320 * mb):
     for _ in range(2):
         kept = snp.arange(1000.0) + 1
         many = [snp.arange(1000.0 * (k + 1)) + k for k in range(150)] + [

@@ -179,12 +179,12 @@ SETUP = """
 import os, threading, time
 import numpy as np
 from shardir.backends.cpu.kernel_api import Phase
-from shardir.backends.cpu.dispatch.program_table import load
-from shardir.backends.cpu.threads.workers import Pool
+from shardir.backends.cpu.dispatch.program_table import load_program
+from shardir.backends.cpu.threads.workers import WorkerPool
 from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
-pool = Pool(4)
+pool = WorkerPool(4)
 words = np.zeros(64, np.uint64)
-run = load([Phase(MULTIPLY_ADD, (1,), 64, 1e6)] * 4, 2, pool)
+run = load_program([Phase(MULTIPLY_ADD, (1,), 64, 1e6)] * 4, 2, pool)
 run(words.ctypes.data)
 assert (words == 40).all()
 """
@@ -225,10 +225,10 @@ def late():
     run(words.ctypes.data)
     print((words == 40).all())
 atexit.register(late)
-from shardir.backends.cpu.dispatch import control_groups, workers
+from shardir.backends.cpu.threads import cgroups, workers
 pool = Pool(4)
 def later():
-    workers._at_exit()
+    workers._stop_pools()
     late()
 atexit.register(later)
 """,
@@ -352,13 +352,13 @@ def test_a_fork_waits_for_who_asks_llvm_what_machine_this_is() -> None:
         """
 import os, signal, threading, time
 from llvmlite.binding import ffi
-from shardir.backends.cpu.codegen.target import host
+from shardir.backends.cpu.codegen.target import host_machine
 asks = threading.Event()
 def slowly():
     asks.set()
     time.sleep(0.5)
 ffi.register_lock_callback(slowly, lambda: None)
-thread = threading.Thread(target=host)
+thread = threading.Thread(target=host_machine)
 thread.start()
 asks.wait()
 child = os.fork()
@@ -366,7 +366,7 @@ if child == 0:
     signal.alarm(30)
     for _ in range(4):  # So that no thread of the child is taken for the one that held the lock.
         threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
-    host()
+    host_machine()
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 thread.join()
@@ -381,10 +381,10 @@ def test_the_handler_of_a_signal_may_fork_while_the_thread_it_interrupts_compile
         + """
 import signal
 from shardir.backends.cpu.codegen.compiler import compile
-from shardir.backends.cpu.codegen.llvm_text import Function, Module
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 def text(name):
-    module = Module()
-    Function(module, name, [], "void").leave()
+    module = LLVMModule()
+    LLVMFunction(module, name, [], "void").leave()
     return module.text()
 def made(number):
     return compile(text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0

@@ -48,4 +48,4 @@ def test_errors(compute: Any, message: str) -> None:
         compute()
     first, *rest = str(caught.value).split("\n")
     assert first == message
-    assert "test_windows.py" in rest[0]
+    assert "test_window_reductions.py" in rest[0]

@@ -11,14 +11,14 @@ SCRIPT = """
 from dataclasses import replace
 from shardir.backends.cpu.codegen import target
 
-here = target.host()
+here = target.host_machine()
 machine = replace(here, vector_bytes=16, triple="aarch64-linux-gnu", fma=False)
-target.host = lambda: machine
-from shardir.backends.cpu.kernels.gemm import direct, kernel, vectors
+target.host_machine = lambda: machine
+from shardir.backends.cpu.kernels.gemm import unpacked_gemm, packed_kernel, vector_arithmetic
 from tests.backends.cpu.native import running
-assert all(each.host() is machine for each in (direct, kernel, vectors, running))
-from shardir.backends.cpu.codegen import compiler, emission, naming
-compiler.host = emission.host = naming.host = lambda: here
+assert all(each.host_machine() is machine for each in (unpacked_gemm, packed_kernel, vector_arithmetic, running))
+from shardir.backends.cpu.codegen import compiler, emission, cache_keys
+compiler.host_machine = emission.host_machine = cache_keys.host_machine = lambda: here
 
 from tests.backends.cpu.native.contraction import test_convolution, test_dot
 for dims, left, right in test_dot.SHAPES:

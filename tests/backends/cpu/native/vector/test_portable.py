@@ -26,7 +26,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return machine
 
     for module in (conversions, vector_arithmetic, lookup_tables):
-        monkeypatch.setattr(module, "host", without)
+        monkeypatch.setattr(module, "host_machine", without)
     monkeypatch.setattr(library, "_function_addresses", {})
     compiled.cache_clear()
     yield
