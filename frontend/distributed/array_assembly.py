@@ -77,7 +77,7 @@ def make_array_from_single_device_arrays(
                 )
             )
     abstract = AbstractValue(TensorType(sizes, name))
-    held = [parts[device].parts[0] for device in local]
+    held = [parts[device].device_shards[0] for device in local]
     check_replicated_shards(held, sharding, abstract.type, word)
     return Array(signature_of(abstract, sharding), sharding, held)
 

@@ -74,7 +74,7 @@ def test_a_dimension_must_divide() -> None:
         "it is sharded over the mesh axis 'a' of size 4; pad it to 8, replicate it, or pass "
         'uneven="pad"\n'
     )
-    assert "test_placing.py" in str(caught.value)
+    assert "test_device_transfer.py" in str(caught.value)
 
 
 def test_a_sharding_must_fit_the_rank() -> None:

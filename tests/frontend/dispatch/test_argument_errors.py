@@ -334,7 +334,7 @@ def test_an_error_says_whose_argument_it_is(
         wrong()
     first, _, where = str(caught.value).partition("\n")
     assert first == text
-    assert "test_refusals.py:" in where
+    assert "test_argument_errors.py:" in where
 
 
 def test_errors_of_a_users_function_stay_what_they_are() -> None:

@@ -46,7 +46,7 @@ def test_memory_is_that_of_one_device(compiled: Any) -> None:
 
 def test_communication_in_tables(compiled: Any) -> None:
     """Columns are as wide as the name of this file; here each gap is one space."""
-    text = re.sub(r"\S*test_analysis.py:\d+", "here", str(compiled.communication()))
+    text = re.sub(r"\S*test_cost_analysis.py:\d+", "here", str(compiled.communication()))
     assert re.sub(r"(?<=\S) +", " ", text).splitlines() == [
         "1 collective, 8.0 KiB sent by each device in one run",
         "",

@@ -172,7 +172,7 @@ def test_a_self_test_that_does_not_end_is_refused(paper: Paper) -> None:
         )
     assert re.fullmatch(
         r"the reference interpreter does not finish the self-test of @until: the program has not "
-        r"ended after 0\.05 seconds, and is at \w+ %\d+.* \(.*test_emitting\.py:\d+\); pass "
+        r"ended after 0\.05 seconds, and is at \w+ %\d+.* \(.*test_emission\.py:\d+\); pass "
         r"arguments= for which it ends, or more seconds as selftest_seconds=",
         str(caught.value),
     )

@@ -70,7 +70,7 @@ def test_a_value_that_would_be_lost_is_refused(
         "the container is a copy of the caller's, which would keep the old value: return the new "
         "one, or copy the container before changing it"
     )
-    assert "test_mutations.py" in where
+    assert "test_mutation_checks.py" in where
 
 
 def returns_the_container(d: Any, x: Any) -> Any:

@@ -91,7 +91,7 @@ def test_errors(call: Any, kind: type[Exception], message: str) -> None:
             compute()
         first, *rest = str(caught.value).split("\n")
         assert first == message
-        assert "test_annotate.py" in rest[0]
+        assert "test_sharding_constraints.py" in rest[0]
 
 
 def test_a_mesh_without_devices_is_that_of_the_arrays() -> None:

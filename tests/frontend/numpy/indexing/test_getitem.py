@@ -310,7 +310,7 @@ def error(call: Callable[[], Any], kind: type[Exception]) -> str:
     with pytest.raises(kind) as caught:
         call()
     first, *rest = str(caught.value).split("\n")
-    assert any("test_indexing.py" in line for line in rest)
+    assert any("test_getitem.py" in line for line in rest)
     return first
 
 

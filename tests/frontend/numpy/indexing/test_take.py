@@ -234,7 +234,7 @@ def test_errors(call: Any, kind: type[Exception], message: str) -> None:
         run(call, X)
     first, *rest = str(caught.value).split("\n")
     assert first == message
-    assert "test_taking.py" in rest[0]
+    assert "test_take.py" in rest[0]
 
 
 def test_eager_choices_out_of_range() -> None:

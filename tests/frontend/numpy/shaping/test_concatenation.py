@@ -206,7 +206,7 @@ def test_errors(call: Any, message: str) -> None:
             compute()
         first, *rest = str(caught.value).split("\n")
         assert first == message
-        assert "test_joining.py" in rest[0]
+        assert "test_concatenation.py" in rest[0]
 
 
 def test_traced_counts_and_places_out_of_range() -> None:

@@ -131,4 +131,4 @@ def test_errors(call: Any, kind: type[Exception], message: str) -> None:
             compute()
         first, *rest = str(caught.value).split("\n")
         assert first == message
-        assert "test_manipulation.py" in rest[0]
+        assert "test_reshaping.py" in rest[0]

@@ -198,7 +198,7 @@ def test_errors(call: Any, message: str) -> None:
         run(call, ODD)
     first, *rest = str(caught.value).split("\n")
     assert first == message
-    assert "test_sorting.py" in rest[0]
+    assert "test_sort_functions.py" in rest[0]
 
 
 def test_keys_have_no_order() -> None:
