@@ -1,4 +1,4 @@
-"""One program as text: what it is, what it needs, and what one device of the mesh does."""
+"""Write the text of one program: header, imports, functions, and `main` of one device."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,11 @@ RESERVED = (
     "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",
     "device", "itertools", "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
 )  # fmt: skip
-"""What a program calls by these names, so that no value may."""
+"""Names that the program itself uses; no value may have one of them."""
 PRECISIONS = ("ieee", "tf32")
-"""How f32 is multiplied on GPUs: as it is, or rounded to 10 bits first."""
+"""Precision of f32 products on GPUs: full f32, or operands rounded to TF32 (10-bit mantissa)."""
 HOST_READS = ("while", "case", "eig", "eigh", "svd", "pinv", "least_squares")
-"""Operations for which the host reads what the device has computed, if only to see whether it
-converged."""
+"""Operations for which the host reads a result of the device, such as a convergence flag."""
 
 MISSING = f"""\
 except ModuleNotFoundError as error:
@@ -38,13 +37,15 @@ except ModuleNotFoundError as error:
         "(pip install torch triton numpy), and the folder {FOLDER} beside it"
     ) from None
 """
-"""What ends a program with one line where a package that it imports is missing."""
+"""Ends a program with a one-line error if a package that it imports is missing."""
 
 
 def write_program(
     emission: Emission, precision: str = PRECISIONS[0]
 ) -> tuple[str, dict[str, bytes]]:
-    """The whole program, which runs beside the files of `vendoring`, and its arrays as files."""
+    """Return the text of the program, which runs beside the files of `vendoring`, and
+    array files.
+    """
     needs = Needs()
     main = _main(emission, needs)
     parts = [
@@ -61,7 +62,7 @@ def write_program(
 
 
 def no_graph(module: Module) -> str:
-    """Why no CUDA graph can hold the program; empty where one can."""
+    """Return the reason why no CUDA graph can contain the program, or "" if one can."""
     for op in module.main.body.walk():
         if op.name in HOST_READS:
             what = f"%{op.results[0].name}" if op.results else "it"
@@ -70,7 +71,7 @@ def no_graph(module: Module) -> str:
 
 
 def _header(emission: Emission) -> str:
-    """The mesh, the arguments and results as wholes and as parts, and how to run it."""
+    """Return the program's docstring: mesh, global and local types, and the commands to run it."""
     mesh = emission.mesh
     axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
     devices = f"{mesh.size} device{'s' * (mesh.size != 1)}"
@@ -96,7 +97,7 @@ def _header(emission: Emission) -> str:
 
 
 def _commands(file: str, emission: Emission) -> list[str]:
-    """How the program is started: by itself, or once for each device."""
+    """Return the commands that start the program, in one process or one process per device."""
     size = emission.mesh.size
     rest = "--selftest" if emission.samples else "--arguments DIR --results DIR"
     alone = ["Run it:", "", f"    python {file} {rest}"]
@@ -128,7 +129,7 @@ def _table(what: str, boundaries: Sequence[Boundary], devices: int) -> list[str]
 
 
 def _notes(boundary: Boundary) -> Iterator[str]:
-    """What else is to be said of an argument or a result."""
+    """Yield further properties of an argument or result: donated, captured, partial sums."""
     if boundary.donated:
         yield "donated"
     if boundary.value is not None:
@@ -139,7 +140,7 @@ def _notes(boundary: Boundary) -> Iterator[str]:
 
 
 def _cut(boundary: Boundary) -> str:
-    """The type of the whole, with the mesh axes that cut each dimension."""
+    """Return the global type, with the mesh axes that shard each dimension."""
     dims = []
     for size, dim in zip(boundary.whole.shape, boundary.sharding.dims, strict=True):
         names = [_axis(axis) for axis in dim.axes]
@@ -191,7 +192,7 @@ def _imports(emission: Emission, needs: Needs, main: str, precision: str) -> str
 
 
 def _multiplies_narrow(module: Module) -> bool:
-    """Whether 16-bit floats are summed, which torch may do in 16 bits."""
+    """Return whether 16-bit floats are summed, for which torch may use a 16-bit accumulator."""
     ops = (op for op in module.main.body.walk() if op.name in ("dot", "convolution"))
     return any(value.type.dtype in NARROW for op in ops for value in op.operands)
 
