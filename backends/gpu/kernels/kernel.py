@@ -31,7 +31,8 @@ class Launch:
     constants: Mapping[str, int]
     num_warps: int
     options: Mapping[str, bool] = field(default_factory=lambda: {"enable_fp_fusion": False})
-    """Multiply-adds are not fused, because the IR rounds twice; libdevice does not flush subnormals."""
+    """Multiply-adds are not fused, because the IR rounds twice. `enable_reflect_ftz=False`, for
+    kernels that call libdevice, keeps subnormal numbers."""
 
 
 @dataclass(frozen=True, slots=True)
