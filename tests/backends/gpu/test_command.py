@@ -272,8 +272,8 @@ def test_nccl_does_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommError) as caught:
         connected(launch, Program("p", {"i": 2}, (), ()), "cpu", None, 1.0)
     assert str(caught.value) == (
-        "process 1 shares its GPU with another, which NCCL does not do; start as many as there are "
-        "GPUs, or pass --local or --backend gloo"
+        "process 1 shares its GPU with another, which NCCL does not support; start "
+        "one process per GPU, or pass --local or --backend gloo"
     )
 
 

@@ -6,8 +6,8 @@
 
 namespace shardir_host_model {
 
-// That every element lies on a tile, and that no tile holds more than it can. Every variable is
-// counted for the whole program, as if no memory were ever used twice.
+// Checks that every element is mapped to a tile, and that no tile's memory is exceeded. Every
+// variable is counted for the whole program, as if memory were never reused.
 void check_memory(const GraphState& graph);
 
 }  // namespace shardir_host_model
