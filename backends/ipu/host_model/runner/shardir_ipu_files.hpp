@@ -106,7 +106,7 @@ inline std::vector<char> read_argument(const Port& port, unsigned replicas,
   if (array.shape == parts) return std::move(array.bytes);
   if (array.shape != port.whole) {
     throw Error("'" + path + "' has shape " + text(array.shape) + ", but " + argument + " has " +
-                text(port.whole) + ", or " + text(parts) + " as the parts of all replicas");
+                text(port.whole) + ", or " + text(parts) + " as the shards of all replicas");
   }
   const std::size_t share = product(port.part) * element.size;
   std::vector<char> bytes(replicas * share);

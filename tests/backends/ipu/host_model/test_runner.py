@@ -70,7 +70,7 @@ def test_what_a_program_is_called_with_can_be_asked() -> None:
         (
             lambda given: [given[0].T, *given[1:]],
             "the argument batch['x'] of uneven has shape (5, 7), not (7, 5), or (8, 4, 2) as the "
-            "parts of all replicas",
+            "shards of all replicas",
         ),
     ],
 )
