@@ -1,4 +1,4 @@
-"""Elements as another type, as `shardir.ops.numerics.convert` has it."""
+"""Convert elements to another type, with the semantics of `shardir.ops.numerics.convert`."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from shardir.ops.numerics import NARROW
 from shardir.types import FLOATS, NUMPY_DTYPES
 
 SHORT = ("bool", "i8", "u8")
-"""What bf16 has all values of."""
+"""Types whose values bf16 represents exactly."""
 
 
 def convert(x: Term, to: str) -> str:
-    """The expression of `x` as another type; rounded to it, if it has 16 bits."""
+    """Return the expression of `x` in another type, rounded to it if it has 16 bits."""
     if x.dtype == to:
         return x.typed
     if to == "bool":

@@ -131,7 +131,7 @@ REFUSALS = {
     ),
     "stream_buffer": (
         "Engine::connectStream: the buffer of 'in' has 96 bytes, no multiple of the 384 of "
-        "one transfer; it holds the parts of all replicas"
+        "one transfer; it holds the shards of all replicas"
     ),
     "no_such_stream": "Engine::connectStream: no stream is called 'in'",
     "not_loaded": "Engine::run: the engine is on no device; call load before",
