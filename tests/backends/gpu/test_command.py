@@ -259,7 +259,7 @@ def test_a_process_that_was_given_one_gpu_has_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     assert gpu_of(launch, 1, "nccl") == 0
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    with pytest.raises(CommError, match="has no GPU of its own, there are 1"):
+    with pytest.raises(CommError, match="has no GPU of its own: there are 1"):
         gpu_of(launch, 1, "nccl")
 
 

@@ -138,7 +138,7 @@ REFUSALS = {
     "no_such_program": "Engine::run: there is no program 1; the engine has 1",
     "other_device": "Engine::load: the graph is for 4 IPUs, the device has 1",
     "tensor_buffer": (
-        "Engine::writeTensor: the buffer of 'x' has 96 bytes, not 384; it holds the parts "
+        "Engine::writeTensor: the buffer of 'x' has 96 bytes, not 384; it holds the shards "
         "of all replicas"
     ),
     "mixed_types": "popops::map: Add of FLOAT and HALF; cast one of them",
