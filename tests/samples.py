@@ -37,15 +37,15 @@ SMOOTH = [
 ]
 """Those that have derivatives to compare."""
 
+LONG = settings().max_examples > 200
+"""Whether pytest runs with `--long`."""
 SAMPLES_EACH = 3
 
 
-def few_of_each(samples: Sequence[Sample]) -> list[Sample]:
-    """At most `SAMPLES_EACH` samples of each operation, the first and the last among them.
-
-    With `--long` they are all: where rules look at shapes, element types are seldom news.
-    """
-    if settings().max_examples > 200:
+def few_of_each(samples: Sequence[Sample], long: bool = LONG) -> list[Sample]:
+    """At most `SAMPLES_EACH` samples of each operation, the first and the last among them; all
+    where `long`. For tests of shardings: most samples of an operation differ in element types."""
+    if long:
         return list(samples)
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:

@@ -1,8 +1,8 @@
-"""Running programs on GPUs in this process: what would be emitted is imported and called.
+"""Run programs on GPUs in this process: the backend imports the emitted program and calls it.
 
-The devices of a mesh are threads, each with a stream of its own on its GPU (as with `--local` of an
-emitted program). Several of them may share a GPU: `device_count` is how many there are, and they
-are dealt out to GPUs in turn. Torch is imported when a GPU is first asked for.
+The devices of a mesh are threads, each with its own stream on its GPU (as with `--local` of an
+emitted program). Several devices may share a GPU: device `id` uses GPU `id % device_count`. Torch
+is imported when a GPU is first used.
 """
 
 import atexit
@@ -31,12 +31,12 @@ _HOME = "shardir.backends.gpu.vendored"
 
 
 class NoGPUError(ShardirError, RuntimeError):
-    """Programs for GPUs where there is none, or nothing that drives one."""
+    """Raised where no GPU, or no torch that supports one, is available."""
 
 
 @final
 class GPUBackend(DeviceBackend):
-    """Emitted programs in this process. `kind` is the kind of torch's devices they run on."""
+    """Runs emitted programs in this process on torch devices of kind `kind`."""
 
     name = "gpu"
     pipeline = TARGET.pipeline
@@ -47,31 +47,31 @@ class GPUBackend(DeviceBackend):
         self._numbers = count()
 
     def device_count(self) -> int:
-        """How many GPUs there are; raises `NoGPUError` when there are none."""
+        """Return the number of GPUs; raise `NoGPUError` if there is none."""
         torch = self._torch()
         return int(torch.cuda.device_count()) if self.kind == "cuda" else 1
 
     def device_kind(self, id: int) -> str:
-        """What a GPU is called by its maker."""
+        """Return the product name of a GPU."""
         torch = self._torch()
         if self.kind != "cuda":
             return self.kind
         return str(torch.cuda.get_device_name(id % self.device_count()))
 
     def compile(self, module: Module) -> "GPUProgram":
-        """Write the program as for a machine without shardir, and import it."""
+        """Emit the program as for a machine without shardir, and import it."""
         self._torch()
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="shardir-gpu-"))
             atexit.register(rmtree, self._folder, ignore_errors=True)
         name = f"shardir_gpu_program_{next(self._numbers)}"
-        # In files, because Triton reads the text of its kernels again.
+        # The program is written to files because Triton reads the source of its kernels.
         main = _imported(name, _written(TARGET.emit(Emission.of(module), {}), self._folder / name))
         mesh = None if module.main.spmd is None else spmd_mesh_of(module)
         return GPUProgram(main, module, mesh, self.kind, self.device_count())
 
     def _torch(self) -> Any:
-        """Torch; raises `NoGPUError` where it is missing, or sees no GPU."""
+        """Return the module torch; raise `NoGPUError` if it is missing or finds no GPU."""
         try:
             import torch
         except ModuleNotFoundError as error:
@@ -95,7 +95,7 @@ BACKEND = GPUBackend()
 
 @final
 class GPUProgram(DeviceExecutable):
-    """A program that was imported. `count` GPUs are dealt out to the devices of its mesh."""
+    """An imported program. The devices of its mesh share `count` GPUs in turn."""
 
     def __init__(
         self, main: Callable[..., Any], module: Module, mesh: Mesh | None, kind: str, count: int
@@ -121,7 +121,7 @@ class GPUProgram(DeviceExecutable):
         made: dict[tuple[int, str], Any] = {}
         tensors = []
         for array, place in zip(shards, self._places, strict=True):
-            # Devices of one GPU that hold the same share it: nobody writes into arguments.
+            # Devices on one GPU share equal arrays: no program writes into its arguments.
             key = id(array), str(place)
             if key not in made:
                 made[key] = to_torch(array, _dtype_of(array)).to(place)
@@ -146,7 +146,7 @@ class GPUProgram(DeviceExecutable):
 
 @final
 class OnGPU(DeviceShards):
-    """Tensors on GPUs, one for each device of a mesh; `host` is the same as NumPy sees it."""
+    """Tensors on GPUs, one per device of a mesh; `host` holds the same values as NumPy arrays."""
 
     def __init__(
         self,
@@ -172,19 +172,23 @@ class OnGPU(DeviceShards):
             from shardir.backends.gpu.vendored.arrays import to_numpy
 
             assert self._type is not None
-            # Once for tensors that are the same, so that devices share what they hold.
+            # Each distinct tensor is converted once, so that devices share replicated arrays.
             made = {id(each): to_numpy(each).view(self._type.numpy) for each in self.tensors}
             self._host = [made[id(each)] for each in self.tensors]
         return self._host[index]
 
 
 def _dtype_of(array: Array) -> str:
-    """Whether an array is of the type that torch reads otherwise than NumPy's."""
+    """Return "bf16" for bfloat16 arrays, whose NumPy type torch does not accept, and ""
+    otherwise.
+    """
     return "bf16" if array.dtype.name == "bfloat16" else ""
 
 
 def _written(files: Mapping[str, str | bytes], folder: Path) -> Path:
-    """Write a program, but for what it runs on, which is here; returns where its text is."""
+    """Write the program's files without its runtime, which shardir has; return the main file's
+    path.
+    """
     found = []
     for name, content in files.items():
         path = folder / name
@@ -201,7 +205,7 @@ def _written(files: Mapping[str, str | bytes], folder: Path) -> Path:
 
 
 def _imported(name: str, path: Path) -> Callable[..., Any]:
-    """The `main` of a program's file."""
+    """Import the program's file and return its function `main`."""
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -215,7 +219,7 @@ def _imported(name: str, path: Path) -> Callable[..., Any]:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Precise products inside, and afterwards what the process has set."""
+    """Within the context, multiply in full precision; restore torch's settings afterwards."""
     import torch
 
     matmul = torch.backends.cuda.matmul

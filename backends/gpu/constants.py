@@ -1,6 +1,6 @@
-"""Arrays that a program holds: short ones in its text, long ones in files beside it.
+"""Constant arrays of a program: short arrays in its text, long ones in files.
 
-Each is made once a device, by a function of its own.
+The program creates each array once per device, in a cached function.
 """
 
 import io
@@ -14,21 +14,21 @@ from shardir.backends.gpu.spelling import TORCH, WORDS, listed, number_text, wor
 
 FOLDER = "constants"
 LISTED = 64
-"""Arrays of more elements are files."""
+"""Arrays with more elements are written to files."""
 WIDTH = 96
 
 Constants = Mapping[str, tuple[npt.NDArray[Any], str]]
-"""Arrays and their element types, by the names of their functions."""
+"""Arrays and their element types, keyed by the names of their functions."""
 
 
 def constants_text(constants: Constants) -> str:
-    """The functions that make the arrays."""
+    """Return the text of the functions that create the arrays."""
     texts = (_text(name, array, dtype) for name, (array, dtype) in constants.items())
     return "\n\n\n".join(texts)
 
 
 def constant_files(constants: Constants) -> dict[str, bytes]:
-    """The files of long arrays; of bf16 its bits."""
+    """Return the `.npy` files of long arrays; a bf16 array is stored as its 16-bit patterns."""
     files = {}
     for name, (array, dtype) in constants.items():
         if array.size > LISTED:

@@ -1,10 +1,10 @@
-"""Lines that are too long, broken where a formatter would break them."""
+"""Break lines that are too long, as a code formatter would."""
 
 _OPEN, _CLOSE = "([{", ")]}"
 
 
 def wrapped(line: str, width: int) -> str:
-    """A statement in lines of at most `width`, as far as brackets let it."""
+    """Split a statement into lines of at most `width` characters where its brackets permit it."""
     if len(line) <= width:
         return line
     indent = " " * (len(line) - len(line.lstrip()))
@@ -25,7 +25,7 @@ def wrapped(line: str, width: int) -> str:
 
 
 def tidied(text: str, width: int) -> str:
-    """Code, with its lines that are too long broken; those in strings of several lines stay."""
+    """Break the overlong lines of a text of code, except those inside multi-line strings."""
     lines: list[str] = []
     quoted = False
     for line in text.splitlines():
@@ -42,7 +42,7 @@ def tidied(text: str, width: int) -> str:
 
 
 def _outermost(line: str) -> tuple[int, int] | None:
-    """The last outermost pair of brackets with anything inside; of a `def` the first."""
+    """Return the last non-empty outermost pair of brackets; for a `def` the first one."""
     depth, begin, found, quoted = 0, 0, None, ""
     for at, char in enumerate(line):
         if quoted:
@@ -62,7 +62,7 @@ def _outermost(line: str) -> tuple[int, int] | None:
 
 
 def _split(inside: str) -> list[str]:
-    """The parts between the commas of the outermost level."""
+    """Split the text at the commas of the outermost level."""
     parts, depth, start, quoted = [], 0, 0, ""
     for at, char in enumerate(inside):
         if quoted:

@@ -1,4 +1,4 @@
-"""The functions of `library` as text: what a program uses of it, and what that uses."""
+"""Text of the functions of `library` that a program uses, with their dependencies."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ _TENSOR = re.compile(r"\bTensor\b")
 
 @cache
 def definitions() -> dict[str, tuple[str, frozenset[str]]]:
-    """Every function and constant of the library: its text, and the names that it uses."""
+    """Return the text of each function and constant of the library, and the names it uses."""
     found: dict[str, tuple[str, frozenset[str]]] = {}
     for file in sorted(files(HOME).iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".py"):
@@ -38,7 +38,7 @@ def definitions() -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def used_by(names: Iterable[str]) -> list[str]:
-    """The names and what they use of the library, in the library's order."""
+    """Return the given names and their transitive dependencies, in the library's order."""
     every, wanted, left = definitions(), set[str](), list(names)
     while left:
         name = left.pop()
@@ -49,7 +49,7 @@ def used_by(names: Iterable[str]) -> list[str]:
 
 
 def library_text(names: Iterable[str]) -> str:
-    """The definitions of functions and of all that they use."""
+    """Return the definitions of the given functions and of their dependencies."""
     every, used = definitions(), used_by(names)
     constants = [every[name][0] for name in used if name.isupper()]
     functions = [every[name][0] for name in used if not name.isupper()]

@@ -1,8 +1,8 @@
-"""The table of rules: for each operation, its text in torch.
+"""Table of lowering rules: the torch code of each operation.
 
-A rule is given the writer, the operation and the names of its operands, and returns the expression
-that the results are; one that writes lines itself returns `None`. Operations that no program for
-GPUs can hold are in `REFUSED`, with the reason and what to write instead.
+A rule takes the writer, the operation and the names of its operands, and returns the expression of
+the results, or `None` if it writes the lines itself. `REFUSED` lists operations that no program for
+GPUs can contain, with the reason and an alternative.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,14 @@ Rule = Callable[..., str | None]
 
 RULES: dict[str, Rule] = {}
 LAZY: set[str] = set()
-"""Operations whose rules ask for the names of the operands themselves, as far as they use them."""
+"""Operations whose rules request the names of only those operands that they use."""
 
 
 def lowers(*names: str, lazy: bool = False) -> Callable[[Rule], Rule]:
-    """Registers the rule of operations.
+    """Return a decorator that registers the rule of the named operations.
 
-    (writer, operation, name of each operand...) -> expression; with `lazy`, (writer, operation).
+    The rule has the signature (writer, operation, name of each operand...) -> expression; with
+    `lazy` it is (writer, operation) -> expression.
     """
 
     def register(rule: Rule) -> Rule:
@@ -52,11 +53,11 @@ REFUSED: dict[str, tuple[str, str]] = {
         "partition the program first: the default pipeline takes it apart",
     ),
 }
-"""What cannot be emitted: why, and what to do instead."""
+"""Operations that cannot be emitted: the reason, and an alternative."""
 
 
 def lower(writer: Writer, op: Op) -> None:
-    """Write one operation; raises `EmissionError` for one that a program cannot hold."""
+    """Write one operation; raise `EmissionError` if a program cannot contain it."""
     if op.name in REFUSED:
         raise EmissionError.of(op, *REFUSED[op.name])
     if op.name not in RULES:

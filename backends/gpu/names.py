@@ -1,4 +1,4 @@
-"""Names of emitted programs: a value keeps its own, as far as Python can say it."""
+"""Names in emitted programs: a value keeps its name in the IR where it is valid in Python."""
 
 import builtins
 import keyword
@@ -11,17 +11,17 @@ from shardir.ir.module import Value
 _WORD = re.compile(r"[^A-Za-z0-9_]+")
 _COPY = re.compile(r"(?<=.)\.\d+$")
 _FUNCTIONS = ("compute_", "constant_")
-"""How the names of functions begin that a program defines for itself."""
+"""Prefixes of the functions that a program defines."""
 
 
 def identifier(name: str) -> str:
-    """A name of the IR as a Python identifier: `h.1` is `h_1`, `0` is `v0`."""
+    """Return a name of the IR as a Python identifier: `h.1` becomes `h_1`, `0` becomes `v0`."""
     word = _WORD.sub("_", name) or "value"
     return f"v{word}" if word[0].isdigit() else word
 
 
 def file_name(title: str) -> str:
-    """What the file of a program is called: so that it can be imported, and hides no other."""
+    """Return the file name of a program: importable, and different from imported packages."""
     word = identifier(title)
     taken = {*sys.stdlib_module_names, "torch", "triton", "numpy", "sympy", "networkx"}
     taken.update(keyword.kwlist)
@@ -29,42 +29,42 @@ def file_name(title: str) -> str:
 
 
 class Names:
-    """The names of one function: no two values have one, nor what the program uses otherwise."""
+    """Unique names of the values of one function, distinct from all other names in the program."""
 
     def __init__(self, taken: Iterable[str] = (), inner: bool = False) -> None:
-        """`inner` values are called as those outside, of which they are numbered copies."""
+        """Reserve the names `taken`; with `inner`, drop the copy numbers of the values' names."""
         self.taken, self._inner = frozenset(taken), inner
         self._foreign = frozenset((*self.taken, *keyword.kwlist, *dir(builtins)))
         self._used = set(self._foreign)
         self._of: dict[Value, str] = {}
 
     def __getitem__(self, value: Value) -> str:
-        """The name of a value, which it gets when it is asked for first."""
+        """Return the name of a value, choosing one at first use."""
         if value not in self._of:
             name = _COPY.sub("", value.name) if self._inner else value.name
             self._of[value] = self.fresh(name)
         return self._of[value]
 
     def same(self, value: Value, as_: Value) -> None:
-        """From now on a value is the other one."""
+        """Make `value` an alias of `as_`."""
         self._of[value] = self[as_]
 
-    def call(self, value: Value, wish: str) -> None:
-        """Give a value a name of this kind, if it has none."""
+    def call(self, value: Value, base: str) -> None:
+        """Name a value after `wish` if it has no name."""
         if value not in self._of:
-            self._of[value] = self.fresh(wish)
+            self._of[value] = self.fresh(base)
 
-    def fresh(self, wish: str) -> str:
-        """A name for a value, that nothing has yet."""
-        word = identifier(wish)
+    def fresh(self, base: str) -> str:
+        """Return an unused name for a value, derived from `wish`."""
+        word = identifier(base)
         if word in self._foreign:
             word += "_"
         return self.reserved(f"v_{word}" if word.startswith(_FUNCTIONS) else word)
 
-    def reserved(self, wish: str) -> str:
-        """A name, or that with a number, that nothing has yet."""
-        name, number = wish, 2
+    def reserved(self, base: str) -> str:
+        """Return and reserve `wish`, with a number appended if it is in use."""
+        name, number = base, 2
         while name in self._used:
-            name, number = f"{wish}_{number}", number + 1
+            name, number = f"{base}_{number}", number + 1
         self._used.add(name)
         return name

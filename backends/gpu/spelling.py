@@ -1,4 +1,4 @@
-"""Words of torch for what the IR has: element types, numbers, shapes."""
+"""Torch expressions for element types, numbers and shapes of the IR."""
 
 import math
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ TORCH = {
     "c128": "torch.complex128",
     "key": "torch.uint64",
 }
-"""The type that holds the elements of each element type."""
+"""The torch dtype that stores each element type."""
 
 WORDS = {
     "u16": "torch.int16",
@@ -37,11 +37,11 @@ WORDS = {
     "u64": "torch.int64",
     "key": "torch.int64",
 }
-"""Where torch lacks kernels: the type of the same bits that it computes in."""
+"""Signed dtype of the same width in which torch computes where it lacks unsigned kernels."""
 
 
 def number_text(number: Any, dtype: str) -> str:
-    """A number of an element type as a Python expression."""
+    """Return a number of an element type as a Python expression."""
     if dtype == "bool":
         return str(bool(number))
     if dtype in COMPLEX:
@@ -53,7 +53,7 @@ def number_text(number: Any, dtype: str) -> str:
 
 
 def word_text(number: Any, dtype: str) -> str:
-    """A number as one of the signed type that `WORDS` names."""
+    """Return a number as one of the signed type that `WORDS` maps its type to."""
     if dtype not in WORDS:
         return number_text(number, dtype)
     bits = np.asarray(number).dtype.itemsize * 8
@@ -62,9 +62,9 @@ def word_text(number: Any, dtype: str) -> str:
 
 
 def _shortest(number: Any, dtype: str) -> float:
-    """The shortest decimal number that is this one, once rounded to its element type.
+    """Return the shortest decimal number that rounds to this one in its element type.
 
-    Of the largest f32 it would be above what torch takes for one.
+    For the largest f32 that decimal exceeds the range that torch accepts; the exact value is used.
     """
     wide = float(np.asarray(number).astype(np.float64))
     if dtype != "f32" or not math.isfinite(wide):
@@ -82,29 +82,29 @@ def _float(value: float) -> str:
 
 
 def listed(numbers: Iterable[Any]) -> str:
-    """A list of numbers, or of lists of them."""
+    """Return the text of a list of numbers, or of nested lists."""
     return f"[{', '.join(listed(n) if isinstance(n, tuple | list) else str(n) for n in numbers)}]"
 
 
 def shaped(shape: Iterable[int]) -> str:
-    """A shape as a tuple."""
+    """Return a shape as the text of a tuple."""
     sizes = tuple(shape)
     return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
 
 
 def sizes(shape: Iterable[int]) -> str:
-    """A shape as arguments of a call; of rank 0 an empty one."""
+    """Return a shape as the arguments of a call; `()` for rank 0."""
     return ", ".join(map(str, shape)) or "()"
 
 
 def axes_text(axes: Axes, mesh: Mesh) -> str:
-    """Mesh axes as a tuple of strings."""
+    """Return mesh axes as the text of a tuple of strings."""
     names = [f'"{name}"' for name in axis_names(axes, mesh)]
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
 def limit_text(dtype: str, highest: bool) -> str:
-    """The highest or the lowest number of an element type."""
+    """Return the highest or the lowest value of an element type; infinite for floats."""
     if dtype == "bool":
         return str(highest)
     if dtype in INTEGERS:
@@ -114,7 +114,7 @@ def limit_text(dtype: str, highest: bool) -> str:
 
 
 def full_text(shape: Iterable[int], number: Any, dtype: str) -> str:
-    """A tensor of one number."""
+    """Return an expression for a tensor filled with one number."""
     made = f"torch.full({shaped(shape)}, {word_text(number, dtype)}"
     if dtype in WORDS:
         return f"{made}, dtype={WORDS[dtype]}, device=device).view({TORCH[dtype]})"

@@ -1,4 +1,4 @@
-"""The target `gpu`: one Python program of torch and Triton, and the files it runs on."""
+"""The target `gpu`: one Python program for torch and Triton, and its runtime files."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -11,14 +11,14 @@ from shardir.backends.gpu.vendoring import data_files, runtime_files
 
 
 class GPU(Target):
-    """Writes for GPUs: a Triton kernel for each group of operations, torch for the rest."""
+    """Emits programs for GPUs: a Triton kernel per group of operations, torch for all others."""
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
         f"inline,combine-collectives,cse,simplify,fold-transposes,cse,dce,fuse{{without={WITHOUT}}}"
     )
     options: ClassVar[Mapping[str, str]] = {
-        "precision": f"how f32 is multiplied: {' or '.join(PRECISIONS)}"
+        "precision": f"precision of f32 products: {' or '.join(PRECISIONS)}"
     }
 
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:

@@ -1,6 +1,6 @@
-"""What is written beside the text of a program: the files it runs on, and its data.
+"""Files written beside the text of a program: its runtime and its data.
 
-The files are those of `vendored`, with their imports pointing to the folder they are written to.
+The runtime is a copy of `vendored` whose imports are rewritten to the folder it is written to.
 """
 
 import io
@@ -19,13 +19,15 @@ from shardir.ir.module import Module
 from shardir.ir.sharding import Axes
 
 FOLDER = "shardir_runtime"
-"""Where the files that a program runs on are written, and the package it imports them from."""
+"""Folder of the runtime files, and the package from which the program imports them."""
 _HOME = "shardir.backends.gpu.vendored"
 
 
 def runtime_files() -> dict[str, str]:
-    """The files that every program runs on, by their path below the program's folder."""
-    # By path: to import the package would import torch, which writing programs does not need.
+    """Return the runtime files that every program needs, keyed by path below the
+    program's folder.
+    """
+    # Found by path: importing the package would import torch, which emission does not need.
     found = sorted((Path(__file__).parent / "vendored").glob("*.py"))
     return {
         f"{FOLDER}/{file.name}": file.read_text(encoding="utf-8").replace(_HOME, FOLDER)
@@ -34,7 +36,7 @@ def runtime_files() -> dict[str, str]:
 
 
 def data_files(emission: Emission) -> dict[str, bytes]:
-    """Arrays that the function refers to, and the samples of the self-test."""
+    """Return the files of captured arrays and of the self-test's samples."""
     written: dict[str, bytes] = {}
     names = file_names(emission.arguments)
     for name, argument in zip(names, emission.arguments, strict=True):
@@ -53,7 +55,7 @@ def data_files(emission: Emission) -> dict[str, bytes]:
 
 
 def file_names(boundaries: Sequence[ProgramValue]) -> list[str]:
-    """What the files of arguments or results are called: as the user calls them, if they can be."""
+    """Return unique file names for arguments or results, derived from their labels."""
     names: dict[str, None] = {}
     for boundary in boundaries:
         name = plain = re.sub(r"[^\w.-]+", "_", boundary.label).strip("._-") or "array"
@@ -66,7 +68,9 @@ def file_names(boundaries: Sequence[ProgramValue]) -> list[str]:
 
 
 def program_text(emission: Emission, no_graph: str = "") -> str:
-    """The declaration `PROGRAM = Program(...)`, for a module that imports Program and Tensor."""
+    """Return the declaration `PROGRAM = Program(...)`, for a module that imports Program and
+    Tensor.
+    """
     lines = [
         "PROGRAM = Program(",
         f"    title={_literal(emission.title)},",
@@ -86,14 +90,14 @@ def program_text(emission: Emission, no_graph: str = "") -> str:
 
 
 def axes_text(axes: Axes, mesh: Mesh) -> tuple[str, ...]:
-    """Axes as the methods of `Comm` take them: `("data", "model:(1)2")`."""
+    """Return axes as the methods of `Comm` take them: `("data", "model:(1)2")`."""
     return tuple(axis.name if axis.is_full(mesh) else str(axis) for axis in axes)
 
 
 def groups_of(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], ...]:
-    """The lists of axes along which a program exchanges anything, in order of first use.
+    """Return the tuples of axes over which a program communicates, in order of first use.
 
-    What moves by source and target goes from device to device, and has no group.
+    Permutes are point-to-point and need no group.
     """
     found: dict[tuple[str, ...], None] = {}
     for op in module.main.body.walk():
@@ -101,14 +105,14 @@ def groups_of(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], ...]:
             found[axes_text(op.attrs["axes"], mesh)] = None
     spmd = module.main.spmd
     for result in spmd.results if spmd is not None else ():
-        # To look at a result with pending sums, they are done.
+        # A result with pending reductions is reduced before it is written or compared.
         if result.sharding.unreduced:
             found[axes_text(result.sharding.unreduced, mesh)] = None
     return tuple(found)
 
 
 def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
-    """Arguments or results as the program states them, a line each."""
+    """Yield the declarations of arguments or results, one line each."""
     for name, boundary in zip(file_names(boundaries), boundaries, strict=True):
         sharding = boundary.sharding
         said: list[Any] = [name, boundary.unsharded_type.dtype, boundary.unsharded_type.shape]
@@ -126,7 +130,7 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
 
 
 def _literal(value: Any) -> str:
-    """A text, a number, or a container of them, as a formatter would leave it."""
+    """Return a string, number or container as the text that a formatter would produce."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
@@ -137,7 +141,9 @@ def _literal(value: Any) -> str:
 
 
 def _npy(array: Any) -> bytes:
-    """An array as the text of a `.npy` file; bf16 is stored as NumPy stores types it lacks."""
+    """Return an array as the bytes of a `.npy` file; bf16 has the dtype NumPy gives
+    unknown types.
+    """
     file = io.BytesIO()
     np.save(file, np.asarray(array), allow_pickle=False)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Functions of emitted programs while they are written, line by line."""
+"""Write the functions of an emitted program line by line."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from shardir.ops.shape.rearrangements import broadcast
 WIDTH = 100
 _BRANCH = re.compile(r"elif .*:$|else:$")
 LARGE = 1 << 20
-"""Bytes of a value whose memory is given back as soon as nothing needs it."""
+"""Minimum size in bytes of a value that the program deletes after its last use."""
 
 
 @dataclass(eq=False)
 class Line:
-    """A line of a function: what it uses and defines, and whether it may be left out if unused."""
+    """A line of a function: the values it uses and defines; a `free` line is omitted if unused."""
 
     text: str
     depth: int
@@ -38,27 +38,27 @@ class Line:
 
 @dataclass(eq=False)
 class Needs:
-    """What a program defines besides its functions, in the order in which it was asked for."""
+    """Definitions that a program needs besides `main`, in the order of first use."""
 
     library: dict[str, None] = field(default_factory=dict)
-    """Functions of the library."""
+    """Used functions of the library."""
     constants: dict[str, Any] = field(default_factory=dict)
-    """Arrays by name."""
+    """Constant arrays, keyed by name."""
     groups: dict[Any, str] = field(default_factory=dict)
-    """Names of the functions of fused operations, by what these compute."""
+    """Names of the functions of fused operations, keyed by the computation."""
     functions: list[str] = field(default_factory=list)
     """Texts of the functions of fused operations."""
     imports: dict[str, None] = field(default_factory=dict)
-    """Lines that import what functions use."""
+    """Import statements of the functions."""
     kernels: dict[str, None] = field(default_factory=dict)
-    """Functions that kernels use."""
+    """Helper functions that kernels use."""
 
 
 class Writer:
     """Writes the body of one function.
 
-    `lower` is what writes one operation; it is given by whoever makes the writer, as blocks of
-    operations are written by the same rules.
+    `lower` writes one operation. It is a parameter because the blocks of an operation are lowered
+    by the same rules, which import this class.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Writer:
         self._others: dict[Value, Value] = {}
 
     def name(self, value: Value) -> str:
-        """The name of a value that the next line uses."""
+        """Return the name of a value and record that the next line uses the value."""
         self._used[self._others.get(value, value)] = None
         return self.names[value]
 
     def same(self, value: Value, as_: Value) -> None:
-        """From now on a value is another one, under its name."""
+        """Make `value` an alias of `as_`."""
         other = self._others.get(as_, as_)
         if other is value:
             return
@@ -87,36 +87,38 @@ class Writer:
             self._literals[value] = self._literals[as_]
 
     def call(self, function: str, *arguments: str) -> str:
-        """A call of a function of the library."""
+        """Return a call of a function of the library, and record that the program needs it."""
         self.needs.library[function] = None
         return f"{function}({', '.join(arguments)})"
 
     def number(self, value: Value) -> Any:
-        """The number that a value has in all its elements, if that is known; else `None`."""
+        """Return the number that all elements of a value equal, or `None` if it is not known."""
         return self._literals.get(value)
 
     def spelled(self, value: Value) -> str:
-        """A value as an operand of arithmetic: the number that it is everywhere, or its name."""
+        """Return a value as an operand of arithmetic: its uniform number if known, else
+        its name.
+        """
         number = self.number(value)
         return self.name(value) if number is None else number_text(number, value.type.dtype)
 
     def line(
         self, text: str, comment: str = "", defines: Sequence[Value] = (), free: bool = False
     ) -> None:
-        """The next line; it uses the values whose names were asked for since the last one."""
+        """Append a line; it uses the values whose names were requested since the last line."""
         used, self._used = tuple(self._used), {}
         made = tuple(self._others.get(value, value) for value in defines)
         self.lines.append(Line(text, self.depth, comment, used, made, free))
 
     def bind(self, op: Op, expression: str, free: bool = False) -> None:
-        """The line that gives the results of an operation their names."""
+        """Append the line that assigns an expression to the results of an operation."""
         targets = ", ".join(self.names[result] for result in op.results)
         types = ", ".join(str(result.type) for result in op.results)
         self.line(f"{targets} = {expression}", f"{op.name}: {types}", op.results, free)
         self._note(op)
 
     def _note(self, op: Op) -> None:
-        """Remember the results that are one number."""
+        """Record the results of which all elements equal one known number."""
         if op.spec is constant and not isinstance(op.attrs["value"], Dense):
             reference = op.spec.reference
             assert reference is not None
@@ -126,25 +128,27 @@ class Writer:
             self._literals[op.result] = self._literals[op.operands[0]]
 
     def is_number(self, op: Op) -> bool:
-        """Whether all that an operation makes is one number, repeated."""
+        """Return whether all elements of the operation's result equal one known number."""
         if op.spec is constant:
             return not isinstance(op.attrs["value"], Dense)
         return op.spec is broadcast and op.operands[0] in self._literals
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Lines inside the last one."""
+        """Indent the lines appended within the context."""
         self.depth += 1
         yield
         self.depth -= 1
 
     def block(self, block: Block) -> None:
-        """The operations of a block."""
+        """Write the operations of a block."""
         for op in block.ops:
             self._lower(self, op)
 
     def text(self, returned: Sequence[Value] = ()) -> str:
-        """The lines, without those that nothing needs; `returned` are needed after the last."""
+        """Return the text of all needed lines; `returned` are the values needed after
+        the last one.
+        """
         needed = {self._others.get(value, value) for value in returned}
         kept: list[Line] = []
         for line in reversed(self.lines):
@@ -158,7 +162,7 @@ class Writer:
 
 
 def _filled(lines: Sequence[Line]) -> list[Line]:
-    """The lines, `pass` where a loop or branch has none."""
+    """Return the lines, with `pass` added to empty loops and branches."""
     filled: list[Line] = []
     for line, after in zip_longest(lines, lines[1:]):
         filled.append(line)
@@ -168,7 +172,7 @@ def _filled(lines: Sequence[Line]) -> list[Line]:
 
 
 def _freed(lines: Sequence[Line], names: Names, kept: set[Value]) -> Iterator[Line]:
-    """The lines, and after its last use each large value let go."""
+    """Yield the lines, with a `del` after the last use of each large value."""
     steps = _statements(lines)
     large = {
         names[value] for first, *_ in steps for value in first.defines if value.type.nbytes >= LARGE
@@ -190,7 +194,7 @@ def _freed(lines: Sequence[Line], names: Names, kept: set[Value]) -> Iterator[Li
 
 
 def _statements(lines: Sequence[Line]) -> list[list[Line]]:
-    """The statements of a function, each with the lines inside of it."""
+    """Group the lines into statements of the outermost level, each with its nested lines."""
     steps: list[list[Line]] = []
     for line in lines:
         if steps and (line.depth > steps[0][0].depth or _BRANCH.match(line.text)):

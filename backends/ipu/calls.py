@@ -1,8 +1,8 @@
-"""Every call that an emitted program may make, and where its form is documented.
+"""All calls that an emitted program may contain, with the source of their signatures.
 
-Nothing here has been guessed: a call is on the list because a public header, a page of the
-documentation or a published program has its signature. The host model implements these calls and
-no others, and a test reads every emitted program for calls that are not on the list.
+Each call has a source: a public header, a page of the documentation or a published program. The
+host model implements these calls and no others, and a test checks that emitted programs contain
+only calls of this list.
 
 `D` is Graphcore's reference (docs.graphcore.ai: poplar-api, gcl-user-guide), `P` a header of
 graphcore/poplibs, `L` a use in the library code of graphcore/poplibs, `T` the tutorials of
@@ -38,7 +38,7 @@ FUNCTIONS = {
     "popops::zero": "P popops/Zero.hpp",
     "poputil::mapTensorLinearly": "P poputil/TileMapping.hpp",
 }
-"""Functions and constructors, by their qualified names."""
+"""Functions and constructors, keyed by qualified name."""
 
 PROGRAMS = {
     "Sequence": "D Program, P",
@@ -48,7 +48,7 @@ PROGRAMS = {
     "Switch": "D Program, L popsparse/Embedding.cpp",
     "RepeatWhileTrue": "D Program, L popops/Loop.cpp",
 }
-"""Constructors of `poplar::program`, which an emitted program names without their namespace."""
+"""Constructors of `poplar::program`, which emitted programs use without the namespace."""
 
 METHODS = {
     "add": "Sequence; D, T",
@@ -73,7 +73,7 @@ METHODS = {
     "first": "std::pair",
     "second": "std::pair",
 }
-"""Methods, with the class they belong to."""
+"""Methods, with their class."""
 
 EXPRESSIONS = {
     name: "P popops/Expr.hpp"
@@ -86,8 +86,8 @@ EXPRESSIONS = {
         "Sigmoid", "Signum", "Sin", "Sqrt", "Square", "Sub", "Tan", "Tanh", "Trunc", "UnaryOp",
     )
 }  # fmt: skip
-"""Constructors of `popops::expr`, which an emitted program calls `pe`.
+"""Constructors of `popops::expr`, for which emitted programs use the alias `pe`.
 
-`UnaryOp(pe::UnaryOpType::POPCOUNT, x)` and `COUNT_LEADING_ZEROS` have no name of their own there.
-Placeholders are `_1` to `_20`; the operators of C++ stand for the expressions of their names.
+`UnaryOp(pe::UnaryOpType::POPCOUNT, x)` and `COUNT_LEADING_ZEROS` have no constructors there.
+Placeholders are `_1` to `_20`; C++ operators are overloaded for the expressions.
 """

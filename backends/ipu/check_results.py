@@ -1,9 +1,9 @@
 """Compare results/ with expected/, which the reference interpreter computed.
 
-Ends with status 0 if every result has the shape, the dtype and the values that are expected, and
-with status 1 otherwise. Integers, booleans and keys must be equal. Floating-point numbers may
-differ by a share of the largest expected one: 4e-3 in half precision, 1e-3 otherwise; NaN and
-infinities must be where they are expected.
+The exit status is 0 if every result has the expected shape, dtype and values, and 1 otherwise.
+Integers, booleans and keys must be equal. Floating-point results may differ by a fraction of the
+largest expected element: 4e-3 in half precision, 1e-3 otherwise; NaN and infinities must be in the
+expected positions.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""What is checked before a program is written: that an IPU could hold it and link it.
+"""Checks before emission: element types, stream sizes, number of replicas, and tile memory.
 
-Memory is the sum of the tensors that are alive at once on one replica, spread evenly over its
-tiles. Code, exchange and the copies that poplibs makes for its own layouts come on top, so a
-program that fills more than half of a tile gets a warning.
+The memory estimate is the peak sum of live tensors on one replica, spread evenly over its tiles.
+Code, exchange buffers and copies that poplibs makes for its layouts add to it, so a program that
+fills more than half of a tile gets a warning.
 """
 
 from dataclasses import dataclass
@@ -15,46 +15,46 @@ from shardir.ir.types import COMPLEX, TensorType
 from shardir.sizes import show_bytes
 
 TILES = 1472
-"""Of a Mk2 IPU."""
+"""Number of tiles of a Mk2 IPU."""
 TILE_BYTES = 638976
-"""The memory of one tile: 624 KiB."""
+"""Memory of one tile in bytes: 624 KiB."""
 STREAM_BYTES = 128 * 2**20
-"""The most that one stream carries."""
+"""Maximum bytes of one stream."""
 WARNING = 0.5
-"""The share of a tile from which on a program is told to be large."""
+"""Fraction of a tile's memory above which a program gets a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on one replica: those of its arguments, and the most that are alive at any time."""
+    """Bytes on one replica: the arguments, and the peak of live tensors."""
 
     arguments: int
     peak: int
 
     @property
     def tile(self) -> int:
-        """What the most is on one tile, spread evenly."""
+        """Return the peak in bytes per tile, spread evenly."""
         return -(-self.peak // TILES)
 
     @property
     def share(self) -> float:
-        """How much of a tile that is."""
+        """Return the peak as a fraction of a tile's memory."""
         return self.tile / TILE_BYTES
 
 
 def check_replicas(emission: Emission) -> None:
-    """Raises `EmissionError` unless the number of devices is a power of two."""
+    """Raise `EmissionError` unless the number of devices is a power of two."""
     count = emission.mesh.size
     if count & (count - 1):
         below = 1 << count.bit_length() - 1
         raise EmissionError(
-            f"mesh {emission.mesh.name!r} has {count} devices, and IPUs are joined by powers of "
+            f"mesh {emission.mesh.name!r} has {count} devices, but IPU systems have powers of "
             f"two; use a mesh of {below} or {2 * below}"
         )
 
 
 def check_types(emission: Emission) -> None:
-    """Raises `EmissionError` for the first value whose element type IPUs lack, or that is empty."""
+    """Raise `EmissionError` for the first value that is empty or whose element type IPUs lack."""
     block = emission.module.main.body
     between = multiply_adds(block).between
     for param in block.params:
@@ -97,7 +97,7 @@ def _lacking(dtype: str) -> tuple[str, str]:
 
 
 def check_streams(emission: Emission) -> None:
-    """Raises `EmissionError` for an argument or a result that one stream cannot carry."""
+    """Raise `EmissionError` for an argument or result that is too large for one stream."""
     for what, boundaries in (("argument", emission.arguments), ("result", emission.results)):
         for boundary in boundaries:
             _check_stream(what, boundary)
@@ -108,42 +108,42 @@ def _check_stream(what: str, boundary: ProgramValue) -> None:
     if size > STREAM_BYTES:
         raise EmissionError(
             f"{what} {boundary.label!r} ({boundary.shard_type} a replica) takes {show_bytes(size)}, and "
-            f"a stream carries {show_bytes(STREAM_BYTES)}; cut it over more devices, or split it "
+            f"a stream carries {show_bytes(STREAM_BYTES)}; shard it over more devices, or split it "
             "into several arguments"
         )
 
 
 def check_complete(emission: Emission) -> None:
-    """Raises `EmissionError` for an argument or a result that is a sum of what replicas hold."""
+    """Raise `EmissionError` for an unreduced argument or result."""
     for what, boundaries in (("argument", emission.arguments), ("result", emission.results)):
         for boundary in boundaries:
             if pending := boundary.sharding.unreduced:
                 axes = ", ".join(axis.name for axis in pending)
                 raise EmissionError(
-                    f"{what} {boundary.label!r} is still to be reduced over {axes}, and the host "
-                    "cuts arrays without reducing them; reshard it so that nothing is pending"
+                    f"{what} {boundary.label!r} is unreduced over {axes}, and the host "
+                    "shards arrays without reducing them; reshard it so that it is reduced"
                 )
 
 
 def memory_of(emission: Emission) -> Memory:
-    """What a replica has to hold."""
+    """Return the memory that a replica needs."""
     block = emission.module.main.body
     arguments = sum(bytes_of(param.type) for param in block.params)
     return Memory(arguments, arguments + _peak(block))
 
 
 def check_memory(memory: Memory) -> None:
-    """Raises `EmissionError` if a tile cannot hold its share."""
+    """Raise `EmissionError` if a tile's memory does not suffice."""
     if memory.tile > TILE_BYTES:
         raise EmissionError(
-            f"the values alive at once take {show_bytes(memory.peak)} on one replica, which is "
-            f"{memory.tile} bytes on each of {TILES} tiles of {TILE_BYTES}; cut them over more "
+            f"the live values take {show_bytes(memory.peak)} on one replica, which is "
+            f"{memory.tile} bytes on each of {TILES} tiles of {TILE_BYTES}; shard them over more "
             "devices, or compute in smaller batches"
         )
 
 
 def _peak(block: Block) -> int:
-    """The most bytes alive at once of what a block makes itself; views count as copies."""
+    """Return the peak of live bytes of values computed in a block; views count as copies."""
     last: dict[Value, int] = {}
     for i, op in enumerate(block.ops):
         for value in (*op.uses(), *op.results):

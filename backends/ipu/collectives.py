@@ -1,7 +1,7 @@
-"""Collectives through GCL, and around rings of `CrossReplicaCopy`.
+"""Lowering rules of collectives: GCL, or rings of `CrossReplicaCopy`.
 
-What is gathered, scattered or exchanged has one row for each member of a group in front; bringing
-a dimension there and back is a view.
+Gathered, scattered and exchanged tensors have one row per group member as first dimension; moving a
+dimension to the front and back is a view.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ COMBINE = {
 
 
 def _operator(dtype: str, op: str) -> str:
-    """GCL's operator; empty where it has none."""
+    """Return GCL's reduction operator, or "" if it has none."""
     if dtype == "bool":
         return f"LOGICAL_{LOGICAL[op]}"
     return OPERATORS.get(op, "")
@@ -52,7 +52,7 @@ def _combine(dtype: str, op: str) -> str:
 
 
 def _reducible(e: Emitter, text: str, type: TensorType, op: str, label: str) -> tuple[str, str]:
-    """A tensor that reductions take in the place of one, and its element type."""
+    """Return a tensor that the collective can reduce instead of this one, and its element type."""
     if type.dtype in NARROW_INTEGERS:
         return f"popops::cast(graph, {text}, poplar::INT, {e.sequence}, {label})", "i32"
     if type.dtype == "u32" and op in OPERATORS:
@@ -72,7 +72,7 @@ def _keeps_nan(e: Emitter, type: TensorType, op: str) -> bool:
 
 
 def _reduced(e: Emitter, text: str, type: TensorType, op: str, label: str) -> str:
-    """What was reduced in the place of a tensor as one of its type."""
+    """Convert the result of `_reducible`'s reduction back to the tensor's type."""
     if type.dtype in NARROW_INTEGERS:
         return f"popops::cast(graph, {text}, {element(type).poplar}, {e.sequence}, {label})"
     if type.dtype == "u32" and op in OPERATORS:
@@ -88,7 +88,7 @@ def _reduced(e: Emitter, text: str, type: TensorType, op: str, label: str) -> st
 def _around(
     e: Emitter, helper: str, text: str, dtype: str, axes: Axes, label: str, combine: str = ""
 ) -> str:
-    """The call of a function that exchanges around the rings of the axes."""
+    """Return the call of a helper that communicates around the rings of the axes."""
     if dtype in UNSLICED:
         wide = e.cast(text, "i32", label)
         return e.cast(_around(e, helper, wide, "i32", axes, label, combine), dtype, label)
@@ -120,12 +120,14 @@ def _all_reduce(e: Emitter, op: Op) -> None:
 
 
 def _rows_to(dim: int, rank: int) -> list[int]:
-    """The order that brings the first dimension right in front of dimension `dim` of the rest."""
+    """Return the permutation that moves the first dimension in front of dimension `dim` of the
+    rest.
+    """
     return [*range(1, dim + 1), 0, *range(dim + 1, rank + 1)]
 
 
 def _gathered(e: Emitter, text: str, dtype: str, axes: Axes, label: str) -> str:
-    """A row from each member of the group."""
+    """Return a tensor with one row per member of the group."""
     if is_native(e, axes):
         group = comm_group(e, axes)
         return f"gcl::allGatherCrossReplica(graph, {text}, {e.sequence}, {group}, {label})"
@@ -148,7 +150,7 @@ def _all_gather(e: Emitter, op: Op) -> None:
 
 
 def _in_rows(text: str, shape: Sequence[int], dim: int, size: int) -> tuple[str, list[int]]:
-    """The view with one row for each of `size` pieces of a dimension, and the shape of a row."""
+    """Return the view with one row per shard of a dimension, and the shape of a row."""
     row = [n // size if d == dim else n for d, n in enumerate(shape)]
     split = [*shape[:dim], size, row[dim], *shape[dim + 1 :]]
     order = [dim, *(d for d in range(len(split)) if d != dim)]
@@ -182,7 +184,7 @@ def _reduce_scatter(e: Emitter, op: Op) -> None:
 
 @lowers("all-to-all", "all-to-all-start")
 def _all_to_all(e: Emitter, op: Op) -> None:
-    """Along several axes at once around one ring; the order of positions is that of the axes."""
+    """Exchange along all axes in one ring; the order of positions is that of the axes."""
     e.comment(op)
     x, y = op.operands[0], op.result
     split, concat = op.attrs["split"], op.attrs["concat"]
@@ -228,7 +230,7 @@ def _axis_index(e: Emitter, op: Op) -> None:
 
 
 def _moves(e: Emitter, op: Op) -> tuple[dict[int, int], set[int]]:
-    """To whom each replica sends, and which replicas receive anything at all."""
+    """Return the target of each sending replica, and the set of replicas that receive."""
     attrs = op.attrs
     if not attrs.get("axes"):
         sources = permute_senders(e.mesh, attrs["source"], attrs["target"]).tolist()
@@ -243,7 +245,7 @@ def _moves(e: Emitter, op: Op) -> tuple[dict[int, int], set[int]]:
 
 @lowers("collective-permute", "collective-permute-start")
 def _permute(e: Emitter, op: Op) -> None:
-    """Replicas that send to themselves keep what they have; who receives nothing gets zeros."""
+    """Lower a permute: a replica that sends to itself keeps its tensor; non-receivers get zeros."""
     e.comment(op)
     x, y = op.operands[0], op.result
     moves, given = _moves(e, op)
@@ -275,7 +277,9 @@ def _zeros(e: Emitter, y: Value) -> str:
 
 
 def _chosen(e: Emitter, y: Value, replicas: Sequence[int], tensors: Sequence[str]) -> str:
-    """The name of what is the first tensor on some replicas, and the second or 0 on the others."""
+    """Return the name of a tensor that is the first one on some replicas, and the second or 0 on
+    others.
+    """
     table = ", ".join("true" if r in replicas else "false" for r in range(e.mesh.size))
     key = f"replicas {replicas}"
     helper = f"{e.use('for_replica')}(graph, {replica(e)}, {{{table}}}, step)"

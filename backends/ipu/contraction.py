@@ -1,7 +1,7 @@
-"""Contractions: `poplin::matMul` of two matrices, or `matMulGrouped` of as many pairs.
+"""Lowering rules of contractions: `poplin::matMul`, or `matMulGrouped` for batches.
 
-The letters of a contraction are those of groups (in both operands and the result), of rows, of
-columns, and the summed ones; bringing each operand into the order group, row, column is a view.
+Each dimension's letter is a batch letter (in both operands and the result), a row, a column, or a
+contracted letter; permuting each operand into the order batch, row, column is a view.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,9 @@ from shardir.ir.types import FLOATS, TensorType
 
 @dataclass(frozen=True)
 class Letters:
-    """The loops of a contraction by what they do, each in the order of the result or the left."""
+    """The letters of a contraction by kind, in the order of the result, contracted ones of the
+    left.
+    """
 
     groups: str
     rows: str
@@ -28,7 +30,7 @@ class Letters:
 
     @classmethod
     def of(cls, dims: str) -> "Letters":
-        """The letters of an einsum of two operands in which none is summed in one alone."""
+        """Classify the letters of an einsum in which no letter is summed in only one operand."""
         operands, result = dims.split("->")
         left, right = operands.split(",")
         return cls(
@@ -41,7 +43,7 @@ class Letters:
 
 
 def is_turned(letters: Letters) -> bool:
-    """Whether the result has the columns first: then the product of the operands in turn is it."""
+    """Return whether columns precede rows in the result: then the operands are swapped."""
     if not letters.rows or not letters.columns:
         return False
     return letters.result.index(letters.columns[0]) < letters.result.index(letters.rows[0])
@@ -80,7 +82,7 @@ def contracted(
     result: TensorType,
     label: str,
 ) -> str:
-    """The expression of a contraction."""
+    """Return the expression of a contraction."""
     sizes = {
         c: n
         for term, type in zip(terms, types, strict=True)
@@ -106,14 +108,14 @@ def contracted(
 def _matrix(
     text: str, term: str, parts: Sequence[str], sizes: dict[str, int], shape: Sequence[int]
 ) -> str:
-    """The view of an operand as one matrix, or as one for each group."""
+    """Return the view of an operand as one matrix, or as a batch of matrices."""
     letters = "".join(parts)
     view = shuffle_view(text, [term.index(c) for c in letters])
     return reshape_view(view, [sizes[c] for c in letters], shape)
 
 
 def _unfolded(made: str, shape: Sequence[int], letters: Letters, sizes: dict[str, int]) -> str:
-    """The view of a product with the dimensions of the result, in their order."""
+    """Return the view of a product with the dimensions of the result."""
     natural = letters.groups + letters.rows + letters.columns
     view = reshape_view(made, shape, [sizes[c] for c in natural])
     return shuffle_view(view, [natural.index(c) for c in letters.result])
@@ -129,7 +131,9 @@ def _without_units(
     result: TensorType,
     label: str,
 ) -> str:
-    """Products of what the matrix units do not take, summed up: integers, and outer products."""
+    """Return elementwise products and their sum, for integers and outer products, which matrix
+    units do not support.
+    """
     every = letters.result + letters.summed
     shape = [sizes[c] for c in every]
     views = []

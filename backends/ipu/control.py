@@ -1,8 +1,8 @@
-"""Loops and branches: `RepeatWhileTrue`, `popops::countedLoop`, `If` and `Switch`.
+"""Lowering rules of control flow: `RepeatWhileTrue`, `popops::countedLoop`, `If`, `Switch`.
 
-What a loop carries is in variables of its own, which a round reads and then writes over. A value
-that is a view of a carried variable would change with it, so such values are copied first where
-variables change places.
+Carried values are in their own variables, which each iteration reads and overwrites. A value that
+is a view of a carried variable would change with it, so such values are copied before the variables
+are assigned.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from shardir.ir.module import Block, Op, Value
 
 
 def write_block(e: Emitter, block: Block) -> None:
-    """The statements of a block's operations."""
+    """Write the statements of a block's operations."""
     for op in block.ops:
         lower(e, op)
 
@@ -23,10 +23,10 @@ def write_block(e: Emitter, block: Block) -> None:
 def assign(
     e: Emitter, targets: Sequence[str], values: Sequence[Value], kept: Sequence[Value]
 ) -> None:
-    """Copy values into variables, all at once; `kept` are the values that lie in these variables.
+    """Copy values into variables in parallel; `kept` are the values stored in these variables.
 
-    A value that is a view of one of the variables is copied to a place of its own first, unless it
-    is that variable itself.
+    A value that is a view of one of the variables is copied to a temporary first, unless it is that
+    variable itself.
     """
     sources = []
     for value, own in zip(values, kept, strict=True):
@@ -45,7 +45,7 @@ def assign(
 
 
 def _carried(e: Emitter, values: Sequence[Value], results: Sequence[Value]) -> list[str]:
-    """Variables that start as copies of values."""
+    """Create variables initialized with the values, and return their names."""
     names = []
     for value, result in zip(values, results, strict=True):
         e.define(result, e.variable(result.type, e.label(result)))
@@ -83,7 +83,7 @@ def _while(e: Emitter, op: Op) -> None:
 
 
 def _go_on(e: Emitter, body: Block, names: Sequence[str], carried: Sequence[Value]) -> None:
-    """Write what a round gives on over what it was given."""
+    """Write the copies from an iteration's results to the carried variables."""
     count = len(carried)
     kept: list[Value] = []
     for value, param, own in zip(body.returns[:count], body.params[:count], carried, strict=True):

@@ -1,4 +1,4 @@
-"""Conversions between element types, with what the device leaves open decided."""
+"""Conversions between element types, including cases that the device leaves undefined."""
 
 import numpy as np
 
@@ -9,11 +9,12 @@ from shardir.ir.types import FLOATS, INTEGERS, UNSIGNED
 
 
 def convert(x: Node, to: str) -> Node:
-    """Elements as another type, as `shardir.ops.elementwise.numerics.convert` says.
+    """Convert elements to another type, with the semantics of
+    `shardir.ops.elementwise.numerics.convert`.
 
-    Floats become integers towards zero, the nearest that exists when out of range, 0 for NaN: of
-    that the device's conversion promises only the first. An operand that is not stored is
-    repeated then; see `conversion_repeats`.
+    Floats are truncated towards zero to integers, saturate out of range, and NaN becomes 0; the
+    device's conversion guarantees only the truncation. The expression then repeats its operand; see
+    `conversion_repeats`.
     """
     if x.dtype == to:
         return x
@@ -40,12 +41,12 @@ def convert(x: Node, to: str) -> Node:
 
 
 def conversion_repeats(source: str, to: str) -> bool:
-    """Whether a conversion speaks of its operand more than once."""
+    """Return whether the conversion's expression contains its operand more than once."""
     return source in FLOATS and to in INTEGERS
 
 
 def _within(source: str, to: str) -> bool:
-    """Whether every number of one integer type is one of another."""
+    """Return whether one integer type represents all values of another."""
     if source == "bool":
         return True
     have, want = (np.iinfo(np.dtype(f"{t[0]}{width(t) // 8}")) for t in (source, to))

@@ -1,7 +1,7 @@
-"""Programs over element types that IPUs lack, as programs over types that they have.
+"""Replace element types that IPUs lack by types that they have.
 
-Only what is asked for is changed, and everything of that type is: arguments, results and what lies
-between. What constants and captured arrays lose is an error if it is an integer that does not fit.
+Only the requested types are replaced, in all values of the program. Integers in constants and
+captured arrays that do not fit the new type are an error.
 """
 
 from collections.abc import Mapping
@@ -19,25 +19,27 @@ from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 Casts = Mapping[str, str]
 
 _OF_BITS = ("bitcast", "random_bits", "random_bits_at", "clz", "popcnt", "shift_right_logical")
-"""Operations that are about the bits of their types, which others do not have."""
+"""Operations whose result depends on the bit width of their element types."""
 
 
 def parse_casts(text: str) -> dict[str, str]:
-    """The casts of an option's text, `f64:f32,i64:i32`; raises `EmissionError` for another text."""
+    """Return the casts of an option's text, `f64:f32,i64:i32`; raise `EmissionError` for invalid
+    text.
+    """
     casts = {}
     for part in filter(None, text.split(",")):
         source, colon, to = part.partition(":")
         if not colon or source not in NUMPY_DTYPES or to not in ELEMENTS:
             raise EmissionError(
                 f"downcast={text} has {part!r}, which is no cast to an element type of IPUs; write "
-                f"such as f64:f32,i64:i32,bf16:f16 (IPUs have {', '.join(ELEMENTS)})"
+                f"for example f64:f32,i64:i32,bf16:f16 (IPUs have {', '.join(ELEMENTS)})"
             )
         casts[source] = to
     return casts
 
 
 def downcast(emission: Emission, casts: Casts) -> Emission:
-    """The program with every value of the types in `casts` of the types they say."""
+    """Return the program with the element types replaced as `casts` says."""
     if not casts:
         return emission
     return replace(
@@ -60,8 +62,8 @@ def _boundary(boundary: ProgramValue, casts: Casts) -> ProgramValue:
         value = _converted(value, part.dtype)
         if value is None:
             raise EmissionError(
-                f"%{boundary.name} holds numbers that are none of {part.dtype}; leave its type out "
-                "of downcast"
+                f"%{boundary.name} has integers that do not fit {part.dtype}; remove its type "
+                "from downcast"
             )
     return replace(
         boundary, unsharded_type=_cast(boundary.unsharded_type, casts), shard_type=part, value=value
@@ -69,8 +71,9 @@ def _boundary(boundary: ProgramValue, casts: Casts) -> ProgramValue:
 
 
 def _converted(array: Any, to: str) -> Any:
-    """An array as another element type, `None` where integers do not fit; floats beyond it are
-    infinite there, as results of theirs would be."""
+    """Convert an array, or return `None` if integers do not fit; floats out of range become
+    infinite, as the program's results would.
+    """
     if to in INTEGERS and array.size:
         info = np.iinfo(NUMPY_DTYPES[to])
         if array.min() < info.min or array.max() > info.max:
@@ -95,7 +98,7 @@ def _samples(samples: Samples | None, emission: Emission, casts: Casts) -> Sampl
 
 
 class _Recast:
-    """Rebuilds a module value by value."""
+    """Rebuilds a module with new element types."""
 
     def __init__(self, casts: Casts) -> None:
         self.casts = casts
@@ -147,8 +150,9 @@ class _Recast:
             if dtype in self.casts:
                 raise EmissionError.of(
                     op,
-                    f"is about the bits of {dtype}, which are others as {self.casts[dtype]}",
-                    f"write it over {self.casts[dtype]} in the first place",
+                    f"depends on the bits of {dtype}, which differ from those of "
+                    f"{self.casts[dtype]}",
+                    f"write the operation with {self.casts[dtype]}",
                 )
 
     def _constant(self, op: Op) -> Any:
@@ -157,6 +161,6 @@ class _Recast:
         made = _converted(array, to)
         if made is None:
             raise EmissionError.of(
-                op, f"holds numbers that are none of {to}", "leave its type out of downcast"
+                op, f"has integers that do not fit {to}", "remove its type from downcast"
             )
         return Dense(made) if isinstance(value, Dense) else value

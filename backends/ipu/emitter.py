@@ -1,7 +1,7 @@
-"""What lowerings write into: statements of one C++ program, and the names of its tensors.
+"""The emitter: statements of one C++ program, and the names of its tensors.
 
-A value of the program is a `poplar::Tensor` under the value's own name. Views of tensors cost
-nothing in Poplar, so whatever only arranges data is bound to a view and moves nothing.
+Each value is a `poplar::Tensor` variable with the value's name. Views of tensors are free in
+Poplar, so operations that only rearrange data become views.
 """
 
 import re
@@ -37,44 +37,44 @@ _ONE_SPREAD = re.compile(r"(\.reshape\(\{1(?:, 1)*\}\))(?:\.broadcast\(\d+, \d+\
 
 @dataclass
 class Emitter:
-    """The text of a program as it grows.
+    """The text of a program under construction.
 
-    `sequence` is the C++ name of the Sequence that operations are added to just now.
+    `sequence` is the C++ name of the `Sequence` to which operations are currently added.
     """
 
     mesh: Mesh
     printer: Printer
     strided: str = "ring"
     keeps_nan: bool = True
-    """Whether maxima and minima are NaN where an element is, which the device's are not."""
+    """Whether maxima and minima propagate NaN, which the device's instructions do not."""
     sequence: str = "step"
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     names: Identifiers = field(default_factory=Identifiers)
     helpers: dict[str, None] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
-    """Constants in front of the function that builds the graph: the text of each, and its name."""
+    """Names of the constants before the function that builds the graph, keyed by text."""
     texts: dict[Value, str] = field(default_factory=dict)
     scalars: dict[Value, bool | int | float] = field(default_factory=dict)
-    """Values that are one number everywhere, which expressions hold as constants."""
+    """Values whose elements all equal one number, which expressions contain as constants."""
     roots: dict[Value, Value] = field(default_factory=dict)
-    """For a value that is a view of another's tensor, that value."""
+    """For a value that is a view of another value's tensor, that value."""
     mixed: set[Value] = field(default_factory=set)
-    """Views of several tensors at once."""
+    """Values that are views of several tensors."""
     spellings: dict[Value, str] = field(default_factory=dict)
     sums: MultiplyAdds = field(default_factory=MultiplyAdds)
-    """What is computed in double precision and rounded once."""
+    """Multiply-adds that are computed with one rounding."""
     preamble: list[str] = field(default_factory=list)
-    """What is computed once, before anything else."""
+    """Statements at the beginning of the program."""
     known: dict[str, str] = field(default_factory=dict)
-    """The names of what is computed there."""
+    """Names of the tensors of the preamble, by key."""
 
     def add(self, line: str) -> None:
-        """Add a statement, broken where it is too long."""
+        """Add a statement, broken if it is too long."""
         self.lines.extend(wrapped(line, "  " * self.depth))
 
     def comment(self, op: Op) -> None:
-        """Say in the program's text which operation follows."""
+        """Add a comment with the IR of the operation that follows."""
         text = str(self.printer.op(op, self.spellings))
         if op.blocks:
             text += " { ... }"
@@ -85,44 +85,46 @@ class Emitter:
 
     @contextmanager
     def into(self, sequence: str) -> Iterator[None]:
-        """Add to another Sequence for a while."""
+        """Add operations to another `Sequence` within the context."""
         before, self.sequence = self.sequence, sequence
         yield
         self.sequence = before
 
     @contextmanager
     def indented(self) -> Iterator[None]:
-        """Indent what is added for a while."""
+        """Indent lines added within the context."""
         self.depth += 1
         yield
         self.depth -= 1
 
     @contextmanager
     def braced(self) -> Iterator[None]:
-        """Put what is added for a while into a block of its own."""
+        """Put lines added within the context into a C++ block."""
         self.lines.append("  " * self.depth + "{")
         with self.indented():
             yield
         self.lines.append("  " * self.depth + "}")
 
     def use(self, helper: str) -> str:
-        """Have a function of `helpers` in the program; returns its name."""
+        """Record that the program needs a function of `helpers`, and return its name."""
         self.helpers[helper] = None
         return helper
 
     def text(self, value: Value) -> str:
-        """The C++ expression of a value's tensor; one of a single number is made when asked for."""
+        """Return the C++ expression of a value's tensor; create the tensor of a number at first
+        use.
+        """
         if value not in self.texts and value in self.scalars:
             made = self.constant(self.scalars[value], value.type.dtype)
             self.texts[value] = broadcast_view(made, (), (), value.type.shape)
         return self.texts[value]
 
     def label(self, value: Value) -> str:
-        """What a tensor is called where Poplar shows it: the value's name."""
+        """Return the debug name of a tensor in Poplar: the value's name as a C++ literal."""
         return '"' + value.name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
     def fresh(self, name: str) -> str:
-        """An identifier that nothing else has."""
+        """Return an unused identifier."""
         return self.names.fresh(name)
 
     def define(self, value: Value, expression: str, root: Value | None = None) -> None:
@@ -132,31 +134,31 @@ class Emitter:
         self.alias(value, name, root)
 
     def alias(self, value: Value, text: str, root: Value | None = None) -> None:
-        """Bind a value to a C++ expression that exists already."""
+        """Bind a value to an existing C++ expression."""
         self.texts[value] = text
         if root is not None:
             self.roots[value] = self.roots.get(root, root)
 
     def temporary(self, name: str, expression: str) -> str:
-        """A new C++ variable for a tensor that no value is; returns its name."""
+        """Define a C++ variable for a tensor that is no value, and return its name."""
         fresh = self.fresh(name)
         self.add(f"Tensor {fresh} = {expression};")
         return fresh
 
     def once(self, key: str, name: str, expression: str) -> str:
-        """The name of a tensor that is made once, at the beginning; `key` tells such apart."""
+        """Return the name of a tensor computed once in the preamble, identified by `key`."""
         if key not in self.known:
             self.known[key] = self.fresh(name)
             self.preamble.extend(wrapped(f"Tensor {self.known[key]} = {expression};", "  "))
         return self.known[key]
 
     def variable(self, type: TensorType, label: str) -> str:
-        """The expression of a new variable, spread over the tiles."""
+        """Return the expression of a new variable, mapped over all tiles."""
         shape = braces(physical(type).shape)
         return f"{self.use('variable')}(graph, {element(type).poplar}, {shape}, {label})"
 
     def number(self, value: object, dtype: str) -> str:
-        """The expression of a constant without dimensions."""
+        """Return the expression of a scalar constant."""
         if dtype == "f16":
             bits = np.float16(str(value)).view(np.uint16)
             return f"{self.use('half_number')}(graph, 0x{int(bits):04x})"
@@ -168,7 +170,7 @@ class Emitter:
         return f"{self.use('number')}<{held.cpp}>(graph, {held.poplar}, {text})"
 
     def constant(self, value: object, dtype: str) -> str:
-        """The name of a constant without dimensions, which is made once."""
+        """Return the name of a scalar constant, which is created once."""
         text = literal(value, dtype)
         digits = re.sub(r"\W+", "_", text.split("::")[-1].removesuffix("()").rstrip("fu"))
         sign = "minus_" if text.startswith("-") else ""
@@ -178,28 +180,29 @@ class Emitter:
         return self.once(f"number {text} {dtype}", name, made)
 
     def map(self, expression: str, tensors: Sequence[str], label: str) -> str:
-        """The call that evaluates an expression for each element."""
+        """Return the call that evaluates an expression for each element."""
         listed = ", ".join(_unspread(tensors))
         return f"popops::map(graph, {expression}, {{{listed}}}, {self.sequence}, {label})"
 
     def cast(self, text: str, dtype: str, label: str) -> str:
-        """The expression of a tensor as one of another element type of the device."""
+        """Return the expression of a tensor converted to another element type of the device."""
         return f"popops::cast(graph, {text}, {ELEMENTS[dtype].poplar}, {self.sequence}, {label})"
 
     def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
-        """The replicas that differ along the axes only, each group in order of its positions."""
+        """Return the groups of replicas that differ only along the axes, in order of position."""
         return device_groups(self.mesh, axes)
 
     def refuse(self, op: Op, reason: str, fix: str) -> EmissionError:
-        """The error for an operation that cannot be emitted."""
+        """Return the error for an operation that cannot be emitted."""
         return EmissionError.of(op, reason, fix)
 
 
 def _unspread(tensors: Sequence[str]) -> Sequence[str]:
-    """Operands of `popops::map`, without the broadcasts that it makes by itself.
+    """Return operands of `popops::map` without the broadcasts that it does itself.
 
-    It broadcasts as NumPy does, so that one operand of the result's shape is enough. Poplibs fuses
-    expressions of tensors of one shape and of single elements, and none of what is spread already.
+    It broadcasts as NumPy does, so one operand of the result's shape suffices. Poplibs fuses
+    expressions over tensors of one shape and single elements, but not over explicitly broadcast
+    tensors.
     """
     for spread, left in ((_SPREAD, ""), (_ONE_SPREAD, r"\1")):
         bare = [spread.sub(left, text) for text in tensors]
@@ -209,7 +212,9 @@ def _unspread(tensors: Sequence[str]) -> Sequence[str]:
 
 
 def broadcast_view(text: str, shape: Sequence[int], dims: Sequence[int], to: Sequence[int]) -> str:
-    """The view of a tensor of `shape` as one of shape `to`; its dimension i becomes dims[i]."""
+    """Return the view of a tensor of `shape` as one of shape `to`; its dimension i
+    becomes dims[i].
+    """
     aligned = [1] * len(to)
     for size, dim in zip(shape, dims, strict=True):
         aligned[dim] = size
@@ -221,7 +226,7 @@ def broadcast_view(text: str, shape: Sequence[int], dims: Sequence[int], to: Seq
 
 
 def reshape_view(text: str, shape: Sequence[int], to: Sequence[int]) -> str:
-    """The view of a tensor of `shape` under another shape."""
+    """Return the view of a tensor of `shape` with another shape."""
     if tuple(shape) == tuple(to):
         return text
     seen = _RESHAPED.sub("", text)
@@ -229,6 +234,6 @@ def reshape_view(text: str, shape: Sequence[int], to: Sequence[int]) -> str:
 
 
 def shuffle_view(text: str, perm: Sequence[int]) -> str:
-    """The view of a tensor with its dimensions in another order."""
+    """Return the view of a tensor with permuted dimensions."""
     same = list(perm) == sorted(perm)
     return text if same else f"{text}.dimShuffle({braces(perm)})"

@@ -1,7 +1,7 @@
 """Expressions of `popops::map`: trees over tensors and numbers, and their text.
 
-A tree is what one compute set evaluates for each element. Tensors in it are placeholders, numbers
-constants; what is made of numbers alone is a number.
+One compute set evaluates a tree for each element. Tensors are placeholders in it, numbers
+constants; a tree of only numbers is a number.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ from shardir.backends.ipu.types import ELEMENTS, NARROW_INTEGERS, literal
 from shardir.ir.types import FLOATS
 
 PLACEHOLDERS = 20
-"""How many tensors an expression may speak of: `pe::_1` to `pe::_20`."""
+"""Maximum number of tensors in an expression: `pe::_1` to `pe::_20`."""
 
 _INFIX = {
     "*": 5, "/": 5, "%": 5, "+": 6, "-": 6, "<<": 7, ">>": 7, "<": 9, "<=": 9, ">": 9, ">=": 9,
     "==": 10, "!=": 10, "&": 11, "^": 12, "|": 13, "&&": 14, "||": 15,
 }  # fmt: skip
-"""The operators of C++ that stand for expressions, and how loosely each binds."""
+"""C++ operators that are overloaded for expressions, with their C++ precedence level."""
 
 _SAME = {"+": ("+",), "*": ("*",)}
-"""What may stand to the left of an operator without parentheses, of those that bind alike."""
+"""Operators of equal precedence that need no parentheses as left operand of an operator."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of the shape of the whole expression, by its text."""
+    """A tensor of the expression's shape, given by its text."""
 
     text: str
     dtype: str
@@ -33,7 +33,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Number:
-    """The same number everywhere."""
+    """A number, equal for all elements."""
 
     value: bool | int | float
     dtype: str
@@ -41,10 +41,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Apply:
-    """A constructor of `popops::expr` or an operator on other expressions.
+    """A constructor of `popops::expr`, or an operator, applied to expressions.
 
-    `dtype` is the type that it has in the program; integers narrower than 32 bits are computed as
-    `poplar::INT`, so that is what such an expression has on the device.
+    `dtype` is the type in the program; integers narrower than 32 bits are computed as
+    `poplar::INT`, which is the expression's type on the device.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Apply:
 
     @property
     def size(self) -> int:
-        """How many operations it takes."""
+        """Return the number of operations."""
         return 1 + sum(map(size, self.arguments))
 
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A polynomial of an expression in single precision, the highest power first."""
+    """A polynomial of an expression in single precision; coefficients from the highest power."""
 
     argument: "Node"
     coefficients: tuple[float, ...]
@@ -67,7 +67,7 @@ class Polynomial:
 
     @property
     def size(self) -> int:
-        """How many operations it takes."""
+        """Return the number of operations."""
         return 2 * (len(self.coefficients) - 1) + size(self.argument)
 
 
@@ -75,12 +75,12 @@ Node = Tensor | Number | Apply | Polynomial
 
 
 def size(node: Node) -> int:
-    """How many operations an expression takes."""
+    """Return the number of operations of an expression."""
     return 0 if isinstance(node, Tensor | Number) else node.size
 
 
 def tensors(node: Node) -> dict[str, Tensor]:
-    """The tensors an expression speaks of, by their text, in order."""
+    """Return the tensors of an expression, keyed by text, in order."""
     if isinstance(node, Tensor):
         return {node.text: node}
     if isinstance(node, Polynomial):
@@ -93,38 +93,40 @@ def tensors(node: Node) -> dict[str, Tensor]:
 
 
 def has_polynomial(node: Node) -> bool:
-    """Whether there is a polynomial in an expression."""
+    """Return whether an expression contains a polynomial."""
     if isinstance(node, Polynomial):
         return True
     return isinstance(node, Apply) and any(map(has_polynomial, node.arguments))
 
 
 def number(value: float, dtype: str) -> Number:
-    """A number of an element type of the device."""
+    """Return a number of an element type."""
     if dtype == "bool":
         return Number(bool(value), dtype)
     return Number(float(value) if dtype in FLOATS else int(value), dtype)
 
 
 def apply(name: str, *arguments: Node, dtype: str = "") -> Apply:
-    """An operation on expressions, of the type of the first of them unless said."""
+    """Return an operation on expressions; its type defaults to that of the first."""
     return Apply(name, arguments, dtype or arguments[0].dtype)
 
 
 def cast(node: Node, dtype: str) -> Apply:
-    """A conversion of the device."""
+    """Return a conversion by the device."""
     return Apply("Cast", (node,), dtype)
 
 
 def narrowed(node: Node) -> Node:
-    """An integer expression that may have left its narrow type, brought back into it."""
+    """Wrap an integer expression into its narrow type, whose range it may exceed."""
     if node.dtype not in NARROW_INTEGERS:
         return node
     return Apply("Wrap", (node,), node.dtype)
 
 
 def show(node: Node, stored: str) -> tuple[str, list[str]]:
-    """The text of an expression whose elements are stored as `stored`, and its tensors in order."""
+    """Return the text of an expression whose elements are stored as `stored`, and its tensors in
+    order.
+    """
     places = {text: i + 1 for i, text in enumerate(tensors(node))}
     text = _show(node, places)
     if stored in NARROW_INTEGERS and not isinstance(node, Tensor):
@@ -164,7 +166,7 @@ def _show(node: Node, places: Mapping[str, int]) -> str:
 
 
 def _operator(node: Node) -> str | None:
-    """The operator at the top of the text of an expression."""
+    """Return the operator at the top of an expression's text, or `None`."""
     if not isinstance(node, Apply):
         return None
     if node.name == "Cast":
@@ -173,12 +175,12 @@ def _operator(node: Node) -> str | None:
 
 
 def _wide(dtype: str) -> str:
-    """The type that a value is computed in."""
+    """Return the type in which a value is computed."""
     return "i32" if dtype in NARROW_INTEGERS else dtype
 
 
 def _seen(cast: Apply) -> bool:
-    """Whether a conversion changes nothing on the device."""
+    """Return whether a conversion is the identity on the device."""
     return _wide(cast.arguments[0].dtype) == _wide(cast.dtype)
 
 
@@ -187,7 +189,7 @@ def _held(text: str, node: Node) -> str:
 
 
 def _beside(text: str, node: Node, operator: str, side: int) -> str:
-    """An operand with the parentheses that it needs, or that a reader would want."""
+    """Return an operand's text, with parentheses if needed or helpful to readers."""
     inner = _operator(node)
     if inner is None:
         return text

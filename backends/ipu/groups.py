@@ -1,8 +1,8 @@
-"""Fused groups, and pointwise operations that stand alone, as calls of `popops::map`.
+"""Lowering rules of fused groups and single pointwise operations: calls of `popops::map`.
 
-Within a group an operation becomes part of the expression of the one that uses it. It gets a tensor
-of its own where it is yielded, where several operations use it and it is more than a step, where it
-is spread over more dimensions afterwards, and where an expression would grow too large.
+Within a group the expression of an operation becomes part of the expression that uses it. A value
+is stored in a tensor if the group yields it, if several operations use it and it takes more than
+one operation, if it is broadcast afterwards, or if an expression would grow too large.
 """
 
 from collections import Counter
@@ -37,9 +37,9 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import FLOATS, TensorType
 
 LARGEST = 32
-"""Operations that one expression may have."""
+"""Maximum number of operations in one expression."""
 REPEATED = 1
-"""Operations that are evaluated twice rather than stored."""
+"""Maximum number of operations that are evaluated repeatedly instead of stored."""
 
 
 class Group:
@@ -49,13 +49,13 @@ class Group:
         self.e = e
         self.uses = uses
         self.yielded = yielded
-        """The results of the group by what they are inside, whose names they give."""
+        """For each yielded value the group's result, whose name the tensor gets."""
         self.nodes: dict[Value, Node] = {}
         self.origins: dict[str, Value] = {}
-        """For the text of a view, the operand of the group that it shows."""
+        """For the text of a view, the operand of the group that it is a view of."""
 
     def take(self, value: Value, operand: Value) -> None:
-        """An operand, under the name it has in the group."""
+        """Bind a parameter of the group to an operand."""
         if operand in self.e.scalars:
             self.nodes[value] = number(self.e.scalars[operand], value.type.dtype)
             return
@@ -64,7 +64,7 @@ class Group:
         self.origins[text] = operand
 
     def give(self, value: Value, result: Value) -> None:
-        """Bind a result of the group to what it is inside."""
+        """Bind a result of the group to the value that the group yields."""
         node = self.nodes[value]
         if isinstance(node, Number):
             self.e.scalars[result] = node.value
@@ -73,7 +73,7 @@ class Group:
         self.e.alias(result, text, self.origins.get(text))
 
     def walk(self, op: Op) -> None:
-        """The expression of an operation's result; stores what has to be."""
+        """Build the expression of an operation's result, and store it if needed."""
         if op.name in REFUSED:
             refusal = REFUSED[op.name]
             raise self.e.refuse(op, refusal.reason, refusal.fix)
@@ -117,7 +117,7 @@ class Group:
         return Tensor(view, y.type.dtype)
 
     def _rounded_once(self, op: Op) -> Node:
-        """A product and a sum in double precision, whose doubles nothing else needs."""
+        """Return a multiply-add with one rounding; its f64 intermediates have no other use."""
         e, y = self.e, self._named(op.result)
         parts = ", ".join(self.store(value) for value in e.sums.operands[op.result])
         arguments = f"graph, {parts}, {e.sequence}, {e.label(y)}"
@@ -125,7 +125,7 @@ class Group:
         return Tensor(made, op.result.type.dtype)
 
     def _neighbour(self, op: Op) -> Node:
-        """The next number, by a step of the bits."""
+        """Return the next float in a direction (`nextafter`), computed on its bits."""
         e, y = self.e, self._named(op.result)
         if op.result.type.dtype != "f32":
             raise e.refuse(
@@ -137,7 +137,7 @@ class Group:
         return Tensor(made, "f32")
 
     def _same_keys(self, op: Op) -> Node:
-        """Keys are equal where both of their words are."""
+        """Compare keys: both words must be equal."""
         e, y = self.e, op.result
         x, other = (self.store(value) for value in op.operands)
         words = e.map("pe::_1 == pe::_2", [x, other], e.label(y))
@@ -173,7 +173,7 @@ class Group:
         return self.e.keeps_nan and op.name in EXTREMES and op.result.type.dtype in FLOATS
 
     def _keep(self, op: Op) -> Callable[[Node], Node]:
-        """What stores a part of the expression of an operation."""
+        """Return a function that stores a part of an operation's expression."""
 
         def store(node: Node) -> Node:
             if not size(node):
@@ -200,7 +200,7 @@ class Group:
         return POINTWISE[op.name].repeats(source)
 
     def _operand(self, value: Value, result: TensorType) -> Node:
-        """The expression of an operand, in the shape of the result (a condition may have none)."""
+        """Return the expression of an operand, broadcast to the result's shape."""
         node = self.nodes[value]
         have, to = physical(value.type).shape, physical(result).shape
         if have == to or isinstance(node, Number):
@@ -210,14 +210,14 @@ class Group:
 
     @staticmethod
     def _too_large(operands: Sequence[Node]) -> bool:
-        spoken = {text for node in operands for text in tensors(node)}
-        return sum(map(size, operands)) > LARGEST or len(spoken) > PLACEHOLDERS
+        used = {text for node in operands for text in tensors(node)}
+        return sum(map(size, operands)) > LARGEST or len(used) > PLACEHOLDERS
 
     def _named(self, value: Value) -> Value:
         return self.yielded.get(value, value)
 
     def store(self, value: Value) -> str:
-        """The text of the tensor of a value, which is computed now if it was not."""
+        """Return the text of a value's tensor; compute the tensor if it is not stored yet."""
         node = self.nodes[value]
         if isinstance(node, Tensor):
             return node.text
@@ -234,7 +234,7 @@ class Group:
 
 
 def folded(op: Op, operands: Sequence[Node]) -> Number:
-    """What an operation makes of numbers alone."""
+    """Evaluate an operation whose operands are all numbers."""
     assert op.spec.reference is not None
     values = [
         np.asarray(node.value, value.type.numpy)
@@ -247,7 +247,7 @@ def folded(op: Op, operands: Sequence[Node]) -> Number:
 
 
 def counted(e: Emitter, op: Op) -> str:
-    """The view of running numbers along a dimension of the result of `iota`."""
+    """Return the view of an index range along a dimension of the result of `iota`."""
     y, dim = op.result.type, op.attrs["dim"]
     held = physical(y)
     line = count_up(e, y.shape[dim], y.dtype)
@@ -255,7 +255,7 @@ def counted(e: Emitter, op: Op) -> str:
 
 
 def count_up(e: Emitter, size: int, dtype: str) -> str:
-    """A constant of the numbers from 0 on."""
+    """Return the name of a constant with the numbers 0, 1, ..., size - 1."""
     if dtype in ("i32", "u32", "f32"):
         made = f"{e.use('count')}<{ELEMENTS[dtype].cpp}>(graph, {ELEMENTS[dtype].poplar}, {size})"
     else:
@@ -279,12 +279,12 @@ def _fused(e: Emitter, op: Op) -> None:
 
 
 def _uses(block: Block) -> Counter[Value]:
-    """How often each value of a group is spoken of, what a view of it is included."""
+    """Return the number of uses of each value of a group."""
     return Counter(value for op in block.ops for value in op.operands)
 
 
 def _alone(e: Emitter, op: Op) -> None:
-    """A pointwise operation outside of any group."""
+    """Lower a pointwise operation outside of groups."""
     if op.result in e.sums.between:
         return
     group = Group(e, Counter(), {op.result: op.result})

@@ -1,11 +1,11 @@
-"""A function in C++ that an emitted program carries along where it uses it."""
+"""A C++ helper function that emitted programs contain if they use it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """The text of a function, and the functions that it uses."""
+    """The text of a C++ function, and the names of the helpers that it uses."""
 
     text: str
     uses: tuple[str, ...] = ()

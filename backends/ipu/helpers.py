@@ -1,6 +1,6 @@
-"""Functions in C++ that an emitted program carries along where it uses them.
+"""The table of C++ helper functions that emitted programs contain if they use them.
 
-Each is a few lines around calls of Poplar and poplibs, so that what is said often is said once.
+Each is a short sequence of Poplar and poplibs calls.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ HELPERS: Mapping[str, Helper] = {**DATA, **NUMBERS, **RINGS}
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """The texts of functions and of what they use, each after what it uses."""
+    """Return the texts of helpers and of their dependencies, dependencies first."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Functions that make variables and constants, and those that arrange what they hold."""
+"""C++ helper functions that create variables and constants, and rearrange data."""
 
 from shardir.backends.ipu.helper import Helper
 
@@ -6,13 +6,13 @@ DATA = {
     "Shape": Helper("using Shape = std::vector<std::size_t>;"),
     "Groups": Helper(
         """
-// Groups of replicas that exchange with one another, each in the order of their places.
+// Groups of replicas that communicate, each in order of position.
 using Groups = std::vector<std::vector<unsigned>>;
 """
     ),
     "variable": Helper(
         """
-// A variable spread over the tiles.
+// A variable mapped linearly over the tiles.
 Tensor variable(Graph &graph, const poplar::Type &type, const Shape &shape,
                 const std::string &name) {
   Tensor made = graph.addVariable(type, shape, name);
@@ -24,7 +24,7 @@ Tensor variable(Graph &graph, const poplar::Type &type, const Shape &shape,
     ),
     "number": Helper(
         """
-// A constant without dimensions.
+// A scalar constant.
 template <typename T>
 Tensor number(Graph &graph, const poplar::Type &type, T value) {
   Tensor made = graph.addConstant<T>(type, {}, value);
@@ -35,7 +35,7 @@ Tensor number(Graph &graph, const poplar::Type &type, T value) {
     ),
     "half_number": Helper(
         """
-// A constant of half precision without dimensions, by its bits.
+// A scalar constant in half precision, given by its bits.
 Tensor half_number(Graph &graph, std::uint16_t bits) {
   Tensor made = graph.addConstantHalf(poplar::HALF, {}, bits);
   graph.setTileMapping(made, 0);
@@ -45,7 +45,7 @@ Tensor half_number(Graph &graph, std::uint16_t bits) {
     ),
     "constant": Helper(
         """
-// A constant spread over the tiles, a number for each element in row-major order.
+// A constant mapped linearly over the tiles; `numbers` has its elements in row-major order.
 template <typename T>
 Tensor constant(Graph &graph, const poplar::Type &type, const Shape &shape,
                 const std::initializer_list<T> &numbers) {
@@ -58,7 +58,7 @@ Tensor constant(Graph &graph, const poplar::Type &type, const Shape &shape,
     ),
     "half_constant": Helper(
         """
-// A constant of half precision spread over the tiles, the bits of each element in row-major order.
+// A constant in half precision mapped over the tiles; `bits` has its elements in row-major order.
 Tensor half_constant(Graph &graph, const Shape &shape,
                      const std::initializer_list<std::uint16_t> &bits) {
   Tensor made = graph.addConstantHalf(poplar::HALF, shape, bits.begin());
@@ -83,7 +83,7 @@ Tensor count(Graph &graph, const poplar::Type &type, std::size_t size) {
     ),
     "replica_index": Helper(
         """
-// Which replica this is.
+// The index of this replica.
 Tensor replica_index(Graph &graph) {
   Tensor made = graph.addReplicationIndexConstant("replica");
   graph.setTileMapping(made, 0);
@@ -93,7 +93,7 @@ Tensor replica_index(Graph &graph) {
     ),
     "for_replica": Helper(
         """
-// What a table, with a row for each replica, says of this one.
+// The row of this replica in a table with one row per replica.
 Tensor for_replica(Graph &graph, const Tensor &replica, const std::initializer_list<bool> &table,
                    Sequence &step) {
   Tensor rows = constant<bool>(graph, poplar::BOOL, {table.size()}, table);
@@ -105,8 +105,8 @@ Tensor for_replica(Graph &graph, const Tensor &replica, const std::initializer_l
     ),
     "padded": Helper(
         """
-// `t` along a dimension with `between` copies of `fill` between its elements, `low` before and
-// `high` after them; negative numbers take elements away.
+// `t` padded along a dimension with `between` copies of `fill` between its elements, `low` before
+// and `high` after them; negative numbers crop.
 Tensor padded(Tensor t, const Tensor &fill, unsigned dim, long low, long high, long between) {
   const auto filling = [&](std::size_t size) {
     Shape shape = t.shape(), ones(shape.size(), 1);
@@ -124,7 +124,7 @@ Tensor padded(Tensor t, const Tensor &fill, unsigned dim, long low, long high, l
     }
     t = poplar::concat(parts, dim);
   }
-  // What is taken away at one end may be more than there was before the other end is widened.
+  // Cropping at one end may also remove padding of the other end.
   std::vector<Tensor> parts;
   const long size = t.dim(dim), first = std::max(-low, 0L), last = size + std::min(high, 0L);
   if (low > 0) parts.push_back(filling(std::min(low, low + size + high)));
@@ -137,8 +137,8 @@ Tensor padded(Tensor t, const Tensor &fill, unsigned dim, long low, long high, l
     ),
     "scattered": Helper(
         """
-// A copy of `matrix` whose rows `places` are those of `updates`; a place behind the last row is
-// none.
+// A copy of `matrix` in which the rows of `updates` replace the rows `places`; the index one past
+// the last row is ignored.
 Tensor scattered(Graph &graph, const Tensor &matrix, const Tensor &places, const Tensor &updates,
                  Sequence &step, const std::string &name) {
   const std::size_t rows = matrix.dim(0);
@@ -152,8 +152,8 @@ Tensor scattered(Graph &graph, const Tensor &matrix, const Tensor &places, const
     ),
     "scattered_with": Helper(
         """
-// A copy of `matrix` whose rows `places` are combined with those of `updates`; a place behind the
-// last row is none.
+// A copy of `matrix` whose rows `places` are combined with those of `updates`; the index one past
+// the last row is ignored.
 Tensor scattered_with(Graph &graph, const Tensor &matrix, const Tensor &places,
                       const Tensor &updates, const pe::Expr &combine, Sequence &step,
                       const std::string &name) {
@@ -172,8 +172,8 @@ Tensor scattered_with(Graph &graph, const Tensor &matrix, const Tensor &places,
     ),
     "windows": Helper(
         """
-// The windows of `size` elements, `dilation` apart, that start every `stride` elements along a
-// dimension: `places` of them, their elements along a new last dimension.
+// The `places` windows of `size` elements with a dilation, which start every `stride` elements
+// along a dimension; the window is a new last dimension.
 Tensor windows(const Tensor &t, unsigned dim, std::size_t places, std::size_t size,
                std::size_t stride, std::size_t dilation) {
   std::vector<Tensor> parts;

@@ -1,11 +1,11 @@
-"""Functions that compute: orders, running combinations, selections, random bits."""
+"""C++ helper functions that compute: order-preserving keys, cumulative operations, random bits."""
 
 from shardir.backends.ipu.helper import Helper
 
 NUMBERS = {
     "polynomial": Helper(
         """
-// A polynomial of an expression, the highest power first.
+// A polynomial of an expression; `coefficients` start with the highest power.
 pe::Any polynomial(const pe::Expr &x, const std::vector<float> &coefficients) {
   pe::Any value = pe::Const(coefficients[0]);
   for (std::size_t i = 1; i < coefficients.size(); ++i) {
@@ -17,10 +17,10 @@ pe::Any polynomial(const pe::Expr &x, const std::vector<float> &coefficients) {
     ),
     "ordered": Helper(
         """
-// Integers in the order of numbers: both zeros are equal, NaN comes after all others or before.
+// Integers in the order of the floats: both zeros are equal, NaN is the largest or the smallest.
 Tensor ordered(Graph &graph, const Tensor &t, bool nan_last, Sequence &step,
                const std::string &name) {
-  // Adding 0 makes the one zero of the other.
+  // Adding 0 turns -0 into +0.
   Tensor bits = popops::map(graph, pe::_1 + pe::Const(0.0f), {t}, step, name)
                     .reinterpret(poplar::INT);
   const int most = std::numeric_limits<int>::max();
@@ -33,7 +33,7 @@ Tensor ordered(Graph &graph, const Tensor &t, bool nan_last, Sequence &step,
     ),
     "unordered": Helper(
         """
-// The numbers whose order `ordered` tells.
+// The inverse of `ordered`.
 Tensor unordered(Graph &graph, const Tensor &keys, Sequence &step, const std::string &name) {
   const int most = std::numeric_limits<int>::max();
   return popops::map(graph, pe::Select(pe::_1 ^ pe::Const(most), pe::_1, pe::_1 < pe::Const(0)),
@@ -44,8 +44,8 @@ Tensor unordered(Graph &graph, const Tensor &keys, Sequence &step, const std::st
     ),
     "extreme": Helper(
         """
-// The largest or smallest elements along dimensions; NaN where an element is, which
-// popops::reduce passes over.
+// The maximum or minimum along dimensions; NaN if an element is NaN, which popops::reduce
+// ignores.
 Tensor extreme(Graph &graph, const Tensor &t, const Shape &dims, popops::Operation which,
                Sequence &step, const std::string &name) {
   Tensor keys = ordered(graph, t, which == popops::Operation::MAX, step, name);
@@ -66,7 +66,7 @@ Tensor total_order(Graph &graph, const Tensor &t, Sequence &step, const std::str
     ),
     "next_after": Helper(
         """
-// The neighbour of `x` in the direction of `y`: one step of the bits, away from zero or to it.
+// The float next to `x` in the direction of `y`: its bits plus or minus one.
 Tensor next_after(Graph &graph, const Tensor &x, const Tensor &y, Sequence &step,
                   const std::string &name) {
   const pe::Const zero(0.0f), one(1), least(std::numeric_limits<int>::min() + 1);
@@ -86,10 +86,10 @@ Tensor next_after(Graph &graph, const Tensor &x, const Tensor &y, Sequence &step
     ),
     "multiply_add": Helper(
         """
-// a * b + c, rounded once: what rounding loses of the product and of the sum is added in the end.
+// a * b + c, rounded once: the rounding errors of the product and of the sum are added at the end.
 Tensor multiply_add(Graph &graph, const Tensor &a, const Tensor &b, const Tensor &c,
                     Sequence &step, const std::string &name) {
-  // The upper half of a number's digits; the lower half is what is left.
+  // The upper half of the significand; the rest is the lower half.
   const auto upper = [&](const Tensor &t) {
     Tensor scaled = popops::map(graph, pe::_1 * pe::Const(4097.0f), {t}, step, name);
     return popops::map(graph, pe::_1 - (pe::_1 - pe::_2), {scaled, t}, step, name);
@@ -112,8 +112,8 @@ Tensor multiply_add(Graph &graph, const Tensor &a, const Tensor &b, const Tensor
     ),
     "running": Helper(
         """
-// Running combinations along a dimension, by doubling: after a round with `step` each element
-// stands for itself and the 2 * step - 1 before it.
+// Cumulative combination along a dimension, by doubling: after an iteration with `step` each
+// element combines itself and the 2 * step - 1 elements before it.
 Tensor running(Graph &graph, Tensor t, unsigned dim, const pe::Expr &combine, Sequence &prog,
                const std::string &name) {
   const std::size_t size = t.dim(dim);
@@ -128,7 +128,7 @@ Tensor running(Graph &graph, Tensor t, unsigned dim, const pe::Expr &combine, Se
     ),
     "taken": Helper(
         """
-// What lies along the last dimension of `t` at the places of `order`.
+// The elements of `t` along the last dimension at the indices `order`.
 Tensor taken(Graph &graph, const Tensor &t, const Tensor &order, Sequence &step,
              const std::string &name) {
   const unsigned last = t.rank() - 1;
@@ -150,8 +150,8 @@ Tensor taken(Graph &graph, const Tensor &t, const Tensor &order, Sequence &step,
     ),
     "selected": Helper(
         """
-// For each window of `t` its element of `source`, added up where the window has the element that
-// is `better` than those before it, in row-major order of places.
+// Each element of `source` added to the element of `t` that its window selects: the last one, in
+// row-major order, that is `better` than the best before it.
 Tensor selected(Graph &graph, const Tensor &t, const Tensor &source, const Tensor &zero,
                 const Shape &window, const Shape &strides, const Shape &dilation,
                 const pe::Expr &better, Sequence &step, const std::string &name) {
@@ -195,7 +195,7 @@ Tensor selected(Graph &graph, const Tensor &t, const Tensor &source, const Tenso
     ),
     "threefry": Helper(
         """
-// Threefry-2x32 with 20 rounds: pairs of counters hashed by pairs of keys. The first row of the
+// Threefry-2x32 with 20 rounds: pairs of counters hashed with pairs of keys. The first row of the
 // result has the first words of the hashes, the second row the second ones.
 Tensor threefry(Graph &graph, const Tensor &key0, const Tensor &key1, const Tensor &counter0,
                 const Tensor &counter1, Sequence &step, const std::string &name) {

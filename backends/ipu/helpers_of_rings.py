@@ -1,11 +1,11 @@
-"""Functions that exchange around rings of replicas."""
+"""C++ helper functions for collectives around rings of replicas."""
 
 from shardir.backends.ipu.helper import Helper
 
 RINGS = {
     "onward": Helper(
         """
-// For each replica the one so many places further on in its group, round and round.
+// For each replica the one `places` positions further in its group, cyclically.
 std::map<unsigned, unsigned> onward(const Groups &groups, unsigned places) {
   std::map<unsigned, unsigned> partner;
   for (const std::vector<unsigned> &group : groups) {
@@ -20,7 +20,7 @@ std::map<unsigned, unsigned> onward(const Groups &groups, unsigned places) {
     ),
     "turned": Helper(
         """
-// Row i of the result is row `first` + i of `t`, round and round.
+// Row i of the result is row `first` + i of `t`, cyclically.
 Tensor turned(Graph &graph, const Tensor &t, const Tensor &first, Sequence &step,
               const std::string &name) {
   return popops::dynamicSlice(graph, poplar::concat(t, t), first.reshape({1}), {0}, {t.dim(0)},
@@ -30,7 +30,7 @@ Tensor turned(Graph &graph, const Tensor &t, const Tensor &first, Sequence &step
     ),
     "in_order": Helper(
         """
-// Rows that came from the places after the replica's own, its own last, in the order of places.
+// Rows in order of position, from rows that start after the replica's own position.
 Tensor in_order(Graph &graph, const std::vector<Tensor> &rows, const Tensor &position,
                 Sequence &step, const std::string &name) {
   const pe::Const last(static_cast<unsigned>(rows.size() - 1));
@@ -42,8 +42,8 @@ Tensor in_order(Graph &graph, const std::vector<Tensor> &rows, const Tensor &pos
     ),
     "ring_gather": Helper(
         """
-// A row from each member of the replica's group, in the order of their places: what a replica has
-// received it hands on to the next one.
+// All-gather: one row per member of the replica's group, in order of position. In each step, a
+// replica sends the row it received last to the next one.
 Tensor ring_gather(Graph &graph, const Tensor &t, const Groups &groups, const Tensor &position,
                    Sequence &step, const std::string &name) {
   const std::size_t size = groups[0].size();
@@ -62,9 +62,9 @@ Tensor ring_gather(Graph &graph, const Tensor &t, const Groups &groups, const Te
     ),
     "ring_reduce_scatter": Helper(
         """
-// The replica's own row of what the groups' rows combine to: a row starts one place behind its
-// owner and goes round to it, and everyone on the way adds their own. So each row is combined in
-// one order, on one replica.
+// Reduce-scatter: the replica's row of the combined rows. A row starts at the replica after its
+// owner, and each replica on the way to the owner combines it with its own row. So each row is
+// combined in one fixed order.
 Tensor ring_reduce_scatter(Graph &graph, const Tensor &rows, const Groups &groups,
                            const Tensor &position, const pe::Expr &combine, Sequence &step,
                            const std::string &name) {
@@ -83,8 +83,7 @@ Tensor ring_reduce_scatter(Graph &graph, const Tensor &rows, const Groups &group
     ),
     "ring_all_reduce": Helper(
         """
-// What all members of the replica's group combine to: in pieces, one for each member, that are
-// combined first and gathered then.
+// All-reduce: a reduce-scatter of shards, one per member of the replica's group, and an all-gather.
 Tensor ring_all_reduce(Graph &graph, const Tensor &t, const Groups &groups, const Tensor &position,
                        const pe::Expr &combine, Sequence &step, const std::string &name) {
   const std::size_t size = groups[0].size(), count = t.numElements();
@@ -103,7 +102,7 @@ Tensor ring_all_reduce(Graph &graph, const Tensor &t, const Groups &groups, cons
     ),
     "ring_all_to_all": Helper(
         """
-// Row i goes to the member at place i of the replica's group; row i of the result came from there.
+// Row i is sent to the member at position i of the group; row i of the result is received from it.
 Tensor ring_all_to_all(Graph &graph, const Tensor &t, const Groups &groups, const Tensor &position,
                        Sequence &step, const std::string &name) {
   const std::size_t size = groups[0].size();

@@ -1,7 +1,7 @@
-"""Windows at computed places: dynamic slices, gather and scatter.
+"""Lowering rules of dynamic slices, gather and scatter.
 
-Poplar takes offsets as unsigned integers and does not say what happens outside of a tensor, so
-they are moved inside first, as the program's own rules say.
+Poplar's offsets are unsigned and its behaviour out of bounds is undefined, so indices are clamped
+or checked first, as the operations require.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ EXTREMES = {"max": "Max", "min": "Min"}
 
 
 def as_int(e: Emitter, value: Value) -> tuple[str, str]:
-    """The tensor of integers as one of 32 bits, and its element type."""
+    """Return an integer tensor with 32-bit elements, and its element type."""
     if value.type.dtype not in NARROW_INTEGERS:
         return e.text(value), value.type.dtype
     return f"popops::cast(graph, {e.text(value)}, poplar::INT, {e.sequence})", "i32"
 
 
 def clamped(e: Emitter, text: str, dtype: str, most: int, label: str) -> str:
-    """Integers moved to between 0 and `most`, as unsigned ones."""
+    """Return integers clamped to [0, most], as unsigned integers."""
     if dtype == "u32":
         return e.map(f"pe::Min(pe::_1, pe::Const({most}u))", [text], label)
     inside = f"pe::Max(pe::Min(pe::_1, pe::Const({most})), pe::Const(0))"
@@ -39,7 +39,7 @@ def clamped(e: Emitter, text: str, dtype: str, most: int, label: str) -> str:
 def _offsets(
     e: Emitter, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int], y: Value
 ) -> tuple[list[int], str]:
-    """The dimensions that a window can move along, and where it starts along them."""
+    """Return the dimensions along which a window can move, and its start along them."""
     dims = [d for d, (n, m) in enumerate(zip(whole, sizes, strict=True)) if n != m]
     parts, label = [], e.label(y)
     for d in dims:
@@ -74,7 +74,7 @@ def sliced(
     sizes: Sequence[int],
     label: str,
 ) -> str:
-    """The expression of a part of a tensor that begins where another tensor says."""
+    """Return the expression of a slice whose start is a tensor."""
     held = e.cast(text, "i32", label) if dtype in UNSLICED else text
     arguments = f"{held}, {offsets}, {braces(dims)}, {braces(sizes)}, {e.sequence}, {label}"
     made = f"popops::dynamicSlice(graph, {arguments})"
@@ -106,7 +106,7 @@ def _dynamic_update_slice(e: Emitter, op: Op) -> None:
 def _known(
     e: Emitter, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]
 ) -> list[int] | None:
-    """Where a part begins, if that is known before the program runs."""
+    """Return the start of a slice, if it is known at compile time, else `None`."""
     places = []
     for start, have, size in zip(starts, shape, sizes, strict=True):
         if have != size and start not in e.scalars:
@@ -117,28 +117,30 @@ def _known(
 
 
 def _piece(text: str, shape: Sequence[int], places: Sequence[int], sizes: Sequence[int]) -> str:
-    """The view of a part of a tensor."""
+    """Return the view of a slice of a tensor."""
     return slice_view(text, shape, places, [1] * len(shape), sizes)
 
 
 def unsliced(e: Emitter, op: Op, dtype: str) -> EmissionError:
-    """The error for writing slices of what poplibs takes no slices of."""
+    """Return the error for dynamic updates of element types that poplibs does not support."""
     return e.refuse(
         op,
-        f"writes {dtype} at places that are known only at run time, for which poplibs has no call",
+        f"writes {dtype} at indices that are known only at run time, for which poplibs has no call",
         "convert to i32 first",
     )
 
 
 def copied(e: Emitter, value: Value, source: str) -> None:
-    """Bind a value to a new variable that starts as a copy of a tensor."""
+    """Bind a value to a new variable initialized with a copy of a tensor."""
     e.define(value, e.variable(value.type, e.label(value)))
     e.add(f"{e.sequence}.add(Copy({source}, {e.text(value)}));")
 
 
 @lowers("gather")
 def _gather(e: Emitter, op: Op) -> None:
-    """`popops::gather` has XLA's dimensions but for batching ones: their positions are indices."""
+    """Lower `gather`; `popops::gather` has XLA's dimensions except batching ones, for which indices
+    are added.
+    """
     e.comment(op)
     x, indices = op.operands
     y, attrs = op.result, op.attrs
@@ -157,7 +159,7 @@ def _gather(e: Emitter, op: Op) -> None:
     collapsed = sorted((*layout.dropped, *layout.batching))
     words = physical(x.type).shape[x.type.rank :]
     offset = [*attrs["offset_dims"], *(y.type.rank for _ in words)]
-    if not parts:  # There is only one place to look at.
+    if not parts:  # All index vectors are empty.
         view = reshape_view(e.text(x), x.type.shape, [x.type.shape[d] for d in along])
         kept = [s for s in range(y.type.rank) if s in layout.window]
         e.define(y, broadcast_view(view, [y.type.shape[s] for s in kept], kept, y.type.shape))
@@ -172,7 +174,7 @@ def _gather(e: Emitter, op: Op) -> None:
 
 
 def component(e: Emitter, indices: Value, i: int, most: int, label: str) -> str:
-    """One component of index vectors, moved inside; the last dimension stays, of size 1."""
+    """Return one component of the index vectors, clamped; the last dimension keeps size 1."""
     text, dtype = as_int(e, indices)
     last = indices.type.rank - 1
     if indices.type.shape[last] > 1:
@@ -191,10 +193,10 @@ def _joined(parts: Sequence[str], dim: int) -> str:
 
 @lowers("scatter")
 def _scatter(e: Emitter, op: Op) -> None:
-    """Row by row of what is not indexed; what would fall outside falls into a row of its own.
+    """Lower `scatter`, row by row of the dimensions that are not indexed.
 
-    `popops::scatter` goes through the updates in order, so that of several for one place the last
-    one wins.
+    Out-of-bounds updates are written to an extra row. `popops::scatter` applies updates in order,
+    so the last of several updates of an element is kept.
     """
     e.comment(op)
     x, _, updates = op.operands
@@ -202,7 +204,7 @@ def _scatter(e: Emitter, op: Op) -> None:
     if x.type.dtype in ("bool", *NARROW_INTEGERS) and how != "set":
         raise e.refuse(
             op,
-            f"combines {x.type.dtype}, of which poplibs has no arithmetic",
+            f"combines {x.type.dtype}, for which poplibs has no arithmetic",
             "convert to i32 first",
         )
     layout = IndexingLayout.for_shapes(
@@ -253,7 +255,9 @@ def _rows(
     lead: Sequence[int],
     extents: Sequence[int],
 ) -> str:
-    """For each row of the updates that of the operand; one past its rows for what is outside."""
+    """Return the operand's row for each row of the updates; one past the last row if
+    out of bounds.
+    """
     _, indices, updates = op.operands
     shape = [updates.type.shape[s] for s in led]
     along = {d: s for s, d in layout.window.items()}
@@ -298,7 +302,9 @@ def _rows(
 
 
 def _place(e: Emitter, updates: Value, led: Sequence[int], dim: int) -> str:
-    """The position along a dimension of the updates, among all that are led."""
+    """Return the index along a dimension of the updates, broadcast to the other `led`
+    dimensions.
+    """
     line = count_up(e, updates.type.shape[dim], "i32")
     shape = [updates.type.shape[s] for s in led]
     return broadcast_view(line, (updates.type.shape[dim],), (led.index(dim),), shape)

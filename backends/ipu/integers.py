@@ -1,4 +1,6 @@
-"""Integers: quotients, powers, bits and shifts, where the device leaves open what comes out."""
+"""Expressions of integer operations: division, powers, bits and shifts, with all cases that the
+device leaves undefined.
+"""
 
 from shardir.backends.ipu.expressions import Apply, Node, Number, apply, narrowed, number
 from shardir.backends.ipu.pointwise import (
@@ -20,14 +22,14 @@ def _popcnt(x: Node) -> Node:
 
 @pointwise("clz")
 def _clz(x: Node) -> Node:
-    """Of narrow integers without the zeros that they get in front when they are widened."""
+    """Count leading zeros, without those that widening adds to narrow integers."""
     zeros = apply("COUNT_LEADING_ZEROS", _bits(x), dtype=x.dtype)
     bits = width(x.dtype)
     return zeros if bits == 32 else apply("-", zeros, constant_like(32 - bits, x))
 
 
 def _bits(x: Node) -> Node:
-    """A narrow integer with zeros in front of its own bits."""
+    """Zero-extend a narrow integer."""
     if x.dtype not in NARROW_INTEGERS or x.dtype in UNSIGNED:
         return x
     return apply("&", x, number((1 << width(x.dtype)) - 1, "i32"), dtype=x.dtype)
@@ -35,7 +37,7 @@ def _bits(x: Node) -> Node:
 
 @pointwise("div", 0, 1, of=INTEGERS)
 def _div(x: Node, y: Node) -> Node:
-    """Of integers truncated; x / 0 = -1 and min / -1 = min, which C++ leaves open."""
+    """Divide; integers truncate, with x / 0 = -1 and min / -1 = min, which C++ leaves undefined."""
     if x.dtype in FLOATS:
         return apply("/", x, y)
     one, all_bits = constant_like(1, x), constant_like(-1, x)
@@ -51,7 +53,7 @@ def _div(x: Node, y: Node) -> Node:
 
 @pointwise("rem", 0, 1, of=INTEGERS)
 def _rem(x: Node, y: Node) -> Node:
-    """With the sign of `x`; of integers x rem 0 = x and min rem -1 = 0."""
+    """Return the remainder with the sign of `x`; for integers x rem 0 = x and min rem -1 = 0."""
     if x.dtype in FLOATS or (isinstance(y, Number) and int(y.value) not in (0, -1)):
         return apply("%", x, y)
     one = constant_like(1, x)
@@ -62,7 +64,7 @@ def _rem(x: Node, y: Node) -> Node:
 
 
 def _safe(y: Node, one: Node, also: Node | None = None) -> Node:
-    """A divisor that may be divided by."""
+    """Return a divisor with values that are invalid for division replaced by one."""
     if isinstance(y, Number) and int(y.value) != 0:
         return y
     zero = compare("==", y, constant_like(0, y))
@@ -108,7 +110,7 @@ def _shift_right_logical(x: Node, amount: Node) -> Node:
 
 @pointwise("shift_right_arithmetic", 0, 1)
 def _shift_right_arithmetic(x: Node, amount: Node) -> Node:
-    """Copies of the highest bit come in from the left, also for unsigned numbers."""
+    """Shift right, copying the highest bit, also for unsigned types."""
     if x.dtype in UNSIGNED and x.dtype != "u32":
         bits = width(x.dtype)
         x = apply("-", x, _top_bit(x, bits), dtype=x.dtype)
@@ -121,7 +123,9 @@ def _shift_right_arithmetic(x: Node, amount: Node) -> Node:
 
 
 def _top_bit(x: Node, bits: int) -> Node:
-    """Twice the highest bit, which makes an unsigned number the signed one of the same bits."""
+    """Return twice the highest bit, which converts an unsigned number to the signed one of its
+    bits.
+    """
     top = compare(">=", x, number(1 << (bits - 1), "i32"))
     return where(top, number(1 << bits, "i32"), number(0, "i32"))
 
@@ -131,7 +135,7 @@ def _inside(amount: Number) -> bool:
 
 
 def _few(x: Node, amount: Node) -> Node:
-    """Whether a shift leaves anything; amounts count as unsigned."""
+    """Return whether the amount, taken as unsigned, is less than the bit width."""
     less = compare("<", amount, constant_like(width(x.dtype), x))
     if x.dtype in UNSIGNED:
         return less

@@ -1,4 +1,4 @@
-"""Lines of C++ that are not too long."""
+"""Break lines of C++ that are too long."""
 
 WIDTH = 100
 _OPERATORS = (" + ", " - ", " * ", " / ", " && ", " || ", " ^ ", " | ", " & ")
@@ -6,10 +6,9 @@ _VIEWS = (".reshape({", ".dimShuffle({", ".broadcast(", ".slice(")
 
 
 def wrapped(line: str, indent: str) -> list[str]:
-    """A statement in lines of at most 100 characters, broken after commas or before methods.
+    """Split a statement into lines of at most 100 characters, after commas or before methods.
 
-    It is broken as far outside as can be, so that what belongs together stays together; strings
-    are never broken.
+    The break is at the lowest nesting depth; strings are never broken.
     """
     if len(indent) + len(line) <= WIDTH:
         return [indent + line]
@@ -24,10 +23,10 @@ def wrapped(line: str, indent: str) -> list[str]:
 
 
 def _cut(text: str, room: int) -> int | None:
-    """Where to break: behind the comma or operator that is least nested, the last of those.
+    """Return the position of a break: after the last comma or operator of the lowest nesting depth.
 
-    One near the beginning of the line is taken only where there is no other. The methods of views
-    are places too, so that their numbers stay together.
+    A position near the beginning of the line is used only if there is no other. The line may also
+    be broken before the methods of views.
     """
     best: tuple[int, int, int] | None = None
     depth, quoted = 0, False
@@ -56,7 +55,7 @@ def _cut(text: str, room: int) -> int | None:
 
 
 def _end(text: str, i: int) -> int | None:
-    """Where a comma or an operator ends that begins at `i`."""
+    """Return the end of a comma or operator that begins at `i`, or `None`."""
     if text[i : i + 2] == ", ":
         return i + 1
     if text.startswith(_VIEWS, i) and i > 0:

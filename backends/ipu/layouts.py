@@ -1,7 +1,7 @@
-"""Where arguments lie on the tiles: as the matrix product that takes them wants them.
+"""Tile mappings of arguments: the mapping that the matrix product of an argument prefers.
 
-Such a product plans the layout of its operands; an argument that lies so from the start need not be
-rearranged in every step. The first product that takes an argument decides.
+Such a product plans the layout of its operands; an argument with that layout need not be rearranged
+in every step. The first product that uses an argument determines it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,9 @@ from shardir.ir.types import FLOATS
 
 @dataclass(frozen=True)
 class Layout:
-    """A matrix of a product: on which side, of which shapes, and how its dimensions are turned."""
+    """An operand of a matrix product: its side, the shapes of both operands, and whether it is
+    transposed.
+    """
 
     side: str
     left: tuple[int, int]
@@ -24,7 +26,7 @@ class Layout:
     turned: bool
 
     def text(self, value: Value) -> str:
-        """The expression of a variable that lies so."""
+        """Return the expression of a variable with this layout."""
         label = '"' + value.name.replace("\\", "\\\\").replace('"', '\\"') + '"'
         made = (
             f"poplin::createMatMulInput{self.side}(graph, {element(value.type).poplar}, "
@@ -34,7 +36,7 @@ class Layout:
 
 
 def argument_layouts(block: Block) -> Mapping[Value, Layout]:
-    """The layouts of those parameters that a product of two matrices takes as they are."""
+    """Return the layouts of parameters that are direct operands of a matrix product."""
     layouts: dict[Value, Layout] = {}
     params = set(block.params)
     for op in block.ops:

@@ -1,8 +1,8 @@
-"""Products and sums that are rounded once: a * b + c in double precision, and then to single.
+"""Find products and sums a * b + c that are computed in f64 and rounded once to f32.
 
-Random numbers are scaled so. IPUs have no double precision, but what rounding loses of a product
-and of a sum of single numbers is a single number itself (T. J. Dekker, "A floating-point technique
-for extending the available precision", 1971), so that both can be added in the end.
+Random numbers are scaled this way. IPUs have no double precision, but the rounding errors of an f32
+product and of an f32 sum are f32 numbers themselves (T. J. Dekker, "A floating-point technique for
+extending the available precision", 1971), and are added at the end.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from shardir.ir.module import Block, Op, Value
 
 @dataclass
 class MultiplyAdds:
-    """For each value that is such a sum its operands, all single; and the doubles in between."""
+    """The f32 operands of each such sum, and the f64 intermediates."""
 
     operands: dict[Value, tuple[Value, Value, Value]] = field(default_factory=dict)
     between: set[Value] = field(default_factory=set)
 
 
 def multiply_adds(block: Block) -> MultiplyAdds:
-    """Those of a block and of the blocks inside it, where nothing else needs the doubles."""
+    """Find those of a block and its inner blocks whose f64 intermediates have no other use."""
     made = {value: op for op in block.walk() for value in op.results}
     uses: dict[Value, set[Op | None]] = {}
     for inner in _blocks(block):
@@ -53,7 +53,7 @@ def _blocks(block: Block) -> Iterator[Block]:
 def _matched(
     op: Op, made: dict[Value, Op]
 ) -> tuple[tuple[Value, Value, Value], tuple[Op, ...]] | None:
-    """The operands of a sum that is rounded here, and the operations on doubles that make it."""
+    """Return the operands of a rounded sum, and the f64 operations that compute it, or `None`."""
     if op.name != "convert" or op.result.type.dtype != "f32":
         return None
     total = made.get(op.operands[0])

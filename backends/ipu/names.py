@@ -1,4 +1,4 @@
-"""Identifiers of C++ for the names of values."""
+"""C++ identifiers for the names of values."""
 
 import re
 
@@ -11,18 +11,18 @@ this thread_local throw true try typedef typeid typename union unsigned using vi
 wchar_t while xor xor_eq main"""
 _OWN = """Copy CrossReplicaCopy Graph Groups If RepeatWhileTrue Sequence Shape Switch Tensor build
 contract gcl graph pe poplar poplin popops poputil program shardir_ipu std step"""
-"""What the program's own text calls something else."""
+"""Names that the program's text uses itself."""
 _RESERVED = frozenset((_WORDS + " " + _OWN).split())
 
 
 class Identifiers:
-    """Gives identifiers that are alike only where names are: `%h.1` is `h_1`, `%0` is `v0`."""
+    """Makes unique identifiers from names: `%h.1` becomes `h_1`, `%0` becomes `v0`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def fresh(self, name: str) -> str:
-        """A new identifier, as close to a name as can be."""
+        """Return an unused identifier, as similar to the name as possible."""
         legal = re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "v"
         legal = re.sub(r"__+", "_", legal)
         if legal[0].isdigit():

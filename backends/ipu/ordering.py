@@ -1,7 +1,7 @@
-"""Sorting and the largest few, through `popops::topKWithPermutation`.
+"""Lowering rules of sort and top-k, with `popops::topKWithPermutation`.
 
-Keys are brought into integers that have the order the program asks for; a stable sort of those
-says where every element goes, and all operands follow.
+Keys are mapped to integers of the same order; a stable sort of these gives a permutation, which is
+applied to all operands.
 """
 
 from shardir.backends.ipu.emitter import Emitter, shuffle_view
@@ -12,7 +12,7 @@ from shardir.ir.module import Op, Value
 
 @lowers("sort")
 def _sort(e: Emitter, op: Op) -> None:
-    """By the last key first, and then stably by each one before it."""
+    """Lower `sort`: sort stably by the last key first, then by each key before it."""
     e.comment(op)
     dim, count = op.attrs["dim"], op.attrs.get("keys", 1)
     rank, size = op.operands[0].type.rank, op.operands[0].type.shape[dim]
@@ -34,7 +34,7 @@ def _sort(e: Emitter, op: Op) -> None:
 
 
 def _last(text: str, rank: int, dim: int) -> str:
-    """The view of a tensor with a dimension moved to the end."""
+    """Return the view of a tensor with a dimension moved to the end."""
     return shuffle_view(text, [d for d in range(rank) if d != dim] + [dim])
 
 
@@ -46,7 +46,7 @@ def _permutation(e: Emitter, keys: str, count: int, *, largest: bool, label: str
 
 
 def _taken(e: Emitter, x: Value, rank: int, dim: int, order: str, y: Value) -> str:
-    """What lies at the places of `order` along the dimension, which is the last now."""
+    """Return the elements of `x` at the indices `order` along the dimension, moved to the end."""
     helper = e.use("taken")
     if x.type.dtype != "key":
         text = _last(e.text(x), rank, dim)
@@ -63,7 +63,7 @@ def _taken(e: Emitter, x: Value, rank: int, dim: int, order: str, y: Value) -> s
 
 @lowers("top_k")
 def _top_k(e: Emitter, op: Op) -> None:
-    """In total order: NaN before all numbers, or after them if it has a sign."""
+    """Lower `top_k` in the total order: NaN above all numbers, or below them if its sign is set."""
     e.comment(op)
     x, (values, indices) = op.operands[0], op.results
     label = e.label(values)

@@ -1,8 +1,7 @@
 """Pointwise operations as expressions of `popops::map`.
 
-A rule takes the expressions of the operands and gives that of the result. `repeats` says which
-operands it speaks of more than once: what is computed for those is stored first, so that nothing is
-evaluated twice.
+A rule takes the expressions of the operands and returns that of the result. `repeats` lists the
+operands that occur more than once in it: they are stored first, so that nothing is evaluated twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +19,8 @@ Rule = Callable[..., Node]
 class Pointwise:
     """The rule of an operation; `repeats(dtype)` are the operands that it uses more than once.
 
-    A rule that `stores` takes a function as well, which has an expression of its own stored, and
-    one with `attributes` those of the operation, by name.
+    A rule with `stores` also takes a function that stores an expression in a tensor, and a rule
+    with `attributes` takes the operation's attributes by name.
     """
 
     rule: Rule
@@ -40,7 +39,7 @@ def pointwise(
     stores: bool = False,
     attributes: bool = False,
 ) -> Callable[[Rule], Rule]:
-    """Register the rule of an operation, which repeats these operands (for these types only)."""
+    """Register the rule of an operation, which repeats these operands (only for the types `of`)."""
 
     def repeated(dtype: str) -> Sequence[int]:
         return repeats if of is None or dtype in of else ()
@@ -68,12 +67,12 @@ for _name, _constructor in {
 
 
 def constant_like(value: float, x: Node) -> Number:
-    """A number of the type of an expression."""
+    """Return a number of the type of an expression."""
     return number(value, x.dtype)
 
 
 def where(condition: Node, yes: Node, no: Node) -> Node:
-    """`condition ? yes : no`; of two truths the condition itself."""
+    """Return `condition ? yes : no`, simplified if both are boolean constants."""
     if yes.dtype == "bool" and isinstance(yes, Number) and isinstance(no, Number):
         if yes.value == no.value:
             return yes
@@ -85,7 +84,7 @@ EXTREMES = ("maximum", "minimum", "clamp")
 
 
 def keep_nan(made: Node, operands: Sequence[Node]) -> Node:
-    """An extreme of floats that is NaN where one of its operands is."""
+    """Return a maximum or minimum that is NaN if one of its operands is."""
     for x in operands:
         if not isinstance(x, Number):
             made = where(apply("IsNaN", x, dtype="bool"), x, made)
@@ -93,7 +92,7 @@ def keep_nan(made: Node, operands: Sequence[Node]) -> Node:
 
 
 def compare(operator: str, x: Node, y: Node) -> Apply:
-    """A comparison."""
+    """Return a comparison."""
     return Apply(operator, (x, y), "bool")
 
 
@@ -111,7 +110,7 @@ def _abs(x: Node) -> Node:
 
 @pointwise("sign", 0)
 def _sign(x: Node) -> Node:
-    """Zeros keep their sign and NaN stays, which `Signum` does not promise."""
+    """Return the sign; zeros keep theirs and NaN stays NaN, which `Signum` does not guarantee."""
     if x.dtype in UNSIGNED:
         return cast(compare("!=", x, constant_like(0, x)), x.dtype)
     if x.dtype not in FLOATS:
@@ -183,12 +182,12 @@ _bitwise("minimum", "Min", "&&")
 
 
 def width(dtype: str) -> int:
-    """How many bits an element of a type of integers has."""
+    """Return the number of bits of an integer type."""
     return int(dtype[1:])
 
 
 class NotExpressible(Exception):
-    """An operation for which there is no expression: why, and what to write instead."""
+    """Raised for an operation without an expression, with the reason and an alternative."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason, fix)

@@ -1,10 +1,9 @@
-"""What is said otherwise before a program is written, because IPUs lack a type on the way.
+"""Rewrite programs before emission to avoid types that IPUs lack.
 
-Conversions to double precision come after what only arranges data, and into the groups that use
-them, so that a product and a sum that are rounded once are seen as such (`multiply_add`). The
-absolute value of a complex number is computed from its parts (`hypot` is that).
-Words seen as their bytes, and bytes as words, are shifted there, because Poplar shows elements as
-others of their width only.
+Conversions to f64 are moved behind data movement and into the groups that use them, so that
+products and sums with one rounding are recognized (`multiply_add`). The absolute value of a complex
+number is computed from its parts (`hypot`). Bitcasts between words and bytes become shifts, because
+Poplar reinterprets only elements of equal width.
 """
 
 from collections import Counter
@@ -19,7 +18,7 @@ _ARRANGING = ("broadcast", "reshape", "transpose", "slice", "reverse", "roll")
 
 
 def prepared(emission: Emission) -> Emission:
-    """The same program, with less of the types that IPUs lack."""
+    """Return an equivalent program with fewer values of types that IPUs lack."""
     first, *rest = emission.module.functions
     module = replace(emission.module, functions=(_function(first), *rest))
     return replace(emission, module=module)
@@ -33,14 +32,14 @@ def _function(function: Function) -> Function:
 
 
 class _Rewriter:
-    """Goes through blocks in order, and keeps what has made each value."""
+    """Rewrites blocks in order, and records the operation that defines each value."""
 
     def __init__(self, names: UniqueNames) -> None:
         self.names = names
         self.made: dict[Value, Op] = {}
 
     def block(self, block: Block) -> Block:
-        """A block with its operations, and those of the blocks within, said otherwise."""
+        """Return the block with its operations and inner blocks rewritten."""
         b = Builder(self.names)
         for op in block.ops:
             start = len(b.ops)
@@ -74,7 +73,7 @@ class _Rewriter:
         return replace(double, name=self.names.fresh(), type=double.type.with_dtype("f32"))
 
     def _write_group(self, b: Builder, op: Op) -> None:
-        """A group that takes and gives single numbers, and converts them itself."""
+        """Write a group that takes and returns f32 values, and converts them inside."""
         (block,) = op.blocks
         operands, params, conversions = list(op.operands), list(block.params), []
         for i, (operand, param) in enumerate(zip(op.operands, block.params, strict=True)):
@@ -102,7 +101,7 @@ def _widens(op: Op) -> bool:
 
 
 def _write_length(b: Builder, op: Op, x: Value, y: Value) -> None:
-    """The square root of x * x + y * y, without squares that leave the range of their type."""
+    """Write sqrt(x * x + y * y) without squares that overflow or underflow."""
     type = op.result.type
     infinite = b.full(float("inf"), type)
     x, y = b.abs(x), b.abs(y)
@@ -116,13 +115,13 @@ def _write_length(b: Builder, op: Op, x: Value, y: Value) -> None:
 
 
 def _are_words(op: Op) -> bool:
-    """Whether unsigned integers are seen as ones of another width."""
+    """Return whether the operation bitcasts unsigned integers to another width."""
     x, y = op.operands[0].type, op.result.type
     return x.rank != y.rank and {x.dtype, y.dtype} <= {"u8", "u16", "u32"}
 
 
 def _write_parts(b: Builder, op: Op) -> None:
-    """Every part of a word shifted down and masked, or up and joined with the others."""
+    """Write shifts and masks that split words into parts, or join parts to words."""
     (x,), y = op.operands, op.result
     narrow = max((x.type, y.type), key=lambda type: type.rank)
     width, word = narrow.numpy.itemsize * 8, narrow.with_dtype("u32")
@@ -140,7 +139,7 @@ def _write_parts(b: Builder, op: Op) -> None:
 
 
 def _without_unused(body: Block) -> Block:
-    """A block without conversions and pairs that nothing uses any more."""
+    """Return the block without unused conversions and complex numbers."""
     uses = Counter(value for op in body.walk() for value in op.operands)
     uses.update(value for block in _blocks(body) for value in block.returns)
 

@@ -1,7 +1,7 @@
-"""The text of a whole program: what it is, what it is called with, and the function that builds it.
+"""Write the text of a program: header comment, includes, helpers, and the function that builds it.
 
 The last line of a program names its contract and the function that builds its graph; the header
-`shardir_ipu_host.hpp` makes a `main` of them.
+`shardir_ipu_host.hpp` defines `main` with them.
 """
 
 import re
@@ -53,7 +53,7 @@ HEADERS = {
     "popops::addCodelets": "popops/codelets.hpp",
     "poputil::mapTensorLinearly": "poputil/TileMapping.hpp",
 }
-"""The header of each call, by how it begins."""
+"""The header of each call, keyed by prefix."""
 
 STANDARD = {
     "std::min(": "algorithm",
@@ -69,7 +69,7 @@ STANDARD = {
 
 
 def write_program(emission: Emission, memory: Memory, strided: str, keeps_nan: bool) -> str:
-    """The text of the program."""
+    """Return the text of the program."""
     main = emission.module.main
     e = Emitter(emission.mesh, Printer(emission.module.meshes), strided, keeps_nan)
     e.spellings = dict(unique_names(main))
@@ -113,7 +113,7 @@ def write_program(emission: Emission, memory: Memory, strided: str, keeps_nan: b
 
 
 def ports_of(emission: Emission) -> tuple[list[str], list[str]]:
-    """The names of the streams and files of arguments and of results."""
+    """Return the names of the streams and files of arguments and of results."""
     names = Identifiers()
     inputs = [names.fresh(b.name) for b in emission.arguments]
     return inputs, [names.fresh(b.label) for b in emission.results]
@@ -128,7 +128,7 @@ def _arguments(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
 
 
 def _results(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
-    """Results that take the places of donated arguments are copied there, the others sent."""
+    """Copy results into donated arguments that they replace, and send the others to the host."""
     body = emission.module.main.body
     places = donations(emission)
     kept = [body.params[i] for i in places.values()]
@@ -140,14 +140,14 @@ def _results(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
                 held = e.temporary(f"{value.name}_result", e.variable(value.type, e.label(value)))
                 e.add(f"step.add(Copy({e.text(value)}, {held}));")
                 sent[i] = held
-        e.lines.append("  // Donated arguments take what the next step begins with.")
+        e.lines.append("  // Donated arguments get the results that the next step starts with.")
         assign(e, [e.text(param) for param in kept], values, kept)
     for i, (value, port) in enumerate(zip(body.returns, ports, strict=True)):
         e.add(f'program.result("{port}", {sent.get(i, e.text(value))});')
 
 
 def donations(emission: Emission) -> dict[int, int]:
-    """For results that take the place of a donated argument, that argument: the first that fits."""
+    """Map each result that replaces a donated argument to the first argument that fits."""
     free = [i for i, b in enumerate(emission.arguments) if b.donated]
     places: dict[int, int] = {}
     for i, result in enumerate(emission.results):
@@ -194,12 +194,12 @@ def _described(boundary: ProgramValue, emission: Emission) -> str:
 
 
 def stem(emission: Emission) -> str:
-    """The name of a program's files, without their ending."""
+    """Return the name of a program's files, without suffix."""
     return re.sub(r"\W+", "_", emission.title).strip("_") or "program"
 
 
 def file_name(emission: Emission) -> str:
-    """The name of the program's text."""
+    """Return the name of the C++ file."""
     return f"{stem(emission)}.cpp"
 
 
@@ -227,10 +227,10 @@ def _usings(text: str) -> str:
 
 
 def _contract(emission: Emission, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-    """The function that states what the program is called with."""
+    """Return the function that declares the program's arguments and results."""
     lines = [
-        "// What the program is called with, and how that is cut: for each dimension the sizes and",
-        "// strides, in replicas, of the mesh axes that cut it.",
+        "// The program's arguments and results with their shardings: for each dimension the sizes",
+        "// and strides, in replicas, of the mesh axes that shard it.",
         "shardir_ipu::Contract contract() {",
     ]
     head = f'  return {{"{emission.title}", {emission.mesh.size},'

@@ -1,7 +1,7 @@
-"""Random bits: threefry in unsigned expressions, bit for bit what the reference makes.
+"""Lowering rules of random bits: threefry in unsigned expressions, bit-identical to the reference.
 
-The device's own generator makes other numbers on every machine, so it is not used. An element
-depends on its key and on its index in all that the key makes; the indices are counted here.
+The device's generator depends on the machine, so it is not used. An element depends on its key and
+on its index among all elements of the key, which is computed here.
 """
 
 from math import prod
@@ -16,7 +16,7 @@ from shardir.ops.random.threefry import num_counters
 
 
 def _words(e: Emitter, keys: Value, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Both words of the key of each element."""
+    """Return both words of the key of each element."""
     rank = keys.type.rank
     views = []
     for word in (0, 1):
@@ -29,14 +29,14 @@ def _words(e: Emitter, keys: Value, shape: tuple[int, ...]) -> tuple[str, str]:
 
 
 def _indices(e: Emitter, op: Op, shape: tuple[int, ...], whole: tuple[int, ...]) -> str:
-    """The flat index of each element in all that its key makes, as u32."""
+    """Return the flat index (u32) of each element among all elements of its key."""
     keys, *starts = op.operands
     piece = shape[keys.type.rank :]
     if prod(whole) > 2**32:
         raise e.refuse(
             op,
-            f"makes {prod(whole)} elements of one key, and an IPU counts to 4294967296",
-            "split the key, and make a part with each",
+            f"draws {prod(whole)} elements from one key, and indices on IPUs are below 4294967296",
+            "split the key, and draw a part with each",
         )
     label = e.label(op.results[0])
     terms: list[str] = []
@@ -66,7 +66,7 @@ def _indices(e: Emitter, op: Op, shape: tuple[int, ...], whole: tuple[int, ...])
 
 
 def _hash(e: Emitter, op: Op, key: tuple[str, str], first: str, second: str) -> str:
-    """Both words of the hashes, one more dimension in front of them."""
+    """Return both words of the hashes, along a new first dimension."""
     arguments = f"{key[0]}, {key[1]}, {first}, {second}, {e.sequence}, {e.label(op.results[0])}"
     return e.temporary(f"{op.results[0].name}_hash", f"{e.use('threefry')}(graph, {arguments})")
 
@@ -77,7 +77,7 @@ def _zero(e: Emitter, shape: tuple[int, ...]) -> str:
 
 
 def _original(e: Emitter, op: Op, key: tuple[str, str], words: str, count: int) -> str:
-    """The 32-bit words at `words` of the `count` words that the original scheme makes."""
+    """Return the 32-bit words at indices `words` of the `count` words of the original scheme."""
     half = (count + 1) // 2
     label = e.label(op.results[0])
     first = e.temporary("word", e.map(f"pe::_1 % pe::Const({half}u)", [words], label))
@@ -139,7 +139,7 @@ def _split(e: Emitter, op: Op) -> None:
 
 
 def _paired(outs: str, shape: tuple[int, ...]) -> str:
-    """The words of keys, which lie in front, as their last dimension."""
+    """Move the words of keys from the first to the last dimension."""
     order = [*range(1, len(shape) + 1), 0]
     return f"{outs}.dimShuffle({braces(order)})" if shape else outs
 

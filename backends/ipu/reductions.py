@@ -1,8 +1,8 @@
-"""Reductions through `popops::reduce`, positions of extremes, and running combinations.
+"""Lowering rules of reductions with `popops::reduce`, argmax and argmin, cumulative operations.
 
-Halves are summed and multiplied in single precision and rounded once. `popops::reduce` takes no
-unsigned integers: sums and products of their bits as signed ones are the same, and their order is
-that of signed ones with the highest bit turned over.
+Halves are summed and multiplied in single precision and rounded once. `popops::reduce` does not
+support unsigned integers: sums and products of their bits as signed integers are equal, and their
+order is that of signed integers with the highest bit flipped.
 """
 
 from shardir.backends.ipu.emitter import Emitter
@@ -23,7 +23,7 @@ SIGN = "pe::Const(std::numeric_limits<int>::min())"
 def reduced(
     e: Emitter, text: str, type: TensorType, dims: tuple[int, ...], operation: str, label: str
 ) -> str:
-    """The expression of a tensor with dimensions folded up; of the same element type."""
+    """Return the expression of a reduction over dimensions, with the same element type."""
     if not dims:
         return text
     if type.dtype == "bool":
@@ -58,21 +58,21 @@ def _reduce(e: Emitter, op: Op) -> None:
 
 
 def as_float(e: Emitter, text: str, type: TensorType, label: str) -> str:
-    """A tensor of floats in single precision."""
+    """Convert a tensor of floats to single precision."""
     if type.dtype != "f16":
         return text
     return f"popops::cast(graph, {text}, poplar::FLOAT, {e.sequence}, {label})"
 
 
 def as_stored(e: Emitter, text: str, type: TensorType, label: str) -> str:
-    """A tensor in single precision as one of a type of floats."""
+    """Convert a single-precision tensor to a float type."""
     if type.dtype != "f16":
         return text
     return f"popops::cast(graph, {text}, poplar::HALF, {e.sequence}, {label})"
 
 
 def ordered(e: Emitter, text: str, type: TensorType, label: str, last: bool = True) -> str:
-    """Integers in the order of the elements: equal zeros, and NaN after (or before) all others."""
+    """Return integers in the order of the elements: equal zeros, and NaN largest (or smallest)."""
     if type.dtype == "bool" or type.dtype in NARROW_INTEGERS:
         return f"popops::cast(graph, {text}, poplar::INT, {e.sequence}, {label})"
     if type.dtype == "u32":
@@ -85,7 +85,7 @@ def ordered(e: Emitter, text: str, type: TensorType, label: str, last: bool = Tr
 
 @lowers("argmax", "argmin")
 def _extreme(e: Emitter, op: Op) -> None:
-    """The least position of what equals the extreme; NaN is more extreme than any number."""
+    """Lower argmax and argmin: the first index of the extreme; NaN exceeds all numbers."""
     x, y, dim = op.operands[0], op.result, op.attrs["dim"]
     e.comment(op)
     label, size = e.label(y), x.type.shape[dim]
@@ -110,7 +110,7 @@ def _extreme(e: Emitter, op: Op) -> None:
 
 
 def extreme_of(e: Emitter, name: str, dtype: str) -> str:
-    """The expression of the larger (`Max`) or smaller (`Min`) of two elements."""
+    """Return the expression of the maximum (`Max`) or minimum (`Min`) of two elements."""
     if dtype == "bool":
         return "pe::_1 || pe::_2" if name == "Max" else "pe::_1 && pe::_2"
     made = f"pe::{name}(pe::_1, pe::_2)"
@@ -123,7 +123,7 @@ def extreme_of(e: Emitter, name: str, dtype: str) -> str:
 _COMBINE = {
     "cumsum": "pe::_1 + pe::_2",
     "cumprod": "pe::_1 * pe::_2",
-    # log(exp(a) + exp(b)) without overflow, also where both are infinite.
+    # log(exp(a) + exp(b)) without overflow, also if both are infinite.
     "cumlogsumexp": (
         "pe::Select(pe::Max(pe::_1, pe::_2), pe::Max(pe::_1, pe::_2) + "
         "pe::Log1p(pe::Exp(-pe::Abs(pe::_1 - pe::_2))), "
@@ -134,7 +134,9 @@ _COMBINE = {
 
 @lowers(*_COMBINE, "cummax", "cummin")
 def _running(e: Emitter, op: Op) -> None:
-    """By doubling: step k combines each element with the one 2^k before it."""
+    """Lower cumulative operations by doubling: step k combines each element with the one 2^k
+    before.
+    """
     x, y, dim = op.operands[0], op.result, op.attrs["dim"]
     e.comment(op)
     text, dtype = e.text(x), x.type.dtype

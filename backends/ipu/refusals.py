@@ -1,4 +1,4 @@
-"""Operations that no IPU program is made of, each with the reason and what to write instead."""
+"""Operations that IPU programs cannot contain, each with the reason and an alternative."""
 
 from shardir.backends.ipu.table import refuses
 
@@ -6,17 +6,17 @@ _HOST = "compute it on the host, and pass the result as an argument"
 
 refuses(
     "real", "imag", "conj", "complex",
-    reason="is about complex numbers, which IPUs do not have",
+    reason="uses complex numbers, which IPUs do not have",
     fix="keep the real and the imaginary part as two real tensors",
 )  # fmt: skip
 refuses(
     "fft",
-    reason="makes complex numbers, which IPUs do not have",
+    reason="computes complex numbers, which IPUs do not have",
     fix="multiply by the matrices of cosines and sines, or compute it on the host",
 )
 refuses(
     "qr", "lu", "svd", "eigh", "eig", "pinv", "least_squares", "cholesky", "triangular_solve",
-    reason="is a decomposition of matrices, for which poplibs has no documented call",
+    reason="is a matrix decomposition, for which poplibs has no documented call",
     fix=_HOST,
 )  # fmt: skip
 refuses(
@@ -26,13 +26,13 @@ refuses(
 )  # fmt: skip
 refuses(
     "callback", "pure-callback", "inspect-sharding",
-    reason="calls Python, which an emitted program runs without",
-    fix="return the value, and look at it on the host",
+    reason="calls Python, which an emitted program cannot do",
+    fix="return the value, and inspect it on the host",
 )  # fmt: skip
 refuses(
     "opaque",
-    reason="is carried through as text, and nothing is known about it",
-    fix="write it with operations of this package",
+    reason="is an opaque operation, of which only the text is known",
+    fix="write it with shardir's operations",
 )
 refuses(
     "manual_computation",
@@ -41,6 +41,6 @@ refuses(
 )
 refuses(
     "checkpoint", "custom-jvp", "custom-vjp",
-    reason="says how a program is differentiated, which is over when it is emitted",
+    reason="defines derivatives, which an emitted program does not use",
     fix="run the pass 'inline' before",
 )  # fmt: skip

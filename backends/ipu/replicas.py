@@ -1,9 +1,9 @@
-"""Which replicas talk to each other, and how.
+"""Groups of replicas that communicate, and how: GCL or rings.
 
-The replicas that differ along some mesh axes form groups. GCL exchanges within groups that follow
-one another in the order of replicas; what it does with others depends on how IPUs are linked, so
-those exchange around rings of `CrossReplicaCopy`, unless `strided=gcl` says otherwise. Several axes
-that do not make one such group take one exchange each.
+The replicas that differ along some mesh axes form groups. GCL communicates within groups of
+consecutive replicas; for others its behaviour depends on the links between IPUs, so those use rings
+of `CrossReplicaCopy`, unless `strided=gcl` is set. Several axes that do not form one such group
+take one collective each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,9 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def stride_of(groups: Groups) -> int | None:
-    """How far apart neighbours in every group are; `None` if that differs, or falls."""
+    """Return the common distance between successive members of all groups; `None` if it differs or
+    is negative.
+    """
     first = groups[0]
     stride = first[1] - first[0] if len(first) > 1 else 1
     for group in groups:
@@ -28,15 +30,15 @@ def stride_of(groups: Groups) -> int | None:
 
 
 def is_native(e: Emitter, axes: Axes) -> bool:
-    """Whether GCL exchanges within these groups in their order."""
+    """Return whether GCL supports these groups, in their order."""
     stride = stride_of(e.groups(axes))
     return stride == 1 or (stride is not None and e.strided == "gcl")
 
 
 def steps(e: Emitter, axes: Axes, *, ordered: bool) -> list[Axes]:
-    """The exchanges that one along all of these axes takes, the most major first.
+    """Return the axes of each collective that one along all these axes takes, major first.
 
-    Where the order of positions does not matter, axes may be taken in that of the mesh.
+    If the order of positions does not matter, axes may be taken in mesh order.
     """
     some = tuple(axis for axis in axes if axis.size > 1)
     if not some:
@@ -49,7 +51,7 @@ def steps(e: Emitter, axes: Axes, *, ordered: bool) -> list[Axes]:
 
 
 def name_of(e: Emitter, axes: Axes) -> str:
-    """Words for the axes: `data_model`."""
+    """Return an identifier for the axes: `data_model`."""
     return "_".join(
         axis.name if axis.is_full(e.mesh) else f"{axis.name}_{axis.pre}_{axis.size}"
         for axis in axes
@@ -57,7 +59,7 @@ def name_of(e: Emitter, axes: Axes) -> str:
 
 
 def comm_group(e: Emitter, axes: Axes) -> str:
-    """The name of the constant that GCL knows the groups by."""
+    """Return the name of the constant with GCL's description of the groups."""
     groups = e.groups(axes)
     stride, size = stride_of(groups), len(groups[0])
     kind = "gcl::CommGroupType::CONSECUTIVE"
@@ -72,14 +74,14 @@ def comm_group(e: Emitter, axes: Axes) -> str:
 
 
 def ring(e: Emitter, axes: Axes) -> str:
-    """The name of the constant that lists the groups."""
+    """Return the name of the constant that lists the groups."""
     rows = ", ".join("{" + ", ".join(map(str, group)) + "}" for group in e.groups(axes))
     e.use("Groups")
     return define(e, "const Groups {name} = {" + rows + "};", f"around_{name_of(e, axes)}")
 
 
 def define(e: Emitter, definition: str, name: str) -> str:
-    """The name of a constant in front of the function that builds the graph."""
+    """Return the name of a constant defined before the function that builds the graph."""
     if definition not in e.globals:
         made = e.fresh(name)
         e.globals[definition] = made
@@ -87,7 +89,7 @@ def define(e: Emitter, definition: str, name: str) -> str:
 
 
 def definitions(e: Emitter) -> list[str]:
-    """The constants in front of the function that builds the graph."""
+    """Return the constants defined before the function that builds the graph."""
     lines = []
     for definition, name in e.globals.items():
         lines.extend(wrapped(definition.replace("{name}", name), ""))
@@ -95,12 +97,12 @@ def definitions(e: Emitter) -> list[str]:
 
 
 def replica(e: Emitter) -> str:
-    """The name of the tensor that holds which replica this is."""
+    """Return the name of the tensor with the replica's index."""
     return e.once("replica", "replica", f"{e.use('replica_index')}(graph)")
 
 
 def position(e: Emitter, axes: Axes) -> str:
-    """The name of the tensor that holds where along the axes this replica is, as u32."""
+    """Return the name of the tensor (u32) with the replica's position along the axes."""
     if stride_of(e.groups(axes)) == 1 and len(e.groups(axes)) == 1:
         return replica(e)
     text = ""
@@ -122,18 +124,20 @@ def _along(axis: Axis, e: Emitter) -> str:
 
 @dataclass(frozen=True)
 class Round:
-    """One `CrossReplicaCopy`: to whom each replica sends, and which replicas keep what arrives."""
+    """One `CrossReplicaCopy`: the target of each replica, and the replicas that keep what they
+    receive.
+    """
 
     partner: Mapping[int, int]
     keep: frozenset[int]
 
 
 def rounds(moves: Mapping[int, int], count: int) -> list[Round]:
-    """Copies in which every replica sends once and receives once, none to itself.
+    """Return copies in which every replica sends once and receives once, never to itself.
 
-    `moves` says for some replicas to which other one they send. Those that have nothing to send or
-    to receive get something that is thrown away. One copy is enough unless a single replica is left
-    over, which could only send to itself: then one of the moves waits for a second copy.
+    `moves` maps some replicas to their targets. The others send and receive data that is discarded.
+    One copy suffices unless a single replica remains, which could only send to itself: then one
+    move is done in a second copy.
     """
     if not moves:
         return []
@@ -149,7 +153,7 @@ def rounds(moves: Mapping[int, int], count: int) -> list[Round]:
 
 
 def _matched(sources: Sequence[int], targets: Sequence[int]) -> dict[int, int] | None:
-    """A partner for each source, other than itself; `None` if there is none."""
+    """Match each source with a target other than itself; return `None` if impossible."""
     for turn in range(len(targets)):
         turned = [*targets[turn:], *targets[:turn]]
         if all(a != b for a, b in zip(sources, turned, strict=True)):

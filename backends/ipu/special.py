@@ -1,7 +1,7 @@
-"""Functions that poplibs lacks, out of those it has: accurate to a few units in the last place.
+"""Expressions of functions that poplibs lacks, accurate to a few units in the last place.
 
-Where a formula would overflow or cancel, another one takes over; both are evaluated, and `Select`
-chooses.
+Where a formula would overflow or cancel, another one is used; both are evaluated, and `Select`
+selects one.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ _ERFC = (
     0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
     0.37409196, 1.00002368, -1.26551223,
 )  # fmt: skip
-"""log(erfc(x) / t) + x^2 for x >= 0 over t = 1 / (1 + x/2), within 1.2e-7 (W. H. Press et al.,
+"""log(erfc(x) / t) + x^2 for x >= 0 in t = 1 / (1 + x/2), error at most 1.2e-7 (W. H. Press et al.,
 Numerical Recipes, 6.2, after Hastings)."""
 
 
 def _signed(x: Node, size: Node) -> Node:
-    """A number with the sign of another."""
+    """Return a magnitude with the sign of `x`."""
     return where(compare("<", x, constant_like(0, x)), apply("-", size), size)
 
 
@@ -41,7 +41,7 @@ def _atan(x: Node) -> Node:
 
 @pointwise("sinh", 0)
 def _sinh(x: Node) -> Node:
-    """From `expm1` near 0, from half of the exponential beyond 1, so that it overflows late."""
+    """Use `expm1` near 0, and half of the exponential beyond 1, so that it overflows late."""
     size, one = apply("Abs", x), constant_like(1, x)
     grown = apply("Expm1", size)
     near = apply("*", apply("+", grown, apply("/", grown, apply("+", grown, one))), _half(x))
@@ -81,7 +81,7 @@ def _acosh(x: Node) -> Node:
 
 
 def _large(x: Node) -> Node:
-    """Where a square would lose or overflow."""
+    """Return where the square would lose accuracy or overflow."""
     return compare(">", x, constant_like(100.0 if x.dtype == "f16" else 1e9, x))
 
 
@@ -97,7 +97,7 @@ def _atanh(x: Node) -> Node:
 
 @pointwise("erfc", 0, stores=True)
 def _erfc(x: Node, store: Callable[[Node], Node]) -> Node:
-    """1 - erf(x) without cancellation; within 2e-6, relative."""
+    """Compute 1 - erf(x) without cancellation; the relative error is at most 2e-6."""
     wide = _single(x, store)
     size, one = apply("Abs", wide), number(1, "f32")
     t = store(apply("/", one, apply("+", one, apply("*", size, _half(wide)))))
@@ -108,7 +108,7 @@ def _erfc(x: Node, store: Callable[[Node], Node]) -> Node:
 
 @pointwise("erf_inv", 0, stores=True, attributes=True)
 def _erf_inv(x: Node, store: Callable[[Node], Node], *, as_xla: bool = False) -> Node:
-    """Giles' polynomials in -log(1 - x^2); XLA rounds x^2, which costs digits towards -1 and 1."""
+    """Use Giles' polynomials in -log(1 - x^2); XLA rounds x^2, which loses digits near -1 and 1."""
     wide = _single(x, store)
     if as_xla:
         log = apply("Log1p", apply("-", apply("Square", wide)))
@@ -117,14 +117,14 @@ def _erf_inv(x: Node, store: Callable[[Node], Node], *, as_xla: bool = False) ->
     w = store(apply("-", log))
     centre = Polynomial(apply("-", w, number(2.5, "f32")), GILES_CENTRE)
     tail = Polynomial(apply("-", apply("Sqrt", w), number(3, "f32")), GILES_TAIL)
-    slope = where(compare("<", w, number(5, "f32")), centre, tail)
+    factor = where(compare("<", w, number(5, "f32")), centre, tail)
     infinite = _signed(wide, number(np.inf, "f32"))
     ends = compare("==", apply("Abs", wide), number(1, "f32"))
-    return _narrow(where(ends, infinite, apply("*", slope, wide)), x)
+    return _narrow(where(ends, infinite, apply("*", factor, wide)), x)
 
 
 def _single(x: Node, store: Callable[[Node], Node]) -> Node:
-    """A half as a single number: polynomials are evaluated in single precision."""
+    """Convert a half to single precision, in which polynomials are evaluated."""
     return store(cast(x, "f32")) if x.dtype == "f16" else x
 
 

@@ -1,7 +1,7 @@
-"""The lowering table: for each operation what it becomes on an IPU, or why it cannot be there.
+"""The lowering table: for each operation its lowering rule, or the reason why it cannot be emitted.
 
-`lowers("tanh")` registers what writes an operation's statements, `refuses("svd", ...)` the reason
-and the rewrite that an error names. An operation is in one of the two.
+`lowers("tanh")` registers the function that writes an operation's statements, `refuses("svd", ...)`
+the reason and the alternative for the error. Each operation is in one of the two.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Lower = Callable[[Emitter, Op], None]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an operation cannot be emitted, and what to write instead."""
+    """The reason why an operation cannot be emitted, and an alternative."""
 
     reason: str
     fix: str
@@ -28,7 +28,7 @@ REFUSED: dict[str, Refusal] = {}
 
 
 def lowers(*names: str) -> Callable[[Lower], Lower]:
-    """Register the lowering of operations."""
+    """Return a decorator that registers the lowering rule of the named operations."""
 
     def register(rule: Lower) -> Lower:
         for name in names:
@@ -47,7 +47,7 @@ def refuses(*names: str, reason: str, fix: str) -> None:
 
 
 def lower(e: Emitter, op: Op) -> None:
-    """Write the statements of an operation; raises `EmissionError` where there are none."""
+    """Write the statements of an operation; raise `EmissionError` if it cannot be emitted."""
     if op.name in REFUSED:
         refusal = REFUSED[op.name]
         raise e.refuse(op, refusal.reason, refusal.fix)
@@ -57,12 +57,12 @@ def lower(e: Emitter, op: Op) -> None:
 
 
 def unknown(e: Emitter, op: Op) -> EmissionError:
-    """The error for an operation that is neither lowered nor refused."""
+    """Return the error for an operation that is neither lowered nor refused."""
     return e.refuse(
         op,
         "target 'ipu' has no lowering for it",
         "write it with other operations, or register a lowering with @lowers in "
-        "shardir/backends/ipu",
+        "shardir/backends/ipu/lowering",
     )
 
 

@@ -1,4 +1,4 @@
-"""The target "ipu": its passes, its options, its files."""
+"""The target "ipu": its pipeline, options and files."""
 
 import warnings
 from collections.abc import Mapping
@@ -31,19 +31,19 @@ from shardir.ops.random.threefry import split_words
 Array = npt.NDArray[Any]
 
 RUNNER = Path(__file__).parent / "host_model" / "runner"
-"""The headers that every program includes."""
+"""The folder of the headers that every program includes."""
 CHECK = Path(__file__).parent / "check_results.py"
-"""The script that compares results with samples, which imports nothing but NumPy."""
+"""The script that compares results with samples; it needs only NumPy."""
 CHOICES = {"strided": ("ring", "gcl"), "nan": ("kept", "device")}
-"""The values of options, the usual one first."""
+"""The values of options, the default first."""
 
 
 class MemoryWarning(UserWarning):
-    """A program whose values fill more than half of what a tile has."""
+    """Warns that a program's values fill more than half of a tile's memory."""
 
 
 class Ipu(Target):
-    """Writes `TITLE.cpp`, and beside it the headers that every such program includes."""
+    """Emits `TITLE.cpp`, and the headers that every such program includes."""
 
     name: ClassVar[str] = "ipu"
     pipeline: ClassVar[str] = (
@@ -59,7 +59,7 @@ class Ipu(Target):
     }
 
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
-        """The program's text and the headers that it includes."""
+        """Return the program's text, its data files, and the headers that it includes."""
         self.check_options(options)
         cast = downcast(emission, parse_casts(options.get("downcast", "")))
         return {
@@ -70,7 +70,7 @@ class Ipu(Target):
 
 
 def array_files(emission: Emission) -> dict[str, bytes | str]:
-    """The arrays that come with a program: those it refers to, and its samples with a check."""
+    """Return the arrays of a program: captured ones, and its samples with a script to compare."""
     inputs, outputs = ports_of(emission)
     files: dict[str, bytes | str] = {}
     given = emission.samples.arguments if emission.samples else [None] * len(inputs)
@@ -88,7 +88,7 @@ def array_files(emission: Emission) -> dict[str, bytes | str]:
 
 
 def _npy(array: Array, type: TensorType) -> bytes:
-    """The file of an array as the program reads it: keys as two words each."""
+    """Return the `.npy` file of an array as the program reads it: keys as two words each."""
     out = BytesIO()
     held = (
         np.stack(split_words(array), -1) if type.dtype == "key" else np.asarray(array, type.numpy)
@@ -98,7 +98,7 @@ def _npy(array: Array, type: TensorType) -> bytes:
 
 
 def program_text(emission: Emission, options: Mapping[str, str]) -> str:
-    """The text of the program alone; raises `EmissionError` for what IPUs cannot do."""
+    """Return the text of the program alone; raise `EmissionError` for what IPUs cannot do."""
     strided, nan = _choice(options, "strided"), _choice(options, "nan")
     emission = prepared(downcast(emission, parse_casts(options.get("downcast", ""))))
     check_replicas(emission)
@@ -118,7 +118,7 @@ def program_text(emission: Emission, options: Mapping[str, str]) -> str:
 
 
 def _choice(options: Mapping[str, str], name: str) -> str:
-    """The value of an option that has a few."""
+    """Return the value of an option with a fixed set of values."""
     chosen = options.get(name, CHOICES[name][0])
     if chosen not in CHOICES[name]:
         raise EmissionError(f"{name}={chosen} is none of {', '.join(CHOICES[name])}")

@@ -1,7 +1,7 @@
-"""How the tensors of a program exist on an IPU: element types, shapes, words for both in C++.
+"""Element types and shapes of tensors on an IPU, and their C++ expressions.
 
-A random key is two words, so a tensor of keys has one more dimension of size 2, highest word
-first, as `jax.random.key_data` shows it.
+A random key is two words, so a tensor of keys has an additional last dimension of size 2, high word
+first, as in `jax.random.key_data`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from shardir.ir.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element type: its name in Poplar, its name in C++, its bytes on the device."""
+    """An element type: its name in Poplar, its name in C++, its size in bytes on the device."""
 
     poplar: str
     cpp: str
@@ -32,14 +32,14 @@ ELEMENTS = {
     "f16": Element("poplar::HALF", "std::uint16_t", 2),
     "f32": Element("poplar::FLOAT", "float", 4),
 }
-"""The element types that the device has. Arithmetic it has on the last four of 32 bits and on
-halves; what is narrower is stored, moved and converted."""
+"""Element types of the device. It has arithmetic on 32-bit types and on halves; narrower integers
+can only be stored, moved and converted."""
 
 NARROW_INTEGERS = ("i8", "u8", "i16", "u16")
 """Integers that are computed as `poplar::INT`."""
 
 UNSLICED = ("i16", "u16")
-"""Element types of which poplibs takes no slices at places known only at run time."""
+"""Element types for which poplibs has no dynamic slices."""
 
 CASTS = {
     "f64": "f32",
@@ -47,32 +47,32 @@ CASTS = {
     "i64": "i32",
     "u64": "u32",
 }
-"""For element types that the device lacks, the one to convert to."""
+"""Replacements of element types that the device lacks."""
 
 
 def physical(type: TensorType) -> TensorType:
-    """The tensor that holds a value on the device."""
+    """Return the type of the tensor that stores a value on the device."""
     return TensorType((*type.shape, 2), "u32") if type.dtype == "key" else type
 
 
 def element(type: TensorType) -> Element:
-    """The element type of a value on the device."""
+    """Return the element type of a value on the device."""
     return ELEMENTS[physical(type).dtype]
 
 
 def bytes_of(type: TensorType) -> int:
-    """What a value takes on the device."""
+    """Return the size of a value on the device in bytes."""
     held = physical(type)
     return held.size * ELEMENTS[held.dtype].bytes if held.dtype in ELEMENTS else held.nbytes
 
 
 def braces(numbers: Sequence[int]) -> str:
-    """Numbers as an initializer."""
+    """Return numbers as a C++ initializer list."""
     return "{" + ", ".join(map(str, numbers)) + "}"
 
 
 def literal(value: object, dtype: str) -> str:
-    """A number as C++ has it, of the type that `poplar::equivalent_device_type` knows."""
+    """Return a number as a C++ literal of the type that `poplar::equivalent_device_type` maps."""
     if dtype == "bool":
         return "true" if value else "false"
     if dtype == "u32":

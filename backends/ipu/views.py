@@ -1,6 +1,6 @@
-"""Operations that only arrange data: views of tensors, which move nothing.
+"""Lowering rules of data movement and constants: views of tensors, which copy nothing.
 
-What is written into gets a tensor of its own; see `assign` in `control`.
+Values that are written to get their own tensor; see `assign` in `control`.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _reverse(e: Emitter, op: Op) -> None:
 
 @lowers("concatenate")
 def _concatenate(e: Emitter, op: Op) -> None:
-    """A view of all operands; the first stands for them where views are told apart."""
+    """Bind the result to a view of all operands; its root is the first one."""
     parts = ", ".join(map(e.text, op.operands))
     e.define(op.result, f"poplar::concat({{{parts}}}, {op.attrs['dim']})", op.operands[0])
     if len(op.operands) > 1:
@@ -87,7 +87,7 @@ def slice_view(
     text: str, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int],
     sizes: Sequence[int],
 ) -> str:  # fmt: skip
-    """The view of every `strides`-th element from `starts` on."""
+    """Return the view of every `strides`-th element from `starts` on."""
     for dim, (have, start, stride, size) in enumerate(
         zip(shape, starts, strides, sizes, strict=True)
     ):
@@ -109,7 +109,7 @@ def _slice(e: Emitter, op: Op) -> None:
 
 @lowers("pad")
 def _pad(e: Emitter, op: Op) -> None:
-    """Dimension by dimension: elements set apart, then widened or cut at both ends."""
+    """Pad dimension by dimension: interior padding, then padding or cropping at both ends."""
     x, fill = op.operands
     text = e.text(x)
     numbers = zip(op.attrs["low"], op.attrs["high"], op.attrs["interior"], strict=True)
@@ -141,7 +141,7 @@ def _constant(e: Emitter, op: Op) -> None:
 def dense(
     e: Emitter, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", dtype: str
 ) -> str:
-    """The expression of a constant that holds an array."""
+    """Return the expression of a constant array."""
     from shardir.ir.types import TensorType
 
     type = TensorType(array.shape, dtype)
@@ -166,7 +166,7 @@ def _iota(e: Emitter, op: Op) -> None:
 
 @lowers("bitcast")
 def _bitcast(e: Emitter, op: Op) -> None:
-    """Keys are their two words already; elements of one width are seen as another type."""
+    """Reinterpret elements of equal width; keys are already stored as two words."""
     x, y = op.operands[0], op.result
     if "key" in (x.type.dtype, y.type.dtype) or x.type == y.type:
         e.alias(y, e.text(x), x)
@@ -174,8 +174,8 @@ def _bitcast(e: Emitter, op: Op) -> None:
     if element(x.type).bytes != element(y.type).bytes:
         raise e.refuse(
             op,
-            f"shows {x.type} as {y.type}, and Poplar shows elements as others of their width only",
-            "take the parts with shifts and `and`, or put them together with shifts and `or`",
+            f"reinterprets {x.type} as {y.type}, but Poplar requires types of equal width",
+            "extract the parts with shifts and `and`, or join them with shifts and `or`",
         )
     e.define(y, f"{e.text(x)}.reinterpret({element(y.type).poplar})", x)
 
@@ -188,7 +188,7 @@ def _barrier(e: Emitter, op: Op) -> None:
 
 @lowers("sharding_group")
 def _group(e: Emitter, op: Op) -> None:
-    """It only says so."""
+    """Write nothing: the operation has no result."""
 
 
 @lowers("done")

@@ -1,7 +1,7 @@
-"""Windows: convolutions as one matrix product, reductions and selections over windows.
+"""Lowering rules of windows: convolutions as one matrix product, window reductions and scatters.
 
-All windows of a tensor are a view of it, which has the elements of each window along dimensions of
-their own at the end.
+All windows of a tensor are a view of it, with the elements of each window along additional last
+dimensions.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ OPERATIONS = {"add": "ADD", "mul": "MUL", "max": "MAX", "min": "MIN"}
 def arranged(
     e: Emitter, text: str, shape: Sequence[int], padding: Pairs, dilation: Sequence[int], fill: str
 ) -> tuple[str, list[int]]:
-    """A tensor dilated and padded, and its shape."""
+    """Return a tensor dilated and padded, and its shape."""
     sizes = []
     for dim, (n, (low, high), step) in enumerate(zip(shape, padding, dilation, strict=True)):
         if (low, high) != (0, 0) or (step > 1 and n > 1):
@@ -40,10 +40,10 @@ def in_windows(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[str, list[int], list[int]]:
-    """A view of all windows, how many there are along each dimension, and which have more than 1.
+    """Return a view of all windows, their number along each dimension, and the windowed dimensions.
 
-    The dimensions whose windows have more than one element, or that are walked in strides, get one
-    more dimension each, in order.
+    Each dimension with windows of more than one element or a stride gets one additional last
+    dimension, in order.
     """
     places, walked = [], []
     for dim, (n, size, stride, step) in enumerate(
@@ -60,7 +60,9 @@ def in_windows(
 
 @lowers("convolution")
 def _convolution(e: Emitter, op: Op) -> None:
-    """The windows as rows of a matrix, times the filter as a matrix, for each group."""
+    """Lower `convolution`: windows as rows of a matrix, times the filter as a matrix, for each
+    group.
+    """
     e.comment(op)
     x, w = op.operands
     y, attrs, label = op.result, op.attrs, e.label(op.result)
@@ -105,7 +107,7 @@ def _convolution(e: Emitter, op: Op) -> None:
 def _product(
     e: Emitter, op: Op, rows: str, filters: str, sizes: tuple[int, int, int, int], label: str
 ) -> str:
-    """Rows times filters, part by part."""
+    """Return the product of rows and filters, group by group."""
     parts, height, depth, width = sizes
     dtype, to = op.operands[0].type.dtype, op.result.type
     if dtype not in FLOATS:
@@ -126,7 +128,7 @@ def _product(
 
 
 def identity(op: str, type: TensorType) -> object:
-    """What combines with anything to that thing."""
+    """Return the identity element of a reduction."""
     if op in ("add", "mul"):
         return int(op == "mul")
     if type.dtype == "bool":
@@ -160,7 +162,7 @@ def _reduce_window(e: Emitter, op: Op) -> None:
 
 @lowers("select_and_scatter")
 def _select_and_scatter(e: Emitter, op: Op) -> None:
-    """For each place in a window, what of `source` goes there, spread out and added up."""
+    """Add for each offset in a window the elements of `source` that the windows select there."""
     x, source = op.operands
     y, attrs, label = op.result, op.attrs, e.label(op.result)
     if x.type.dtype in NARROW_INTEGERS:

@@ -275,7 +275,9 @@ def test_a_checkpoint_that_an_earlier_version_left_between_two_names_is_found(
     save(tmp_path / ".a.old", put(W, "x"))
     same(load(tmp_path / "a", put(W)), W)
     assert exists(tmp_path / "a")
-    with pytest.raises(CheckpointError, match=r"a exists at .*\.a\.old, where a job left it that"):
+    with pytest.raises(
+        CheckpointError, match=r"a exists at .*\.a\.old, where an interrupted job left"
+    ):
         save(tmp_path / "a", put(W + 1))
     same(load(tmp_path / "a", put(W)), W)
     save(tmp_path / "a", put(W + 1), overwrite=True)

@@ -245,7 +245,7 @@ def test_programs_with_operations_that_cannot_be_cut_are_refused_by_request() ->
     assert (sd.jit(doubled)(x) == 2).all()
     with config(on_fallback="error"), pytest.raises(sd.ShardirError) as error:
         sd.jit(doubled)(x)
-    assert "each device would receive 192 bytes of %x, which is cut [x, -]" in str(error.value)
+    assert "each device would receive 192 bytes of %x, which is sharded [x, -]" in str(error.value)
     with pytest.raises(SettingError, match="'replicate' or 'error'"):
         config.update("on_fallback", "gather")
 

@@ -231,7 +231,7 @@ def test_arrays_of_bytes_keep_them_and_are_told_apart() -> None:
         changing[:] = b"\1" * 200
         assert not np.asarray(copied).any()
         assert snp.frombuffer(bytes(16), np.float64).dtype == np.float32
-    with pytest.raises(ValueError, match="frombuffer does not take"):
+    with pytest.raises(ValueError, match="frombuffer does not accept"):
         snp.frombuffer(bytes(203), np.float32)
 
 

@@ -286,8 +286,8 @@ def test_a_rule_that_gives_a_tangent_that_differs_where_the_result_does_not() ->
     with pytest.raises(DifferentiateError) as error:
         in_shards(body)
     assert first_line(error) == (
-        "the rule of f gives a tangent that may differ from device to device, where the result of "
-        "f is the same; reduce it as the function does, for example by lax.psum"
+        "the rule of f returns a tangent that may differ between devices, but the result of f is "
+        "replicated; reduce it as the function does, for example by lax.psum"
     )
 
 

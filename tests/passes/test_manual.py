@@ -137,7 +137,7 @@ def test_free_axes_cut_collectives_too() -> None:
 
 def test_a_computation_that_is_not_the_same_everywhere_is_no_replica() -> None:
     module = parse(NESTED.replace("%i, axes=[x, y], op=max", "%i, axes=[y], op=max"))
-    with pytest.raises(InterpretError, match="hold different values for the same part"):
+    with pytest.raises(InterpretError, match="hold different values for the same shard"):
         run(module, random_arguments(module, 0))
 
 

@@ -161,7 +161,7 @@ spmd func @main(
 }
 """
     with pytest.raises(
-        MergeError, match=r"^a parameter or a result is unreduced between processes$"
+        MergeError, match=r"^a parameter or a result is unreduced between processes"
     ):
         Pipeline.parse("merge-devices{across=x:2}")(parse(text))
 

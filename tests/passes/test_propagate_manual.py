@@ -163,8 +163,8 @@ func @f(
 }
 """)
     assert str(error.value) == (
-        "sharding group 1 has members inside and outside of a manual_computation; give those "
-        "inside a group of their own"
+        "sharding group 1 has members inside and outside of a manual_computation; use "
+        "another group inside"
     )
 
 
@@ -193,8 +193,8 @@ def test_a_group_does_not_cut_a_result_over_manual_axes() -> None:
 
     assert str(raised.value) == (
         "sharding group 2 would change how dimension 0 of %r, a result of a manual_computation, is "
-        "cut over the manual axis x; take it out of the group, or say replicated(x) of another "
-        "member"
+        "sharded over the manual axis x; remove it from the group, or state replicated(x) on "
+        "another member"
     )
 
 

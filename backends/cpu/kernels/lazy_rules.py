@@ -14,7 +14,8 @@ _PACKAGE = "shardir.backends.cpu.kernels"
 
 
 def lazy_rules(modules: Mapping[str, Sequence[str]]) -> dict[str, Rule]:
-    """Return a rule for each operation in the `RULES` of the modules, named relative to `kernels`."""
+    """Return a rule for each operation in the `RULES` of the modules, named relative to
+    `kernels`."""
     return {
         name: _import_on_call(f"{_PACKAGE}.{module}", name)
         for module, names in modules.items()

@@ -1,5 +1,5 @@
-"""The operations of the data movement, scan, selection, pooling and sort kernels, by the module whose
-`RULES` lowers them."""
+"""The operations of the data movement, scan, selection, pooling and sort kernels, by the module
+whose `RULES` lowers them."""
 
 from shardir.backends.cpu.kernel_api import Rule
 from shardir.backends.cpu.kernels.lazy_rules import lazy_rules

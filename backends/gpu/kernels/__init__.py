@@ -1,9 +1,9 @@
-"""Triton kernels of groups: `fused` operations as text.
+"""Triton kernels of fused groups, as text.
 
-`write_kernel(op, name)` gives a `Kernel`, or a `Refusal` where Triton has no words for the group;
-a torch program of the group then stands alone. `functions()` has what kernels call,
-`WITHOUT` the operations that the pass `fuse` had better leave alone. `write_random(op, name)` does
-the same for operations that draw random bits.
+`write_kernel(op, name)` returns a `Kernel`, or a `Refusal` if Triton cannot express the group; the
+program then contains only the group's torch function. `functions()` has the helpers that kernels
+call, `WITHOUT` lists the operations that the pass `fuse` excludes. `write_random(op, name)` writes
+kernels that draw random bits. Start with `writing.py`, then `flat.py` and `tiled.py`.
 """
 
 from shardir.backends.gpu.kernels.arithmetic import WITHOUT as WITHOUT

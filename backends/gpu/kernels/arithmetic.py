@@ -1,8 +1,8 @@
-"""Elementwise operations as Triton says them: a rule for each, by name.
+"""Elementwise operations in Triton: a table of rules by operation name.
 
-A rule takes the operation and the terms of its operands, and gives an expression of the type in
-which the result is held. Functions come from NVIDIA's libdevice, for their accuracy: Triton's own
-`exp`, `/` and `sqrt` of f32 are approximations.
+A rule takes the operation and the terms of its operands, and returns an expression of the type in
+which the kernel computes the result. Functions come from NVIDIA's libdevice for their accuracy:
+Triton's `exp`, `/` and `sqrt` of f32 are approximations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,18 +24,18 @@ REFUSED: Mapping[str, str] = {
     "digamma": "libdevice has no digamma",
     "nextafter": "libdevice has none for 16 bits",
 }
-"""Elementwise operations that no kernel holds, and why."""
+"""Elementwise operations that no kernel contains, and the reason."""
 WITHOUT = "+".join(sorted((*REFUSED, "bitcast")))
-"""They, and what costs nothing outside, as the pass `fuse` takes them: `fuse{without=...}`."""
+"""`REFUSED`, and operations that cost nothing outside kernels, for `fuse{without=...}`."""
 EXACT = (
     *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
     *("select", "clamp", "convert", "stop_gradient", "max", "min"),
 )
-"""What gives numbers of 16 bits for such, so that nothing is left to round."""
+"""Operations whose results for 16-bit floats are exact and need no rounding."""
 
 
 def writes(*names: str) -> Callable[[Rule], Rule]:
-    """The rule of these operations."""
+    """Return a decorator that registers the rule of the named operations."""
 
     def register(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, rule))
@@ -45,19 +45,19 @@ def writes(*names: str) -> Callable[[Rule], Rule]:
 
 
 def expression(op: Op, args: Sequence[Term]) -> str:
-    """What an operation computes, of numbers of 16 bits before they are rounded."""
+    """Return the expression of an operation; for 16-bit floats before rounding."""
     if args and all(arg.is_number for arg in args):
         args = (Term(args[0].tensor, args[0].dtype), *args[1:])
     return RULES[op.name](op, args)
 
 
 def rounded(text: str, dtype: str) -> str:
-    """A number in f32 as one of 16 bits has it."""
+    """Round an f32 expression to a 16-bit float type, kept in f32."""
     return f"{grouped(text)}.to({OWN[dtype]}).to(tl.float32)"
 
 
 def leaves_type(op: Op) -> bool:
-    """Whether it is computed in more bits than its result has."""
+    """Return whether the operation is computed in more bits than its result has."""
     return op.result.type.dtype in HALF_PRECISION_DTYPES and op.name not in EXACT
 
 
@@ -139,7 +139,7 @@ def _erf_inv(op: Op, args: Sequence[Term]) -> str:
 
 @writes("popcnt", "clz")
 def _count(op: Op, args: Sequence[Term]) -> str:
-    """libdevice counts in signed words; short integers are seen in one of 32 bits."""
+    """libdevice counts bits of signed words; narrower integers are extended to 32 bits."""
     dtype = args[0].dtype
     bits = NUMPY_DTYPES[dtype].itemsize * 8
     word = args[0].tensor
@@ -164,9 +164,11 @@ def _sum(op: Op, args: Sequence[Term]) -> str:
 
 @writes("div")
 def _div(op: Op, args: Sequence[Term]) -> str:
-    """The `/` of f32 is within two units of the last place: enough to round right to bf16.
+    """Divide; `/` of f32 has an error of at most two ulp, which is enough to round correctly to
+    bf16.
 
-    No normal quotient of numbers of 8 bits is halfway between two such, or within 2^-17 of it.
+    No normal quotient of 8-bit significands is halfway between two bf16 numbers, or within 2^-17 of
+    it.
     """
     x, y = args
     if x.dtype in ("f64", "bf16"):
@@ -215,7 +217,7 @@ def _select(op: Op, args: Sequence[Term]) -> str:
 
 @writes("shift_left", "shift_right_logical", "shift_right_arithmetic")
 def _shift(op: Op, args: Sequence[Term]) -> str:
-    """Triton shifts unsigned numbers logically and signed ones arithmetically."""
+    """Shift: Triton shifts unsigned integers logically and signed integers arithmetically."""
     x, amount = args
     dtype = x.dtype
     bits = NUMPY_DTYPES[dtype].itemsize * 8
@@ -233,7 +235,7 @@ def _shift(op: Op, args: Sequence[Term]) -> str:
 
 
 def _seen(text: str, dtype: str, to: str) -> str:
-    """The same bits as an integer of the other sign."""
+    """Bitcast an integer expression to the type of the other signedness."""
     return text if dtype == to else f"{grouped(text)}.to({OWN[to]}, bitcast=True)"
 
 

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead of time, for GPUs that need not be there."""
+"""Compile kernels ahead of time, also for GPUs that are not present."""
 
 import importlib.util
 import os
@@ -12,12 +12,11 @@ from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 
 
 def compile_ahead(kernel: Kernel, capability: int, form: str = "cubin") -> dict[str, bytes]:
-    """The machine code of a group's kernels, by name, for a compute capability such as 90.
+    """Return the machine code of a group's kernels by name, for a compute capability such as 90.
 
-    `form` is `cubin`, or that of a step before, as Triton calls it: `ptx`, `llir`, `ttgir`, `ttir`.
-
-    Raises Triton's `CompilationError` for a text that it does not take, and `RuntimeError` where
-    it interprets kernels instead.
+    `form` is `cubin`, or an intermediate form in Triton's terms: `ptx`, `llir`, `ttgir`, `ttir`.
+    Raises Triton's `CompilationError` for invalid text, and `RuntimeError` if Triton interprets
+    kernels.
     """
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RuntimeError("cannot compile kernels while TRITON_INTERPRET=1; unset it")
@@ -30,14 +29,14 @@ def compile_ahead(kernel: Kernel, capability: int, form: str = "cubin") -> dict[
 
 
 def _text(kernel: Kernel) -> str:
-    """The kernels and what they call, without the launch."""
+    """Return the text of the kernels and their helpers, without the launch."""
     imports = [line for line in kernel.imports if line != "import torch"]
     helpers = [functions()[name] for name in kernel.helpers]
     return "\n\n\n".join(["\n".join(imports), *helpers, kernel.text]) + "\n"
 
 
 def _loaded(text: str, path: Path) -> ModuleType:
-    """A file as a module: Triton reads the text of kernels from files."""
+    """Write the text to a file and import it: Triton reads the source of kernels from files."""
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -52,7 +51,9 @@ def _loaded(text: str, path: Path) -> ModuleType:
 
 
 def _compiled(module: ModuleType, launch: Launch, capability: int, form: str) -> bytes:
-    """The kernel as it is launched: on addresses that 16 divides, as torch allocates them."""
+    """Compile a kernel as it is launched: with 16-byte aligned pointers, as torch
+    allocates them.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

@@ -1,4 +1,5 @@
-"""Elements as another type, as `shardir.ops.elementwise.numerics.convert` has it."""
+"""Convert elements to another type, with the semantics of
+`shardir.ops.elementwise.numerics.convert`."""
 
 import numpy as np
 
@@ -7,11 +8,11 @@ from shardir.ir.types import FLOATS, NUMPY_DTYPES
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 SHORT = ("bool", "i8", "u8")
-"""What bf16 has all values of."""
+"""Types whose values bf16 represents exactly."""
 
 
 def convert(x: Term, to: str) -> str:
-    """The expression of `x` as another type; rounded to it, if it has 16 bits."""
+    """Return the expression of `x` in another type, rounded to it if it has 16 bits."""
     if x.dtype == to:
         return x.typed
     if to == "bool":

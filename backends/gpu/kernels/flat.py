@@ -1,7 +1,7 @@
-"""Chains without reductions: one line of elements, cut into tiles.
+"""Kernels of groups without reductions: one sequence of elements, split into tiles.
 
-Tensors that have all elements are walked as they lie, so that neighbouring threads load and store
-16 bytes each; what has fewer (a bias, a scale a row) is found by division.
+Tensors with all elements are accessed in memory order, so that adjacent threads load and store 16
+bytes each; the index into broadcast tensors (a bias, a scale per row) is found by division.
 """
 
 from shardir.backends.gpu.kernels.group import Group
@@ -11,7 +11,7 @@ from shardir.backends.gpu.kernels.texts import function_text
 
 
 def flat(group: Group, sizes: Sizes) -> Kernel:
-    """The kernel of a group without reductions."""
+    """Return the kernel of a group without reductions."""
     layout = group.layout
     axes = tuple(range(len(layout.extents)))
     size = layout.size(axes)

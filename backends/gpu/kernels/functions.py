@@ -1,7 +1,7 @@
-"""Functions that kernels call: what Triton has no word for, or another meaning.
+"""Helper functions of kernels: operations that Triton lacks or defines differently.
 
-This file is never imported: `shardir.backends.gpu.kernels.helpers` takes the text of the functions
-that a program needs from it. Numbers of 16 bits come and go as f32.
+This file is never imported: `kernels.helpers` reads the text of the functions that a program needs.
+16-bit floats are passed and returned as f32.
 """
 
 import triton
@@ -11,13 +11,13 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def maximum(x, y):
-    """The larger; NaN if either is."""
+    """Return the maximum; NaN if either is NaN."""
     return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(x, y):
-    """The smaller; NaN if either is."""
+    """Return the minimum; NaN if either is NaN."""
     return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -38,27 +38,27 @@ def both(x, y):
 
 @triton.jit
 def sign(x):
-    """-1, 0 or 1; zeros keep their sign, NaN stays."""
+    """Return -1, 0 or 1; zeros keep their sign, NaN stays NaN."""
     return tl.where(x > 0, 1, tl.where(x < 0, -1, x))
 
 
 @triton.jit
 def logistic(x):
-    """1 / (1 + exp(-x)), from whichever exponential is small."""
+    """Return 1 / (1 + exp(-x)), using the exponential that is at most 1."""
     small = libdevice.exp(-tl.abs(x))
     return tl.where(x < 0, small, 1.0) / (1.0 + small)
 
 
 @triton.jit
 def logistic_f32(x):
-    """1 / (1 + exp(-x)), from whichever exponential is small."""
+    """Return 1 / (1 + exp(-x)), using the exponential that is at most 1."""
     small = libdevice.exp(-tl.abs(x))
     return tl.div_rn(tl.where(x < 0, small, 1.0), 1.0 + small)
 
 
 @triton.jit
 def erf_inv(x):
-    """The number whose erf is x: Giles' polynomials in f32, as XLA has them."""
+    """Return the number whose erf is x, by Giles' polynomials in f32 as XLA does."""
     w = -libdevice.log1p(-x * x)
     near = w < 5.0
     w = tl.where(near, w - 2.5, tl.sqrt_rn(tl.where(near, 0.0, w)) - 3.0)
@@ -76,35 +76,35 @@ def erf_inv(x):
 
 @triton.jit
 def quotient(x, y):
-    """x / y towards zero; all bits set for y = 0, the least for least / -1."""
+    """Return x / y, truncated; all bits set for y = 0, the minimum for minimum / -1."""
     safe = tl.where((y == 0) | (y == -1), 1, y)
     return tl.where(y == 0, -1, tl.where(y == -1, -x, x // safe))
 
 
 @triton.jit
 def quotient_unsigned(x, y):
-    """x / y; all bits set for y = 0."""
+    """Return x / y; all bits set for y = 0."""
     safe = tl.where(y == 0, 1, y)
     return tl.where(y == 0, ~(x ^ x), x // safe)
 
 
 @triton.jit
 def remainder(x, y):
-    """What x / y leaves, with the sign of x; x for y = 0."""
+    """Return the remainder of x / y, with the sign of x; x for y = 0."""
     safe = tl.where((y == 0) | (y == -1), 1, y)
     return tl.where(y == 0, x, tl.where(y == -1, 0, x % safe))
 
 
 @triton.jit
 def remainder_unsigned(x, y):
-    """What x / y leaves; x for y = 0."""
+    """Return the remainder of x / y; x for y = 0."""
     safe = tl.where(y == 0, 1, y)
     return tl.where(y == 0, x, x % safe)
 
 
 @triton.jit
 def power_unsigned(x, y):
-    """x to the power y, by wrapping products."""
+    """Return x to the power y, wrapping."""
     bits: tl.constexpr = y.dtype.primitive_bitwidth
     result = tl.where(y == y, 1, x)
     for bit in tl.static_range(bits):
@@ -115,14 +115,14 @@ def power_unsigned(x, y):
 
 @triton.jit
 def power(x, y):
-    """x to the power y by wrapping products; towards zero for negative powers."""
+    """Return x to the power y, wrapping; truncated to zero for negative powers."""
     inverse = tl.where(x == 1, 1, tl.where(x == -1, tl.where(y & 1 == 0, 1, x), 0))
     return tl.where(y < 0, inverse, power_unsigned(x, y))
 
 
 @triton.jit
 def shift_left(x, amount):
-    """0 when all bits are shifted out; amounts count as unsigned."""
+    """Shift left; 0 if the amount, taken as unsigned, is at least the bit width."""
     bits: tl.constexpr = x.dtype.primitive_bitwidth
     some = (amount >= 0) & (amount < bits)
     return tl.where(some, x << tl.where(some, amount, 0), 0)
@@ -130,7 +130,7 @@ def shift_left(x, amount):
 
 @triton.jit
 def shift_right_logical(x, amount):
-    """For unsigned x: zeros come in from the left."""
+    """Shift unsigned x right; 0 if the amount is at least the bit width."""
     bits: tl.constexpr = x.dtype.primitive_bitwidth
     some = amount < bits
     return tl.where(some, x >> tl.where(some, amount, 0), 0)
@@ -138,7 +138,7 @@ def shift_right_logical(x, amount):
 
 @triton.jit
 def shift_right_arithmetic(x, amount):
-    """For signed x: copies of its sign come in from the left; amounts count as unsigned."""
+    """Shift signed x right, extending its sign; amounts are taken as unsigned."""
     bits: tl.constexpr = x.dtype.primitive_bitwidth
     some = (amount >= 0) & (amount < bits)
     return x >> tl.where(some, amount, bits - 1)
@@ -146,7 +146,7 @@ def shift_right_arithmetic(x, amount):
 
 @triton.jit
 def to_integer(x, dtype: tl.constexpr, LEAST: tl.constexpr, MOST: tl.constexpr):
-    """Towards zero, the nearest integer that exists when out of range, 0 for NaN."""
+    """Truncate towards zero, saturate out-of-range values, and return 0 for NaN."""
     below = x <= LEAST
     above = x >= MOST
     whole = tl.where(below | above | (x != x), 0.0, x).to(dtype)
@@ -155,7 +155,7 @@ def to_integer(x, dtype: tl.constexpr, LEAST: tl.constexpr, MOST: tl.constexpr):
 
 @triton.jit
 def odd_from_f64(x):
-    """f32, inexact values with an odd last bit: rounding again is then as from x."""
+    """Round to f32 with round-to-odd, so that a second rounding gives the same as one."""
     short = libdevice.double2float_rz(x)
     odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
     return tl.where(short.to(tl.float64) == x, short, odd)
@@ -163,7 +163,7 @@ def odd_from_f64(x):
 
 @triton.jit
 def odd_from_i64(x):
-    """f32, inexact values with an odd last bit: rounding again is then as from x."""
+    """Round to f32 with round-to-odd, so that a second rounding gives the same as one."""
     short = libdevice.ll2float_rz(x)
     odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
     return tl.where(libdevice.float2ll_rz(short) == x, short, odd)
@@ -171,7 +171,7 @@ def odd_from_i64(x):
 
 @triton.jit
 def odd_from_u64(x):
-    """f32, inexact values with an odd last bit: rounding again is then as from x."""
+    """Round to f32 with round-to-odd, so that a second rounding gives the same as one."""
     short = libdevice.ull2float_rz(x)
     odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
     return tl.where(libdevice.float2ull_rz(short) == x, short, odd)
@@ -179,7 +179,7 @@ def odd_from_u64(x):
 
 @triton.jit
 def four_rounds(x, y, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, D: tl.constexpr):
-    """Four rounds of Threefry: the second word is rotated by so many bits in each."""
+    """Apply four rounds of Threefry, with the rotations A to D of the second word."""
     x = x + y
     y = ((y << A) | (y >> (32 - A))) ^ x
     x = x + y
@@ -193,7 +193,7 @@ def four_rounds(x, y, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, D: tl.c
 
 @triton.jit
 def threefry(key, high, low):
-    """Pairs of counter words (u32) hashed by keys (u64): Threefry-2x32 of twenty rounds."""
+    """Hash pairs of counter words (u32) with keys (u64): Threefry-2x32 with twenty rounds."""
     key0 = (key >> 32).to(tl.uint32)
     key1 = key.to(tl.uint32)
     key2 = key0 ^ key1 ^ 0x1BD11BDA

@@ -1,4 +1,4 @@
-"""A group while its kernel is written: names, tensors, and the text of functions and launches."""
+"""A fused group while its kernel is written: names, tensors, and texts of kernels and launches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,44 +22,44 @@ LETTERS = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A `fused` operation, its axes, and what things are called."""
+    """A `fused` operation, its axes, and the names of its values."""
 
     op: Op
     block: Block
     name: str
     layout: Layout
     words: Mapping[Value, str]
-    """Names as the IR writes them."""
+    """Names in the IR."""
     names: Mapping[Value, str]
-    """Names as Python writes them."""
+    """Names in Python."""
     results: tuple[str, ...]
 
     @property
     def params(self) -> tuple[Value, ...]:
-        """The parameters that results are made of."""
+        """Return the parameters that the results depend on."""
         return tuple(value for value in self.block.params if value in self.layout.lies)
 
     @property
     def is_large(self) -> bool:
-        """Whether 32 bits cannot tell its elements apart."""
+        """Return whether element indices may exceed 32 bits."""
         tensors = (*self.block.params, *self.block.returns)
         walked = prod(self.layout.extents)
         return max([walked, *(value.type.size for value in tensors)]) >= 1 << 30
 
     @property
     def itemsize(self) -> int:
-        """Bytes of its widest elements in memory."""
+        """Return the size in bytes of the widest element type in memory."""
         tensors = (*self.params, *self.block.returns)
         return max(NUMPY_DTYPES[value.type.dtype].itemsize for value in tensors)
 
     def own(self, word: str) -> str:
-        """A variable of the kernel's own: the word, if no value is called so."""
+        """Return a variable name of the kernel derived from `word` that no value has."""
         return fresh(word, (*self.names.values(), *self.results), "_")
 
     def side(
         self, word: str, axes: Sequence[int], size: int, length: int, block: str, slot: str = ""
     ) -> Side:
-        """A side whose numbers are called so, if no value is."""
+        """Return a side of the tile whose index variable is named after `word`."""
         mask = self.own("mask" if word == "at" else f"{word}_mask") if size % length else ""
         return Side(self.own(word), tuple(axes), size, length, block, slot, mask)
 
@@ -70,22 +70,22 @@ class Group:
         return Writer(self.block, self.layout, self.names, sides, counting, counter)
 
     def program(self, axis: int) -> str:
-        """The number of a program along an axis of the grid."""
+        """Return the program id along an axis of the grid."""
         return f"tl.program_id({axis}){'.to(tl.int64)' if self.is_large else ''}"
 
     def pointers(self, values: Sequence[Value]) -> dict[str, str]:
-        """Parameters of a kernel for values that are loaded, by name."""
+        """Return the pointer parameters of loaded values, and their types."""
         return {f"{self.names[value]}_ptr": POINTERS[value.type.dtype] for value in values}
 
     def stores(self) -> list[tuple[Value, str, str]]:
-        """What is yielded, the parameter that points to where, and how that is typed."""
+        """Return each yielded value, its pointer parameter, and the pointer's type."""
         return [
             (value, f"{name}_ptr", POINTERS[value.type.dtype])
             for value, name in zip(self.block.returns, self.results, strict=True)
         ]
 
     def docstring(self) -> list[str]:
-        """What the group computes, as the IR says it."""
+        """Return the group's computation as lines of IR."""
         printer = Printer(())
         names = {value: f"%{word}" for value, word in self.words.items()}
         lines = [self.op.why, ""] if self.op.why else []
@@ -93,7 +93,7 @@ class Group:
         return [*lines, f"yield {', '.join(names[value] for value in self.block.returns)}"]
 
     def allocation(self, name: str, shape: Sequence[int], dtype: str) -> str:
-        """The line of the launch that makes a tensor."""
+        """Return the line of the launch that allocates a tensor."""
         operands = [self.names[value] for value in self.block.params]
         return allocation_text(
             name, shape, dtype, f"{operands[0]}.device" if operands else "device"
@@ -102,7 +102,7 @@ class Group:
     def kernel(
         self, texts: Sequence[str], launches: Sequence[Launch], scratch: Sequence[str] = ()
     ) -> Kernel:
-        """Everything about the group."""
+        """Return the `Kernel` with all texts of the group."""
         results = zip(self.block.returns, self.results, strict=True)
         lines = [self.allocation(name, v.type.shape, v.type.dtype) for v, name in results]
         operands = [self.names[value] for value in self.block.params]
@@ -110,7 +110,7 @@ class Group:
 
 
 def group_of(op: Op, name: str) -> Group:
-    """What there is to know of a group, before its kernel is chosen."""
+    """Return the `Group` of a fused operation, before its kernel is selected."""
     (block,) = op.blocks
     words = words_of(op)
     own = (f"{name}_kernel", f"{name}_parts")

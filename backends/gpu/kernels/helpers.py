@@ -1,4 +1,4 @@
-"""The text of the functions that kernels call, taken from `functions.py`, which nobody imports."""
+"""Texts of the helper functions of kernels, read from `functions.py` without importing it."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ LIBDEVICE = "from triton.language.extra import libdevice"
 
 @lru_cache(maxsize=1)
 def functions() -> Mapping[str, str]:
-    """Each function's text by its name, callees before their callers."""
+    """Return the text of each function by name, callees before callers."""
     text = Path(__file__).with_name("functions.py").read_text(encoding="utf-8")
     lines = text.splitlines()
     return {
@@ -22,7 +22,7 @@ def functions() -> Mapping[str, str]:
 
 
 def helpers_of(text: str) -> tuple[str, ...]:
-    """The functions that a kernel's text calls, and those that they call; callees first."""
+    """Return the functions that a kernel's text calls, transitively; callees first."""
     known = functions()
     found: dict[str, None] = {}
     left = [text]
@@ -35,6 +35,6 @@ def helpers_of(text: str) -> tuple[str, ...]:
 
 
 def _words(text: str) -> list[str]:
-    """The names that code uses, docstrings and members left out."""
+    """Return the names that code uses, except in docstrings and as attributes."""
     code = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
     return re.findall(r"(?<![.\w])[a-z]\w*", code)

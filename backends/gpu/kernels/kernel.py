@@ -1,6 +1,6 @@
-"""What is written for one group.
+"""The texts emitted for one group.
 
-An emitted program holds, for a group called `softmax`:
+An emitted program contains, for a group named `softmax`:
 
     @triton.jit                                     # Kernel.text: one kernel, or two where a
     def softmax_kernel(x_ptr, y_ptr, COLUMNS: ...): # reduction is done in two stages
@@ -22,44 +22,44 @@ IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One call of a kernel, for machines."""
+    """One call of a kernel, in structured form."""
 
     function: str
     grid: tuple[int, ...]
     pointers: Mapping[str, str]
-    """What each parameter points to, as `triton.compile` calls it: `*fp32`."""
+    """The type of each pointer parameter in the notation of `triton.compile`: `*fp32`."""
     constants: Mapping[str, int]
     num_warps: int
     options: Mapping[str, bool] = field(default_factory=lambda: {"enable_fp_fusion": False})
-    """No multiply-add is rounded once that the IR rounds twice; libdevice, where it is called,
-    knows subnormal numbers."""
+    """Multiply-adds are not fused, because the IR rounds twice. `enable_reflect_ftz=False`, for
+    kernels that call libdevice, keeps subnormal numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The text of a group's kernels, and of their launch."""
+    """The text of a group's kernels and of their launch."""
 
     text: str
-    """One or two `@triton.jit` functions, called `<name>_kernel` (and `<name>_parts`)."""
+    """One or two `@triton.jit` functions, named `<name>_kernel` (and `<name>_parts`)."""
     launch: str
-    """Lines without indentation: they allocate the results and call the kernels. A group without
-    operands is launched on the `device` of this name."""
+    """Lines without indentation that allocate the results and call the kernels. A group without
+    operands is launched on the variable `device`."""
     operands: tuple[str, ...]
-    """What the launch calls the operands of the group, in order: contiguous tensors of their
-    shapes. A tensor given twice has two names."""
+    """Names of the group's operands in the launch, in order: contiguous tensors of their
+    shapes. A tensor passed twice has two names."""
     results: tuple[str, ...]
-    """The names that the launch gives to the results of the group, in order."""
+    """Names of the group's results in the launch, in order."""
     launches: tuple[Launch, ...]
-    """What the launch calls."""
+    """The kernel calls of the launch."""
     helpers: tuple[str, ...] = ()
-    """Functions that the kernels call, in the order to define them; see `functions`. A program
-    defines each once."""
+    """Helper functions that the kernels call, in the order of definition; see `functions`. A
+    program defines each once."""
     imports: tuple[str, ...] = IMPORTS
-    """Lines that the text, the launch and the helpers need."""
+    """Import statements that the text, the launch and the helpers need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a group has no kernel."""
+    """The reason why a group has no kernel."""
 
     reason: str

@@ -1,7 +1,7 @@
-"""The loops of a group as few axes, and where its tensors have the elements they need.
+"""The iteration space of a group as few axes, and the strides of its tensors along them.
 
-Axes that all tensors walk together are one. A program of a kernel walks a tile: some of the kept
-axes, counted by one number, and some of those that reductions end, counted by another.
+Adjacent axes that all tensors traverse together are merged. A program of a kernel processes a tile:
+a range of the flattened kept axes and a range of the flattened reduced axes.
 
     layer norm over f32[8, 128, 512], dims=[2]:   kept 1024 (= 8 x 128), reduced 512
     batch norm over f32[8, 64, 32, 32], dims=[0, 2, 3]:   kept 64, reduced 8 x 1024
@@ -24,7 +24,7 @@ from shardir.ops.shape.create import constant, iota
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Axes in order, which a tensor walks as one line: a number and a step."""
+    """Consecutive axes that a tensor traverses with one index and one stride."""
 
     axes: tuple[int, ...]
     stride: int
@@ -37,9 +37,9 @@ class Layout:
     extents: tuple[int, ...]
     reduced: frozenset[int]
     lies: Mapping[Value, tuple[int, ...]]
-    """The axes along which each value lies, for the values that results are made of."""
+    """The axes of each value that the results depend on."""
     strides: Mapping[Value, Mapping[int, int]]
-    """How far apart neighbours along an axis are, for what is loaded, stored or counted."""
+    """Strides along each axis, for values that are loaded, stored or iotas."""
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def ended(self) -> tuple[int, ...]:
-        """The axes that reductions end."""
+        """Return the axes that reductions remove."""
         return tuple(sorted(self.reduced))
 
     def size(self, axes: Sequence[int]) -> int:
@@ -57,7 +57,7 @@ class Layout:
         return size
 
     def runs(self, value: Value, among: Sequence[int]) -> tuple[Run, ...]:
-        """How a tensor is walked along some axes: as few lines as there can be."""
+        """Return the fewest runs that traverse a tensor along some axes."""
         strides = self.strides[value]
         runs: list[Run] = []
         for place, axis in enumerate(among):
@@ -77,7 +77,7 @@ class Layout:
 
 
 def layout_of(block: Block) -> Layout:
-    """The axes of a block, joined where no tensor tells them apart."""
+    """Return the axes of a block, merged where all tensors traverse them together."""
     nest = build_loop_nest(block)
     live = live_values(block)
     walks = _walks(block, nest, live)
@@ -108,7 +108,7 @@ def layout_of(block: Block) -> Layout:
 
 
 def _order(block: Block, nest: FusedLoopNest, live: Set[Value]) -> tuple[int, ...]:
-    """The axes as the values that lie along all of them have them."""
+    """Return the axes in the order of the first value that has all of them."""
     every = range(len(nest.extents))
     ends = [op.operands[0] for op in block.ops if op.spec in REDUCTIONS and op.result in live]
     for value in (*ends, *block.returns):
@@ -118,7 +118,7 @@ def _order(block: Block, nest: FusedLoopNest, live: Set[Value]) -> tuple[int, ..
 
 
 def _walks(block: Block, nest: FusedLoopNest, live: Set[Value]) -> Mapping[Value, LoopMapping]:
-    """The axes along which things are loaded, stored and counted."""
+    """Return the axes of the values that are loaded, stored or iotas."""
     found = {
         value: nest.mappings[value] for value in (*block.params, *block.returns) if value in live
     }
@@ -131,7 +131,7 @@ def _walks(block: Block, nest: FusedLoopNest, live: Set[Value]) -> Mapping[Value
 
 
 def _are_one(outer: int, inner: int, nest: FusedLoopNest, walks: Sequence[LoopMapping]) -> bool:
-    """Whether everything walks two neighbouring axes as one, or neither of them."""
+    """Return whether each value has both of two adjacent axes consecutively, or neither."""
     if (outer in nest.reduced_loops) != (inner in nest.reduced_loops):
         return False
     for lie in walks:
@@ -143,7 +143,7 @@ def _are_one(outer: int, inner: int, nest: FusedLoopNest, walks: Sequence[LoopMa
 
 
 def _strides(lie: LoopMapping, nest: FusedLoopNest, number: Mapping[int, int]) -> Mapping[int, int]:
-    """Steps of a dense tensor; those of joined axes are of the innermost."""
+    """Return the strides of a dense tensor; merged axes have the stride of the innermost."""
     found: dict[int, int] = {}
     step = 1
     for axis in reversed(lie):
@@ -153,5 +153,5 @@ def _strides(lie: LoopMapping, nest: FusedLoopNest, number: Mapping[int, int]) -
 
 
 def is_free(op: Op) -> bool:
-    """Whether it is no line of a kernel: a number, or the same numbers for more elements."""
+    """Return whether an operation needs no line in a kernel: a constant, or a change of shape."""
     return op.spec is constant or op.name in ("broadcast", "reshape", "stop_gradient")

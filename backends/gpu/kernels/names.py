@@ -1,4 +1,4 @@
-"""Names of values as identifiers of Python."""
+"""Names of values as Python identifiers."""
 
 import keyword
 import re
@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from shardir.ir.module import Op, Value
 
 _AGAIN = re.compile(r"\.\d+$")
-"""What makes a name of a group's inside unlike all others of its function."""
+"""Suffix that makes names inside a group unique in its function."""
 
 
 def identifier(name: str) -> str:
-    """A name of the IR as Python writes it: `%h.1` is `h_1`, `%3` is `v3`.
+    """Return a name of the IR as a Python identifier: `%h.1` becomes `h_1`, `%3` becomes `v3`.
 
-    None ends as names do that kernels make of those of values.
+    Suffixes that kernels append to the names of values (`_ptr`, `_acc`, `_parts`) are avoided.
     """
     legal = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not legal or legal[0].isdigit():
@@ -23,9 +23,9 @@ def identifier(name: str) -> str:
 
 
 def words_of(op: Op) -> Mapping[Value, str]:
-    """What the values of a group are called: parameters as the operands, yields as the results.
+    """Return the names of a group's values: parameters after operands, yields after results.
 
-    Others have their own names, without the number at their end where nothing else is called so.
+    Other values keep their names, without the numeric suffix where that is unique.
     """
     (block,) = op.blocks
     wanted: dict[Value, str] = {}
@@ -44,7 +44,7 @@ def words_of(op: Op) -> Mapping[Value, str]:
 
 
 def identifiers(words: Mapping[Value, str], reserved: Collection[str]) -> Mapping[Value, str]:
-    """An identifier for each value, none of them reserved."""
+    """Return a distinct identifier for each value; none is reserved."""
     taken = set(reserved)
     found = {}
     for value, word in words.items():
@@ -54,6 +54,6 @@ def identifiers(words: Mapping[Value, str], reserved: Collection[str]) -> Mappin
 
 
 def fresh(word: str, taken: Collection[str], joint: str) -> str:
-    """The word, or the first of its numbered likes that is not taken."""
+    """Return the word, with a number appended if it is taken."""
     likes = (f"{word}{joint}{number}" for number in range(1, len(taken) + 2))
     return word if word not in taken else next(like for like in likes if like not in taken)

@@ -1,8 +1,9 @@
-"""Long reductions for few results, in two stages: otherwise most of the GPU would have no work.
+"""Reductions of many elements to few results (split reductions), in two stages.
 
-The first kernel reduces parts, each program one part of some rows or columns, and leaves a number
-for each part. The second reduces those, and computes what follows. No atomics: the order of all
-sums is fixed, and so are their bits.
+One stage would leave most of the GPU idle. The first kernel reduces parts, each program one part of
+some rows or columns, and stores one partial result per part. The second kernel reduces the partial
+results and computes the rest. No atomics are used: the order of all sums is fixed, and results are
+bit-reproducible.
 """
 
 from dataclasses import replace
@@ -20,7 +21,7 @@ from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 def parts_of(group: Group, tile: Tile, sizes: Sizes) -> int:
-    """Into how many parts reductions are cut; 1 where they are not."""
+    """Return the number of parts of each reduction; 1 if reductions are not split."""
     if not Rounds(group.writer()).are_one:
         return 1
     most = ceil(tile.ended.size, tile.ended.length * sizes.share)
@@ -28,7 +29,7 @@ def parts_of(group: Group, tile: Tile, sizes: Sizes) -> int:
 
 
 def in_parts(group: Group, tile: Tile, parts: int) -> Kernel:
-    """The two kernels of a group whose reductions are cut in parts."""
+    """Return the two kernels of a group whose reductions are split into parts."""
     ended = tile.ended
     pieces = ceil(ceil(ended.size, ended.length), parts)
     chunk = pieces * ended.length
@@ -51,7 +52,7 @@ def in_parts(group: Group, tile: Tile, parts: int) -> Kernel:
 
 
 def _held(op: Op) -> str:
-    """The element type of what is left of a part."""
+    """Return the element type of partial results."""
     dtype = op.result.type.dtype
     return "f32" if dtype in HALF_PRECISION_DTYPES else dtype
 
@@ -59,7 +60,9 @@ def _held(op: Op) -> str:
 def _first(
     group: Group, tile: Tile, scratch: dict[Op, str], cut: tuple[int, int]
 ) -> tuple[str, Launch]:
-    """The kernel that reduces each part, and yields what is not reduced."""
+    """Return the kernel that reduces each part and stores the yielded values that are
+    not reduced.
+    """
     chunk, parts = cut
     writer = group.writer(*tile.sides)
     begin(group, tile, writer)
@@ -92,7 +95,9 @@ def _first(
 
 
 def _second(group: Group, tile: Tile, scratch: dict[Op, str], parts: int) -> tuple[str, Launch]:
-    """The kernel that reduces the parts to one, and computes what is made of that."""
+    """Return the kernel that reduces the partial results and computes the values that depend on
+    them.
+    """
     rows = above(parts)
     kept = tile.kept
     if kept:

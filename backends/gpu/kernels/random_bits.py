@@ -1,7 +1,7 @@
-"""Random bits and keys, hashed where they are stored: one kernel instead of a hundred.
+"""Kernels that draw random bits and keys: one kernel instead of about a hundred operations.
 
-An element depends on its key and on its own index in all that this key makes, so that a kernel
-needs nothing but the keys, and where a piece begins.
+An element depends on its key and on its index among all elements of the key, so that a kernel needs
+only the keys and the offsets of the slice.
 """
 
 from math import prod
@@ -19,10 +19,9 @@ _OWN_NAMES = ("at", "mask", "place", "which", "high", "low", "device", "tl", "to
 
 
 def write_random(op: Op, name: str, sizes: Sizes | None = None) -> Kernel | Refusal:
-    """The kernel of an operation of `MADE`; keys are tensors of `torch.uint64`.
+    """Return the kernel of an operation of `MADE`; keys are tensors of `torch.uint64`.
 
-    Names are as those of `write_kernel`: the launch calls the operands and the result after the
-    values.
+    Names are as in `write_kernel`: the launch names the operands and the result after the values.
     """
     type = op.result.type
     if op.attrs.get("scheme", "partitionable") != "partitionable":
@@ -47,7 +46,7 @@ def write_random(op: Op, name: str, sizes: Sizes | None = None) -> Kernel | Refu
 
 
 def _names(op: Op, name: str) -> list[str]:
-    """What the operands and the result are called."""
+    """Return the names of the operands and the result."""
     taken = [*_OWN_NAMES, "threefry", name, f"{name}_kernel"]
     for value in op.tensors:
         taken.append(fresh(identifier(value.name), taken, "_"))
@@ -66,7 +65,7 @@ def _told(op: Op) -> str:
 
 
 def _lines(op: Op, names: list[str], block: int) -> list[str]:
-    """The body of the kernel."""
+    """Return the body of the kernel."""
     keys, *starts, result = names
     type, rank = op.result.type, op.operands[0].type.rank
     piece = type.shape[rank:]
@@ -101,7 +100,7 @@ def _lines(op: Op, names: list[str], block: int) -> list[str]:
 def _place(
     starts: list[str], piece: tuple[int, ...], whole: tuple[int, ...], is_large: bool
 ) -> list[str]:
-    """The index in the whole of each element of a piece; none begins before the whole."""
+    """Return the lines that compute the index of each element of a slice; starts are at least 0."""
     lines = []
     terms = []
     for dim, (start, extent) in enumerate(zip(starts, piece, strict=True)):

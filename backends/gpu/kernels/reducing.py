@@ -1,4 +1,4 @@
-"""Reductions of a tile along one side, at once or by way of an accumulator."""
+"""Reduce a tile along one side, directly or with an accumulator."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES
 COMBINE: Mapping[str, str] = {
     "prod": "product", "max": "maximum", "min": "minimum", "any": "either", "all": "both",
 }  # fmt: skip
-"""The functions that combine two elements; sums are Triton's own."""
+"""Functions that combine two elements; sums use `tl.sum`."""
 
 
 def neutral(op: Op) -> Term:
-    """What changes nothing."""
+    """Return the identity element of a reduction."""
     dtype = op.result.type.dtype
     if op.name in ("sum", "any"):
         return number(0, dtype)
@@ -30,12 +30,12 @@ def neutral(op: Op) -> Term:
 
 
 def existing(op: Op, x: Term, mask: str) -> str:
-    """The elements that exist, others neutral."""
+    """Return the tile with out-of-bounds elements replaced by the identity element."""
     return f"tl.where({mask}, {x.text}, {neutral(op).text})" if mask else x.text
 
 
 def reduced(op: Op, x: Term, mask: str, axis: str) -> str:
-    """What a tile is reduced to."""
+    """Return the reduction of a tile."""
     text = existing(op, x, mask)
     if op.name != "sum":
         axis, _, keep = axis.partition(", ")
@@ -46,12 +46,12 @@ def reduced(op: Op, x: Term, mask: str, axis: str) -> str:
 
 
 def neutral_tile(op: Op, tile: str) -> str:
-    """An accumulator for each element of the tile."""
+    """Return the initial accumulator, one element per element of the tile."""
     return f"tl.full({tile}, {neutral(op).text}, {HELD[op.result.type.dtype]})"
 
 
 def combined(op: Op, accumulator: str, x: str) -> str:
-    """The accumulator with another tile in it."""
+    """Return the accumulator combined with another tile."""
     if op.name == "sum":
         return f"{accumulator} + {x}"
     return f"{COMBINE[op.name]}({accumulator}, {x})"

@@ -1,4 +1,4 @@
-"""Which reductions can be done in one walk: those that do not need each other's results."""
+"""Group reductions into rounds: those that do not depend on each other share one loop."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from shardir.ir.module import Block, Op, Value
 
 
 class Rounds:
-    """The depth of values: how many reductions one after the other they need."""
+    """The depth of each value: the number of dependent reductions before it."""
 
     def __init__(self, writer: Writer) -> None:
         self.layout: Layout = writer.layout
@@ -24,17 +24,17 @@ class Rounds:
 
     @property
     def are_one(self) -> bool:
-        """Whether no reduction, and nothing yielded on the way, needs another's result."""
+        """Return whether no reduction, and no yielded element, depends on another reduction."""
         walked = [value for value in self.block.returns if self.is_walked(value)]
         starts = [op.operands[0] for op in self.reductions]
         return not any(self.depths[value] for value in (*starts, *walked))
 
     def is_walked(self, value: Value) -> bool:
-        """Whether a value lies along what is reduced, so that loops compute it."""
+        """Return whether a value has reduced axes, so that loops compute it."""
         return not self.layout.reduced.isdisjoint(self.layout.lies[value])
 
     def rounds(self) -> Iterator[tuple[Sequence[Op], Sequence[Value]]]:
-        """Each round: its reductions, and what it yields that lies along what is reduced."""
+        """Yield for each round its reductions, and the yielded values that have reduced axes."""
         walked = [value for value in self.block.returns if self.is_walked(value)]
         starts = [self.depths[op.operands[0]] for op in self.reductions]
         for depth in range(max([*starts, *(self.depths[value] for value in walked)]) + 1):

@@ -1,8 +1,8 @@
-"""The two sides of a tile, and the numbers that count along them.
+"""The two sides of a tile, and the index variables along them.
 
-A program of a kernel works on a tile: `row` counts down, `column` to the right, and neighbours in
-a row are neighbours in memory. One of the sides is kept, the other is ended by reductions. A side
-of several axes is counted by one number, from which those of the axes follow.
+A program of a kernel processes a tile: `row` indexes rows, `column` columns, and elements of a row
+are contiguous in memory. One side is kept, the other is reduced. A side of several axes has one
+flattened index, from which the indices of the axes are computed.
 """
 
 from dataclasses import dataclass, field
@@ -14,51 +14,51 @@ from shardir.backends.gpu.kernels.layout import Layout, Run
 class Side:
     """A side of a tile.
 
-    `number` is the variable that counts along it, `block` the constant of the kernel that says how
-    long it is, and `slot` what gives its line of numbers their place among the dimensions.
+    `number` is the index variable along it, `block` the kernel's constant with its length, and
+    `slot` the indexing that puts its range into the tile's dimension.
     """
 
     number: str
     axes: tuple[int, ...]
     size: int
     length: int
-    """How many numbers the tile has; 1 where `number` is a scalar."""
+    """Length of the side in the tile; 1 if `number` is a scalar."""
     block: str
     slot: str = ""
     mask: str = ""
-    """The variable that says which numbers exist; empty where all do."""
+    """The variable with the bounds mask; empty if all elements are in bounds."""
     is_wide: bool = False
-    """Whether `line` has 64 bits; so has a number that is made of a program's."""
+    """Whether `line` is 64-bit, as indices computed from the program id are."""
 
     @property
     def line(self) -> str:
-        """As many numbers as the tile has, from 0, in the place of the side."""
+        """Return the range of offsets along the side, in its dimension of the tile."""
         return f"tl.arange(0, {self.block}){self.slot}{'.to(tl.int64)' if self.is_wide else ''}"
 
     def bound(self) -> list[str]:
-        """The line that says which numbers exist, if not all do."""
+        """Return the line that computes the bounds mask, if one is needed."""
         return [f"{self.mask} = {self.number} < {self.size}"] if self.mask else []
 
     @property
     def spans(self) -> frozenset[str]:
-        """What has elements along it; a side of one number has one for all."""
+        """Return the sides that the index varies along; none if the length is 1."""
         return frozenset() if self.length == 1 else frozenset((self.number,))
 
 
 @dataclass(eq=False)
 class Counting:
-    """The variables that count along axes, each made where it is first needed."""
+    """Index variables along axes, each defined where it is first needed."""
 
     layout: Layout
     letters: list[str]
-    """Free names, used one after the other."""
+    """Unused names, taken in order."""
     known: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
-    """The variables that have been made where the next line stands."""
+    """Variables that are defined at the current line."""
     given: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
-    """Their names, which are the same in every loop."""
+    """Names of the variables, the same in every loop."""
 
     def number(self, side: Side, run: Run, lines: list[str]) -> str:
-        """The variable that counts along a run of axes; its line is appended if it is new."""
+        """Return the index variable of a run of axes; append its line if it is new."""
         if run.axes == side.axes:
             return side.number
         key = (side.number, run.axes)

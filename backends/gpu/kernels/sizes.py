@@ -1,7 +1,7 @@
-"""How large the tiles of kernels are: a table, so that every run computes the same.
+"""Sizes of the tiles of kernels: a fixed table, so that every run computes the same bits.
 
-The numbers are for GPUs of the last generations (A100, H100, B200): 108 to 148 processors of 64 Ki
-registers, which fetch 16 bytes a thread at once.
+The values are for recent GPUs (A100, H100, B200): 108 to 148 multiprocessors with 64 Ki registers,
+which load 16 bytes per thread and instruction.
 """
 
 from dataclasses import dataclass
@@ -11,36 +11,36 @@ WARP = 32
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What tiles are chosen by."""
+    """Parameters that determine the sizes of tiles."""
 
     flat: int = 1024
-    """Elements of a tile of a chain without reductions, of 4 bytes."""
+    """Elements of 4 bytes in a tile of a kernel without reductions."""
     row: int = 16384
-    """The longest row that is held at once, if one tensor of it is; of more, less."""
+    """Maximum elements of a row held in registers, summed over the loaded tensors."""
     piece: int = 4096
-    """How much of longer rows a loop takes at once."""
+    """Elements of longer rows per loop iteration."""
     short: int = 128
-    """The longest row that shares a tile with others; longer ones have their own threads."""
+    """Maximum length of a row that shares a tile with other rows."""
     small: int = 1024
-    """Elements of the tile of short rows."""
+    """Elements of a tile of short rows."""
     columns: int = 64
-    """How many columns a program reduces side by side."""
+    """Columns that a program reduces together."""
     narrow: int = 64
-    """Bytes of the fewest columns that neighbouring threads load together."""
+    """Minimum bytes of the columns of a tile, for coalesced loads."""
     depth: int = 32
-    """How many of their rows it takes at once."""
+    """Rows of a tile of columns per loop iteration."""
     column: int = 128
-    """The longest column that is held at once."""
+    """Maximum length of a column held in registers."""
     programs: int = 264
-    """Fewer programs than that leave processors idle: long reductions are then cut in parts."""
+    """Fewer programs leave multiprocessors idle: long reductions are then split into parts."""
     share: int = 4
-    """Pieces that a part of a cut reduction has at least."""
+    """Minimum loop iterations per part of a split reduction."""
     alone: int = 1 << 20
-    """Elements that a program may take one after the other, if there are few programs."""
+    """Maximum elements that a program processes sequentially if there are few programs."""
 
 
 def above(number: int) -> int:
-    """The power of two that is not below."""
+    """Return the smallest power of two that is at least `number`."""
     return 1 << max(number - 1, 0).bit_length()
 
 
@@ -49,5 +49,5 @@ def ceil(number: int, by: int) -> int:
 
 
 def warps(elements: int, each: int = 8) -> int:
-    """Threads for a tile, in warps, with so many elements for each thread."""
+    """Return the number of warps for a tile with `each` elements per thread."""
     return min(max(elements // (each * WARP), 1), 16)

@@ -1,7 +1,7 @@
-"""What stands for a value in a kernel: a name or a number, and the element types behind them.
+"""Terms: the expression of a value in a kernel, and its element type.
 
-Numbers of 16 bits are held as f32, and rounded to their type after each operation that may leave
-it: so every value is what the IR says, and fusing changes no bits.
+16-bit floats are computed in f32 and rounded to their type after each inexact operation, so that
+fusing changes no bits.
 """
 
 from dataclasses import dataclass
@@ -29,49 +29,51 @@ OWN = {
 }
 """Triton's element types; the IR's others (`c64`, `c128`, `key`) have none."""
 HELD = {**OWN, "f16": "tl.float32", "bf16": "tl.float32"}
-"""In which type a kernel computes with elements of a type."""
+"""The type in which a kernel computes each element type."""
 POINTERS = {dtype: f"*{dtype}" for dtype in OWN} | {
     "bool": "*i1",
     "f16": "*fp16",
     "f32": "*fp32",
     "f64": "*fp64",
 }
-"""Pointers as `triton.compile` calls them."""
+"""Pointer types in the notation of `triton.compile`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A value of the IR as a kernel says it."""
+    """The expression of a value of the IR in a kernel."""
 
     text: str
     dtype: str
     """The IR's element type."""
     is_number: bool = False
-    """Whether it is a number that Python knows, which takes its type from what it meets."""
+    """Whether it is a Python number, which takes its type from the other operand."""
     spans: frozenset[str] = frozenset()
-    """Along which sides of the tile it has elements; along others it has one for all."""
+    """The sides of the tile along which it varies; it is broadcast along the others."""
 
     @property
     def typed(self) -> str:
-        """The text of a tensor of the type, also where nothing else tells the type."""
+        """Return the text with the value's type, also where no other operand determines
+        the type.
+        """
         if self.is_number and not (self.dtype in NATURAL and "e-" not in self.text):
             return self.tensor
         return self.text
 
     @property
     def tensor(self) -> str:
-        """The text of a tensor, never just a number."""
+        """Return the text of a tensor, never a plain number."""
         if not self.is_number:
             return self.text
         return f"tl.full((), {self.text}, {HELD[self.dtype]})"
 
 
 NATURAL = ("f16", "bf16", "f32", "i32", "bool")
-"""What Triton takes a plain number for, if it is not too small for a normal f32."""
+"""Types that Triton infers for a plain number, unless it is too small for a normal f32."""
 
 
 def number(value: Any, dtype: str) -> Term:
-    """A number as an element of a type."""
+    """Return a number as a term of an element type."""
     if dtype not in FLOATS:
         return Term(str(bool(value) if dtype == "bool" else int(value)), dtype, True)
     with np.errstate(all="ignore"):
@@ -85,7 +87,7 @@ def number(value: Any, dtype: str) -> Term:
 
 
 def grouped(text: str) -> str:
-    """The text so that a member of it can follow."""
+    """Parenthesize the text if an attribute access could not follow it."""
     depth = 0
     for place, character in enumerate(text):
         depth += (character in "([") - (character in ")]")

@@ -1,4 +1,4 @@
-"""The text of kernels as functions, and of their launches."""
+"""Texts of kernels as functions, and of their launches."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ WIDTH = 100
 
 
 def function_text(launch: Launch, docstring: Sequence[str], lines: Sequence[str]) -> str:
-    """A kernel that is launched so."""
+    """Return the function of a kernel with the parameters of its launch."""
     params = [*launch.pointers, *(f"{name}: tl.constexpr" for name in launch.constants)]
     head = f"def {launch.function}({', '.join(params)}):"
     if len(head) > WIDTH:
@@ -19,19 +19,19 @@ def function_text(launch: Launch, docstring: Sequence[str], lines: Sequence[str]
     raw = "r" if any("\\" in line for line in docstring) else ""
     # A value may have any name, also one that would end the docstring.
     first, *rest = (line.replace('"""', "...") for line in docstring)
-    told = [f'{raw}"""{first}', *rest]
-    told = [*told, '"""'] if rest else [f'{told[0]}"""']
-    body = "\n".join(f"    {line}".rstrip() for line in (*told, *lines))
+    quoted = [f'{raw}"""{first}', *rest]
+    quoted = [*quoted, '"""'] if rest else [f'{quoted[0]}"""']
+    body = "\n".join(f"    {line}".rstrip() for line in (*quoted, *lines))
     return f"@triton.jit\n{head}\n{body}\n"
 
 
 def allocation_text(name: str, shape: Sequence[int], dtype: str, device: str) -> str:
-    """The line that makes a tensor."""
+    """Return the line that allocates a tensor."""
     return f"{name} = torch.empty({_tuple(shape)}, dtype={TORCH[dtype]}, device={device})"
 
 
 def call_text(launch: Launch) -> str:
-    """The call of a kernel; in three lines where it is long."""
+    """Return the call of a kernel, in three lines if it is long."""
     args = [name.removesuffix("_ptr") for name in launch.pointers]
     args += [f"{name}={value}" for name, value in launch.constants.items()]
     args.append(f"num_warps={launch.num_warps}")
@@ -52,7 +52,7 @@ def kernel_of(
     operands: Sequence[str],
     results: Sequence[str],
 ) -> Kernel:
-    """All that is written of kernels that are launched one after the other."""
+    """Return the `Kernel` of kernels that are launched in sequence."""
     text = "\n\n".join(texts)
     calls = [_calls_libdevice(text) for text in texts]
     options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
@@ -68,7 +68,7 @@ def kernel_of(
 
 
 def _calls_libdevice(text: str) -> bool:
-    """Whether a kernel does, or a function that it calls."""
+    """Return whether a kernel or one of its helpers calls libdevice."""
     return any(
         "libdevice." in code for code in (text, *(functions()[name] for name in helpers_of(text)))
     )

@@ -1,9 +1,9 @@
-"""Reductions: each program reduces some rows, or some columns, of what the group walks.
+"""Kernels with reductions: each program reduces some rows or columns of the iteration space.
 
-Where the innermost axis is reduced, tiles are rows: one, or several short ones. Where it is kept,
-they are columns side by side, so that neighbouring threads load neighbours. What fits into a tile
-is loaded once and stays in registers, however many reductions follow each other (a softmax); of
-more, a loop for each round of reductions loads it again.
+If the innermost axis is reduced, tiles are rows: one long or several short ones. If it is kept,
+tiles are adjacent columns, so that loads are coalesced. Reductions that fit into a tile are loaded
+once and stay in registers, even if several follow each other (a softmax); otherwise each round of
+reductions loads its operands in a loop.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from shardir.ir.module import Op, Value
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The sides of a tile; `kept` is `None` where everything is reduced."""
+    """The sides of a tile; `kept` is `None` if all axes are reduced."""
 
     kept: Side | None
     ended: Side
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Rows, then columns."""
+        """Return rows, then columns."""
         if self.kept is None:
             return (self.ended,)
         return tuple(sorted((self.kept, self.ended), key=lambda side: side.number, reverse=True))
@@ -45,13 +45,13 @@ class Tile:
 
     @property
     def warps(self) -> int:
-        """A row has few threads, so that few have to wait for each other when it is reduced."""
+        """Return the number of warps; fewer for a row, because its reduction synchronizes them."""
         is_row = self.kept is None or self.kept.length == 1
         return warps(self.elements, 16 if is_row else 8)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that is reduced to one number fits."""
+        """Return whether the reduced side fits into one tile."""
         return self.ended.size <= self.ended.length
 
     @property
@@ -60,7 +60,7 @@ class Tile:
 
 
 def tile_of(group: Group, sizes: Sizes) -> Tile:
-    """The tile of a group with reductions."""
+    """Return the tile of a group with reductions."""
     layout = group.layout
     kept, ended = layout.size(layout.kept), layout.size(layout.ended)
     if layout.kept and layout.kept[-1] == len(layout.extents) - 1:
@@ -77,9 +77,9 @@ def tile_of(group: Group, sizes: Sizes) -> Tile:
 
 
 def _columns(group: Group, sizes: Sizes, kept: int, ended: int) -> tuple[int, int]:
-    """How many columns a tile has, and how many of their rows.
+    """Return the numbers of columns and rows of a tile of columns.
 
-    Few columns are shared among more programs, if their reductions are not cut in parts.
+    The number is halved while there are too few programs, unless reductions are split into parts.
     """
     columns = min(sizes.columns, above(kept))
     is_cut = Rounds(group.writer()).are_one and above(ended) > sizes.column
@@ -95,7 +95,7 @@ def _columns(group: Group, sizes: Sizes, kept: int, ended: int) -> tuple[int, in
 
 
 def _tile(group: Group, ended: tuple[int, int], kept: tuple[int, int], is_row: bool) -> Tile:
-    """Sides of these lengths and sizes."""
+    """Return a tile with sides of these (length, size)."""
     layout = group.layout
     flat = kept[0] == 1
     row, column = ("row", "ROWS", "[:, None]"), ("column", "COLUMNS", "[None, :]")
@@ -113,7 +113,7 @@ def _tile(group: Group, ended: tuple[int, int], kept: tuple[int, int], is_row: b
 
 
 def tiled(group: Group, tile: Tile) -> Kernel:
-    """The kernel of a group with reductions, in one stage."""
+    """Return the one-stage kernel of a group with reductions."""
     writer = group.writer(*tile.sides)
     begin(group, tile, writer)
     if tile.is_whole:
@@ -131,7 +131,7 @@ def tiled(group: Group, tile: Tile) -> Kernel:
 
 
 def begin(group: Group, tile: Tile, writer: Writer) -> None:
-    """Which rows, or columns, the program reduces."""
+    """Write the index of the rows or columns that the program reduces."""
     kept = tile.kept
     if kept is None:
         return
@@ -143,7 +143,7 @@ def begin(group: Group, tile: Tile, writer: Writer) -> None:
 
 
 def _rounds(group: Group, tile: Tile, writer: Writer) -> None:
-    """A loop for each round of reductions, and what is kept between and after them."""
+    """Write a loop for each round of reductions, and the kept values after them."""
     rounds = Rounds(writer)
     for reductions, yields in rounds.rounds():
         loop(group, tile, writer, reductions, [(v, p) for v, p, _ in group.stores() if v in yields])
@@ -163,7 +163,7 @@ def loop(
     yields: Sequence[tuple[Value, str]],
     bounds: str = "",
 ) -> None:
-    """One walk along what is reduced: accumulators, and stores of what is yielded on the way."""
+    """Write one loop over the reduced side: accumulators, and stores of yielded elements."""
     ended = tile.ended
     wanted = [op.operands[0] for op in reductions] + [value for value, _ in yields]
     rounds = Rounds(writer)
@@ -185,7 +185,7 @@ def loop(
 
 
 def finish(writer: Writer, op: Op, tile: Tile) -> None:
-    """The accumulator of a reduction as one number, or one for each row or column."""
+    """Reduce the accumulator to one element, or one per row or column."""
     spans = frozenset[str]().union(*(side.spans for side in tile.sides))
     term = Term(f"{writer.names[op.result]}_acc", op.result.type.dtype, spans=spans)
     text = reduced(op, term, "", writer.axis(tile.ended))

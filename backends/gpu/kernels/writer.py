@@ -1,4 +1,4 @@
-"""Lines of a kernel: what is loaded, computed and stored, each value under its own name."""
+"""Lines of a kernel: loads, computations and stores, with the names of the values."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,30 +16,30 @@ from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 from shardir.ops.shape.create import constant, iota
 
 WIDTH = 92
-"""The longest line of a body, so that it fits into a hundred characters in most functions."""
+"""Maximum length of an unindented line, so that most indented lines fit into 100 characters."""
 
 
 @dataclass(eq=False)
 class Writer:
     """Writes the body of one kernel.
 
-    `terms` has what is known where the next line stands: what a loop computes is forgotten behind
-    it.
+    `terms` has the values that are defined at the current line; those of a loop body are dropped
+    after the loop.
     """
 
     block: Block
     layout: Layout
     names: Mapping[Value, str]
     sides: tuple[Side, ...]
-    """Rows, then columns; or one of them."""
+    """Rows, then columns; or only one of them."""
     counting: Counting
     counter: str = "i32"
-    """The element type of what counts."""
+    """The element type of index variables."""
     terms: dict[Value, Term] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     makers: dict[Value, Op] = field(default_factory=dict)
     computed: set[Value] = field(default_factory=set)
-    """What operations use, not only stores."""
+    """Values that operations use, not only stores."""
     loaded: set[Value] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Writer:
 
     @contextmanager
     def inside(self, head: str) -> Iterator[None]:
-        """The body of a loop."""
+        """Write the lines of the context as the body of a loop."""
         lines, terms, known = self.lines, self.terms, self.counting.known
         self.lines, self.terms, self.counting.known = [], dict(terms), dict(known)
         yield
@@ -61,7 +61,7 @@ class Writer:
         self.lines += [head, *(f"    {line}" for line in body)]
 
     def closure(self, wanted: Iterable[Value], through: bool) -> list[Value]:
-        """What has to be computed first, in order; `through` reductions, or only up to them."""
+        """Return the values to compute first, in order; across reductions only if `through`."""
         found: set[Value] = set()
         left = list(wanted)
         while left:
@@ -75,15 +75,15 @@ class Writer:
         return [value for value in self.block.values() if value in found]
 
     def ends(self, op: Op) -> bool:
-        """Whether it is a reduction that ends axes of more than one element."""
+        """Return whether it is a reduction over axes with more than one element."""
         lies = self.layout.lies
         return op.spec in REDUCTIONS and lies[op.operands[0]] != lies[op.result]
 
     def emit(self, values: Sequence[Value]) -> None:
-        """Loads and operations, in order: loads first.
+        """Write the loads, then the operations, of these values.
 
-        But what several rows or columns share, and caches have, is loaded where it is first used:
-        until the reductions are done, registers have better things to hold.
+        Values that several rows or columns share, which the cache holds, are loaded where they are
+        first used, to keep registers free until the reductions are done.
         """
         for value in values:
             if value not in self.makers and not self.is_shared(value):
@@ -95,7 +95,7 @@ class Writer:
             self.term(value)
 
     def term(self, value: Value) -> Term:
-        """What stands for a value; the line of its load is written if it has to be."""
+        """Return the term of a value; write its load if needed."""
         if value not in self.terms:
             op = self.makers.get(value)
             if op is None:
@@ -107,7 +107,7 @@ class Writer:
         return self.terms[value]
 
     def is_shared(self, value: Value) -> bool:
-        """Whether a parameter lies along some axes only, beside reductions."""
+        """Return whether a parameter has only some of the axes, in a group with reductions."""
         layout = self.layout
         return bool(layout.reduced) and len(layout.strides[value]) < len(layout.extents)
 
@@ -121,7 +121,7 @@ class Writer:
         self.name(value, text, spans)
 
     def name(self, value: Value, text: str, spans: frozenset[str]) -> None:
-        """A line that gives the value its name; two where it is long, and rounded."""
+        """Write the line that defines a value; two lines if it is long and rounded."""
         line = f"{self.names[value]} = {text}"
         long, rounding, _ = text.rpartition(f".to({OWN[value.type.dtype]}).to(tl.float32)")
         if rounding and len(line) > WIDTH:
@@ -131,7 +131,7 @@ class Writer:
         self.terms[value] = Term(self.names[value], value.type.dtype, spans=spans)
 
     def compute(self, op: Op) -> None:
-        """The line of an operation, if it needs one."""
+        """Write the line of an operation, if it needs one."""
         value = op.result
         if op.spec is iota:
             self.count(op)
@@ -145,13 +145,13 @@ class Writer:
             self.name(value, self.as_used(op, expression(op, args)), spans)
 
     def as_used(self, op: Op, text: str) -> str:
-        """Rounded to its type, unless only stores use it: they round."""
+        """Return the text rounded to the result's type, unless only stores use it: they round."""
         if leaves_type(op) and op.result in self.computed:
             return rounded(text, op.result.type.dtype)
         return text
 
     def count(self, op: Op) -> None:
-        """The line of an `iota`: the variable that counts along its dimension, as its type."""
+        """Write an `iota`: the index variable of its dimension, converted to its type."""
         value = op.result
         offset, spans = self.offset(value)
         if not offset:
@@ -165,7 +165,9 @@ class Writer:
         self.name(value, text, spans)
 
     def offset(self, value: Value) -> tuple[str, frozenset[str]]:
-        """Where the elements of a tensor are, as ` + row * 64 + column`, and what it spans."""
+        """Return the offset of a tensor's elements, such as ` + row * 64 + column`, and
+        its sides.
+        """
         text, spans = "", frozenset[str]()
         for side in self.sides:
             for run in self.layout.runs(value, side.axes):
@@ -175,7 +177,7 @@ class Writer:
         return text, spans
 
     def mask(self, spans: frozenset[str]) -> str:
-        """Which of the elements along some sides exist; empty where all do."""
+        """Return the bounds mask along some sides; empty if all elements are in bounds."""
         masks = [side.mask for side in self.sides if side.number in spans and side.mask]
         return " & ".join(masks)
 
@@ -186,18 +188,18 @@ class Writer:
         self.line(f"tl.store({pointer}{offset}, {self.term(value).text}{rest})")
 
     def ended(self) -> Side:
-        """The side that reductions end."""
+        """Return the reduced side."""
         return next(side for side in self.sides if side.axes == self.layout.ended)
 
     def axis(self, side: Side) -> str:
-        """Which dimension of the tile a side is, and whether to keep it, as `tl.sum` takes it."""
+        """Return the arguments of `tl.sum` for a side: its dimension, and `keep_dims`."""
         if len(self.shape) == 1:
             return "0"
         return "0, keep_dims=True" if side is self.sides[0] else "1, keep_dims=True"
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """The sizes of the tile, as constants of the kernel."""
+        """Return the sizes of the tile, as names of the kernel's constants."""
         return tuple(side.block for side in self.sides if side.length > 1)
 
     @property
@@ -205,7 +207,7 @@ class Writer:
         return f"({', '.join(self.shape)}{',' * (len(self.shape) == 1)})"
 
     def full(self, term: Term) -> Term:
-        """The term with an element for each of the tile."""
+        """Return the term broadcast to the tile."""
         every = frozenset[str]().union(*(side.spans for side in self.sides))
         if term.spans == every:
             return term

@@ -1,4 +1,4 @@
-"""From a group to its kernel: which form it has, or why it has none."""
+"""Select the kernel of a group, or the reason why it has none."""
 
 from shardir.backends.gpu.kernels.arithmetic import REFUSED, RULES
 from shardir.backends.gpu.kernels.flat import flat
@@ -14,15 +14,15 @@ from shardir.ops.control_flow.fused import REDUCTIONS
 from shardir.ops.shape.create import iota
 
 FEW = 32
-"""Fewer programs than that are no match for torch on long rows."""
+"""Below this number of programs torch is faster on long rows."""
 
 
 def write_kernel(op: Op, name: str, sizes: Sizes | None = None) -> Kernel | Refusal:
-    """The kernel of a `fused` operation.
+    """Return the kernel of a `fused` operation.
 
-    Its functions are called after `name`, a legal identifier that no other group of the program
-    has. Operands and results are contiguous tensors of the torch types that bear the names of
-    their element types (bool as `torch.bool`).
+    Its functions are named after `name`, an identifier that no other group of the program has.
+    Operands and results are contiguous tensors of the torch types with the names of their element
+    types (bool as `torch.bool`).
     """
     sizes = sizes or Sizes()
     (block,) = op.blocks
@@ -52,7 +52,7 @@ def write_kernel(op: Op, name: str, sizes: Sizes | None = None) -> Kernel | Refu
 
 
 def _refusal(op: Op) -> str:
-    """Why no kernel holds an operation; empty if kernels do."""
+    """Return why no kernel can contain an operation, or "" if kernels can."""
     if op.name in REFUSED:
         return f"{REFUSED[op.name]}, as %{op.result.name} = {op.name} needs"
     known = op.name in RULES or op.spec is iota or op.spec in REDUCTIONS or is_free(op)

@@ -1,6 +1,7 @@
-"""Functions of torch that emitted programs define for themselves, as far as they use them.
+"""Torch functions that emitted programs contain if they use them.
 
-Each file is read as text: a program gets the functions that it calls, and what those call. So
-nothing here is imported by shardir, and nothing here may import shardir; names are unique among
-all files. Functions take and give tensors of the element types that the program states.
+The emitter reads each file as text: a program contains the functions that it calls and their
+dependencies. Therefore shardir does not import these files, they do not import shardir, and names
+are unique among all of them. Arguments and results are tensors of the element types that the
+program states. Start with `integers.py`.
 """

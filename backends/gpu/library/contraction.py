@@ -1,7 +1,7 @@
-"""Products of matrices beyond those of floats in their own type.
+"""Matrix products of integers, and of 16-bit floats with f32 results.
 
-The matrix units of GPUs do not know integers. These are cut into limbs of 16 bits; products of
-limbs are summed in f64, which holds them exactly, and put together with the wrapping of the type.
+The matrix units of GPUs do not multiply integers. Integers are split into 16-bit limbs; products of
+limbs are summed in f64, which is exact, and recombined with the wrapping of the type.
 """
 
 import math
@@ -14,7 +14,9 @@ from shardir.backends.gpu.library.integers import as_words
 
 
 def multiply_widely(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y of 16-bit floats in f32; the matrix units of GPUs take them as they are."""
+    """Return x @ y of 16-bit floats in f32; GPUs' matrix units take the 16-bit operands
+    directly.
+    """
     if x.is_cuda and y.dim() == 2:
         rows = torch.mm(x.reshape(-1, x.shape[-1]), y, out_dtype=torch.float32)
         return rows.reshape(*x.shape[:-1], y.shape[-1])
@@ -24,7 +26,7 @@ def multiply_widely(x: Tensor, y: Tensor) -> Tensor:
 
 
 def multiply_exactly(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y of integers (wrapping) or complex numbers."""
+    """Return x @ y of integers (wrapping) or complex numbers."""
     if x.is_complex():
         return x @ y
     limbs = max(x.element_size() // 2, 1)
@@ -41,24 +43,24 @@ def multiply_exactly(x: Tensor, y: Tensor) -> Tensor:
 
 
 def limb(x: Tensor, number: int) -> Tensor:
-    """Sixteen bits of each number, in f64."""
+    """Return limb `number` (16 bits) of each integer, in f64."""
     return ((x >> (16 * number)) & 0xFFFF).to(torch.float64)
 
 
 def contract_integers(dims: str, x: Tensor, y: Tensor) -> Tensor:
-    """An einsum of two tensors of integers."""
+    """Return an einsum of two integer tensors."""
     return contract(dims, as_words(x), as_words(y), multiply_exactly).view(x.dtype)
 
 
 def contract_widely(dims: str, x: Tensor, y: Tensor) -> Tensor:
-    """An einsum of two tensors of 16-bit floats, in f32."""
+    """Return an einsum of two tensors of 16-bit floats, in f32."""
     return contract(dims, x, y, multiply_widely)
 
 
 def contract(
     dims: str, x: Tensor, y: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """An einsum of two tensors as a product of batches of matrices."""
+    """Return an einsum of two tensors as a batched matrix product."""
     operands, output = dims.split("->")
     left, right = operands.split(",")
     size = dict(zip(left + right, (*x.shape, *y.shape), strict=True))
@@ -82,7 +84,7 @@ def contract(
 
 
 def without_others(x: Tensor, letters: str, kept: str) -> tuple[Tensor, str]:
-    """A tensor summed over the dimensions whose letters are nowhere else."""
+    """Sum a tensor over the dimensions whose letters are not in `kept`."""
     for letter in letters:
         if letter not in kept:
             x = x.sum(letters.index(letter), dtype=x.dtype)

@@ -1,9 +1,9 @@
-"""Gather and scatter: reading and writing windows at places that tensors hold.
+"""Gather and scatter: read and write windows at positions given by tensors.
 
-A window starts at an index vector, the last dimension of `indices`. `windows` says which dimension
-of the operand each window dimension of the slices runs along, `index_map` along which dimension of
-the operand each component of an index vector counts, and `batching` which dimensions of the
-operand run along dimensions of the indices.
+A window starts at an index vector, the last dimension of `indices`. `windows` maps each window
+dimension of the slices to a dimension of the operand, `index_map` maps each component of an index
+vector to a dimension of the operand, and `batching` maps dimensions of the operand to dimensions of
+the indices.
 """
 
 import math
@@ -15,7 +15,7 @@ from shardir.backends.gpu.library.integers import as_words, in_order, out_of_ord
 
 
 def whole_numbers(indices: Tensor) -> Tensor:
-    """Indices in i64, cut off far outside."""
+    """Return indices in i64, clamped to +-2**62."""
     far = 1 << 62
     if indices.dtype == torch.uint64:
         word = indices.view(torch.int64)
@@ -32,9 +32,10 @@ def window_places(
     batching: dict[int, int],
     clamp: bool,
 ) -> list[Tensor]:
-    """For each dimension of an operand of `shape`, where each element of the slices lies in it.
+    """Return the position of each slice element along each dimension of an operand of `shape`.
 
-    Each place broadcasts to the shape `slices`. `clamp` moves windows that reach outside back in.
+    Each position tensor broadcasts to the shape `slices`. `clamp` moves out-of-bounds windows
+    inside.
     """
     vectors = whole_numbers(indices)
     batch = [d for d in range(len(slices)) if d not in windows]
@@ -70,7 +71,7 @@ def gather_windows(
     index_map: list[int],
     batching: dict[int, int],
 ) -> Tensor:
-    """The windows of `x` at the index vectors, moved inside where they would reach out."""
+    """Return the windows of `x` at the index vectors; out-of-bounds windows are moved inside."""
     if not math.prod(shape):
         return x.new_empty(shape)
     if not x.dim():
@@ -80,13 +81,13 @@ def gather_windows(
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """The rows of `x` that `rows` names, the nearest one where there is none."""
+    """Return rows of `x` by index; out-of-bounds indices are clamped."""
     places = whole_numbers(rows).clamp(0, x.shape[0] - 1)
     return as_words(x)[places].view(x.dtype)
 
 
 def take_along(x: Tensor, places: Tensor, dim: int) -> Tensor:
-    """The elements of `x` at places along `dim`, the nearest one where there is none."""
+    """Return the elements of `x` at indices along `dim`; out-of-bounds indices are clamped."""
     index = whole_numbers(places).clamp(0, x.shape[dim] - 1)
     return as_words(x).gather(dim, index).view(x.dtype)
 
@@ -100,9 +101,9 @@ def scatter_windows(
     index_map: list[int],
     batching: dict[int, int],
 ) -> Tensor:
-    """Updates combined into a copy of `x`; elements that fall outside are dropped.
+    """Return a copy of `x` combined with the updates; out-of-bounds elements are dropped.
 
-    With `set` the last of several updates of one element stays.
+    With `set`, the last of several updates of an element is kept.
     """
     if not updates.numel() or not x.numel():
         return x
@@ -132,7 +133,7 @@ def scatter_windows(
 
 
 def combine_rows(x: Tensor, row: Tensor, updates: Tensor, op: str) -> Tensor:
-    """Rows of `updates` combined into those of `x` that `row` names, if there are such."""
+    """Combine rows of `updates` into the rows `row` of `x`; row `len(x)` is dropped."""
     narrow = x.dtype in (torch.float16, torch.bfloat16) and op in ("add", "mul")
     if narrow:
         return combine_rows(x.float(), row, updates.float(), op).to(x.dtype)

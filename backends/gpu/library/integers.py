@@ -1,7 +1,7 @@
-"""Integer arithmetic: unsigned numbers, for which torch lacks kernels, and the edges of division.
+"""Integer arithmetic: unsigned types, for which torch lacks kernels, and division by zero.
 
-Unsigned numbers of 16, 32 and 64 bits are stored as such and computed as the signed numbers of the
-same bits, which wrap alike.
+Unsigned integers of 16, 32 and 64 bits are stored in their type and computed as signed integers of
+the same width, which wrap alike.
 """
 
 import torch
@@ -15,12 +15,12 @@ SIGNED_WORDS = {
 
 
 def as_words(x: Tensor) -> Tensor:
-    """The same bits in a type that torch computes in."""
+    """Return the same bits in a type in which torch computes."""
     return x.view(SIGNED_WORDS[x.dtype]) if x.dtype in SIGNED_WORDS else x
 
 
 def in_order(x: Tensor) -> Tensor:
-    """Numbers that compare as `x` does, in a type that torch compares in."""
+    """Map integers and bools to integers of the same order, in a type in which torch compares."""
     if x.dtype == torch.uint64:
         return x.view(torch.int64) ^ torch.iinfo(torch.int64).min
     if x.dtype in (torch.uint16, torch.uint32):
@@ -29,20 +29,20 @@ def in_order(x: Tensor) -> Tensor:
 
 
 def out_of_order(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Back from `in_order` to numbers of type `dtype`."""
+    """Invert `in_order`, to type `dtype`."""
     if dtype == torch.uint64:
         return (x ^ torch.iinfo(torch.int64).min).view(torch.uint64)
     return x.to(dtype)
 
 
 def is_below(x: Tensor, y: Tensor) -> Tensor:
-    """x < y of words that count as unsigned 64-bit numbers."""
+    """Return x < y of 64-bit words compared as unsigned."""
     lowest = torch.iinfo(torch.int64).min
     return (x ^ lowest) < (y ^ lowest)
 
 
 def divide_words(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient of words that count as unsigned 64-bit numbers; `y` is not 0."""
+    """Return the quotient of 64-bit words as unsigned integers; `y` is not 0."""
     half = (x >> 1) & torch.iinfo(torch.int64).max
     positive = torch.where(y < 0, 1, y)
     quotient = torch.div(half, positive, rounding_mode="trunc") << 1
@@ -51,7 +51,9 @@ def divide_words(x: Tensor, y: Tensor) -> Tensor:
 
 
 def divide_integers(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient, truncated; x / 0 has all bits set, and the least number / -1 is itself."""
+    """Return the truncated quotient; x / 0 has all bits set, and the minimum / -1 is
+    the minimum.
+    """
     a, b = as_words(x), as_words(y)
     safe = torch.where(b == 0, 1, b)
     if x.dtype == torch.uint64:
@@ -69,7 +71,7 @@ def divide_integers(x: Tensor, y: Tensor) -> Tensor:
 
 
 def remainder_of_integers(x: Tensor, y: Tensor) -> Tensor:
-    """What division leaves, with the sign of `x`; x rem 0 is x, and the least rem -1 is 0."""
+    """Return the remainder with the sign of `x`; x rem 0 is x, and the minimum rem -1 is 0."""
     a, b = as_words(x), as_words(y)
     safe = torch.where(b == 0, torch.ones_like(b), b).view(y.dtype)
     rest = a - as_words(divide_integers(x, safe)) * as_words(safe)
@@ -77,7 +79,7 @@ def remainder_of_integers(x: Tensor, y: Tensor) -> Tensor:
 
 
 def power_of_integers(x: Tensor, y: Tensor) -> Tensor:
-    """x to the power y by wrapping products; of negative powers the inverse, towards zero."""
+    """Return x to the power y, wrapping; a negative power is the inverse, truncated to zero."""
     base, exponent = as_words(x), as_words(y)
     product = torch.ones_like(base)
     for bit in range(x.element_size() * 8):
@@ -92,7 +94,7 @@ def power_of_integers(x: Tensor, y: Tensor) -> Tensor:
 
 
 def shift_bits_left(x: Tensor, amount: Tensor) -> Tensor:
-    """Zeros come in from the right; 0 when all bits are out. Amounts count as unsigned."""
+    """Shift left; 0 if the amount, taken as unsigned, is at least the bit width."""
     word, steps, bits = as_words(x), as_words(amount), x.element_size() * 8
     inside = (steps >= 0) & (steps < bits)
     shifted = word << torch.where(inside, steps, 0).to(word.dtype)
@@ -100,7 +102,7 @@ def shift_bits_left(x: Tensor, amount: Tensor) -> Tensor:
 
 
 def shift_bits_right(x: Tensor, amount: Tensor) -> Tensor:
-    """Zeros come in from the left, also for negative numbers; 0 when all bits are out."""
+    """Shift right logically; 0 if the amount, taken as unsigned, is at least the bit width."""
     word, steps, bits = as_words(x), as_words(amount), x.element_size() * 8
     inside = (steps >= 0) & (steps < bits)
     within = torch.where(inside, steps, 0).to(torch.int64)
@@ -113,7 +115,7 @@ def shift_bits_right(x: Tensor, amount: Tensor) -> Tensor:
 
 
 def shift_sign_right(x: Tensor, amount: Tensor) -> Tensor:
-    """Copies of the highest bit come in from the left, also for unsigned numbers."""
+    """Shift right arithmetically, also for unsigned types."""
     bits = x.element_size() * 8
     signed = x.view(torch.int8) if x.dtype == torch.uint8 else as_words(x)
     steps = as_words(amount)
@@ -122,7 +124,7 @@ def shift_sign_right(x: Tensor, amount: Tensor) -> Tensor:
 
 
 def count_set_bits(x: Tensor) -> Tensor:
-    """How many bits of each number are set."""
+    """Return the number of set bits of each element."""
     bits = x.element_size() * 8
     word = as_words(x).to(torch.int64)
     count = torch.zeros_like(word)
@@ -132,7 +134,7 @@ def count_set_bits(x: Tensor) -> Tensor:
 
 
 def count_leading_zeros(x: Tensor) -> Tensor:
-    """How many zero bits are above the highest bit that is set."""
+    """Return the number of zero bits above the highest set bit."""
     bits = x.element_size() * 8
     word = as_words(x).to(torch.int64)
     seen, count = torch.zeros_like(word), torch.zeros_like(word)

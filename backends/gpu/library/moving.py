@@ -1,4 +1,4 @@
-"""Parts of tensors cut out and put in, at places that may be known only on the device."""
+"""Slices, slice updates and padding at positions that may be known only on the device."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,9 @@ from shardir.backends.gpu.library.integers import as_words
 def pad_with(
     x: Tensor, value: Tensor, low: list[int], high: list[int], interior: list[int]
 ) -> Tensor:
-    """`low` values before, `high` after, `interior` between elements; less than 0 takes away."""
+    """Pad with `low` values before, `high` after, `interior` between elements; negative values
+    crop.
+    """
     spaced = [n + max(n - 1, 0) * gap for n, gap in zip(x.shape, interior, strict=True)]
     shape = [n + before + after for n, before, after in zip(spaced, low, high, strict=True)]
     made = value.expand(shape).clone()
@@ -28,7 +30,7 @@ def pad_with(
 
 
 def places_at(start: Tensor, size: int, whole: int) -> Tensor:
-    """The `size` places from `start` on, moved inside of `whole` where they would reach out."""
+    """Return `size` indices from `start` on, moved inside a dimension of size `whole`."""
     first = as_words(start).to(torch.int64)
     if start.dtype == torch.uint64:
         first = torch.where(first < 0, whole, first)
@@ -38,7 +40,7 @@ def places_at(start: Tensor, size: int, whole: int) -> Tensor:
 
 
 def slice_at(x: Tensor, starts: list[Tensor], sizes: list[int]) -> Tensor:
-    """The part of `x` at starts that are known on the device, moved inside."""
+    """Return the slice of `x` at starts that are tensors, moved inside."""
     words = as_words(x)
     for dim, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         if size != x.shape[dim]:
@@ -47,7 +49,7 @@ def slice_at(x: Tensor, starts: list[Tensor], sizes: list[int]) -> Tensor:
 
 
 def update_at(x: Tensor, update: Tensor, starts: list[Tensor]) -> Tensor:
-    """`x` with the part at starts that are known on the device replaced."""
+    """Return `x` with the slice at starts that are tensors replaced."""
     if update.shape == x.shape:
         return update
     if not update.numel():
@@ -60,10 +62,10 @@ def update_at(x: Tensor, update: Tensor, starts: list[Tensor]) -> Tensor:
 
 
 def shrink_bits(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The parts of each element, lowest first, as a new last dimension of narrower elements."""
+    """Split each element into narrower elements, lowest bits first, along a new last dimension."""
     return x.contiguous().unsqueeze(-1).view(dtype)
 
 
 def grow_bits(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Elements that the last dimension holds the parts of, lowest first."""
+    """Join the narrower elements of the last dimension, lowest bits first, into wider ones."""
     return x.clone(memory_format=torch.contiguous_format).view(dtype).squeeze(-1)

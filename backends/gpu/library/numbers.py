@@ -1,4 +1,4 @@
-"""Conversions between element types, and what torch rounds twice or leaves open."""
+"""Conversions between element types, and functions that torch rounds twice or leaves undefined."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from shardir.backends.gpu.library.integers import as_words, in_order, out_of_ord
 
 
 def odd_single(x: Tensor) -> Tensor:
-    """`x` in f32, inexact numbers with an odd last bit: rounding again is then as from `x`."""
+    """Round `x` to f32 with round-to-odd, so that a second rounding gives the same as one."""
     if x.dtype in (torch.int64, torch.uint64):
         word, lost = as_words(x), 0x7FF
         high = (word >> 11) & ((1 << 53) - 1) if x.dtype == torch.uint64 else word >> 11
@@ -27,12 +27,14 @@ def odd_single(x: Tensor) -> Tensor:
 
 
 def round_once(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Numbers of more than 16 bits as f16 or bf16, rounded once (torch goes by way of f32)."""
+    """Convert numbers wider than 16 bits to f16 or bf16 with one rounding (torch rounds
+    via f32).
+    """
     return (x if x.dtype == torch.float32 else odd_single(x)).to(dtype)
 
 
 def float_to_integer(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Towards zero; the nearest integer that exists when out of range, and 0 for NaN."""
+    """Truncate towards zero; saturate out-of-range values; NaN becomes 0."""
     limits = torch.iinfo(dtype)
     whole = x.to(torch.float64).trunc()
     below, above = whole <= float(limits.min), whole >= float(limits.max)
@@ -47,21 +49,21 @@ def float_to_integer(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def larger(x: Tensor, y: Tensor) -> Tensor:
-    """The larger of integers or bools of any type."""
+    """Return the elementwise maximum of integers or bools of any type."""
     if x.dtype == torch.bool:
         return x | y
     return out_of_order(torch.maximum(in_order(x), in_order(y)), x.dtype)
 
 
 def smaller(x: Tensor, y: Tensor) -> Tensor:
-    """The smaller of integers or bools of any type."""
+    """Return the elementwise minimum of integers or bools of any type."""
     if x.dtype == torch.bool:
         return x & y
     return out_of_order(torch.minimum(in_order(x), in_order(y)), x.dtype)
 
 
 def sign_of(x: Tensor) -> Tensor:
-    """-1, 0 or 1; zeros keep their sign, and NaN stays."""
+    """Return -1, 0 or 1; zeros keep their sign, and NaN stays NaN."""
     if not x.is_floating_point():
         word = as_words(x)
         some = (word != 0).to(word.dtype)
@@ -70,7 +72,7 @@ def sign_of(x: Tensor) -> Tensor:
 
 
 def next_after(x: Tensor, y: Tensor) -> Tensor:
-    """The neighbour of `x` in the direction of `y`, in the spacing of a type of 16 bits."""
+    """Return the 16-bit float next to `x` in the direction of `y`."""
     word = x.view(torch.int16)
     away = torch.where((y > x) == (x > 0), 1, -1).to(torch.int16)
     tiny = torch.where(y > 0, 1, -(2**15) + 1).to(torch.int16)
@@ -79,7 +81,7 @@ def next_after(x: Tensor, y: Tensor) -> Tensor:
 
 
 def total_order(x: Tensor) -> Tensor:
-    """Integers that compare in the total order of floats: NaN, infinity, ..., +0, -0, ..."""
+    """Return integers in the total order of floats: NaN, infinity, ..., +0, -0, ..."""
     words = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     word = x.view(words[x.element_size()])
     return torch.where(word < 0, word ^ torch.iinfo(word.dtype).max, word)

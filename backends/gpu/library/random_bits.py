@@ -1,6 +1,6 @@
-"""Threefry-2x32: random bits as a function of a key and a counter, bit for bit as in shardir.
+"""Threefry-2x32: random bits as a function of a key and a counter, bit-identical to shardir's.
 
-Words of 32 bits are held in i32, which wraps as they do; a key is a u64, its high word first.
+32-bit words are stored in i32, which wraps alike; a key is a u64 with its high word first. Source:
 Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """
 
@@ -13,22 +13,22 @@ THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def high_word(x: Tensor) -> Tensor:
-    """The high 32 bits of 64-bit words, as i32."""
+    """Return the high 32 bits of 64-bit words, as i32."""
     return (x >> 32).to(torch.int32)
 
 
 def low_word(x: Tensor) -> Tensor:
-    """The low 32 bits of 64-bit words, as i32."""
+    """Return the low 32 bits of 64-bit words, as i32."""
     return (((x & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000).to(torch.int32)
 
 
 def join_words(high: Tensor, low: Tensor) -> Tensor:
-    """64-bit words from their high and low 32 bits."""
+    """Return 64-bit words from their high and low 32 bits."""
     return (high.to(torch.int64) << 32) | (low.to(torch.int64) & 0xFFFFFFFF)
 
 
 def hash_words(keys: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Hash pairs of counter words (i32) by keys (64-bit words as i64): twenty rounds."""
+    """Hash pairs of counter words (i32) with keys (64-bit words as i64) in twenty rounds."""
     key0, key1 = high_word(keys), low_word(keys)
     schedule = (key0, key1, key0 ^ key1 ^ 0x1BD11BDA)
     x, y = first + key0, second + key1
@@ -43,7 +43,7 @@ def hash_words(keys: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Ten
 
 
 def hash_pairs(keys: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """New keys from keys and pairs of u32 counters."""
+    """Return new keys from keys and pairs of u32 counters."""
     words = keys.view(torch.int64)
     return join_words(
         *hash_words(words, first.view(torch.int32), second.view(torch.int32))
@@ -51,12 +51,14 @@ def hash_pairs(keys: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def fold_into(keys: Tensor, data: Tensor) -> Tensor:
-    """New keys from keys and u32 data."""
+    """Return new keys from keys and u32 data."""
     return hash_pairs(keys, torch.zeros_like(data), data)
 
 
 def counted_in(shape: list[int], starts: list[Tensor], piece: list[int], like: Tensor) -> Tensor:
-    """The row-major index, in an array of `shape`, of each element of the piece at `starts`."""
+    """Return the row-major index in an array of `shape` of each element of the slice at
+    `starts`.
+    """
     flat = torch.zeros([1] * len(shape), dtype=torch.int64, device=like.device)
     for dim, extent in enumerate(piece):
         places = torch.arange(extent, device=like.device)
@@ -68,7 +70,7 @@ def counted_in(shape: list[int], starts: list[Tensor], piece: list[int], like: T
 
 
 def original_words(keys: Tensor, words: Tensor, count: int) -> Tensor:
-    """The 32-bit words at `words` of the `count` that the original scheme makes."""
+    """Return the 32-bit words at indices `words` of the `count` words of the original scheme."""
     half = (count + 1) // 2
     first = words % half
     second = torch.where(first + half < count, first + half, 0)
@@ -79,7 +81,9 @@ def original_words(keys: Tensor, words: Tensor, count: int) -> Tensor:
 def hashed_places(
     keys: Tensor, shape: list[int], starts: list[Tensor], piece: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """The key of each element of a piece, as i64, and its index in all that this key makes."""
+    """Return the key (i64) of each element of a slice, and its index among all elements
+    of the key.
+    """
     words, places = keys.view(torch.int64), counted_in(shape, starts, piece, keys)
     if keys.dim():
         words = words.reshape([*keys.shape, *[1] * len(piece)]).expand([*keys.shape, *piece])
@@ -95,7 +99,7 @@ def draw_bits(
     starts: list[Tensor],
     piece: list[int],
 ) -> Tensor:
-    """Random bits: for each key the piece at `starts` of the `shape` that it makes."""
+    """Return random bits: for each key the slice at `starts` of its array of `shape`."""
     words, places = hashed_places(keys, shape, starts, piece)
     width, size = torch.iinfo(dtype).bits, math.prod(shape)
     if scheme == "partitionable":
@@ -117,7 +121,7 @@ def draw_bits(
 def split_keys(
     keys: Tensor, scheme: str, shape: list[int], starts: list[Tensor], piece: list[int]
 ) -> Tensor:
-    """New keys: for each key the piece at `starts` of the `shape` of keys that it makes."""
+    """Return new keys: for each key the slice at `starts` of its array of keys of `shape`."""
     words, places = hashed_places(keys, shape, starts, piece)
     if scheme == "partitionable":
         made = join_words(*hash_words(words, high_word(places), low_word(places)))

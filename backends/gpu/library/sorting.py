@@ -1,4 +1,4 @@
-"""Order: sorting by several keys, the largest few, and running extremes."""
+"""Sort by several keys, and top-k."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from shardir.backends.gpu.library.numbers import total_order
 
 
 def order_of(keys: list[Tensor], dim: int) -> Tensor:
-    """The places that sort the keys along `dim`, the major key first; equals keep their order."""
+    """Return the permutation that sorts stably along `dim`; the first key is the major one."""
     parts = [part for key in keys for part in ([key.real, key.imag] if key.is_complex() else [key])]
     order = None
     for part in reversed(parts):
@@ -23,12 +23,14 @@ def order_of(keys: list[Tensor], dim: int) -> Tensor:
 
 
 def in_places(x: Tensor, order: Tensor, dim: int) -> Tensor:
-    """The elements of `x` along `dim` in the places that `order` names."""
+    """Return the elements of `x` along `dim`, permuted by `order`."""
     return as_words(x).gather(dim, order).view(x.dtype)
 
 
 def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest along the last dimension, falling, and where; of equals the first comes first."""
+    """Return the largest elements along the last dimension, descending, and their indices; ties in
+    order of index.
+    """
     words = total_order(x) if x.is_floating_point() else in_order(x)
     order = torch.sort(words, dim=-1, descending=True, stable=True).indices[..., :count]
     return in_places(x, order, -1), order.to(torch.int32)

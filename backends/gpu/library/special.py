@@ -1,4 +1,4 @@
-"""Functions of numbers that torch lacks, or has with other edges."""
+"""Functions that torch lacks, or whose special cases differ from the IR's."""
 
 import math
 
@@ -16,11 +16,13 @@ ERROR_POLYNOMIALS = (
     (0.246640727, 1.00167406),
     (1.50140941, 2.83297682),
 )
-"""Of both intervals, the highest power first."""
+"""Coefficients for both intervals, highest power first."""
 
 
 def cube_root(x: Tensor) -> Tensor:
-    """The real cube root; one step of Halley's makes the power exact but for the last digit."""
+    """Return the real cube root; one step of Halley's method makes it exact up to the
+    last digit.
+    """
     wide = x.to(torch.float64)
     root = wide.abs().pow(1 / 3)
     cube = root * root * root
@@ -31,12 +33,12 @@ def cube_root(x: Tensor) -> Tensor:
 
 
 def exp2_of_complex(x: Tensor) -> Tensor:
-    """2 to the power of complex numbers."""
+    """Return 2 to the power of complex numbers."""
     return torch.exp(x * math.log(2))
 
 
 def expm1_of_complex(x: Tensor) -> Tensor:
-    """exp(x) - 1, near 0 too."""
+    """Return exp(x) - 1, accurate near 0."""
     half = torch.sin(x.imag / 2)
     real = torch.expm1(x.real) * torch.cos(x.imag) - 2 * half * half
     imag = torch.where(x.imag == 0, x.imag, torch.exp(x.real) * torch.sin(x.imag))
@@ -44,18 +46,18 @@ def expm1_of_complex(x: Tensor) -> Tensor:
 
 
 def digamma_of(x: Tensor) -> Tensor:
-    """The derivative of the logarithm of the gamma function; NaN at its poles."""
+    """Return the derivative of the logarithm of the gamma function; NaN at its poles."""
     pole = (x <= 0) & (x == torch.floor(x))
     return torch.where(pole, math.nan, torch.digamma(x))
 
 
 def complementary_error(x: Tensor) -> Tensor:
-    """1 - erf(x), of f32 computed in f64: its tail needs the digits."""
+    """Return 1 - erf(x); f32 is computed in f64 for the accuracy of the tail."""
     return torch.erfc(x.to(torch.float64)).to(x.dtype)
 
 
 def inverse_error_as_xla(x: Tensor) -> Tensor:
-    """The same by Giles' polynomials alone, in f32, as XLA has it for random numbers."""
+    """Return the inverse error function by Giles' polynomials in f32, as XLA for random numbers."""
     w = -torch.log1p(-x * x)
     near = w < 5
     w = torch.where(near, w - 2.5, torch.sqrt(w) - 3)
@@ -66,5 +68,5 @@ def inverse_error_as_xla(x: Tensor) -> Tensor:
 
 
 def inverse_error(x: Tensor) -> Tensor:
-    """The number whose error function is `x`; NaN outside of -1 to 1."""
+    """Return the number whose error function is `x`; NaN outside of -1 to 1."""
     return torch.erfinv(x.to(torch.float64)).to(x.dtype)

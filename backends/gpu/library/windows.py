@@ -1,7 +1,7 @@
-"""Windows that slide over a tensor: reductions, the gradient of those that choose, convolutions.
+"""Sliding windows: reductions, the gradient of window maximum and minimum, convolutions.
 
-Along each dimension a tensor is first dilated (elements set apart), then padded or cut at both
-ends; then windows, themselves dilated, start every `stride` elements while they fit.
+Along each dimension a tensor is first dilated, then padded or cropped at both ends; then windows,
+themselves dilated, start every `stride` elements while they fit.
 """
 
 import itertools
@@ -16,14 +16,14 @@ from shardir.backends.gpu.library.moving import pad_with
 
 
 def spread_out(x: Tensor, fill: float, padding: list[list[int]], dilation: list[int]) -> Tensor:
-    """`x` dilated and padded with `fill`; negative padding cuts."""
+    """Return `x` dilated and padded with `fill`; negative padding crops."""
     value = torch.full((), fill, dtype=x.dtype, device=x.device)
     low, high = [lo for lo, _ in padding], [hi for _, hi in padding]
     return pad_with(x, value, low, high, [step - 1 for step in dilation])
 
 
 def sliding(x: Tensor, dim: int, window: int, stride: int, dilation: int) -> Tensor:
-    """A view of every window along a dimension, whose inside is the new last dimension."""
+    """Return a view of every window along a dimension; the window is the new last dimension."""
     reach = (window - 1) * dilation + 1
     return x.unfold(dim, reach, stride)[..., ::dilation]
 
@@ -38,7 +38,7 @@ def reduce_windows(
     base_dilation: list[int],
     window_dilation: list[int],
 ) -> Tensor:
-    """The elements in each window combined, one dimension after the other."""
+    """Reduce each window, one dimension after the other."""
     x = spread_out(x, fill, padding, base_dilation)
     for dim in range(x.dim()):
         if (window[dim], strides[dim]) != (1, 1):
@@ -60,9 +60,9 @@ def scatter_to_chosen(
     base_dilation: list[int],
     window_dilation: list[int],
 ) -> Tensor:
-    """For each window of `x` an element of `source`, added up where the window has its `op`.
+    """Add each element of `source` to the element of `x` that its window's `op` selects.
 
-    Of equal elements in a window the first is chosen, and a NaN before all others.
+    The first of equal elements in a window is selected, and a NaN before all others.
     """
     if not source.numel():
         return torch.zeros_like(x)
@@ -72,7 +72,7 @@ def scatter_to_chosen(
     places = list(itertools.product(*map(range, window)))
 
     def seen(place: tuple[int, ...]) -> tuple[slice, ...]:
-        """What all windows have at one of their places."""
+        """Return the slices that select one offset within all windows."""
         starts = [p * step for p, step in zip(place, window_dilation, strict=True)]
         ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, source.shape, strides, strict=True)]
         return tuple(map(slice, starts, ends, strides))
@@ -98,7 +98,7 @@ def scatter_to_chosen(
 
 
 def batch_as_features(x: Tensor, groups: int) -> Tensor:
-    """Groups of the batch as groups of features."""
+    """Move groups of the batch dimension to groups of features."""
     batch, features, *places = x.shape
     x = x.reshape(groups, batch // groups, features, *places).transpose(0, 1)
     return x.reshape(batch // groups, groups * features, *places)
@@ -113,9 +113,10 @@ def convolve_windows(
     rhs_dilation: list[int],
     groups: int,
 ) -> Tensor:
-    """A convolution of any rank and type: batch, features, places with outputs, inputs, window.
+    """Return a convolution of any rank and type: [batch, features, spatial] with [outputs, inputs,
+    window].
 
-    Windows are laid out as rows of a matrix and multiplied with the filter, group by group.
+    Windows are rows of a matrix, which is multiplied with the filter, group by group.
     """
     rank = len(strides)
     x = spread_out(x, 0, [[0, 0], [0, 0], *padding], [1, 1, *lhs_dilation])

@@ -1,4 +1,8 @@
-"""The rules, one module per family; to import this package registers them all."""
+"""Lowering rules of all operations to torch, one module per family.
+
+Input: an operation and a `Writer`. Output: an expression or lines. Importing the package registers
+all rules in `lowering.RULES`. Start with `arithmetic.py`; `groups.py` lowers fused groups.
+"""
 
 from shardir.backends.gpu.rules import (
     annotate as annotate,

@@ -1,4 +1,4 @@
-"""What says something about a program and changes no number: the operand under another name."""
+"""Annotations that change no element: the results are aliases of the operands."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.writer import Writer
@@ -24,4 +24,4 @@ def _same(w: Writer, op: Op) -> None:
 
 @lowers(*NOTHING, lazy=True)
 def _nothing(w: Writer, op: Op) -> None:
-    """It makes nothing."""
+    """Write nothing: the operation has no result."""

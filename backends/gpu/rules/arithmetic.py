@@ -1,7 +1,7 @@
-"""Arithmetic and comparisons of two tensors, choices, and conversions.
+"""Binary arithmetic, comparisons, select, and conversions.
 
-An operand that is one number everywhere is written as that number. Unsigned numbers of more than
-8 bits are computed as the signed ones of the same bits, which wrap alike.
+An operand whose elements all equal one known number is written as that number. Unsigned integers of
+more than 8 bits are computed as signed integers of the same width, which wrap alike.
 """
 
 import math
@@ -22,18 +22,18 @@ EQUAL = {"eq": "==", "ne": "!="}
 
 
 def as_word(w: Writer, value: Value) -> str:
-    """A value in a type that torch computes in."""
+    """Return a value as a tensor of a dtype in which torch computes."""
     dtype = value.type.dtype
     return f"{w.name(value)}.view({WORDS[dtype]})" if dtype in WORDS else w.name(value)
 
 
 def back(expression: str, dtype: str) -> str:
-    """What was computed in another type of the same bits, in its own."""
+    """Return an expression of the signed type of the same width, viewed as `dtype`."""
     return f"({expression}).view({TORCH[dtype]})" if dtype in WORDS else expression
 
 
 def pair(w: Writer, op: Op) -> tuple[str, str]:
-    """Both operands; one of them may be a number."""
+    """Return the expressions of both operands; one of them may be a number."""
     x, y = op.operands
     a, b = w.number(x), w.number(y)
     if b is not None:
@@ -81,7 +81,7 @@ def _compared(w: Writer, op: Op) -> str:
 
 @lowers("maximum", "minimum", lazy=True)
 def _extreme(w: Writer, op: Op) -> str:
-    """Of floats NaN if either is."""
+    """Lower to a maximum or minimum, which is NaN if either float operand is NaN."""
     (x, y), dtype = op.operands, op.result.type.dtype
     if dtype == "bool" or dtype in WORDS:
         return w.call("larger" if op.name == "maximum" else "smaller", w.name(x), w.name(y))
@@ -104,14 +104,18 @@ def _clamp(w: Writer, op: Op) -> str:
 
 
 def _is_bound(w: Writer, value: Value) -> bool:
-    """Whether torch clamps by it: a number, and not NaN, which it would take for no bound."""
+    """Return whether `clamp` accepts the value: a number, not NaN, which torch takes
+    for no bound.
+    """
     number = w.number(value)
     return number is not None and bool(number == number)
 
 
 @lowers("div", lazy=True)
 def _div(w: Writer, op: Op) -> str:
-    """By a power of two as by a number: on GPUs torch multiplies by the inverse of a number."""
+    """Divide by a number only if it is a power of two: for others torch on GPUs multiplies by the
+    reciprocal, which rounds differently.
+    """
     x, y = op.operands
     if op.result.type.dtype in INTEGERS:
         return w.call("divide_integers", w.name(x), w.name(y))
@@ -168,7 +172,7 @@ def _select(w: Writer, op: Op) -> str:
 
 @lowers("convert")
 def _convert(w: Writer, op: Op, x: str) -> str:
-    """Floats to integers saturate; everything but zero is true; imaginary parts are dropped."""
+    """Convert: floats to integers saturate, nonzero is true, imaginary parts are dropped."""
     source, to = op.operands[0].type.dtype, op.result.type.dtype
     if source == to:
         return x

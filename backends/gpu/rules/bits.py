@@ -1,4 +1,4 @@
-"""The bits of elements seen as elements of another type."""
+"""Reinterpret the bits of elements as elements of another type."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
@@ -9,7 +9,7 @@ from shardir.ir.module import Op
 
 @lowers("bitcast")
 def _bitcast(w: Writer, op: Op, x: str) -> str:
-    """A key shows its high word first."""
+    """Lower `bitcast`; the first 32-bit word of a key is its high word."""
     source, to = op.operands[0].type, op.result.type
     if source == to:
         return x

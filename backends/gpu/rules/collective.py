@@ -1,4 +1,4 @@
-"""Collectives: methods of the program's `comm`, which the files beside it have."""
+"""Collectives: calls of methods of the program's `comm`, which the runtime files define."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import axes_text, shaped
@@ -39,7 +39,9 @@ def _permute(w: Writer, op: Op, x: str) -> str:
 
 @lowers("done", lazy=True)
 def _done(w: Writer, op: Op) -> None:
-    """A collective that was started is one whole call: torch's streams overlap it as they can."""
+    """Alias the result: a started collective is one complete call, which torch's
+    streams overlap.
+    """
     w.same(op.result, op.operands[0])
 
 

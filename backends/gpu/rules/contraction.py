@@ -1,7 +1,7 @@
 """Contractions and convolutions.
 
-Floats go to torch (cuBLAS, cuDNN). Integers, which the matrix units do not multiply, are put
-together of exact products of 16-bit limbs in f64.
+Floats use torch (cuBLAS, cuDNN). Integers, which matrix units do not multiply, are sums of exact
+f64 products of 16-bit limbs.
 """
 
 from shardir.backends.gpu.lowering import lowers
@@ -33,14 +33,14 @@ def _dot(w: Writer, op: Op, x: str, y: str) -> str:
 
 
 def _is_whole(dims: str) -> bool:
-    """Whether each dimension is in the result or in both operands."""
+    """Return whether each dimension is in the result or in both operands."""
     operands, output = dims.split("->")
     left, right = operands.split(",")
     return all(d in output or (d in left and d in right) for d in left + right)
 
 
 def _einsum(dims: str, x: str, y: str) -> str:
-    """The operand first whose own dimensions come first in the result, which so needs no copy."""
+    """Return an einsum; the operand whose own dimensions come first in the result is its first."""
     operands, output = dims.split("->")
     left, right = operands.split(",")
     own = [d for d in output if (d in left) != (d in right)]
@@ -50,7 +50,7 @@ def _einsum(dims: str, x: str, y: str) -> str:
 
 
 def _matmul(dims: str, x: str, y: str) -> str | None:
-    """The contraction as a product of (batches of) matrices, where it is one."""
+    """Return the contraction as a (batched) matrix product, or `None` if it is not one."""
     operands, output = dims.split("->")
     left, right = operands.split(",")
     if left == right and not output and len(left) == 1:
@@ -79,7 +79,7 @@ def _matmul(dims: str, x: str, y: str) -> str | None:
 
 
 def _matrix(x: str, letters: str, batch: str, row: str, column: str) -> str | None:
-    """An operand as matrices of rows and columns, where at most these two have to change places."""
+    """Return an operand as (batched) row-by-column matrices, transposed if needed, or `None`."""
     if letters == batch + row + column:
         return x
     return f"{x}{'.mT' if batch else '.T'}" if letters == batch + column + row else None
@@ -87,7 +87,7 @@ def _matrix(x: str, letters: str, batch: str, row: str, column: str) -> str | No
 
 @lowers("convolution")
 def _convolution(w: Writer, op: Op, x: str, filter: str) -> str:
-    """Operands in torch's order of dimensions, batch groups as groups of features."""
+    """Lower `convolution` to torch's dimension order, with batch groups as feature groups."""
     attrs, to = op.attrs, op.result.type
     of, by, out = parse_dims(attrs["dims"])
     rank = len(of.spatial)
@@ -136,5 +136,5 @@ def _permuted(x: str, perm: tuple[int, ...]) -> str:
 
 
 def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
-    """A permutation that takes torch's order back to that of the result."""
+    """Return the inverse of a permutation."""
     return tuple(perm.index(d) for d in range(len(perm)))

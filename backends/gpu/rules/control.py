@@ -1,4 +1,4 @@
-"""Control flow: loops and branches of Python, whose conditions are read from the device."""
+"""Control flow: Python loops and branches, whose conditions the host reads from the device."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from shardir.ir.module import Block, Op, Value
 def assign(
     w: Writer, targets: Sequence[Value], sources: Sequence[Value], comment: str = ""
 ) -> None:
-    """All targets at once become the sources."""
+    """Assign the sources to all targets in one statement."""
     if not targets:
         return
     names = [w.names[target] for target in targets]
@@ -22,7 +22,7 @@ def assign(
 
 @lowers("while", lazy=True)
 def _while(w: Writer, op: Op) -> None:
-    """What is carried is called as the results are that it ends as."""
+    """Lower `while`; carried values have the names of the results."""
     condition, body = op.blocks
     assign(w, op.results, op.operands, _types(op))
     for block in (condition, body):
@@ -40,7 +40,9 @@ def _while(w: Writer, op: Op) -> None:
 
 @lowers("scan", lazy=True)
 def _scan(w: Writer, op: Op) -> None:
-    """What is carried as in a `while`; the results that are put together are made before."""
+    """Lower `scan`; carried values are as in `while`, stacked results are allocated before the
+    loop.
+    """
     (body,) = op.blocks
     count, length = op.attrs["carries"], op.attrs["length"]
     carried, stacked = op.results[:count], op.results[count:]
@@ -92,12 +94,14 @@ def _types(op: Op) -> str:
 
 @lowers("checkpoint", "custom-jvp", "custom-vjp", lazy=True)
 def _region(w: Writer, op: Op) -> None:
-    """Its first block in its place; what it says more is about derivatives."""
+    """Write the first block in place; the other blocks define derivatives."""
     inline(w, op, op.blocks[0])
 
 
 def inline(w: Writer, op: Op, block: Block) -> None:
-    """A block applied to the operands; what it returns is called as the operation's results."""
+    """Apply a block to the operands; its return values have the names of the
+    operation's results.
+    """
     for param, operand in zip(block.params, op.operands, strict=True):
         w.same(param, operand)
     _call_alike(w, op, block)
@@ -107,7 +111,7 @@ def inline(w: Writer, op: Op, block: Block) -> None:
 
 
 def _call_alike(w: Writer, op: Op, block: Block) -> None:
-    """What a block makes and returns is called as the result of the operation."""
+    """Give the values that a block computes and returns the names of the operation's results."""
     made = {value for step in block.ops for value in step.results}
     for result, value in zip(op.results, block.returns, strict=True):
         if value in made:

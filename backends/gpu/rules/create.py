@@ -1,4 +1,4 @@
-"""Values made of nothing. What is one number is written where it is used, as far as that goes."""
+"""Operations without operands. A uniform number is written where it is used, if possible."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, WORDS, full_text, sizes
@@ -10,7 +10,7 @@ from shardir.ir.types import COMPLEX, FLOATS
 
 @lowers("constant")
 def _constant(w: Writer, op: Op) -> str:
-    """An array is made once a device, by a function of its own."""
+    """Lower `constant`; a function of the program creates an array once per device."""
     value, to = op.attrs["value"], op.result.type
     if isinstance(value, Dense):
         name = f"constant_{len(w.needs.constants)}"

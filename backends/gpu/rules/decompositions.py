@@ -1,4 +1,4 @@
-"""Decompositions of matrices, triangular equations, and Fourier transforms."""
+"""Matrix decompositions, triangular solves, and Fourier transforms."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, listed, shaped

@@ -1,4 +1,4 @@
-"""Functions of one number, element by element."""
+"""Elementwise functions of one operand, and shifts."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
@@ -41,7 +41,7 @@ PLAIN = {
     "imag": "imag",
     "real": "real",
 }
-"""torch's name of each function that it has with the same edges."""
+"""torch's name of each function whose special cases (NaN, infinity, zero) agree with the IR's."""
 OF_COMPLEX = {"exp2": "exp2_of_complex", "expm1": "expm1_of_complex"}
 LIBRARY = {
     "cbrt": "cube_root",
@@ -50,7 +50,7 @@ LIBRARY = {
     "erf_inv": "inverse_error",
 }
 EXACT = ("floor", "ceil", "round", "is_finite", "sqrt")
-"""What torch computes of 16-bit floats as well as of others."""
+"""Functions that torch computes exactly for 16-bit floats, without widening."""
 
 
 @lowers(*dict.fromkeys([*PLAIN, *LIBRARY]))
@@ -103,7 +103,7 @@ def _integer(w: Writer, op: Op, x: str) -> str:
 
 @lowers(*SHIFTS, lazy=True)
 def _shift(w: Writer, op: Op) -> str:
-    """A known amount that leaves something needs no care."""
+    """Lower a shift; a known amount less than the bit width needs no range check."""
     x = w.name(op.operands[0])
     dtype = op.result.type.dtype
     number = w.number(op.operands[1])

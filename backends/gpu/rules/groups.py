@@ -1,6 +1,6 @@
-"""Groups: a function that launches a Triton kernel, and its plain torch reference beside it.
+"""Fused groups: a function that launches a Triton kernel, and a torch reference.
 
-Groups that compute the same on tensors of the same types share their functions.
+Groups with the same computation on tensors of the same types share their functions.
 """
 
 import re
@@ -16,12 +16,14 @@ from shardir.backends.gpu.writer import WIDTH, Writer
 from shardir.ir.module import Op, Value
 
 FREE = ("broadcast", "reshape", "iota", "constant")
-"""What costs nothing beside an operation that computes."""
+"""Operations that cost nothing within a kernel and do not justify one."""
 
 
 @lowers("fused", lazy=True)
 def _fused(w: Writer, op: Op) -> str | None:
-    """A group of one operation is written in its place, as torch has a kernel for it."""
+    """Lower a fused group; a group of one operation is written in place, as torch has a kernel for
+    it.
+    """
     (block,) = op.blocks
     if not op.operands or sum(step.name not in FREE for step in block.ops) < 2:
         inline(w, op, op.blocks[0])
@@ -33,7 +35,9 @@ def _fused(w: Writer, op: Op) -> str | None:
 
 
 def _key(op: Op) -> Any:
-    """What a group computes, names aside; numbers as text, which tells 0.0 from -0.0."""
+    """Return a key of the group's computation without names; the `repr` of numbers distinguishes
+    0.0 from -0.0.
+    """
     (block,) = op.blocks
     numbers: dict[Value, int] = {}
     for value in block.values():
@@ -52,7 +56,7 @@ def _key(op: Op) -> Any:
 
 
 def _define(w: Writer, op: Op) -> str:
-    """Write the functions of a group; returns the name of the one to call."""
+    """Write the functions of a group, and return the name of the function to call."""
     name = w.names.reserved(f"compute_{identifier(op.results[0].name)}")
     kernel = write_kernel(op, name)
     if not isinstance(kernel, Kernel):
@@ -64,7 +68,7 @@ def _define(w: Writer, op: Op) -> str:
 
 
 def define(w: Writer, kernel: Kernel, name: str, reference: str) -> None:
-    """Let the program have a kernel, the function `<name>_reference`, and the launch, `name`."""
+    """Add a kernel, the function `<name>_reference`, and the launching function `name`."""
     for helper in kernel.helpers:
         w.needs.kernels[helper] = None
     for line in kernel.imports:
@@ -75,7 +79,9 @@ def define(w: Writer, kernel: Kernel, name: str, reference: str) -> None:
 
 
 def _reference(w: Writer, op: Op, name: str, says: str) -> str:
-    """The block in plain torch, one line a value; operands and results under their own names."""
+    """Return the block in plain torch, one line per operation, with the names of the group's
+    values.
+    """
     inner = Writer(Names(w.names.taken, inner=True), w.needs, lower, w.mesh)
     (block,) = op.blocks
     given = zip((*op.operands, *op.results), (*block.params, *block.returns), strict=True)
@@ -93,7 +99,7 @@ def _reference(w: Writer, op: Op, name: str, says: str) -> str:
 
 
 def _launch(kernel: Kernel, name: str) -> str:
-    """The function that main calls."""
+    """Return the text of the function that `main` calls."""
     operands = ", ".join(kernel.operands)
     lines = [
         f"def {name}({operands}):",
@@ -107,7 +113,7 @@ def _launch(kernel: Kernel, name: str) -> str:
 
 
 def _contiguous(operands: Sequence[str]) -> Sequence[str]:
-    """Operands as kernels take them."""
+    """Return the lines that make the operands contiguous, as kernels require."""
     if len(operands) <= 2:
         return [f"{x} = {x}.contiguous()" for x in operands]
     names = ", ".join(operands)

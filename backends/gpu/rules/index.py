@@ -39,7 +39,7 @@ def _scatter(w: Writer, op: Op, x: str, indices: str, updates: str) -> str:
 
 
 def _takes_rows(op: Op, layout: IndexingLayout) -> bool:
-    """Whether it takes whole rows of the first dimension, each named by one index."""
+    """Return whether the gather takes complete rows of the first dimension, one index each."""
     x, indices, to = op.operands[0].type, op.operands[1].type, op.result.type
     batch = indices.rank - 1
     return (
@@ -52,7 +52,9 @@ def _takes_rows(op: Op, layout: IndexingLayout) -> bool:
 
 
 def _takes_along(op: Op, layout: IndexingLayout) -> bool:
-    """Whether it takes single elements along one dimension, for each place along the others."""
+    """Return whether the gather takes single elements along one dimension, batched over
+    the others.
+    """
     rank = op.operands[0].type.rank
     return (
         not layout.window

@@ -1,4 +1,4 @@
-"""Sorting, and the largest few."""
+"""Sort and top-k."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.writer import Writer
@@ -7,7 +7,7 @@ from shardir.ir.module import Op
 
 @lowers("sort")
 def _sort(w: Writer, op: Op, *xs: str) -> str | None:
-    """The order first, where several tensors or keys go by it."""
+    """Lower `sort`; one permutation of the keys orders all operands."""
     dim, keys = op.attrs["dim"], op.attrs.get("keys", 1)
     order = w.call("order_of", f"[{', '.join(xs[:keys])}]", str(dim))
     if len(xs) == 1:

@@ -1,4 +1,4 @@
-"""Random bits as functions of keys, bit for bit as everywhere else."""
+"""Random bits as functions of keys, identical to those of all backends."""
 
 from shardir.backends.gpu.kernels import Kernel, write_random
 from shardir.backends.gpu.layout import tidied
@@ -10,7 +10,7 @@ from shardir.backends.gpu.writer import WIDTH, Writer
 from shardir.ir.module import Op
 
 FEW = 64
-"""Fewer numbers than that are not worth a kernel of their own."""
+"""Minimum number of elements for which a kernel is emitted."""
 
 
 @lowers("random_bits", "random_bits_at")
@@ -24,7 +24,7 @@ def _split(w: Writer, op: Op, keys: str, *starts: str) -> str:
 
 
 def _drawn(w: Writer, op: Op, function: str, dtype: str, keys: str, *starts: str) -> str:
-    """A call of the kernel that draws so much of what a key makes; of torch for a few numbers."""
+    """Return a call of the kernel that draws random elements, or of torch for few elements."""
     about = [dtype] if dtype else []
     if op.result.type.size < FEW:
         return w.call(function, keys, *about, *_place(op, starts))
@@ -45,7 +45,9 @@ def _drawn(w: Writer, op: Op, function: str, dtype: str, keys: str, *starts: str
 
 
 def _place(op: Op, starts: tuple[str, ...]) -> tuple[str, str, str, str]:
-    """The scheme, the shape of all that a key makes, and the piece of it."""
+    """Return the texts of the scheme, the shape of all elements of a key, and the offsets and shape
+    of the drawn part.
+    """
     piece = op.result.type.shape[op.operands[0].type.rank :]
     scheme = op.attrs.get("scheme", "partitionable")
     return f'"{scheme}"', listed(op.attrs.get("shape", piece)), listed(starts), listed(piece)

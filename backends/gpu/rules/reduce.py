@@ -1,4 +1,4 @@
-"""Reductions, positions of extremes, and running combinations."""
+"""Reductions, argmax and argmin, and cumulative reductions."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word
@@ -25,7 +25,7 @@ def _sum(w: Writer, op: Op, x: str) -> str:
 
 @lowers("prod")
 def _prod(w: Writer, op: Op, x: str) -> str:
-    """torch multiplies along one dimension at a time."""
+    """Lower `prod`; torch multiplies along one dimension at a time."""
     dtype = op.result.type.dtype
     kept = "" if dtype in (*FLOATS, *COMPLEX) else f", dtype={WORDS.get(dtype, TORCH[dtype])}"
     made = as_word(w, op.operands[0])
@@ -83,7 +83,9 @@ RUNNING = {
 
 @lowers(*RUNNING)
 def _running(w: Writer, op: Op, x: str) -> str:
-    """From the other end: turned around before and after. Integers wrap in their own type."""
+    """Lower a cumulative reduction; `reverse` flips before and after. Integers wrap in their own
+    type.
+    """
     dtype, dim = op.result.type.dtype, op.attrs["dim"]
     ordered = op.name in ("cummax", "cummin")
     if ordered and dtype in (*WORDS, "bool"):

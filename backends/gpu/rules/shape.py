@@ -1,4 +1,4 @@
-"""Operations that arrange data: views wherever torch has them."""
+"""Data movement: views wherever torch supports them."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back

@@ -1,4 +1,4 @@
-"""Parts of tensors cut out and put in."""
+"""Slices, padding, and updates of slices."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def _slice(w: Writer, op: Op, x: str) -> str:
 
 @lowers("pad", lazy=True)
 def _pad(w: Writer, op: Op) -> str:
-    """A known value without gaps is torch's own padding, which also cuts."""
+    """Lower `pad`; a known value without interior padding is `F.pad`, which also crops."""
     x, value = op.operands
     low, high, interior = (op.attrs[name] for name in ("low", "high", "interior"))
     number, dtype = w.number(value), op.result.type.dtype
@@ -51,7 +51,7 @@ def _pad(w: Writer, op: Op) -> str:
 
 
 def _is_plain_zero(number: Any) -> bool:
-    """Whether it is 0, and not -0."""
+    """Return whether the number is 0 and not -0."""
     return not np.asarray(number).tobytes().strip(b"\0")
 
 

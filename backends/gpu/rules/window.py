@@ -1,4 +1,4 @@
-"""Reductions over sliding windows, and the gradient of those that choose."""
+"""Window reductions, and the scatter that is the gradient of window maximum and minimum."""
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
@@ -12,7 +12,9 @@ WINDOW = ("window", "strides", "padding", "base_dilation", "window_dilation")
 
 @lowers("reduce_window")
 def _reduce_window(w: Writer, op: Op, x: str) -> str:
-    """Unsigned numbers as words, or as numbers in the same order; bools as 0 and 1."""
+    """Lower `reduce_window`; unsigned integers are mapped to signed words or order-preserving
+    integers, bools to 0 and 1.
+    """
     dtype, combine = op.result.type.dtype, op.attrs["op"]
     given, fill = x, {"add": "0", "mul": "1"}.get(combine) or limit_text(dtype, combine == "min")
     if dtype == "bool" and combine == "add":
@@ -33,7 +35,7 @@ def _reduce_window(w: Writer, op: Op, x: str) -> str:
 
 
 def _in_order(dtype: str, highest: bool) -> str:
-    """The highest or lowest number of a type among those that compare as its numbers do."""
+    """Return the highest or lowest value of a type under the order-preserving map."""
     if dtype == "bool":
         return str(int(highest))
     return limit_text("i64" if dtype in ("u64", "key") else dtype, highest)

@@ -1,9 +1,9 @@
-"""What an emitted program runs on: torch, and nothing of shardir.
+"""Runtime of emitted programs: it needs torch, and no part of shardir.
 
-These files are written beside every program, as the folder `shardir_runtime`. A program says what
-it is (`Program`: its mesh, and how its arguments and results are cut) and does its work in
-`main(comm, *arguments)`, where `comm` speaks to the other devices of the mesh (`Comm`); `run` is
-its command line.
+The emitter writes these files beside every program, as the folder `shardir_runtime`. A program
+declares its mesh, arguments and results with their shardings (`Program`), and computes in
+`main(comm, *arguments)`, where `comm` communicates with the other devices of the mesh (`Comm`);
+`run` is its command line. Start with `command.py`, then `work.py` and `comm.py`.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Arrays: element types, whole arrays and the parts that devices hold, and `.npy` files.
+"""Element types, global arrays and shards, and `.npy` files.
 
-NumPy has no bf16: its bits are stored as 16-bit words, as NumPy stores any type it lacks.
+NumPy has no bf16: its bits are stored as 16-bit words of dtype `V2`, as NumPy stores unknown types.
 """
 
 from collections.abc import Sequence
@@ -32,16 +32,16 @@ DTYPES: dict[str, Any] = {
     "c128": torch.complex128,
     "key": torch.uint64,
 }
-"""The torch type of each element type; a key is one 64-bit word."""
+"""The torch dtype of each element type; a key is one 64-bit word."""
 _BITS = np.dtype("V2")
 
 
 class DataError(Exception):
-    """Arrays that a program was not written for."""
+    """Raised for arrays that do not match the program's arguments or results."""
 
 
 def to_torch(array: Any, dtype: str) -> Any:
-    """A NumPy array as a tensor of the element type, which its elements are of."""
+    """Return a NumPy array of the element type `dtype` as a tensor."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     if dtype == "bf16":
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
@@ -51,7 +51,7 @@ def to_torch(array: Any, dtype: str) -> Any:
 
 
 def to_numpy(tensor: Any) -> Any:
-    """A tensor as a NumPy array on the host; bf16 as its bits (`V2`)."""
+    """Return a tensor as a NumPy array on the host; bf16 as its bits (`V2`)."""
     tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(_BITS)
@@ -59,12 +59,12 @@ def to_numpy(tensor: Any) -> Any:
 
 
 def read(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
-    """The tensor in a `.npy` file; raises `DataError` unless it is of this type and shape."""
+    """Return the tensor in a `.npy` file; raise `DataError` if its type or shape differs."""
     return to_torch(np.asarray(_opened(path, wanted, shape)), wanted.dtype)
 
 
 def read_part(path: Path, wanted: Tensor, mesh: Mesh, device: int) -> Any:
-    """The part that a device holds of the whole in a `.npy` file, of which no more is read."""
+    """Return a device's shard of the array in a `.npy` file; only that part is read."""
     whole = _opened(path, wanted, wanted.shape)
     part = to_torch(np.asarray(whole[wanted.window(mesh, device)]), wanted.dtype)
     return _own(part, wanted, mesh, device)
@@ -82,35 +82,39 @@ def _opened(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
 
 
 def check(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) -> None:
-    """Raises `DataError` unless an array of NumPy's is of an element type and of a shape."""
+    """Raise `DataError` unless a NumPy array has this element type and shape."""
     of_type = to_numpy(torch.empty(0, dtype=DTYPES[wanted.dtype])).dtype
     fits = array.dtype == of_type
     if wanted.dtype == "bf16":
         fits = array.dtype.itemsize == 2 and (array.dtype.kind == "V" or array.dtype == np.uint16)
     if not fits or array.shape != shape:
         given = f"{array.dtype}{list(array.shape)}"
-        told = "bf16 (V2)" if wanted.dtype == "bf16" else of_type
-        raise DataError(f"{wanted} is to be {told}{list(shape)}, and {where} is {given}")
+        expected = "bf16 (V2)" if wanted.dtype == "bf16" else of_type
+        raise DataError(
+            f"{wanted} must be {expected}{list(shape)}, but the array {where} is {given}"
+        )
 
 
 def write(path: Path, tensor: Any) -> None:
-    """Write a tensor into a `.npy` file, whose folder is made if need be."""
+    """Write a tensor to a `.npy` file; create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, to_numpy(tensor), allow_pickle=False)
 
 
 def cut(whole: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
-    """The part of a whole that a device holds, a tensor of its own.
+    """Return a device's shard of a global array, as a tensor that shares no memory with it.
 
-    A part that is shorter than the others has zeros at its end. Of what is unreduced the first
-    device along those axes holds all there is.
+    A shard shorter than the others is padded with zeros at its end. An unreduced value is stored
+    completely on the first device along the unreduced axes.
     """
     part = whole[tensor.window(mesh, device)].clone(memory_format=torch.contiguous_format)
     return _own(part, tensor, mesh, device)
 
 
 def _own(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
-    """A part as long as all parts are."""
+    """Return a shard padded to the common length, or the identity element if another
+    device has it.
+    """
     shape = tensor.part_shape(mesh)
     if tuple(part.shape) != shape:
         longer = torch.zeros(shape, dtype=part.dtype, device=part.device)
@@ -122,7 +126,9 @@ def _own(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
 
 
 def join(parts: Sequence[Any], tensor: Tensor, mesh: Mesh) -> Any:
-    """The whole whose parts the devices hold, on the device of the first, without padding."""
+    """Return the global array of all devices' shards, on the first one's device,
+    without padding.
+    """
     first = parts[0]
     whole = torch.empty(tensor.shape, dtype=words(first).dtype, device=first.device)
     for device, part in enumerate(parts):

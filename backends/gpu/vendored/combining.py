@@ -1,9 +1,8 @@
-"""How tensors of several devices combine, for all element types.
+"""Reductions of tensors of several devices, for all element types.
 
-Results are those of combining in order of position, with 16-bit floats in single precision. Torch
-has no arithmetic on unsigned integers of more than 8 bits: sums, products and bits are those of the
-signed type of the same width, and so is the order of two numbers when their highest bits are
-turned.
+Tensors are reduced in order of position, with 16-bit floats in single precision. Torch has no
+arithmetic on unsigned integers of more than 8 bits: sums, products and bitwise operations use the
+signed type of the same width, and comparisons do so after the highest bits are flipped.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,17 +13,17 @@ import torch
 Tensor = Any
 
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""The types of the same width that torch computes with."""
+"""Signed types of the same width, in which torch computes."""
 HALVES = (torch.float16, torch.bfloat16)
 
 
 def words(x: Tensor) -> Tensor:
-    """A tensor of unsigned integers as one of a type that torch can move and compute with."""
+    """Return unsigned integers viewed as a signed type, which torch can move and compute with."""
     return x.view(SIGNED[x.dtype]) if x.dtype in SIGNED else x
 
 
 def combined(parts: Sequence[Tensor], op: str) -> Tensor:
-    """All parts combined by `op`: add, mul, max, min, and, or."""
+    """Reduce all parts with `op`: add, mul, max, min, and, or."""
     dtype = parts[0].dtype
     if len(parts) == 1:
         return parts[0].clone()
@@ -52,13 +51,13 @@ def _add(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _maximum(x: Tensor, y: Tensor) -> Tensor:
-    """The larger; NaN if either is, +0 above -0."""
+    """Return the maximum; NaN if either is NaN, and +0 above -0."""
     best = torch.maximum(x, y)
     return torch.where((x == 0) & (y == 0), x + y, best) if x.is_floating_point() else best
 
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:
-    """The smaller; NaN if either is, -0 below +0."""
+    """Return the minimum; NaN if either is NaN, and -0 below +0."""
     best = torch.minimum(x, y)
     return torch.where((x == 0) & (y == 0), -(-x - y), best) if x.is_floating_point() else best
 
@@ -74,7 +73,7 @@ _OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def identity(op: str, dtype: Any) -> Any:
-    """The number that changes nothing when it is combined."""
+    """Return the identity element of a reduction."""
     if op in ("add", "or"):
         return 0
     if op == "mul":

@@ -1,24 +1,24 @@
-"""Speaking to the other devices of the mesh.
+"""Communication with the other devices of the mesh.
 
-`Comm` is what `main` gets. Its methods are named after the operations of the program, and take and
-return tensors of what this device holds; axes are tuples of names (`("data",)`, or parts of axes,
-`("data:(1)2",)`), major to minor. Every device of a group calls the same methods in the same order.
+`main` receives a `Comm`. Its methods are named after the operations of the program, and take and
+return this device's tensors; axes are tuples of names (`("data",)`, or sub-axes, `("data:(1)2",)`),
+major to minor. Every device of a group calls the same methods in the same order.
 
-    comm.axis_index(axes=("i",))                         where this device stands: i32 of rank 0
-    comm.all_reduce(x, "add", axes=("i",))               the parts of all, combined by
+    comm.axis_index(axes=("i",))                         this device's position: i32 of rank 0
+    comm.all_reduce(x, "add", axes=("i",))               the tensors of all devices reduced by
                                                          add, mul, max, min, and, or
-    comm.reduce_scatter(x, "add", dim=0, axes=("i",))    this device's piece of that
-    comm.all_gather(x, dim=0, axes=("i",))               the pieces of all, along a dimension
-    comm.all_slice(x, dim=0, axes=("i",))                this device's piece of what all hold
-    comm.all_to_all(x, split=0, concat=1, axes=("i",))   cut along 1 becomes cut along 0
+    comm.reduce_scatter(x, "add", dim=0, axes=("i",))    this device's shard of that
+    comm.all_gather(x, dim=0, axes=("i",))               the shards of all, concatenated
+    comm.all_slice(x, dim=0, axes=("i",))                this device's shard of a replicated x
+    comm.all_to_all(x, split=0, concat=1, axes=("i",))   sharded along 1 becomes sharded along 0
     comm.collective_permute(x, axes=("i",), pairs=((0, 1),))
-                                                         from position to position, zeros elsewhere
+                                                         from position to position; others zeros
     comm.collective_permute(x, source=("i",), target=("j",))
-                                                         cut along i becomes cut along j
+                                                         sharding over i becomes one over j
 
-Tensors are of the torch type that bears the name of the element type (`key` is `torch.uint64`), and
-results are contiguous tensors that nobody else holds. `comm.device` is the torch device on which
-`main` makes tensors, `comm.rank` the device's place in the mesh, `comm.mesh` the mesh.
+Tensors have the torch dtype with the name of the element type (`key` is `torch.uint64`), and
+results are contiguous tensors that share no memory. `comm.device` is the torch device on which
+`main` creates tensors, `comm.rank` the device's index in the mesh, `comm.mesh` the mesh.
 """
 
 from abc import ABC, abstractmethod
@@ -35,13 +35,14 @@ Pairs = Sequence[tuple[int, int]]
 
 
 class CommError(Exception):
-    """Devices that do not find together, or that do not fit the program."""
+    """Raised if devices cannot connect, or do not match the program."""
 
 
 class Comm(ABC):
-    """The devices of a mesh, seen from one of them.
+    """One device's communication with the others of its mesh.
 
-    All exchanges are written here by means of one, `meet`; they are what the others must equal.
+    This class implements all collectives with one primitive, `meet`; subclasses must give equal
+    results.
     """
 
     def __init__(self, mesh: Mesh, rank: int, device: Any) -> None:
@@ -55,30 +56,33 @@ class Comm(ABC):
         what: str,
         use: Callable[[Sequence[Tensor]], Tensor],
     ) -> Tensor:
-        """Show `x` to all of a group, and make something of what they show, in their order.
+        """Share `x` with all devices of a group, and return `use` of their tensors in group order.
 
-        What `use` returns is a tensor of its own. `what` names the exchange in errors.
+        The result of `use` shares no memory with its arguments. `what` names the collective in
+        errors.
         """
 
     def axis_index(self, axes: Axes) -> Tensor:
-        """The device's position along `axes`."""
+        """Return the device's position along `axes`."""
         place = self.mesh.position(self.rank, axes)
         return torch.full((), place, dtype=torch.int32, device=self.device)
 
     def all_slice(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
-        """This device's piece of what all hold."""
+        """Return this device's shard of a replicated tensor."""
         size = x.shape[dim] // self.mesh.count(axes)
         start = self.mesh.position(self.rank, axes) * size
         return x.narrow(dim, start, size).clone(memory_format=torch.contiguous_format)
 
     def all_reduce(self, x: Tensor, op: str, axes: Axes) -> Tensor:
-        """The tensors of all, combined by `op`."""
+        """Return the tensors of all devices, reduced by `op`."""
         return self.meet(
             x, self._group(axes), f"all_reduce {op}", lambda parts: combined(parts, op)
         )
 
     def reduce_scatter(self, x: Tensor, op: str, dim: int, axes: Axes) -> Tensor:
-        """This device's piece, along `dim`, of the tensors of all combined by `op`."""
+        """Return this device's shard, along `dim`, of the tensors of all devices
+        reduced by `op`.
+        """
         size = x.shape[dim] // self.mesh.count(axes)
         start = self.mesh.position(self.rank, axes) * size
 
@@ -89,13 +93,13 @@ class Comm(ABC):
         return self.meet(x, self._group(axes), f"reduce_scatter {op}", use)
 
     def all_gather(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
-        """The pieces of all, put together along `dim`."""
+        """Return the shards of all devices, concatenated along `dim`."""
         return self.meet(
             x, self._group(axes), f"all_gather dim={dim}", lambda parts: joined(parts, dim)
         )
 
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
-        """What was cut along `concat` becomes cut along `split`."""
+        """Reshard a tensor from dimension `concat` to dimension `split`."""
         size = x.shape[split] // self.mesh.count(axes)
         start = self.mesh.position(self.rank, axes) * size
 
@@ -112,10 +116,10 @@ class Comm(ABC):
         axes: Axes = (),
         pairs: Pairs = (),
     ) -> Tensor:
-        """The tensor of another position.
+        """Return the tensor of another position.
 
-        With `pairs` of (from, to) along `axes`, and zeros where nothing comes; or the piece at
-        position c along `source` goes to position c along `target`.
+        Either `pairs` are (from, to) positions along `axes`, and devices that receive nothing get
+        zeros; or the shard at position c along `source` moves to position c along `target`.
         """
         group, sender, _ = self._route(source, target, axes, pairs)
 
@@ -132,7 +136,7 @@ class Comm(ABC):
     def _route(
         self, source: Axes, target: Axes, axes: Axes, pairs: Pairs
     ) -> tuple[tuple[int, ...], int | None, int | None]:
-        """Who takes part in a permute, from which device this one receives, to which it sends."""
+        """Return the group of a permute, the device to receive from, and the device to send to."""
         if axes:
             group = self._group(axes)
             place = group.index(self.rank)
@@ -148,5 +152,5 @@ class Comm(ABC):
 
 
 def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """Tensors put together along a dimension."""
+    """Concatenate tensors along a dimension."""
     return torch.cat([words(part) for part in parts], dim).view(parts[0].dtype)

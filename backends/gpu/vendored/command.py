@@ -1,4 +1,4 @@
-"""The command line of a program: which processes run it, where, and what they do."""
+"""The command line of a program: start or join the processes, and run the program."""
 
 import argparse
 import os
@@ -23,7 +23,7 @@ from shardir.backends.gpu.vendored.work import Main, Wishes, Worker
 
 
 def run(main: Main, program: Program, words: Sequence[str] | None = None) -> None:
-    """Do what the command line says, and end the process: status 1 after an error."""
+    """Execute the command line, and end the process with status 1 after an error."""
     options = _parser(program).parse_args(words)
     launch: Launch | None = None
     try:
@@ -41,7 +41,7 @@ def run(main: Main, program: Program, words: Sequence[str] | None = None) -> Non
 
 
 def _end(launch: Launch | None, message: str) -> NoReturn:
-    """Say what is wrong, and end at once: the others must not wait for this process."""
+    """Print an error and end immediately, so that other processes do not wait for this one."""
     who = f"process {launch.rank} of {launch.size}: " if launch is not None else ""
     print(f"{who}{message}", file=sys.stderr, flush=True)
     sys.stdout.flush()
@@ -56,11 +56,19 @@ def _parser(program: Program) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--selftest", action="store_true", help="compare with results that the compiler computed")
-    add("--bench", type=int, nargs="?", const=20, default=0, metavar="RUNS", help="time runs")
+    add(
+        "--bench",
+        type=int,
+        nargs="?",
+        const=20,
+        default=0,
+        metavar="RUNS",
+        help="measure the time of runs",
+    )
     add("--graph", action="store_true", help="record a CUDA graph, and replay it")
-    add("--arguments", type=Path, metavar="DIR", help="read NAME.npy; otherwise those of selftest/")
+    add("--arguments", type=Path, metavar="DIR", help="folder of NAME.npy (default: of selftest/)")
     add("--results", type=Path, metavar="DIR", help="write NAME.npy")
-    add("--shards", action="store_true", help="files are of parts: NAME.RANK.npy")
+    add("--shards", action="store_true", help="read and write shards: NAME.RANK.npy")
     size = program.devices.size
     add(
         "--local",
@@ -68,16 +76,22 @@ def _parser(program: Program) -> argparse.ArgumentParser:
         nargs="?",
         const=size,
         metavar="N",
-        help=f"all {size} devices as threads of this process, whatever started it",
+        help=f"run all {size} devices as threads of this process, ignoring launchers",
     )
-    add("--device", choices=("cuda", "cpu"), help="otherwise cuda where torch sees a GPU")
-    add("--backend", choices=("nccl", "gloo"), help="otherwise nccl on GPUs and gloo on CPUs")
-    add("--timeout", type=float, default=300.0, metavar="S", help="seconds to wait for others")
+    add("--device", choices=("cuda", "cpu"), help="default: cuda if torch finds a GPU")
+    add("--backend", choices=("nccl", "gloo"), help="default: nccl on GPUs, gloo on CPUs")
+    add(
+        "--timeout",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds to wait for other devices",
+    )
     return parser
 
 
 def describe(program: Program) -> str:
-    """What the program is, and what it takes and returns."""
+    """Return a description of the program, its arguments and its results."""
     axes = ", ".join(f"{name}={size}" for name, size in program.mesh.items())
     lines = [f"{program.title} on the mesh [{axes}]", "", "arguments:"]
     lines += [f"  {tensor}" for tensor in program.passed]
@@ -98,18 +112,18 @@ def _run(
     )
     if not (wishes.selftest or wishes.bench or wishes.results):
         return [describe(program), "", "nothing to do: pass --selftest, --bench, or --results DIR"]
-    # Products of 16-bit floats are added up in single precision, in all of their parts.
+    # Products of 16-bit floats are accumulated in f32, also in split-K partial sums.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     kind = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise CommError("torch sees no GPU; run on the CPU with --device cpu")
+        raise CommError("torch finds no GPU; run on the CPU with --device cpu")
     mesh = program.devices
     if launch is None:
         if options.local not in (None, mesh.size):
             raise CommError(
-                f"--local {options.local} is not the {mesh.size} devices of the program's mesh "
-                f"{program.mesh}"
+                f"--local {options.local} differs from the {mesh.size} devices of the program's "
+                f"mesh {program.mesh}"
             )
         count = torch.cuda.device_count() if kind == "cuda" else 1
         places = [f"cuda:{rank % count}" if kind == "cuda" else "cpu" for rank in range(mesh.size)]
@@ -127,15 +141,15 @@ def _run(
 
 
 def gpu_of(launch: Launch, count: int, backend: str) -> int:
-    """Which of this host's GPUs a process has; raises `CommError` where NCCL would not share it."""
+    """Return the index of a process's GPU; raise `CommError` if NCCL cannot share it."""
     shares = os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
-    # A launcher that gives each process a GPU of its own shows it no other.
+    # A launcher that assigns one GPU per process makes only that one visible.
     given = count == 1 and bool(re.fullmatch(r"[^,]+", os.environ.get("CUDA_VISIBLE_DEVICES", "")))
     if launch.local_rank >= count and backend == "nccl" and not (shares or given):
         raise CommError(
-            f"process {launch.local_rank} of this host has no GPU of its own, there are {count}; "
-            "start as many as there are GPUs, or pass --local or --backend gloo (NCCL 2.30 and "
-            "later let processes share one where NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
+            f"process {launch.local_rank} of this host has no GPU of its own: there are {count}; "
+            "start one process per GPU, or pass --local or --backend gloo (NCCL 2.30 and "
+            "later share a GPU between processes if NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
         )
     return launch.local_rank % count
 
@@ -143,7 +157,7 @@ def gpu_of(launch: Launch, count: int, backend: str) -> int:
 def connected(
     launch: Launch, program: Program, kind: str, backend: str | None, timeout: float
 ) -> DistComm:
-    """Find the other processes; every one of them is a device of the mesh."""
+    """Connect all processes; each of them is a device of the mesh."""
     backend = backend or ("nccl" if kind == "cuda" else "gloo")
     if kind == "cpu" and backend == "nccl":
         raise CommError("NCCL is for GPUs; on the CPU pass --backend gloo")
@@ -151,7 +165,7 @@ def connected(
     if kind == "cuda":
         device = torch.device("cuda", gpu_of(launch, torch.cuda.device_count(), backend))
         torch.cuda.set_device(device)
-    told: dict[str, Any] = {"device_id": device} if backend == "nccl" else {}
+    bound: dict[str, Any] = {"device_id": device} if backend == "nccl" else {}
     try:
         dist.init_process_group(
             backend,
@@ -159,19 +173,19 @@ def connected(
             rank=launch.rank,
             world_size=launch.size,
             timeout=timedelta(seconds=timeout),
-            **told,
+            **bound,
         )
     except (RuntimeError, ValueError) as error:
         if "Duplicate GPU" in str(error):
             raise CommError(
-                f"process {launch.rank} shares its GPU with another, which NCCL does not do; start "
-                "as many as there are GPUs, or pass --local or --backend gloo"
+                f"process {launch.rank} shares its GPU with another, which NCCL does not "
+                "support; start one process per GPU, or pass --local or --backend gloo"
             ) from None
         raise CommError(
-            f"process {launch.rank} does not find the first one at {launch.host}:{launch.port}; "
-            f"is MASTER_ADDR its host, and MASTER_PORT free there? {error}"
+            f"process {launch.rank} cannot connect to process 0 at {launch.host}:{launch.port}; "
+            f"set MASTER_ADDR to its host, and MASTER_PORT to a free port there: {error}"
         ) from None
     comm = DistComm(program.devices, launch.rank, device, program.groups)
-    # Libraries connect at the first exchange, to which all must come.
+    # Libraries connect at the first collective, in which all processes must take part.
     comm.all_reduce(torch.zeros(1, device=device), "add", tuple(program.mesh))
     return comm

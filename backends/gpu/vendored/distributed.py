@@ -1,11 +1,11 @@
-"""Devices in processes of their own, which speak through `torch.distributed`.
+"""Devices in separate processes, which communicate with `torch.distributed`.
 
-NCCL moves and combines tensors on GPUs, gloo on CPUs; where GPUs have only gloo, tensors go through
-the host. Whatever only moves, moves as bytes, so that no element type is foreign to a library.
-Combined natively is what the libraries combine as the program means it: sums and products of wide
-numbers, extremes of integers, bits of booleans. Everything else is exchanged piece by piece,
-combined here in order of position, and gathered: 16-bit floats, for example, which the libraries
-would round at every step. That moves as many bytes.
+NCCL transfers and reduces tensors on GPUs, gloo on CPUs; on GPUs with gloo, tensors are staged
+through the host. Pure data movement transfers bytes, so that every element type is supported. The
+libraries reduce where their semantics match: sums and products of types of at least 32 bits, maxima
+and minima of integers, logical operations. All other reductions exchange shards, reduce them here
+in order of position, and gather the results: for example 16-bit floats, which the libraries round
+at every step. That transfers as many bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from shardir.backends.gpu.vendored.layout import Axes, Mesh
 
 Tensor = Any
 
-# Newer versions of torch call these otherwise, and warn about the older names.
+# Newer versions of torch rename these functions and warn about the old names.
 _gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 SMALL = 1 << 15
-"""Bytes of a tensor that is rather gathered whole than exchanged in pieces."""
+"""Maximum bytes of a tensor that is all-gathered instead of exchanged in shards."""
 _WIDE = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
 _INTEGERS = (torch.int32, torch.int64, torch.int8, torch.uint8)
 _ADDED = {
@@ -46,10 +46,12 @@ _WORDS = {
 
 
 class DistComm(Comm):
-    """One of the processes that `torch.distributed` has brought together."""
+    """A device that is one process of a `torch.distributed` group."""
 
     def __init__(self, mesh: Mesh, rank: int, device: Any, groups: Sequence[Axes] = ()) -> None:
-        """Make the groups along each of `groups`; every process does so in the same order."""
+        """Create the process groups along each of `groups`; all processes do so in the
+        same order.
+        """
         super().__init__(mesh, rank, device)
         self.staged = self.device.type == "cuda" and dist.get_backend() != "nccl"
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(mesh.size)): dist.group.WORLD}
@@ -75,10 +77,10 @@ class DistComm(Comm):
         if len(group) == 1 or not x.numel():
             return x.clone()
         if native is not None:
-            told, view = native
+            operator, view = native
             sent = self._sent(x.clone(memory_format=torch.contiguous_format))
             with self._at("all_reduce", x, group):
-                dist.all_reduce(view(sent), told, group=self._of(group))
+                dist.all_reduce(view(sent), operator, group=self._of(group))
             return self._received(sent)
         if x.numel() * x.element_size() <= SMALL:
             return super().all_reduce(x, op, axes)
@@ -96,18 +98,18 @@ class DistComm(Comm):
         rows = _stacked(x, dim, len(group))
         if native is None:
             return combined(self._exchanged(rows, group).unbind(0), op)
-        told, view = native
+        operator, view = native
         sent = self._sent(self._rows(rows, group))
         made = torch.empty_like(sent[0])
         with self._at("reduce_scatter", x, group):
-            _scatter(view(made), view(sent), told, group=self._of(group))
+            _scatter(view(made), view(sent), operator, group=self._of(group))
         return self._received(made)
 
     def all_gather(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
         group = self._group(axes)
         if dim or len(group) == 1 or not x.numel():
             return super().all_gather(x, dim, axes)
-        # Rows of a group are one after the other already.
+        # The gathered rows are already contiguous in group order.
         return self._gathered(x, group).flatten(0, 1)
 
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
@@ -142,13 +144,13 @@ class DistComm(Comm):
 
     @contextmanager
     def _at(self, what: str, x: Tensor, group: tuple[int, ...]) -> Iterator[None]:
-        """Around a call of the library: who failed at what, where it does."""
+        """Convert errors of a library call into a `CommError` that names device and collective."""
         try:
             yield
         except RuntimeError as error:
             raise CommError(
                 f"device {self.rank} failed at {what} of {x.dtype}{list(x.shape)} with devices "
-                f"{list(group)}, of which one may have ended, or not come in time: "
+                f"{list(group)}; one of them may have ended or timed out: "
                 f"{str(error).strip().splitlines()[0]}"
             ) from None
 
@@ -157,18 +159,18 @@ class DistComm(Comm):
             return self._groups[tuple(sorted(group))]
         except KeyError:
             raise CommError(
-                f"devices {list(group)} are no group of this program; name its axes in `groups`"
+                f"devices {list(group)} are no group of this program; add its axes to `groups`"
             ) from None
 
     def _sent(self, x: Tensor) -> Tensor:
-        """A tensor where the library takes it."""
+        """Return the tensor on the device where the library reads it."""
         return x.cpu() if self.staged else x
 
     def _received(self, x: Tensor) -> Tensor:
         return x.to(self.device) if self.staged else x
 
     def _rows(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
-        """A row for each member of a group, in order of positions, in order of the library's."""
+        """Permute rows from group order to the library's rank order."""
         order = sorted(group)
         if tuple(order) == group:
             return rows
@@ -176,7 +178,7 @@ class DistComm(Comm):
         return torch.stack(found).view(rows.dtype)
 
     def _gathered(self, x: Tensor, group: tuple[int, ...]) -> Tensor:
-        """The tensors of a group, in order of positions, stacked."""
+        """Return the tensors of a group, stacked in group order."""
         sent = self._sent(x).contiguous()
         rows = torch.empty((len(group), *x.shape), dtype=x.dtype, device=sent.device)
         with self._at("gathering", x, group):
@@ -184,7 +186,7 @@ class DistComm(Comm):
         return self._placed(self._received(rows), group)
 
     def _exchanged(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
-        """Row i goes to position i, and row i of the result comes from there."""
+        """Send row i to position i; row i of the result is from position i."""
         sent = self._sent(self._rows(rows, group)).contiguous()
         made = torch.empty_like(sent)
         with self._at("exchanging pieces", rows, group):
@@ -192,7 +194,7 @@ class DistComm(Comm):
         return self._placed(self._received(made), group)
 
     def _placed(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
-        """A row for each member of a group, in order of the library's, in order of positions."""
+        """Permute rows from the library's rank order to group order."""
         order = sorted(group)
         if tuple(order) == group:
             return rows
@@ -201,10 +203,9 @@ class DistComm(Comm):
 
 
 def _native(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None:
-    """The libraries' word for `op`, and as what they are to see the memory of tensors.
+    """Return the libraries' reduction operator for `op`, and a view of tensors to reduce.
 
-    `None` where none of them does it, or does it otherwise: the extremes of floats, for example,
-    do not always see what is not a number.
+    Returns `None` if the libraries lack it or differ: for example, maxima of floats may drop NaN.
     """
     dtype, seen = x.dtype, x.dtype
     word = _WORDS.get(op)
@@ -222,12 +223,12 @@ def _native(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None
 
 
 def _bytes(x: Tensor) -> Tensor:
-    """The memory of a contiguous tensor."""
-    # Of dimensions of size 1 a contiguous tensor may have any strides.
+    """Return a contiguous tensor as bytes."""
+    # A contiguous tensor may have any stride in dimensions of size 1.
     return x.as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
 def _stacked(x: Tensor, dim: int, count: int) -> Tensor:
-    """The pieces of `x` along a dimension, one after the other."""
+    """Return the shards of `x` along a dimension, stacked."""
     shape = (*x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1 :])
     return x.reshape(shape).movedim(dim, 0).contiguous()

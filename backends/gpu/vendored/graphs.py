@@ -1,4 +1,4 @@
-"""CUDA graphs: all of a program's work on a GPU, recorded once and replayed by one call."""
+"""CUDA graphs: capture a program's work on a GPU once, and replay it with one call."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,10 +13,10 @@ Main = Callable[..., tuple[Any, ...]]
 
 
 def captured(main: Main, comm: Comm, arguments: Sequence[Any], program: Program) -> Main:
-    """`main` as a graph; raises `CommError` where there can be none.
+    """Return `main` as a graph; raise `CommError` if it cannot be captured.
 
-    The graph reads arguments from memory of its own, which every call fills, and its results are
-    valid until the next call. Processes capture and replay together.
+    The graph reads arguments from its own memory, which every call fills, and its results are valid
+    until the next call. All processes capture and replay together.
     """
     reason = _obstacle(comm, program)
     if reason:
@@ -31,7 +31,7 @@ def captured(main: Main, comm: Comm, arguments: Sequence[Any], program: Program)
     torch.cuda.current_stream(comm.device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     try:
-        # Only what this thread does has to be recordable: one of NCCL's own watches over it.
+        # "thread_local": NCCL's watchdog thread may make calls that cannot be captured.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             results = main(comm, *static)
     except RuntimeError as error:
@@ -40,7 +40,7 @@ def captured(main: Main, comm: Comm, arguments: Sequence[Any], program: Program)
 
     def replay(_: Comm, *given: Any) -> tuple[Any, ...]:
         for i, (own, x) in enumerate(zip(static, given, strict=True)):
-            # The same tensor, not written into since, is there already.
+            # An unchanged tensor need not be copied again.
             state = x, x._version
             if written[i] or not _is_same(filled[i], state):
                 own.copy_(x)
@@ -56,7 +56,7 @@ def _is_same(old: tuple[Any, int] | None, new: tuple[Any, int]) -> bool:
 
 
 def _obstacle(comm: Comm, program: Program) -> str:
-    """Why the program cannot be a graph."""
+    """Return the reason why the program cannot be captured, or ""."""
     if comm.device.type != "cuda":
         return f"it runs on {comm.device.type}, and graphs are for CUDA"
     if program.no_graph:

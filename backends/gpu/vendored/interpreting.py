@@ -1,11 +1,10 @@
-"""Makes Triton's interpreter compute what a GPU does, where it cannot or does otherwise.
+"""Complete Triton's interpreter where it lacks functions or differs from GPUs.
 
-With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. Of Triton 3.9's interpreter this file
-gives libdevice's functions a meaning (they are empty there), rounds f32 to bf16 to the nearest
-(it truncates), keeps booleans that are spread over a tile booleans (it makes them of the type that
-was compared), reduces by halves what it reduces element by element, and calls functions of kernels
-without preparing its whole language again for each. It needs nothing of shardir, so that
-an emitted program can have it beside itself.
+With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. This file patches the interpreter of
+Triton 3.9: it implements libdevice's functions (empty there), rounds f32 to bf16 to nearest (there
+truncated), keeps broadcast booleans boolean (there of the compared type), reduces by halves (there
+element by element), and calls helper functions without patching the whole language for each call.
+It does not need shardir, so that emitted programs can contain it.
 """
 
 import math
@@ -23,7 +22,7 @@ Tensor = Any
 
 
 def complete_interpreter() -> None:
-    """Do all this; doing it again changes nothing."""
+    """Patch the interpreter; further calls have no effect."""
     for name, function in {**UNARY, **BINARY}.items():
         setattr(libdevice, name, _on_tensors(function))
     for name, (function, dtype) in TYPED.items():
@@ -35,7 +34,9 @@ def complete_interpreter() -> None:
 
 
 def _on_tensors(function: Callable[..., Array], dtype: Any = None) -> Callable[..., Tensor]:
-    """A function on arrays as one on Triton's tensors; plain numbers become f32, as in Triton."""
+    """Return an array function as one on Triton's tensors; Python numbers become f32,
+    as in Triton.
+    """
 
     def apply(*args: Any) -> Tensor:
         tensors = [interpreter.interpreter_semantic.to_tensor(arg) for arg in args]
@@ -51,7 +52,7 @@ def _on_tensors(function: Callable[..., Array], dtype: Any = None) -> Callable[.
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function of Python's on every element."""
+    """Return a Python function applied to every element."""
     return np.vectorize(function, otypes=[np.float64])
 
 
@@ -65,12 +66,14 @@ def _lgamma(x: float) -> float:
 
 
 def _erf_inv(x: float) -> float:
-    """By the normal distribution's quantiles, and a step of Newton's."""
+    """Return the inverse error function: a quantile of the normal distribution and a
+    Newton step.
+    """
     if not abs(x) < 1:
         return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
     guess = statistics.NormalDist().inv_cdf((abs(x) + 1) / 2) / math.sqrt(2)
-    slope = 2 / math.sqrt(math.pi) * math.exp(-guess * guess)
-    return math.copysign(guess - (math.erf(guess) - abs(x)) / slope, x)
+    derivative = 2 / math.sqrt(math.pi) * math.exp(-guess * guess)
+    return math.copysign(guess - (math.erf(guess) - abs(x)) / derivative, x)
 
 
 def _clz(x: Array) -> Array:
@@ -83,7 +86,7 @@ def _clz(x: Array) -> Array:
 
 
 def _rz(x: Array) -> Array:
-    """f32 towards zero."""
+    """Round to f32 towards zero."""
     near = x.astype(np.float32)
     wide = near.astype(np.longdouble)
     return np.where(np.abs(wide) > np.abs(x.astype(np.longdouble)), _inward(near), near)
@@ -129,7 +132,7 @@ TYPED: dict[str, tuple[Callable[..., Array], Any]] = {
 
 
 def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
-    """To narrower floats, to the nearest, halves to even."""
+    """Convert to a narrower float type, rounding to nearest even."""
     if type.scalar != tl.bfloat16:
         with np.errstate(all="ignore"):
             return builder.cast_impl(source, type)
@@ -143,18 +146,18 @@ def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
 
 
 def _splat(builder: Any, type: Any, source: Any) -> Any:
-    """One number for each element of a tile, of the type that its data is of."""
+    """Broadcast one number to a tile, in the type of its data."""
     data = np.full(type.shape, np.ravel(source.data)[0])
     return interpreter.TensorHandle(data, source.dtype.scalar)
 
 
 def _call(function: Any, *args: Any, **options: Any) -> Any:
-    """A function that a kernel calls: the kernel's launch has prepared the language."""
+    """Call a helper function of a kernel: the kernel's launch has already patched the language."""
     return function.rewrite()(*args, **options)
 
 
 def _generic_reduce(reduction: Any, tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """Combine halves of the reduced dimension, a power of two, until one element is left."""
+    """Combine halves of the reduced dimension, a power of two, until one element remains."""
     data = [np.moveaxis(tensor.handle.data, reduction.axis, 0) for tensor in tensors]
     while data[0].shape[0] > 1:
         middle = data[0].shape[0] // 2

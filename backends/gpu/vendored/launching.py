@@ -1,8 +1,8 @@
-"""Which process of a run this is, by the environment that its launcher made.
+"""Rank, size and host of the first process, from the environment variables of a launcher.
 
-torchrun, Open MPI's and MPICH's mpiexec (and Intel's), and srun are known. All processes must find
-the first one: on one host they do, under torchrun and srun as well; elsewhere MASTER_ADDR names its
-host.
+torchrun, mpiexec of Open MPI, MPICH and Intel MPI, and srun are supported. All processes must know
+the host of the first one: on one host, and with torchrun or srun, they do; otherwise MASTER_ADDR
+must name it.
 """
 
 import re
@@ -28,7 +28,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Words:
-    """What a launcher calls its variables; `count` is how many processes are on this host."""
+    """Environment variables of a launcher; `count` names the number of processes on this host."""
 
     by: str
     rank: str
@@ -46,21 +46,21 @@ _KNOWN = (
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
-    # Inside of a job of Slurm's, processes of MPICH's mpiexec see Slurm's variables as well, which
-    # are those of the one process that started them; and those of srun see PMI_RANK alone.
+    # Within a Slurm job, processes of MPICH's mpiexec also have Slurm's variables, with the values
+    # of the process that started them; processes of srun have only PMI_RANK of the PMI variables.
     _Words("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     _Words("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
 
 
 def launched(environment: Mapping[str, str]) -> Launch | None:
-    """What the environment says; `None` for a process that was started alone.
+    """Return the process that the environment describes, or `None` if no launcher started it.
 
-    Raises `CommError` where it does not say how to find the first process.
+    Raises `CommError` if the environment does not determine the host of the first process.
     """
     for words in _KNOWN:
         needed = [words.rank, words.size]
-        if words.by != "torchrun":  # what else sets its variables may leave this one out
+        if words.by != "torchrun":  # other programs set its variables without this one
             needed.append(words.local)
         if all(name in environment for name in needed):
             rank, size = int(environment[words.rank]), int(environment[words.size])
@@ -72,7 +72,7 @@ def launched(environment: Mapping[str, str]) -> Launch | None:
 
 
 def _host(environment: Mapping[str, str], words: _Words, size: int) -> str:
-    """The host of the first process."""
+    """Return the host of the first process."""
     if environment.get("MASTER_ADDR"):
         return environment["MASTER_ADDR"]
     nodes = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_JOB_NODELIST"))
@@ -81,19 +81,19 @@ def _host(environment: Mapping[str, str], words: _Words, size: int) -> str:
     if size == 1 or environment.get(words.count) == str(size):
         return "127.0.0.1"
     raise CommError(
-        f"{words.by} started {size} processes, and nothing says where the first one is; set "
-        "MASTER_ADDR to the name of its host for all of them"
+        f"{words.by} started {size} processes, and the host of process 0 is unknown; set "
+        "MASTER_ADDR to its name for all processes"
     )
 
 
 def _job(environment: Mapping[str, str]) -> int:
-    """Jobs that share a host need different ports."""
+    """Return a port offset for the Slurm job: jobs that share a host need different ports."""
     job = environment.get("SLURM_JOB_ID", "0")
     return int(job) % 1000 if job.isdecimal() else 0
 
 
 def first_node(nodes: str) -> str:
-    """The first host of a list as Slurm writes it: `node[03-07,12],other` gives `node03`."""
+    """Return the first host of a Slurm node list: `node03` for `node[03-07,12],other`."""
     match = re.match(r"([^\[,]+)(?:\[(\w+)[^\]]*\])?([^,]*)", nodes)
     if match is None:
         return nodes

@@ -1,9 +1,9 @@
-"""Meshes: which devices talk to which.
+"""Meshes and the groups of devices that communicate.
 
-A device is its row-major position in the mesh. Along a list of axes (major to minor) it has one
-coordinate, its position in the group of devices that differ only along those axes. An axis is
-named as in the program's header: `"data"`, or `"data:(2)4"` for the part of `data` whose 4
-positions lie inside the first 2.
+A device is its row-major index in the mesh. Along a list of axes (major to minor) it has one
+coordinate, its position in the group of devices that differ only along those axes. An axis is named
+as in the program's header: `"data"`, or `"data:(2)4"` for the sub-axis of size 4 that follows a
+factor of 2 of `data`.
 """
 
 import re
@@ -13,7 +13,7 @@ from math import prod
 
 Axes = tuple[str, ...]
 Part = tuple[str, int, int]
-"""A part of a mesh axis: its name, how many pieces the axis is in before it, and its size."""
+"""A sub-axis: the name of its mesh axis, the product of the factors before it, and its size."""
 
 _PART = re.compile(r"(.+):\((\d+)\)(\d+)")
 
@@ -32,29 +32,30 @@ class Mesh:
             self._strides[name] = stride
 
     def position(self, device: int, axes: Axes) -> int:
-        """Where a device stands along `axes`."""
+        """Return a device's position along `axes`."""
         return self._position(device, self._parts(axes))
 
     def count(self, axes: Axes) -> int:
-        """How many positions there are along `axes`."""
+        """Return the number of positions along `axes`."""
         return prod(size for _, _, size in self._parts(axes))
 
     def group(self, device: int, axes: Axes) -> tuple[int, ...]:
-        """The devices that differ from `device` only along `axes`, in order of their positions."""
+        """Return the devices that differ from `device` only along `axes`, in order of position."""
         found = self._known.get((device, axes))
         if found is None:
             found = self._known[device, axes] = self._group(device, self._parts(axes))
         return found
 
     def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
-        """All such groups, the one with device 0 first."""
+        """Return all groups along `axes`, the one with device 0 first."""
         return tuple(dict.fromkeys(self.group(device, axes) for device in range(self.size)))
 
     def sender(self, device: int, source: Axes, target: Axes) -> int:
-        """From whom a device receives when what is cut along `source` moves to `target`.
+        """Return the device to receive from when a sharding over `source` becomes one over
+        `target`.
 
-        The sender's position along `source` is the receiver's along `target`. Where that leaves a
-        choice, they differ only along the axes named, and every device sends exactly once.
+        The sender's position along `source` is the receiver's along `target`. If several devices
+        match, they differ only along these axes, and every device sends exactly once.
         """
         old, new = self._refined(source, target)
         found = device
@@ -70,7 +71,7 @@ class Mesh:
         return found
 
     def together(self, device: int, source: Axes, target: Axes) -> tuple[int, ...]:
-        """The devices that differ from `device` only along `source` and `target`."""
+        """Return the devices that differ from `device` only along `source` and `target`."""
         old, new = self._refined(source, target)
         return self._group(device, tuple(dict.fromkeys((*old, *new))))
 
@@ -105,7 +106,7 @@ class Mesh:
         return tuple(members)
 
     def _refined(self, *lists: Axes) -> list[tuple[Part, ...]]:
-        """The lists, with axes split so far that any two parts are equal or do not overlap."""
+        """Split axes into sub-axes such that any two are equal or disjoint."""
         bounds: dict[str, set[int]] = {}
         for axes in lists:
             for name, before, size in self._parts(axes):

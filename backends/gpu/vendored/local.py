@@ -1,12 +1,12 @@
-"""Several devices of a mesh in one process: a thread each.
+"""Several devices of a mesh in one process: one thread per device.
 
-They may share a GPU, each with a stream of its own, or have several, or be on the CPU. Devices that
-meet show each other their tensors and read them directly: all of a group come to one place, wait
-until everybody is there, take what they need, and wait until everybody has taken it. On GPUs
-the threads do not wait for what is computed, only for each other: events put the work in order.
+Devices may share a GPU, each with its own stream, use several GPUs, or run on the CPU. In a
+collective, the threads of a group publish their tensors, wait at a barrier, read the tensors
+directly, and wait again until all have read them. On GPUs the threads do not wait for computations:
+events order the streams.
 
-Triton compiles and interprets with global state. Where it does either, one thread at a time goes
-on, until it has to wait for the others; what they start on GPUs runs side by side all the same.
+Triton compiles and interprets with global state. In both cases one thread at a time runs, until it
+waits at a barrier; work on GPUs still overlaps.
 """
 
 import os
@@ -24,7 +24,7 @@ Tensor = Any
 
 
 class Place:
-    """Where a group meets."""
+    """Rendezvous of a group: a barrier, published tensors, and events after reading."""
 
     def __init__(self, count: int) -> None:
         self.barrier = threading.Barrier(count)
@@ -33,7 +33,7 @@ class Place:
 
 
 class World:
-    """What the threads of one run share; if `serial`, one of them at a time goes on."""
+    """State that the threads of one run share; if `serial`, one of them runs at a time."""
 
     def __init__(self, timeout: float, serial: bool) -> None:
         self.timeout = timeout
@@ -44,14 +44,14 @@ class World:
         self._turn: Any = threading.Lock() if serial else nullcontext()
 
     def place(self, group: tuple[int, ...]) -> Place:
-        """Where a group meets, always the same."""
+        """Return the rendezvous of a group, always the same object."""
         with self._lock:
             if self.error is not None:
                 raise CommError("another device failed")
             return self._places.setdefault(group, Place(len(group)))
 
     def fail(self, error: BaseException) -> None:
-        """Let nobody wait any longer; the first error is the one that is told."""
+        """Abort all barriers; the first error is the one that is raised."""
         with self._lock:
             if self.error is None:
                 self.error = error
@@ -60,12 +60,12 @@ class World:
 
     @contextmanager
     def working(self) -> Any:
-        """Around all that a thread does."""
+        """Hold the turn while a thread runs."""
         with self._turn:
             yield
 
     def wait(self, barrier: threading.Barrier) -> None:
-        """Wait for the others, who may work meanwhile; raises `BrokenBarrierError`."""
+        """Wait at a barrier while other threads may run; raises `BrokenBarrierError`."""
         if self._serial:
             self._turn.release()
         try:
@@ -76,10 +76,10 @@ class World:
 
 
 class LocalComm(Comm):
-    """One of several devices in this process."""
+    """A device that is a thread of this process."""
 
     def __init__(self, mesh: Mesh, rank: int, device: Any, world: World | None) -> None:
-        """A device alone in its mesh needs no world."""
+        """Create a device; a single device needs no `world`."""
         super().__init__(mesh, rank, device)
         self._world: Any = world
 
@@ -101,7 +101,7 @@ class LocalComm(Comm):
             if other != stated:
                 error = CommError(
                     f"device {self.rank} is at {stated}, and device {member} is at {other}; "
-                    "all devices of a group must do the same"
+                    "all devices of a group must call the same collectives"
                 )
                 self._world.fail(error)
                 raise error
@@ -110,7 +110,7 @@ class LocalComm(Comm):
         made = use(parts)
         place.taken[self.rank] = self._mark()
         self._wait(place, what)
-        # What was shown may be overwritten or freed once all have read it.
+        # Published tensors may be overwritten or freed once all devices have read them.
         for member in group:
             self._after(place.taken[member])
         del place.shown[self.rank]
@@ -127,11 +127,11 @@ class LocalComm(Comm):
             raise error from None
 
     def _mark(self) -> Any:
-        """What is computed up to here, on a GPU."""
+        """Record an event after the work submitted so far, on a GPU."""
         return torch.cuda.current_stream(self.device).record_event() if self._on_gpu else None
 
     def _after(self, event: Any) -> None:
-        """Compute what follows only after an event."""
+        """Make later work wait for an event."""
         if event is not None:
             torch.cuda.current_stream(self.device).wait_event(event)
 
@@ -146,10 +146,10 @@ def run_threads(
     work: Callable[[Comm], Any],
     timeout: float = 300.0,
 ) -> list[Any]:
-    """What `work` returns for each device of a mesh, all at once; `devices` has where each is.
+    """Return the results of `work` for all devices of a mesh; `devices` are their torch devices.
 
-    Raises what the first thread to fail raised. On a GPU what is returned is in order with the
-    stream on which the caller works.
+    Raises the first error of a thread. On GPUs the results are ordered with the caller's current
+    stream.
     """
     if mesh.size == 1:
         with _current(devices[0]):
@@ -182,7 +182,7 @@ def run_threads(
     try:
         for thread in threads:
             thread.join()
-    except BaseException as error:  # of the user's, who wants no more of it
+    except BaseException as error:  # for example KeyboardInterrupt
         world.fail(error)
         raise
     if world.error is not None:
@@ -195,7 +195,7 @@ def run_threads(
 
 
 def _current(device: Any) -> Any:
-    """A device as torch's own; kernels are launched on that one, wherever their tensors are."""
+    """Make a GPU torch's current device: kernels are launched there, wherever tensors are."""
     is_gpu = torch.device(device).type == "cuda"
     return torch.cuda.device(device) if is_gpu else nullcontext()
 
@@ -207,11 +207,11 @@ def _event(device: Any) -> Any:
 
 @contextmanager
 def _stream(device: Any, rank: int) -> Any:
-    """The stream of a device of the mesh on its GPU, current inside; nothing elsewhere."""
+    """Make the stream of a mesh device current within the context; yield `None` on CPUs."""
     if device.type != "cuda":
         yield None
         return
-    # Torch keeps memory for each stream, so that the streams are always the same.
+    # Torch caches memory per stream, so streams are reused.
     key = str(device), rank
     if key not in _STREAMS:
         _STREAMS[key] = torch.cuda.Stream(device)

@@ -1,4 +1,4 @@
-"""Programs and their arguments and results: what they are, and what each device holds of them."""
+"""Descriptions of programs and of their arguments and results, with the shards of devices."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,13 @@ from shardir.backends.gpu.vendored.layout import Axes, Mesh
 
 @dataclass(frozen=True)
 class Tensor:
-    """An argument or a result of a program; its files are called `name`.
+    """An argument or a result of a program; its files are named `name`.
 
-    `shape` is that of the whole; `cuts` has the mesh axes that each dimension is cut along. Where
-    a dimension does not divide, all parts are as long as the longest, and padded. What is
-    `unreduced` along axes is the `reduction` of what the devices along them hold. `label` is what
-    the user calls it. A `value` is a file beside the program: nobody passes that argument.
+    `shape` is the global shape; `cuts` has the mesh axes that shard each dimension. If a size is
+    not divisible, all shards have the length of the longest, with padding. A value that is
+    `unreduced` along axes is the `reduction` over the tensors of the devices along them. `label` is
+    the user's name. `value` is a file beside the program with a captured array, which the user does
+    not pass.
     """
 
     name: str
@@ -26,13 +27,13 @@ class Tensor:
     reduction: str = "add"
 
     def part_shape(self, mesh: Mesh) -> tuple[int, ...]:
-        """The shape of what one device holds."""
+        """Return the shape of a shard."""
         return tuple(
             -(-size // mesh.count(axes)) for size, axes in zip(self.shape, self._cuts, strict=True)
         )
 
     def window(self, mesh: Mesh, device: int) -> tuple[slice, ...]:
-        """Which elements of the whole a device holds."""
+        """Return the slices of a device's shard in the global array."""
         slices = []
         parts = self.part_shape(mesh)
         for size, part, axes in zip(self.shape, parts, self._cuts, strict=True):
@@ -54,12 +55,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Program:
-    """What is known of a program besides its `main`.
+    """A description of a program besides its `main`.
 
-    `mesh` has the size of each axis, major first. `groups` are the lists of axes along which the
-    program exchanges anything, in the order in which they are first needed. `file` is the program
-    itself, beside which its data is. `no_graph` says why a CUDA graph cannot hold the program,
-    where it cannot.
+    `mesh` has the size of each axis, major first. `groups` are the tuples of axes over which the
+    program communicates, in order of first use. `file` is the program's file, beside which its data
+    is. `no_graph` is the reason why a CUDA graph cannot contain the program, or "".
     """
 
     title: str
@@ -72,10 +72,10 @@ class Program:
 
     @property
     def passed(self) -> tuple[Tensor, ...]:
-        """The arguments that the user passes."""
+        """Return the arguments that the user passes."""
         return tuple(each for each in self.arguments if not each.value)
 
     @property
     def devices(self) -> Mesh:
-        """The mesh, with its arithmetic."""
+        """Return the mesh of devices."""
         return Mesh(self.mesh)

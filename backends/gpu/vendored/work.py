@@ -1,4 +1,4 @@
-"""What one device does with a program: it gets its arguments, runs it, checks and times it."""
+"""Run a program on one device: read arguments, run, compare, measure, write results."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ from shardir.backends.gpu.vendored.program import Program, Tensor
 Main = Callable[..., tuple[Any, ...]]
 
 TOLERANCE = {"f16": 4e-3, "bf16": 4e-2, "f32": 2e-4, "f64": 1e-9, "c64": 2e-4, "c128": 1e-9}
-"""How far results may be from the reference's, as part of the largest of them."""
+"""Maximum error of results relative to the largest element of the reference."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is to be done; see the command line."""
+    """The requested actions; see the command line."""
 
     selftest: bool = False
     bench: int = 0
@@ -41,7 +41,7 @@ class Worker:
         self.everywhere = tuple(program.mesh)
 
     def work(self) -> list[str]:
-        """Do all that is wished for; returns what there is to say of it."""
+        """Perform all requested actions, and return the lines of a report."""
         wishes, said = self.wishes, []
         passed = wishes.arguments
         if passed is None:
@@ -65,7 +65,7 @@ class Worker:
         return said
 
     def read(self, folder: Path) -> list[Any]:
-        """This device's parts of the arguments."""
+        """Return this device's shards of the arguments."""
         return [
             self.read_one(folder, tensor).to(self.comm.device) for tensor in self.program.arguments
         ]
@@ -79,16 +79,16 @@ class Worker:
         return read_part(folder / f"{tensor.name}.npy", tensor, mesh, rank)
 
     def shard(self, folder: Path, tensor: Tensor) -> Path:
-        """The file of this device's part."""
+        """Return the path of this device's shard."""
         return folder / f"{tensor.name}.{self.comm.rank}.npy"
 
     def fresh(self, arguments: Sequence[Any]) -> list[Any]:
-        """Arguments for one run: copies of what the run may write over."""
+        """Return arguments for one run: donated ones, which the run may overwrite, are copied."""
         stated = zip(arguments, self.program.arguments, strict=True)
         return [array.clone() if tensor.donated else array for array, tensor in stated]
 
     def compare(self, made: Sequence[Any]) -> list[str]:
-        """Results next to those of the reference; raises `DataError` where they differ."""
+        """Compare results with the reference; raise `DataError` if they differ."""
         folder = self.folder / "selftest" / "results"
         worst = []
         for tensor, part in zip(self.program.results, made, strict=True):
@@ -114,7 +114,7 @@ class Worker:
         return said
 
     def worst(self, numbers: Sequence[float]) -> list[float]:
-        """The largest of each number over all devices."""
+        """Return the maximum of each number over all devices."""
         own = torch.tensor(numbers, dtype=torch.float64, device=self.comm.device)
         if self.comm.mesh.size > 1:
             own = self.comm.all_reduce(own, "max", self.everywhere)
@@ -122,7 +122,7 @@ class Worker:
         return found
 
     def bench(self, run: Main, arguments: Sequence[Any]) -> list[str]:
-        """How long runs take, on the slowest device each."""
+        """Measure the duration of runs, each as the maximum over all devices."""
         for _ in range(3):
             run(self.comm, *self.fresh(arguments))
         times = []
@@ -142,13 +142,13 @@ class Worker:
         ]
 
     def settle(self) -> None:
-        """Let all devices begin together."""
+        """Synchronize all devices before a measurement."""
         self.worst([0.0])
         if self.comm.device.type == "cuda":
             torch.cuda.synchronize(self.comm.device)
 
     def write(self, made: Sequence[Any], folder: Path) -> list[str]:
-        """Write results: of each device its part, or the wholes by the first device."""
+        """Write results: one shard per device, or global arrays by the first device."""
         for tensor, part in zip(self.program.results, made, strict=True):
             if self.wishes.shards:
                 write(self.shard(folder, tensor), part)
@@ -163,7 +163,9 @@ class Worker:
 
 
 def difference(got: Any, wanted: Any) -> float:
-    """The largest difference, as part of the largest number wanted; exact types differ or not."""
+    """Return the largest difference relative to the largest reference element; for integers 0 or
+    inf.
+    """
     if got.dtype != wanted.dtype or got.shape != wanted.shape:
         return float("inf")
     if not got.dtype.is_floating_point and not got.dtype.is_complex:

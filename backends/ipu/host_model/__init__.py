@@ -1,10 +1,10 @@
-"""Emitted IPU programs compiled with a C++ compiler of this machine, and run here.
+"""Compile emitted IPU programs with a C++ compiler, and run them on this machine.
 
-`include/` is a model of the calls that emitted programs make into Poplar and its libraries: all
-replicas in lock step, numbers rounded as their types are, and everything that Poplar would refuse
-refused, and what is uncertain too. It is no simulator: it knows nothing of cycles or of exchange.
-`runner/` are the headers that are written beside every emitted program, for the model and for the
-real SDK alike. See docs/ipu_host_model.md.
+`include/` models the calls of emitted programs into Poplar and its libraries: all replicas run in
+lock step, numbers are rounded as their types require, and calls that Poplar refuses, or may refuse,
+raise errors. It does not simulate cycles or exchange. `runner/` has the headers that are written
+beside every emitted program, for the model and the SDK. Start with `library.py`. See
+docs/ipu_host_model.md.
 """
 
 from shardir.backends.ipu.host_model.compiler import (

@@ -17,27 +17,27 @@ STANDARD = ("-std=c++17",)
 
 
 class HostModelError(ShardirError, RuntimeError):
-    """What the host model refuses, or what keeps a program from being built or called."""
+    """Raised for calls that the host model refuses, and if a program cannot be built or called."""
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that takes what g++ takes, and what it says of its version."""
+    """A command with the arguments of g++, and its version text."""
 
     command: tuple[str, ...]
     version: str
 
     def run(self, arguments: Iterable[str | Path], what: str) -> None:
-        """Compile; raises `HostModelError` with what the compiler says of `what`."""
+        """Compile; raise `HostModelError` with the compiler's messages about `what`."""
         command = [*self.command, *STANDARD, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = "\n".join((done.stderr or done.stdout).strip().splitlines()[:20])
-            raise HostModelError(f"{self.command[0]} cannot compile {what}:\n{said}")
+            messages = "\n".join((done.stderr or done.stdout).strip().splitlines()[:20])
+            raise HostModelError(f"{self.command[0]} cannot compile {what}:\n{messages}")
 
 
 def candidates() -> list[tuple[str, ...]]:
-    """The compilers to try, best first; `CXX` alone where it is set."""
+    """Return the compilers to try, best first; only `CXX` if it is set."""
     given = os.environ.get("CXX")
     if given:
         return [tuple(shlex.split(given))]
@@ -51,7 +51,7 @@ ZIG = (sys.executable, "-m", "ziglang", "c++", "-fno-sanitize=undefined")
 
 
 def find_compiler() -> Compiler:
-    """The best compiler here; raises `HostModelError` where there is none."""
+    """Return the best available compiler; raise `HostModelError` if there is none."""
     return _find(tuple(candidates()))
 
 

@@ -1,9 +1,9 @@
-"""Emitted programs become a library of this machine: compiled once, kept by their content.
+"""Compile emitted programs to a shared library of this machine; cache libraries by content.
 
-The model's own functions and the runner's are compiled once into two objects. Programs are compiled
-against declarations only, many of them in one unit if asked, each in a namespace of its own, so
-what they share is read once. Libraries and objects are kept in the folder of compiled code under a
-key made of all the text that went into them.
+The functions of the model and of the runner are compiled once into two objects. Programs are
+compiled against declarations only, several of them in one translation unit if requested, each in
+its own namespace. Libraries and objects are stored in the folder of compiled code, with a cache key
+of all text that they depend on.
 """
 
 import ctypes
@@ -29,13 +29,13 @@ MODEL_SOURCE = "#include <shardir_host_model/implementation.hpp>\n"
 RUNNER_SOURCE = '#include "shardir_ipu_files.hpp"\n#include "shardir_ipu_session.hpp"\n'
 
 DECLARED = ("-DSHARDIR_HOST_MODEL_SEPARATE", "-DSHARDIR_IPU_SEPARATE")
-"""Only declarations are compiled into a program; see shardir_host_model/configuration.hpp."""
+"""Programs are compiled against declarations only; see shardir_host_model/configuration.hpp."""
 
 OBJECTS = (
     ("model", MODEL_SOURCE, ("-O1",)),
     ("runner", RUNNER_SOURCE, ("-O1", *DECLARED)),
 )
-"""What is compiled once: a name, its source, and how."""
+"""Objects that are compiled once: name, source and flags."""
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"].*[>\"])[ \t]*$", re.MULTILINE)
 _numbers = count()
@@ -46,7 +46,7 @@ def build(
 ) -> dict[str, HostProgram]:
     """Compile emitted programs, by name, into one library and load it.
 
-    Raises `HostModelError` with the compiler's message where one does not compile.
+    Raises `HostModelError` with the compiler's message if one does not compile.
     """
     chosen = compiler or find_compiler()
     source = unit(programs)
@@ -60,12 +60,12 @@ def build(
 def build_and_run(
     text: str, arguments: Sequence[npt.ArrayLike], *, steps: int = 1, sharded: bool = False
 ) -> tuple[Array, ...]:
-    """What an emitted program makes of arguments; see `HostProgram`."""
+    """Return the results of an emitted program for arguments; see `HostProgram`."""
     return build({"program": text})["program"](*arguments, steps=steps, sharded=sharded)
 
 
 def build_executable(text: str, path: Path, *, compiler: Compiler | None = None) -> None:
-    """Compile one emitted program to a file that takes the command line of the runner."""
+    """Compile one emitted program to an executable with the runner's command line."""
     chosen = compiler or find_compiler()
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / f"{path.stem}.cpp"
@@ -75,7 +75,7 @@ def build_executable(text: str, path: Path, *, compiler: Compiler | None = None)
 
 
 def unit(programs: Mapping[str, str]) -> str:
-    """One source of several programs: all that they include, then each in its own namespace."""
+    """Return one source of several programs: all their includes, then each in its own namespace."""
     includes = dict.fromkeys(name for text in programs.values() for name in _INCLUDE.findall(text))
     parts = ["#define SHARDIR_IPU_LIBRARY\n", *(f"#include {name}\n" for name in includes)]
     for number, (name, text) in enumerate(programs.items()):
@@ -92,7 +92,7 @@ def unit(programs: Mapping[str, str]) -> str:
 
 
 def _flags() -> list[str | Path]:
-    # Only what is called from outside is seen outside: libraries in one process share nothing.
+    # Only the entry points are exported: libraries in one process must not share symbols.
     return ["-I", include_folder(), "-I", runner_folder(), "-fvisibility=hidden"]
 
 
@@ -109,7 +109,7 @@ def _library(compiler: Compiler, source: str, what: str) -> bytes:
 
 
 def _objects(compiler: Compiler, folder: Path) -> list[Path]:
-    """The objects that are compiled once, as files of a folder."""
+    """Write the objects that are compiled once to a folder, and return their paths."""
     files = []
     for name, _, _ in OBJECTS:
         file = folder / f"{name}.o"
@@ -132,12 +132,12 @@ def _object(compiler: Compiler, name: str) -> bytes:
 
 
 def _kept(key: str, make: Callable[[Path], Path]) -> bytes:
-    """The code kept under a key, or else what `make` writes into a folder."""
+    """Return the cached code of a key, or the code that `make` writes to a folder."""
     code = object_cache.load(key)
     if code is not None:
         return code
     with _alone(key):
-        # Another process may have been at it.
+        # Another process may have compiled it meanwhile.
         code = object_cache.load(key)
         if code is None:
             with tempfile.TemporaryDirectory(prefix="shardir-ipu-") as folder:
@@ -148,9 +148,9 @@ def _kept(key: str, make: Callable[[Path], Path]) -> bytes:
 
 @contextmanager
 def _alone(key: str) -> Iterator[None]:
-    """Let one process at a time work on a key, where the folder of code can be written.
+    """Hold a lock on a key between processes, if the folder of code is writable.
 
-    Without a lock several processes may compile the same, which costs time and nothing else.
+    Without a lock several processes may compile the same code, which only costs time.
     """
     place = object_cache.cache_folder()
     file = place / f"{key}.part" if place is not None else None
@@ -167,7 +167,7 @@ def _alone(key: str) -> Iterator[None]:
 
 
 def _locked(file: Path) -> int | None:
-    """Open and lock a file, or return None where it cannot be written or locked."""
+    """Open and lock a file, or return None if it cannot be written or locked."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -181,7 +181,7 @@ def _locked(file: Path) -> int | None:
 
 
 def _key(compiler: Compiler, kind: str, source: str) -> str:
-    """A name for what a compiler makes of a source with today's headers."""
+    """Return the cache key of a source with this compiler and the current headers."""
     parts = (kind, *compiler.command, compiler.version, source, _headers(), repr(OBJECTS))
     digest = hashlib.sha256()
     for part in parts:
@@ -196,7 +196,7 @@ def _headers() -> str:
 
 @cache
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder of this process, for the libraries that it loads."""
+    """Return a temporary folder of this process, for the libraries that it loads."""
     return tempfile.TemporaryDirectory(prefix="shardir-ipu-")
 
 

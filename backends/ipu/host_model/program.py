@@ -1,4 +1,4 @@
-"""An emitted program in a library that is loaded into this process."""
+"""Call an emitted program in a loaded library."""
 
 import ctypes
 import json
@@ -14,7 +14,7 @@ from shardir.backends.ipu.host_model.compiler import HostModelError
 Array = npt.NDArray[Any]
 
 _ROOM = 4096
-"""Bytes for a message; a longer one is cut."""
+"""Maximum bytes of a message; longer ones are truncated."""
 
 
 class _Call(ctypes.Structure):
@@ -33,7 +33,7 @@ class _Call(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Port:
-    """An argument or result: `whole` is its shape altogether, `part` what a replica holds."""
+    """An argument or result: `whole` is its global shape, `part` the shape of a replica's shard."""
 
     name: str
     label: str
@@ -43,7 +43,7 @@ class Port:
 
     @classmethod
     def read(cls, facts: dict[str, Any]) -> "Port":
-        """The port of a contract as the runner describes it."""
+        """Return a port from the runner's description."""
         dtype = np.dtype(facts["dtype"])
         return cls(
             facts["name"], facts["label"], dtype, tuple(facts["whole"]), tuple(facts["part"])
@@ -51,7 +51,7 @@ class Port:
 
 
 class HostProgram:
-    """One emitted program. Its engine is made by the first call and used by all."""
+    """An emitted program. The first call creates its engine, which later calls reuse."""
 
     def __init__(self, library: ctypes.CDLL, run: str, describe: str) -> None:
         self._run = getattr(library, run)
@@ -66,12 +66,12 @@ class HostProgram:
     def __call__(
         self, *arguments: npt.ArrayLike, steps: int = 1, sharded: bool = False
     ) -> tuple[Array, ...]:
-        """The results after `steps` steps.
+        """Return the results after `steps` steps.
 
-        An argument is the whole array, or one dimension more: the parts of all replicas. With
-        `sharded` the results are those parts, `[replicas, ...part]`; where several replicas hold
-        the same of a whole result, it is the first one's. Raises `HostModelError` for wrong
-        arguments, and for what the model refuses while the program is built or runs.
+        An argument is the global array, or the shards of all replicas, with one more dimension.
+        With `sharded` the results are shards, `[replicas, ...part]`; otherwise a replicated result
+        is the first replica's. Raises `HostModelError` for wrong arguments, and for calls that the
+        model refuses while the program is built or runs.
         """
         if len(arguments) != len(self.arguments):
             raise HostModelError(
@@ -114,7 +114,7 @@ class HostProgram:
         if array.shape not in (port.whole, parts):
             raise HostModelError(
                 f"the argument {port.label} of {self.title} has shape {array.shape}, not "
-                f"{port.whole}, or {parts} as the parts of all replicas"
+                f"{port.whole}, or {parts} as the shards of all replicas"
             )
         return np.ascontiguousarray(array).reshape(array.shape)
 

@@ -53,19 +53,19 @@ namespace pe = popops::expr;
 
 namespace {
 
-// Groups of replicas that exchange with one another, each in the order of their places.
+// Groups of replicas that communicate, each in order of position.
 using Groups = std::vector<std::vector<unsigned>>;
 
 using Shape = std::vector<std::size_t>;
 
-// Which replica this is.
+// The index of this replica.
 Tensor replica_index(Graph &graph) {
   Tensor made = graph.addReplicationIndexConstant("replica");
   graph.setTileMapping(made, 0);
   return made.reshape({});
 }
 
-// A variable spread over the tiles.
+// A variable mapped linearly over the tiles.
 Tensor variable(Graph &graph, const poplar::Type &type, const Shape &shape,
                 const std::string &name) {
   Tensor made = graph.addVariable(type, shape, name);
@@ -73,7 +73,7 @@ Tensor variable(Graph &graph, const poplar::Type &type, const Shape &shape,
   return made;
 }
 
-// For each replica the one so many places further on in its group, round and round.
+// For each replica the one `places` positions further in its group, cyclically.
 std::map<unsigned, unsigned> onward(const Groups &groups, unsigned places) {
   std::map<unsigned, unsigned> partner;
   for (const std::vector<unsigned> &group : groups) {
@@ -84,14 +84,14 @@ std::map<unsigned, unsigned> onward(const Groups &groups, unsigned places) {
   return partner;
 }
 
-// Row i of the result is row `first` + i of `t`, round and round.
+// Row i of the result is row `first` + i of `t`, cyclically.
 Tensor turned(Graph &graph, const Tensor &t, const Tensor &first, Sequence &step,
               const std::string &name) {
   return popops::dynamicSlice(graph, poplar::concat(t, t), first.reshape({1}), {0}, {t.dim(0)},
                               step, name);
 }
 
-// Rows that came from the places after the replica's own, its own last, in the order of places.
+// Rows in order of position, from rows that start after the replica's own position.
 Tensor in_order(Graph &graph, const std::vector<Tensor> &rows, const Tensor &position,
                 Sequence &step, const std::string &name) {
   const pe::Const last(static_cast<unsigned>(rows.size() - 1));
@@ -99,8 +99,8 @@ Tensor in_order(Graph &graph, const std::vector<Tensor> &rows, const Tensor &pos
   return turned(graph, poplar::concat(rows), first, step, name);
 }
 
-// A row from each member of the replica's group, in the order of their places: what a replica has
-// received it hands on to the next one.
+// All-gather: one row per member of the replica's group, in order of position. In each step, a
+// replica sends the row it received last to the next one.
 Tensor ring_gather(Graph &graph, const Tensor &t, const Groups &groups, const Tensor &position,
                    Sequence &step, const std::string &name) {
   const std::size_t size = groups[0].size();
@@ -115,9 +115,9 @@ Tensor ring_gather(Graph &graph, const Tensor &t, const Groups &groups, const Te
   return in_order(graph, rows, position, step, name);
 }
 
-// The replica's own row of what the groups' rows combine to: a row starts one place behind its
-// owner and goes round to it, and everyone on the way adds their own. So each row is combined in
-// one order, on one replica.
+// Reduce-scatter: the replica's row of the combined rows. A row starts at the replica after its
+// owner, and each replica on the way to the owner combines it with its own row. So each row is
+// combined in one fixed order.
 Tensor ring_reduce_scatter(Graph &graph, const Tensor &rows, const Groups &groups,
                            const Tensor &position, const pe::Expr &combine, Sequence &step,
                            const std::string &name) {
@@ -132,8 +132,7 @@ Tensor ring_reduce_scatter(Graph &graph, const Tensor &rows, const Groups &group
   return row;
 }
 
-// What all members of the replica's group combine to: in pieces, one for each member, that are
-// combined first and gathered then.
+// All-reduce: a reduce-scatter of shards, one per member of the replica's group, and an all-gather.
 Tensor ring_all_reduce(Graph &graph, const Tensor &t, const Groups &groups, const Tensor &position,
                        const pe::Expr &combine, Sequence &step, const std::string &name) {
   const std::size_t size = groups[0].size(), count = t.numElements();
@@ -151,8 +150,8 @@ Tensor ring_all_reduce(Graph &graph, const Tensor &t, const Groups &groups, cons
 const gcl::CommGroup along_model(gcl::CommGroupType::CONSECUTIVE, 2);
 const Groups around_data = {{0, 2}, {1, 3}};
 
-// What the program is called with, and how that is cut: for each dimension the sizes and
-// strides, in replicas, of the mesh axes that cut it.
+// The program's arguments and results with their shardings: for each dimension the sizes
+// and strides, in replicas, of the mesh axes that shard it.
 shardir_ipu::Contract contract() {
   return {"perceptron_step", 4,
           {{"params_b1", "params.b1", poplar::FLOAT, {16}, {8}, {{{2, 1}}}},
@@ -232,7 +231,7 @@ void build(shardir_ipu::Program &program) {
       step, "19");
   Tensor v22 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_w2, params_w2_grad},
       step, "22");
-  // Donated arguments take what the next step begins with.
+  // Donated arguments get the results that the next step starts with.
   step.add(Copy(v19, params_b1));
   step.add(Copy(v16, params_w1));
   step.add(Copy(v22, params_w2));

@@ -41,7 +41,7 @@ namespace {
 
 using Shape = std::vector<std::size_t>;
 
-// A variable spread over the tiles.
+// A variable mapped linearly over the tiles.
 Tensor variable(Graph &graph, const poplar::Type &type, const Shape &shape,
                 const std::string &name) {
   Tensor made = graph.addVariable(type, shape, name);
@@ -49,8 +49,8 @@ Tensor variable(Graph &graph, const poplar::Type &type, const Shape &shape,
   return made;
 }
 
-// What the program is called with, and how that is cut: for each dimension the sizes and
-// strides, in replicas, of the mesh axes that cut it.
+// The program's arguments and results with their shardings: for each dimension the sizes
+// and strides, in replicas, of the mesh axes that shard it.
 shardir_ipu::Contract contract() {
   return {"step", 4,
           {{"piece", "piece", poplar::BOOL, {4, 10}, {1, 10}, {{{4, 1}}, {}}}},

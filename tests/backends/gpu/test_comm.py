@@ -60,7 +60,7 @@ def test_devices_that_do_different_things_are_told() -> None:
     with pytest.raises(CommError) as caught:
         run_threads(Mesh(dict(MESH.axes)), DEVICES, work)
     assert "all_reduce add of torch.float32[3]" in str(caught.value)
-    assert str(caught.value).endswith("all devices of a group must do the same")
+    assert str(caught.value).endswith("all devices of a group must call the same collectives")
 
 
 def test_a_device_that_does_not_come_is_not_waited_for_without_end() -> None:

@@ -157,7 +157,7 @@ def test_without_a_wish_the_program_describes_itself(
     [
         (
             ("--selftest", "--local", "3"),
-            "error: --local 3 is not the 2 devices of the program's mesh {'data': 2}\n",
+            "error: --local 3 differs from the 2 devices of the program's mesh {'data': 2}\n",
         ),
         (
             ("--selftest", "--graph"),
@@ -169,7 +169,7 @@ def test_without_a_wish_the_program_describes_itself(
         ),
         (
             ("--selftest", "--device", "cuda"),
-            "error: torch sees no GPU; run on the CPU with --device cpu\n",
+            "error: torch finds no GPU; run on the CPU with --device cpu\n",
         ),
     ],
 )
@@ -195,7 +195,7 @@ def test_files_of_other_shapes_and_types_are_refused(
     np.save(path, array)
     assert started(folder, "--selftest") == 1
     assert capsys.readouterr().err == (
-        f"error: x: f32[3@data, 2] is to be float32[3, 2], and in {path} is {given}\n"
+        f"error: x: f32[3@data, 2] must be float32[3, 2], but the array in {path} is {given}\n"
     )
 
 
@@ -244,9 +244,9 @@ def test_processes_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(CommError) as caught:
         gpu_of(launches[2], 2, "nccl")
     assert str(caught.value) == (
-        "process 2 of this host has no GPU of its own, there are 2; start as many as there are "
-        "GPUs, or pass --local or --backend gloo (NCCL 2.30 and later let processes share one "
-        "where NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
+        "process 2 of this host has no GPU of its own: there are 2; start one process per GPU, or "
+        "pass --local or --backend gloo (NCCL 2.30 and later share a GPU between processes if "
+        "NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
     )
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
     assert gpu_of(launches[2], 2, "nccl") == 0
@@ -259,7 +259,7 @@ def test_a_process_that_was_given_one_gpu_has_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     assert gpu_of(launch, 1, "nccl") == 0
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    with pytest.raises(CommError, match="has no GPU of its own, there are 1"):
+    with pytest.raises(CommError, match="has no GPU of its own: there are 1"):
         gpu_of(launch, 1, "nccl")
 
 
@@ -272,8 +272,8 @@ def test_nccl_does_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommError) as caught:
         connected(launch, Program("p", {"i": 2}, (), ()), "cpu", None, 1.0)
     assert str(caught.value) == (
-        "process 1 shares its GPU with another, which NCCL does not do; start as many as there are "
-        "GPUs, or pass --local or --backend gloo"
+        "process 1 shares its GPU with another, which NCCL does not support; start "
+        "one process per GPU, or pass --local or --backend gloo"
     )
 
 

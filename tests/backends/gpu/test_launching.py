@@ -67,8 +67,8 @@ def test_several_hosts_need_to_know_the_first_one() -> None:
     with pytest.raises(CommError) as caught:
         launched({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
     assert str(caught.value) == (
-        "mpiexec started 4 processes, and nothing says where the first one is; set MASTER_ADDR to "
-        "the name of its host for all of them"
+        "mpiexec started 4 processes, and the host of process 0 is unknown; set MASTER_ADDR to "
+        "its name for all processes"
     )
 
 

@@ -58,5 +58,5 @@ def test_the_page_names_every_option() -> None:
     from shardir.backends.gpu.vendored.program import Program
 
     known = set(re.findall(r"--[a-z]+", _parser(Program("p", {}, (), ())).format_help()))
-    table = PAGE[PAGE.index("| option |") : PAGE.index("Names are the user's")]
+    table = PAGE[PAGE.index("| option |") : PAGE.index("The names are those of the user's program")]
     assert known - {"--help"} == set(re.findall(r"--[a-z]+", table))

@@ -76,7 +76,7 @@ def test_the_header_of_a_program_for_one_device() -> None:
     assert str(text).startswith("""\
 \"\"\"mlp_step on 1 device, in torch and Triton.
 
-It takes and gives:
+It takes and returns:
 
     argument   type
     params.b1  f32[32]      donated
@@ -127,6 +127,6 @@ def test_the_library_is_given_as_far_as_it_is_used() -> None:
     assert text.startswith("SIGNED_WORDS = {\n    torch.uint16: torch.int16,\n")
     assert text.endswith("""\
 def as_words(x: torch.Tensor) -> torch.Tensor:
-    \"\"\"The same bits in a type that torch computes in.\"\"\"
+    \"\"\"Return the same bits in a type in which torch computes.\"\"\"
     return x.view(SIGNED_WORDS[x.dtype]) if x.dtype in SIGNED_WORDS else x""")
     assert all(name.islower() or name.isupper() for name in definitions())

@@ -79,7 +79,7 @@ def test_values_without_elements() -> None:
 
 def test_operations() -> None:
     assert refusal(lambda x: snp.linalg.svd(x, compute_uv=False), draw(3, 3)) == (
-        "svd %0 (LINE): is a decomposition of matrices, for which poplibs has no documented call; "
+        "svd %0 (LINE): is a matrix decomposition, for which poplibs has no documented call; "
         "compute it on the host, and pass the result as an argument"
     )
     assert refusal(scipy.special.gammaln, draw(3)) == (
@@ -87,8 +87,8 @@ def test_operations() -> None:
         "compute it on the host, and pass the result as an argument"
     )
     assert refusal(lambda x: lax.bitcast_convert_type(x, np.uint8), draw(3)) == (
-        "bitcast %0 (LINE): shows f32[3] as u8[3, 4], and Poplar shows elements as others of their "
-        "width only; take the parts with shifts and `and`, or put them together with shifts and "
+        "bitcast %0 (LINE): reinterprets f32[3] as u8[3, 4], but Poplar requires types of equal "
+        "width; extract the parts with shifts and `and`, or join them with shifts and "
         "`or`"
     )
     assert refusal(lambda x, y: x**y, np.int32(3), np.int32(4)) == (
@@ -100,7 +100,7 @@ def test_operations() -> None:
 def test_numbers_of_devices() -> None:
     mesh = grid(3, names=("x",))
     assert refusal(lambda x: x * 2, put(mesh, draw(6), "x")) == (
-        "mesh 'mesh' has 3 devices, and IPUs are joined by powers of two; use a mesh of 2 or 4"
+        "mesh 'mesh' has 3 devices, but IPU systems have powers of two; use a mesh of 2 or 4"
     )
 
 
@@ -118,8 +118,8 @@ func @f(
 
 def test_sums_that_are_pending() -> None:
     assert refused_text(PENDING) == (
-        "argument 'a' is still to be reduced over x, and the host cuts arrays without reducing "
-        "them; reshard it so that nothing is pending"
+        "argument 'a' is unreduced over x, and the host shards arrays without reducing them; "
+        "reshard it so that it is reduced"
     )
 
 
@@ -136,7 +136,7 @@ func @f(
 def test_streams() -> None:
     assert refused_text(LARGE.format(32769)) == (
         "argument 'x' (f32[32769, 1024] a replica) takes 128.0 MiB, and a stream carries 128.0 "
-        "MiB; cut it over more devices, or split it into several arguments"
+        "MiB; shard it over more devices, or split it into several arguments"
     )
 
 
@@ -155,8 +155,8 @@ func @f(
 
 def test_memory() -> None:
     assert refused_text(FULL.format(30000)) == (
-        "the values alive at once take 3.8 GiB on one replica, which is 2779566 bytes on each "
-        "of 1472 tiles of 638976; cut them over more devices, or compute in smaller batches"
+        "the live values take 3.8 GiB on one replica, which is 2779566 bytes on each "
+        "of 1472 tiles of 638976; shard them over more devices, or compute in smaller batches"
     )
 
 
@@ -191,7 +191,7 @@ def test_options() -> None:
     with pytest.raises(EmissionError, match="strided=mesh is none of ring, gcl"):
         TARGET.emit(case.emission, {"strided": "mesh"})
     assert refusal(lambda x: x, draw(3), downcast="f64") == (
-        "downcast=f64 has 'f64', which is no cast to an element type of IPUs; write such as "
+        "downcast=f64 has 'f64', which is no cast to an element type of IPUs; write for example "
         "f64:f32,i64:i32,bf16:f16 (IPUs have bool, i8, u8, i16, u16, i32, u32, f16, f32)"
     )
 
@@ -210,7 +210,7 @@ def test_downcast_programs_run() -> None:
 
 def test_a_constant_that_does_not_fit_its_new_type() -> None:
     assert refused_text(DOUBLE, downcast="f64:f32,i64:i32") == (
-        "constant %k.1: holds numbers that are none of i32; leave its type out of downcast"
+        "constant %k.1: has integers that do not fit i32; remove its type from downcast"
     )
 
 
@@ -221,7 +221,7 @@ def test_captured_numbers_that_do_not_fit_their_new_type() -> None:
         whole = Case.of(sd.jit(lambda x: x + large).lower(np.arange(200)), ())
         wide = Case.of(sd.jit(lambda x: x * huge).lower(np.ones(200)), ())
     with pytest.raises(EmissionError, match=re.escape(
-        "%captured holds numbers that are none of i32; leave its type out of downcast"
+        "%captured has integers that do not fit i32; remove its type from downcast"
     )):  # fmt: skip
         downcast(whole.emission, {"i64": "i32"})
     made = downcast(wide.emission, {"f64": "f32"})
@@ -239,8 +239,8 @@ func @f(
 }
 """
     assert refused_text(text, downcast="bf16:f16") == (
-        "bitcast %y: is about the bits of bf16, which are others as f16; write it over f16 in the "
-        "first place"
+        "bitcast %y: depends on the bits of bf16, which differ from those of f16; write the "
+        "operation with f16"
     )
 
 
@@ -268,7 +268,7 @@ def test_an_operation_without_a_lowering_is_named(target: str, elementwise: bool
     with pytest.raises(EmissionError) as error:
         chosen.emit(Emission.of(Pipeline.parse(chosen.pipeline)(module)), {})
     name = "y.1" if elementwise else "y"  # As it is called in its group.
-    folder = {"ipu": "shardir/backends/ipu", "gpu": "shardir/backends/gpu/rules"}[target]
+    folder = {"ipu": "shardir/backends/ipu/lowering", "gpu": "shardir/backends/gpu/rules"}[target]
     assert str(error.value) == (
         f"user_op %{name} (user.py:3): target {target!r} has no lowering for it; write it with "
         f"other operations, or register a lowering with @lowers in {folder}"

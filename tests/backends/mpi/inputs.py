@@ -235,7 +235,7 @@ def digests_travel_with_what_connects_all_processes() -> None:
             np.testing.assert_allclose(gather_to_all(f(given, 2.0)), result, rtol=1e-5)
             found = told(lambda: f(given, 3.0 if odd() else 2.0))  # noqa: B023
             assert "k of " in found or "args" in found
-            assert "has other numbers in process" in found
+            assert "has other elements in process" in found
         k = sd.device_put(np.float32(2), NamedSharding(given.sharding.mesh, P()))
         np.testing.assert_allclose(gather_to_all(f(given, k)), result, rtol=1e-5)
         if sd.process_count() != 3:  # whose devices are no blocks of the mesh

@@ -13,7 +13,7 @@ from shardir.ir.module import Function, Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import INEXACT, TensorType
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule
-from tests.samples import SAMPLES, SMOOTH
+from tests.samples import SAMPLES, SMOOTH, few_of_each, samples_of
 from tests.sampling import Array, Sample
 
 each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -26,6 +26,14 @@ def test_every_operation_has_a_sample() -> None:
     apart |= {"callback", "inspect-sharding", "pure-callback"}
     sampled = {sample.spec.name for sample in SAMPLES} | apart
     assert [name for name, spec in OPS.items() if name not in sampled and not spec.spmd] == []
+
+
+def test_a_few_of_each_are_its_ends_and_what_is_between() -> None:
+    dots, transposes = samples_of("dot"), samples_of("transpose")
+    few = few_of_each([*dots, *transposes], long=False)
+    assert few == [dots[0], dots[(len(dots) - 1) // 2], dots[-1], *transposes]
+    assert few_of_each(dots, long=True) == dots
+    assert {s.spec for s in few_of_each(SAMPLES, long=False)} == {s.spec for s in SAMPLES}
 
 
 @each

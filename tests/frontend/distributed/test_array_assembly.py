@@ -87,5 +87,5 @@ def test_containers_of_what_a_process_has() -> None:
 def test_parts_are_arrays() -> None:
     with pytest.raises(ArgumentError, match=r"^make_array_from_single_device_arrays takes a list "):
         sd.make_array_from_single_device_arrays((8, 6), spread(), X)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"of type Tracer; its parts are arrays that lie on"):
+    with pytest.raises(ArgumentError, match=r"of type Tracer; its shards are concrete arrays on"):
         sd.jit(lambda x: sd.make_array_from_single_device_arrays((8, 6), spread(), [x] * 8))(X)

@@ -179,7 +179,7 @@ def test_joining_after_devices_were_named_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(DistributedError) as caught:
         initialize()
     assert str(caught.value).splitlines()[0] == (
-        "distributed.initialize() comes too late: this program has named devices already, by an "
+        "distributed.initialize() is called too late: this program has created devices by an "
         "array, a mesh or devices(); call it first"
     )
 

@@ -428,7 +428,7 @@ def test_a_number_beside_a_typed_bound_fits_its_type() -> None:
     narrow = snp.int8(0)
     assert int(rounds(narrow, 127)) == 127
     assert int(rounds(2, snp.uint8(200))) == 198
-    says = "upper of fori_loop is 300, which does not fit into int8, the type that the loop counts"
+    says = "upper of fori_loop is 300, which does not fit into int8, the type of the loop counter"
     for call in (rounds, jit(rounds, static_argnums=1)):
         with pytest.raises(NumberRangeError, match=says):
             call(narrow, 300)

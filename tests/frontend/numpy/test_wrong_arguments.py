@@ -31,8 +31,8 @@ TYPES = (
 )
 BEYOND = f"is {HUGE}; indices are of 32 bits, so it is at most 2147483647"
 NO_MASK = (
-    "is a masked array, which shardir does not support; pass x.filled(number), or the mask as an "
-    "array of its own"
+    "is a masked array, which shardir does not support; pass x.filled(number), or the mask as a "
+    "separate array"
 )
 CONTAINS_ITSELF = "the list [1.0, [...]] contains itself; a pytree must be finite"
 Case = tuple[Callable[[], Any], type[ShardirError], str]

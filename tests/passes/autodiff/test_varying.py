@@ -328,8 +328,8 @@ def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
     with pytest.raises(DifferentiateError) as caught:
         shown(RULE)
     assert str(caught.value) == (
-        "the rule of f gives a tangent that may differ from device to device, where the result of "
-        "f is the same; reduce it as the function does, for example by lax.psum"
+        "the rule of f returns a tangent that may differ between devices, but the result of f is "
+        "replicated; reduce it as the function does, for example by lax.psum"
     )
 
 

@@ -73,12 +73,12 @@ def radix_select_phases(
         name = f"moves_pick_count_{x.dtype}_{ranks}_{low}_{bits}"
         text = partial(_count_text, name, x.dtype, ranks, low, bits, number == 0)
         cost = count * steps * (1.0 if number == 0 else 0.5)
-        phases.append(Phase(Kernel(name, text), record, count * parts, cost, "radix select"))
+        phases.append(Phase(Kernel(name, text), record, count * parts, cost, "select positions"))
         found = (y.slot, y.offset, to_line, y.strides[dim], parts, tables, state, *wanted)
         name = f"moves_pick_find_{x.dtype}_{ranks}_{low}_{bits}"
         text = partial(_find_text, name, x.dtype, ranks, low, bits, number == 0)
         cost = 300.0 * parts + 2000.0 * ranks
-        phases.append(Phase(Kernel(name, text), found, count, count * cost, "radix select"))
+        phases.append(Phase(Kernel(name, text), found, count, count * cost, "select positions"))
     return phases
 
 

@@ -207,7 +207,7 @@ def quicksort_phases(
     kernel = Kernel(name, partial(_lines_text, name, keys))
     rounds = 4 if wanted else x.shape[dim].bit_length()
     cost = 100.0 * count + x.nbytes * 0.02 * (4 + rounds)
-    label = "select" if wanted else "sort"
+    label = "select positions" if wanted else "sort"
     return [Phase(kernel, record, -(-count // many), cost, label)]
 
 

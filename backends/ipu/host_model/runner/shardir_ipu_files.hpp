@@ -46,7 +46,7 @@ SHARDIR_IPU_FUNCTION std::string describe(const Contract& contract) {
          ", \"results\": " + describe(contract.results) + "}";
 }
 
-// What the words of the command line ask for.
+// The options of the command line.
 struct Options {
   std::string arguments = "arguments", results = "results", device = "ipu";
   unsigned steps = 1;
@@ -83,7 +83,7 @@ inline Options read_options(int count, char** words) {
   return options;
 }
 
-// The parts of all replicas, from a file with the whole array or with the parts.
+// The shards of all replicas, from a file with the global array or with the shards.
 inline std::vector<char> read_argument(const Port& port, unsigned replicas,
                                        const std::string& folder) {
   const std::string path = folder + "/" + port.name + ".npy";
@@ -106,7 +106,7 @@ inline std::vector<char> read_argument(const Port& port, unsigned replicas,
   if (array.shape == parts) return std::move(array.bytes);
   if (array.shape != port.whole) {
     throw Error("'" + path + "' has shape " + text(array.shape) + ", but " + argument + " has " +
-                text(port.whole) + ", or " + text(parts) + " as the parts of all replicas");
+                text(port.whole) + ", or " + text(parts) + " as the shards of all replicas");
   }
   const std::size_t share = product(port.part) * element.size;
   std::vector<char> bytes(replicas * share);
@@ -116,7 +116,7 @@ inline std::vector<char> read_argument(const Port& port, unsigned replicas,
   return bytes;
 }
 
-// Makes a folder, and those that it lies in, where they are not there yet.
+// Creates a folder and its parents if they do not exist.
 inline void make_folder(const std::string& path) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     ::mkdir(path.substr(0, end).c_str(), 0777);

@@ -1,6 +1,6 @@
-// What an emitted program needs on the host: its arguments brought onto the replicas, its steps
-// run, its results brought back. It is written next to every emitted program, and is the same with
-// the Poplar SDK and with shardir's host model of it.
+// Host code of an emitted program: it copies arguments to the replicas, runs steps, and copies
+// results back. It is written beside every emitted program, and is the same with the Poplar SDK and
+// with shardir's host model of it.
 //
 // A program states its contract, builds its graph, and names both in one last line:
 //
@@ -8,7 +8,7 @@
 //     #include <popops/ElementWise.hpp>
 //     #include <popops/codelets.hpp>
 //
-//     // What the program is called with, and how it is cut: 8 replicas, a mesh [data=4, model=2].
+//     // Arguments and results with their shardings: 8 replicas, a mesh [data=4, model=2].
 //     shardir_ipu::Contract contract() {
 //       return {"mlp", 8,
 //               {// name, the user's name, type, whole, part, cuts by dimension
@@ -29,16 +29,16 @@
 //     SHARDIR_IPU_ENTRY(contract, build)
 //
 // That line defines `main` (unless SHARDIR_IPU_LIBRARY is defined) and the C functions `run` and
-// `describe`, called otherwise where SHARDIR_IPU_RUN and SHARDIR_IPU_DESCRIBE name them.
+// `describe`, or the names that SHARDIR_IPU_RUN and SHARDIR_IPU_DESCRIBE define.
 //
 // Command line of the program:
 //
 //     ./mlp [--arguments DIR] [--results DIR] [--steps N] [--sharded] [--device ipu|model|cpu]
 //     ./mlp --describe
 //
-// reads DIR/<name>.npy for each argument: the whole array, or, one dimension more, the parts of all
-// replicas in their order (`[replicas, ...part]`); writes DIR/<name>.npy for each result, whole, or
-// with --sharded the parts of all replicas. The folders are `arguments` and `results` unless said.
+// reads DIR/<name>.npy for each argument: the global array, or, with one more dimension, the shards
+// of all replicas in order (`[replicas, ...part]`); writes DIR/<name>.npy for each result, global
+// or with --sharded the shards of all replicas. The default folders are `arguments` and `results`.
 #pragma once
 
 #include <cstddef>
@@ -61,32 +61,32 @@
 
 namespace shardir_ipu {
 
-// What a user did wrong, or what a file lacks.
+// An error of the user, or in a file.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 using Shape = std::vector<std::size_t>;
 
-// The replicas along one mesh axis, or a part of one: `size` of them, `stride` replicas apart.
+// The replicas along one mesh axis or sub-axis: `size` of them, with a stride of `stride` replicas.
 struct Split {
   unsigned size;
   unsigned stride;
 };
 
-// One argument or result. `cuts` has for each dimension the axes that it is cut over, major to
-// minor. A part is `part` elements long even where the whole ends within it or before it: what lies
-// past the whole's end is zero in arguments and ignored in results.
+// One argument or result. `cuts` has for each dimension the axes that shard it, major to minor. All
+// shards have the shape `part`, with padding past the end of the global array: it is zero in
+// arguments and ignored in results.
 struct Port {
   std::string name;   // of its stream and its file
-  std::string label;  // what the user calls it
+  std::string label;  // the user's name
   poplar::Type type;
   std::vector<std::size_t> whole;
   std::vector<std::size_t> part;
   std::vector<std::vector<Split>> cuts;
 };
 
-// What a program is called with and gives back. Replica i is device i of the mesh, row-major.
+// The arguments and results of a program. Replica i is device i of the mesh, row-major.
 struct Contract {
   std::string title;
   unsigned replicas;
@@ -96,7 +96,7 @@ struct Contract {
 
 // A program being built: three programs of one engine. `upload` takes the arguments from their
 // streams, `step` computes, `download` sends the results to theirs. The function that builds it
-// adds to `step`, takes every argument and gives every result once.
+// adds to `step`, and must call `argument` and `result` once for each argument and result.
 class Program {
  public:
   Program(poplar::Graph& graph, const Contract& contract) : graph(graph), contract(contract) {}
@@ -105,24 +105,24 @@ class Program {
   const Contract& contract;
   poplar::program::Sequence upload, step, download;
 
-  // A variable of the argument's part, spread over the tiles, filled by `upload`.
+  // A variable with the argument's shard, mapped over the tiles, which `upload` fills.
   poplar::Tensor argument(const std::string& name);
 
-  // The same for a variable that has its place already (say from poplin::createMatMulInputLHS).
+  // The same for a variable with a tile mapping (for example of poplin::createMatMulInputLHS).
   poplar::Tensor argument(const std::string& name, const poplar::Tensor& variable);
 
-  // `value` is what the result is after a step: it is sent by `download`.
+  // `value` is the result after a step; `download` sends it.
   void result(const std::string& name, const poplar::Tensor& value);
 
-  // That nothing was forgotten.
+  // Checks that every argument and result was used.
   void check_complete() const;
 
  private:
   std::vector<std::string> taken, given;
 };
 
-// What one call is given: for each argument a C-contiguous array, whole, or where
-// `arguments_sharded` is not 0 the parts of all replicas; for each result the memory for such an
+// The parameters of one call: for each argument a C-contiguous array, global, or if
+// `arguments_sharded` is not 0 the shards of all replicas; for each result the memory for such an
 // array. `steps` runs of `step` happen between upload and download. An error is written to
 // `message`, of `room` bytes.
 struct Call {
@@ -144,11 +144,11 @@ class Session {
 
  private:
   Contract contract;
-  std::vector<std::vector<char>> uploaded, downloaded;  // the parts of all replicas
+  std::vector<std::vector<char>> uploaded, downloaded;  // the shards of all replicas
   std::unique_ptr<poplar::Engine> engine;
 };
 
-// A Session that is made by the first call and used by all. Returns 0, or 1 with a message.
+// Runs a Session that the first call creates. Returns 0, or 1 with a message.
 int run(Contract (*contract)(), void (*build)(Program&), std::unique_ptr<Session>& session,
         const Call& call);
 

@@ -14,7 +14,7 @@
 
 namespace shardir_ipu {
 
-// An element type as Poplar, NumPy and .npy files call it.
+// An element type with its names in Poplar, NumPy and .npy files.
 struct Element {
   poplar::Type type;
   const char* numpy;
@@ -55,7 +55,7 @@ inline std::string text(const Shape& shape) {
   return written + (shape.size() == 1 ? ",)" : ")");
 }
 
-// A file that is closed when it goes.
+// A file that its destructor closes.
 class File {
  public:
   File(std::string path, const char* mode)
@@ -90,7 +90,7 @@ struct Array {
   std::vector<char> bytes;
 };
 
-// What follows `key` in the header's dictionary.
+// The text after `key` in the header's dictionary.
 inline std::string value_after(const std::string& header, const std::string& key,
                                const std::string& path) {
   const std::size_t found = header.find("'" + key + "':");

@@ -1,4 +1,4 @@
-// How an emitted program is built, and its arguments and results are cut and joined.
+// Builds an emitted program, shards its arguments and joins its results.
 #pragma once
 
 #include <cstdio>
@@ -70,7 +70,7 @@ SHARDIR_IPU_FUNCTION void Program::check_complete() const {
   }
 }
 
-// Copies between the whole array and one replica's part of it.
+// Copies between the global array and one replica's shard.
 inline void exchange(const Port& port, unsigned replica, char* whole, char* part, bool to_part) {
   const std::size_t size = element_of(port.type).size, rank = port.part.size();
   Shape start(rank), index(rank);
@@ -81,7 +81,7 @@ inline void exchange(const Port& port, unsigned replica, char* whole, char* part
     }
     start[d] = piece * port.part[d];
   }
-  // Runs along the last dimension, as far as the whole reaches.
+  // Contiguous runs along the last dimension, up to the end of the global array.
   const std::size_t row = rank == 0 ? 1 : port.part[rank - 1];
   const std::size_t last = rank == 0 ? 1 : port.whole[rank - 1];
   const std::size_t begin = rank == 0 ? 0 : start[rank - 1];
@@ -169,7 +169,7 @@ SHARDIR_IPU_FUNCTION void Session::run(const Call& call) {
       if (!parts.empty()) std::memcpy(wanted, parts.data(), parts.size());
       continue;
     }
-    // Of what several replicas hold, the first one's remains.
+    // Of replicated shards, the first replica's is kept.
     const std::size_t share = parts.size() / contract.replicas;
     for (unsigned replica = contract.replicas; replica-- > 0;) {
       exchange(contract.results[i], replica, wanted, parts.data() + replica * share, false);

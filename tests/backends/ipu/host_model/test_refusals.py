@@ -131,14 +131,14 @@ REFUSALS = {
     ),
     "stream_buffer": (
         "Engine::connectStream: the buffer of 'in' has 96 bytes, no multiple of the 384 of "
-        "one transfer; it holds the parts of all replicas"
+        "one transfer; it holds the shards of all replicas"
     ),
     "no_such_stream": "Engine::connectStream: no stream is called 'in'",
     "not_loaded": "Engine::run: the engine is on no device; call load before",
     "no_such_program": "Engine::run: there is no program 1; the engine has 1",
     "other_device": "Engine::load: the graph is for 4 IPUs, the device has 1",
     "tensor_buffer": (
-        "Engine::writeTensor: the buffer of 'x' has 96 bytes, not 384; it holds the parts "
+        "Engine::writeTensor: the buffer of 'x' has 96 bytes, not 384; it holds the shards "
         "of all replicas"
     ),
     "mixed_types": "popops::map: Add of FLOAT and HALF; cast one of them",

@@ -70,7 +70,7 @@ def test_what_a_program_is_called_with_can_be_asked() -> None:
         (
             lambda given: [given[0].T, *given[1:]],
             "the argument batch['x'] of uneven has shape (5, 7), not (7, 5), or (8, 4, 2) as the "
-            "parts of all replicas",
+            "shards of all replicas",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_wrong_words_are_named(command: Command, words: list[str], message: str)
         (
             np.zeros((5, 7), "f2"),
             "'arguments/x.npy' has shape (5, 7), but the argument batch['x'] has (7, 5), or "
-            "(8, 4, 2) as the parts of all replicas",
+            "(8, 4, 2) as the shards of all replicas",
         ),
         (
             np.zeros((7, 5), "f2", order="F"),

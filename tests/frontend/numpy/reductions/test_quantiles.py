@@ -60,7 +60,7 @@ def test_nothing_is_sorted_for_one_place_of_long_lines() -> None:
     x = drawn(quantiles.SELECTION_MIN_LINE_ELEMENTS, 0.1)
     for function in (snp.nanmedian, lambda x: snp.nanquantile(x, [0.9])):
         text = sd.jit(function).lower(x).compile().as_text("schedule")
-        assert "pick: " in text
+        assert "select positions: " in text
         assert "sort" not in text
 
 

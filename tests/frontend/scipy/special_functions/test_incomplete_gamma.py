@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from shardir import enable_x64, grad
+from shardir import enable_x64, grad, jit
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.special_functions.temme_expansion import (
     EXPANSION_MAX_RATIO,
@@ -47,9 +47,9 @@ def test_both_are_right_in_proportion_to_themselves(a: float, x: float) -> None:
     np.testing.assert_allclose(got, exact(a, x), rtol=2e-5, atol=1e-37)
 
 
-def places(name: str) -> list[Any]:
-    """Around the middle and in the tails, of a few hundred numbers each."""
-    rng, count = np.random.default_rng(9), 120
+def places(name: str, count: int) -> list[Any]:
+    """Around the middle, in the tails and where arguments are large, so many numbers each."""
+    rng = np.random.default_rng(9)
     uniform, wide = rng.uniform, 10 ** rng.uniform(-2, 2, (2, count))
     if name == "betainc":
         a = np.concatenate([wide[0], uniform(0.01, 20, count), 10 ** uniform(1, 4, count)])
@@ -83,9 +83,10 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(*EXACT))
-def test_bounds(name: str, dtype: str) -> None:
+def test_bounds(name: str, dtype: str, request: pytest.FixtureRequest) -> None:
     type = np.float32 if dtype == "f32" else np.float64
-    arguments = [x.astype(type) for x in places(name)]
+    count = 120 if request.config.getoption("--long") else 40
+    arguments = [x.astype(type) for x in places(name, count)]
     with enable_x64(dtype == "f64"), mp.workdps(40):
         got = np.asarray(getattr(special, name)(*arguments))
         assert got.dtype == type
@@ -120,14 +121,14 @@ def test_what_is_nothing_is_nothing() -> None:
         np.testing.assert_array_equal(above, [1, 1, 0, 1, 1, 0, 0, 0])
 
 
-@pytest.mark.parametrize(("a", "b", "x"), [(2.0, 3.0, 0.4), (1.0, 1.0, 0.3), (5.0, 2.5, 0.9)])
-def test_slopes_of_the_beta_function(a: float, b: float, x: float) -> None:
+def test_slopes_of_the_beta_function() -> None:
     """Of whole numbers, too, whose fraction ends: that of numbers near them does not."""
     with enable_x64(), mp.workdps(40):
-        for at in (0, 1, 2):
-            order = tuple(int(at == i) for i in range(3))
-            wanted = mp.diff(EXACT["betainc"], (a, b, x), order)
-            np.testing.assert_allclose(grad(special.betainc, at)(a, b, x), float(wanted), 1e-11)
+        slopes = jit(grad(special.betainc, (0, 1, 2)))
+        for place in [(2.0, 3.0, 0.4), (1.0, 1.0, 0.3), (5.0, 2.5, 0.9)]:
+            orders = np.eye(3, dtype=int).tolist()
+            wanted = [float(mp.diff(EXACT["betainc"], place, tuple(each))) for each in orders]
+            np.testing.assert_allclose(slopes(*place), wanted, 1e-11, err_msg=str(place))
 
 
 def test_small_numbers_of_the_beta_function() -> None:
@@ -187,10 +188,11 @@ def test_the_expansion_meets_what_is_beside_it(dtype: type) -> None:
             np.testing.assert_allclose(got, exact(*given), 1e-13 if dtype is np.float64 else 1e-5)
 
 
-@pytest.mark.parametrize(("a", "x"), [(1000.0, 1000.0), (500.0, 520.0), (1e-3, 0.5), (3.0, 2.0)])
-def test_slopes(a: float, x: float) -> None:
+def test_slopes() -> None:
     with enable_x64(), mp.workdps(40):
-        slope = mp.diff(lambda a: mp.gammainc(a, x, mp.inf, regularized=True), mp.mpf(a))
-        np.testing.assert_allclose(grad(special.gammaincc)(a, x), float(slope), rtol=1e-11)
-        density = mp.exp((a - 1) * mp.log(x) - x - mp.loggamma(a))
-        np.testing.assert_allclose(grad(special.gammainc, 1)(a, x), float(density), rtol=1e-11)
+        by_a, by_x = jit(grad(special.gammaincc)), jit(grad(special.gammainc, 1))
+        for a, x in [(1000.0, 1000.0), (500.0, 520.0), (1e-3, 0.5), (3.0, 2.0)]:
+            slope = mp.diff(lambda a, x=x: mp.gammainc(a, x, mp.inf, regularized=True), mp.mpf(a))
+            np.testing.assert_allclose(by_a(a, x), float(slope), rtol=1e-11, err_msg=f"{a}, {x}")
+            density = mp.exp((a - 1) * mp.log(x) - x - mp.loggamma(a))
+            np.testing.assert_allclose(by_x(a, x), float(density), rtol=1e-11, err_msg=f"{a}, {x}")

@@ -1,5 +1,5 @@
-// What the operations of expressions compute, number by number. Where Poplar does not say what
-// comes out, the model takes a value that a program relying on it would be wrong with:
+// The operations of expressions on single numbers. Where Poplar does not define the result, the
+// model returns a value with which a program that relies on it is wrong:
 //
 // - Max and Min of a number and NaN are the number;
 // - an integer divided by 0 is all ones, and the remainder is the dividend;

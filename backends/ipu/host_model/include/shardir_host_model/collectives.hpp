@@ -13,7 +13,7 @@
 
 namespace shardir_host_model {
 
-// Set in the environment, it allows strided groups, which not every machine has.
+// This environment variable allows strided groups, which not every machine supports.
 constexpr const char* strided_option = "SHARDIR_HOST_MODEL_ALLOW_STRIDED";
 
 struct Members {
@@ -79,7 +79,7 @@ inline void check_collective(gcl::CollectiveOperator op, const poplar::Type& typ
   }
 }
 
-// What one group's members reduce `rows` to, element by element.
+// Reduces the `rows` of one group's members element by element.
 inline std::vector<Bits> reduced_rows(gcl::CollectiveOperator op, const poplar::Type& type,
                                       const std::vector<std::vector<Bits>>& rows) {
   std::vector<Bits> made(rows[0].size());
@@ -99,7 +99,7 @@ inline std::vector<Bits> reduced_rows(gcl::CollectiveOperator op, const poplar::
   return made;
 }
 
-// What every replica is given: of the members' data, and the replica's number among them.
+// Computes each replica's result from the members' data and the replica's position among them.
 using Exchange = std::function<std::vector<Bits>(const std::vector<std::vector<Bits>>&, unsigned)>;
 
 inline void add_exchange(poplar::program::Sequence& sequence, const poplar::Tensor& data,
@@ -119,7 +119,7 @@ inline void add_exchange(poplar::program::Sequence& sequence, const poplar::Tens
   }));
 }
 
-// The checks that all collectives share; gives the groups.
+// The checks of all collectives; returns the groups.
 inline Members check_exchange(const poplar::Graph& graph, const poplar::Tensor& data,
                               const gcl::CommGroup& group, const std::string& call) {
   const GraphState& state = *graph.model();

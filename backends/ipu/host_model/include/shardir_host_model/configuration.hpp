@@ -1,4 +1,4 @@
-// How the model is compiled. As it is, everything is inline and a program needs these headers only.
+// Configuration. By default everything is inline and a program needs only these headers.
 // With SHARDIR_HOST_MODEL_SEPARATE the headers only declare, and one object, compiled once from
 // <shardir_host_model/implementation.hpp>, is linked to every program: they compile much faster.
 #pragma once

@@ -1,4 +1,4 @@
-// Everything that the model has.
+// All declarations of the model.
 #pragma once
 
 #include <gcl/Collectives.hpp>

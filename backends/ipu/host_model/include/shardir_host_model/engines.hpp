@@ -6,8 +6,8 @@
 
 namespace shardir_host_model {
 
-// That every element lies on a tile, and that no tile holds more than it can. Every variable is
-// counted for the whole program, as if no memory were ever used twice.
+// Checks that every element is mapped to a tile, and that no tile's memory is exceeded. Every
+// variable is counted for the whole program, as if memory were never reused.
 void check_memory(const GraphState& graph);
 
 }  // namespace shardir_host_model
@@ -44,7 +44,7 @@ inline void check_buffer(const std::string& call, const std::string& handle, std
                          std::size_t wanted) {
   if (given != wanted) {
     refuse(call + ": the buffer of " + quoted(handle) + " has " + std::to_string(given) +
-           " bytes, not " + std::to_string(wanted) + "; it holds the parts of all replicas");
+           " bytes, not " + std::to_string(wanted) + "; it holds the shards of all replicas");
   }
 }
 
@@ -140,7 +140,7 @@ SHARDIR_HOST_MODEL_FUNCTION void Engine::connectStream(const std::string& handle
   if (given == 0 || given % bytes != 0) {
     refuse("Engine::connectStream: the buffer of " + quoted(handle) + " has " +
            std::to_string(given) + " bytes, no multiple of the " + std::to_string(bytes) +
-           " of one transfer; it holds the parts of all replicas");
+           " of one transfer; it holds the shards of all replicas");
   }
   machine->connections[handle] = {static_cast<char*>(begin), static_cast<char*>(end), 0};
 }

@@ -23,7 +23,7 @@ struct ExpressionNode {
   std::vector<Child> children;
 };
 
-// What an operation is called, what it takes, what it makes.
+// An operation's name, operand types and result type.
 struct OperationRule {
   const char* name;
   const char* types;  // letters: f FLOAT and HALF, i INT, u UNSIGNED_INT, b BOOL, s both SHORTs
@@ -33,7 +33,7 @@ struct OperationRule {
 const OperationRule& rule_of(popops::expr::UnaryOpType operation);
 const OperationRule& rule_of(popops::expr::BinaryOpType operation);
 
-// The type of the expression for tensors of `types`; refuses what has none.
+// The type of the expression for tensors of `types`; an error if there is none.
 poplar::Type check_expression(const ExpressionNode& node, const std::vector<poplar::Type>& types,
                               const std::string& call);
 

@@ -11,7 +11,7 @@
 #if !defined(SHARDIR_HOST_MODEL_SEPARATE) || defined(SHARDIR_HOST_MODEL_IMPLEMENTATION)
 namespace shardir_host_model {
 
-// A constant scalar on tile 0, seen `shape` times.
+// A constant scalar on tile 0, broadcast to `shape`.
 template <typename Value>
 inline poplar::Tensor repeated(poplar::Graph& graph, const poplar::Type& type, const Shape& shape,
                                Value value, const std::string& name) {

@@ -1,4 +1,4 @@
-// Gather and scatter as XLA means them. See <popops/Gather.hpp> and <popops/Scatter.hpp>.
+// Gather and scatter with XLA's semantics. See <popops/Gather.hpp> and <popops/Scatter.hpp>.
 #pragma once
 
 #include <popops/Gather.hpp>
@@ -8,7 +8,7 @@
 #if !defined(SHARDIR_HOST_MODEL_SEPARATE) || defined(SHARDIR_HOST_MODEL_IMPLEMENTATION)
 namespace shardir_host_model {
 
-// How positions lie in a tensor of indices, and what they are positions of.
+// The layout of index vectors in a tensor of indices, and the dimensions they index.
 struct Positions {
   Shape batch;                    // how many positions there are, by dimension
   Shape places;                   // row-major in `batch`, then by component: where in the indices
@@ -80,7 +80,7 @@ inline std::vector<unsigned> others(const Dimensions& taken, std::size_t rank,
   return rest;
 }
 
-// What a scatter does, checked: the updates as [position, window...].
+// A scatter after its checks: the updates as [position, window...].
 struct Scattering {
   Positions positions;
   poplar::Tensor updates;

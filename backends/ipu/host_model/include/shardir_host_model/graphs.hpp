@@ -7,7 +7,7 @@
 #if !defined(SHARDIR_HOST_MODEL_SEPARATE) || defined(SHARDIR_HOST_MODEL_IMPLEMENTATION)
 namespace shardir_host_model {
 
-// Streams of more than this are refused by Poplar.
+// Poplar refuses larger streams.
 constexpr std::size_t largest_stream = std::size_t(128) << 20;
 
 // A constant of a shape, from a value for each element or from one for all.

@@ -1,5 +1,5 @@
-// What programs are made of, and what they run on: the memory of all replicas. Every step is done
-// for every replica before the next one begins, so they stay in lock step.
+// The steps of programs, and the memory of all replicas on which they run. Every step is executed
+// for every replica before the next one begins (lock step).
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ struct Machine {
   std::vector<Bits> read(unsigned replica, const poplar::Tensor& tensor) const;
   void write(unsigned replica, const poplar::Tensor& tensor, const std::vector<Bits>& bits);
 
-  // A single element that decides what happens next: it has to be the same on all replicas.
+  // A single element that controls a branch: it must be equal on all replicas.
   std::int64_t decision(const poplar::Tensor& tensor, const std::string& call) const;
 };
 
@@ -58,14 +58,14 @@ struct SequenceStep : Step {
 // later would be run is not said anywhere.
 const poplar::program::Program& used(const poplar::program::Program& program);
 
-// A step given by what it does.
+// A step given by a function.
 poplar::program::Program step(std::function<void(Machine&)> action);
 
 inline void run(const poplar::program::Program& program, Machine& machine) {
   if (program.step) program.step->run(machine);
 }
 
-// Adds a step that makes `out` of `inputs`, on every replica by itself: `compute` takes the bits of
+// Adds a step that computes `out` from `inputs` on every replica separately: `compute` takes the bits of
 // each input and returns those of the result.
 using Compute = std::function<std::vector<Bits>(const std::vector<std::vector<Bits>>&)>;
 void add_compute(poplar::program::Sequence& sequence, std::vector<poplar::Tensor> inputs,

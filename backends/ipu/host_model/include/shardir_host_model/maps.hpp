@@ -130,7 +130,7 @@ inline void add_map(const popops::expr::Expr& expression, const std::vector<popl
               });
 }
 
-// The type that a map makes, after its checks.
+// The result type of a map, after its checks.
 inline poplar::Type check_map(const GraphState& graph, const popops::expr::Expr& expression,
                               const std::vector<poplar::Tensor>& tensors,
                               const std::string& call) {

@@ -1,5 +1,4 @@
-// How the model says no. A message begins with the call, quotes what it was given, and ends with
-// what to do.
+// Errors of the model. A message begins with the call, quotes its arguments, and ends with a fix.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,8 @@
 
 namespace shardir_host_model {
 
-// Where in row-major order a window of `sizes` lies that begins at `begin` of `shape`; refuses what
-// lies outside.
+// The row-major offsets of a window of `sizes` that begins at `begin` of `shape`; an error if it is
+// out of bounds.
 std::vector<std::size_t> window(const Shape& shape, const Shape& begin, const Shape& sizes,
                                 const std::string& call);
 

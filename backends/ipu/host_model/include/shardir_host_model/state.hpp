@@ -1,5 +1,5 @@
-// What a graph holds, and how the model reaches into tensors. All variables lie one after another
-// in one address space per replica, one element per address; a tensor is a list of addresses.
+// The contents of a graph, and access to the elements of tensors. All variables are consecutive in
+// one address space per replica, one element per address; a tensor is a list of addresses.
 #pragma once
 
 #include <cstdint>
@@ -84,16 +84,16 @@ std::size_t product(const Shape& shape);
 // "'x' FLOAT [2, 3]"
 std::string described(const poplar::Tensor& tensor);
 
-// That the tensor exists and belongs to the graph.
+// Checks that the tensor exists and belongs to the graph.
 void check_tensor(const poplar::Tensor& tensor, const GraphState& graph, const std::string& call);
 
-// That the tensor lies on tiles already: the libraries place what they compute beside it.
+// Checks that the tensor has a tile mapping: the libraries map their results like it.
 void check_mapped(const poplar::Tensor& tensor, const std::string& call);
 
-// That the tensor can be written: no constant in it, and no element twice.
+// Checks that the tensor can be written: it has no constant and no element twice.
 void check_destination(const poplar::Tensor& tensor, const std::string& call);
 
-// That no element lies in both.
+// Checks that the tensors share no element.
 void check_apart(const poplar::Tensor& first, const poplar::Tensor& second,
                  const std::string& call);
 

@@ -5,7 +5,7 @@
 
 namespace shardir_host_model {
 
-// One replica's share of a buffer, from and to a tensor.
+// Copies one replica's part of a buffer from and to a tensor.
 void receive(Machine& machine, unsigned replica, const poplar::Tensor& tensor, const char* bytes);
 void send(const Machine& machine, unsigned replica, const poplar::Tensor& tensor, char* bytes);
 

@@ -16,6 +16,7 @@ from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, numbers
 from tests.backends.cpu.native.machines import MACHINES, ZEN_5
 from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
+from tests.crossing import crossed
 
 Array = npt.NDArray[Any]
 
@@ -250,8 +251,10 @@ LARGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i16"])
-@pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
+# The next test has all of them for f32.
+@pytest.mark.parametrize(
+    ("dims", "left", "right", "given", "dtype"), crossed(LARGE, ("f64", "bf16", "i16"))
+)
 def test_shapes(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
 ) -> None:

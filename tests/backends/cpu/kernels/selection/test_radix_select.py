@@ -27,7 +27,7 @@ def drawn(dtype: str, shape: tuple[int, ...], spread: float = 100.0) -> Any:
 
 def picked(x: Any, places: Sequence[int]) -> list[Any]:
     compiled = sd.jit(lambda x: [snp.sort(x)[k] for k in places]).lower(x).compile()
-    assert "pick: " in compiled.as_text("schedule")
+    assert "select positions: " in compiled.as_text("schedule")
     return [np.asarray(each) for each in compiled(x)]
 
 
