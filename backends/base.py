@@ -214,7 +214,8 @@ def get_backend(name: str) -> Backend:
     """Return the backend called `name`; raise `UnknownBackendError` if there is none."""
     if name not in _BACKEND_LOCATIONS:
         raise UnknownBackendError(
-            f"no backend is called {name!r}; the backends are {', '.join(sorted(_BACKEND_LOCATIONS))}"
+            f"no backend is called {name!r}; the backends are "
+            f"{', '.join(sorted(_BACKEND_LOCATIONS))}"
         )
     module, attribute = _BACKEND_LOCATIONS[name]
     backend: Backend = getattr(import_module(module), attribute)

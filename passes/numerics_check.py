@@ -60,7 +60,8 @@ class NumericsCheck:
             return
         raise NumbersError(
             f"pass {step.name!r} changed the results of @{after.main.name}: "
-            f"{_describe_difference(after, want, got, tolerance)}{_describe_first_difference(before, after, arguments)}"
+            f"{_describe_difference(after, want, got, tolerance)}"
+            f"{_describe_first_difference(before, after, arguments)}"
         )
 
     def _results(self, module: Module, arguments: Sequence[Array]) -> list[Array]:

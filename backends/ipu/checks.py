@@ -107,7 +107,8 @@ def _check_stream(what: str, boundary: ProgramValue) -> None:
     size = bytes_of(boundary.shard_type)
     if size > STREAM_BYTES:
         raise EmissionError(
-            f"{what} {boundary.label!r} ({boundary.shard_type} a replica) takes {show_bytes(size)}, and "
+            f"{what} {boundary.label!r} ({boundary.shard_type} a replica) takes "
+            f"{show_bytes(size)}, and "
             f"a stream carries {show_bytes(STREAM_BYTES)}; shard it over more devices, or split it "
             "into several arguments"
         )

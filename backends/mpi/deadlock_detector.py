@@ -82,7 +82,8 @@ class DeadlockDetector:
             if note is None or self.rank not in note.lacking or note.tag == tag:
                 continue
             if process in asked:
-                return f"{self.who(process)} is at {note.where.words}; {self._deadlock_reason(where, note)}"
+                reason = self._deadlock_reason(where, note)
+                return f"{self.who(process)} is at {note.where.words}; {reason}"
             asked |= {process}
             del self._waiting[process]
             self._write([process], StatusNote(self.rank, NoteKind.ASKS))

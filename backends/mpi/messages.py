@@ -162,7 +162,8 @@ class MessageChannel:
         if waited > self.seconds:
             names = ", ".join(map(self.process_name, lacking)) or "the receivers"
             self.fail(
-                f"{self._describe_wait(posted)} timed out after {self.seconds:g} s, waiting for {names}; "
+                f"{self._describe_wait(posted)} timed out after {self.seconds:g} s, waiting for "
+                f"{names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
         return news

@@ -189,7 +189,8 @@ class World(ProcessLink):
             if silent := notes.silent_processes(seconds):
                 names = ", ".join(map(self.process_name, silent))
                 self.messages.fail(
-                    f"{self.process_name(self.index)}: the end of the program timed out after {seconds:g} "
+                    f"{self.process_name(self.index)}: the end of the program timed out after "
+                    f"{seconds:g} "
                     f"s, in which no message arrived from {names}; if it needs longer, set "
                     "SHARDIR_COMM_TIMEOUT to more seconds"
                 )

@@ -297,7 +297,8 @@ class Array(Convertible):
         if self._whole is None and not is_readable(self.sharding, self.type):
             owners = {device.process_index for device in self.sharding.device_set}
             whose = "several processes" if len(owners) > 1 else f"process {min(owners)}"
-            return f"Array({self.type} on {count_noun(self.sharding.num_devices, 'device')} of {whose})"
+            devices = count_noun(self.sharding.num_devices, "device")
+            return f"Array({self.type} on {devices} of {whose})"
         if self.type.dtype == "key":
             return f"Array({self.shape}, dtype={self.dtype}) of words\n{key_words(self.read())}"
         width = np.get_printoptions()["linewidth"]

@@ -54,7 +54,8 @@ def checkpoint_path(folder: object, word: str) -> Path:
         is_name = False
     if not is_name:
         raise CheckpointError(
-            f"a checkpoint is {word} a folder, and {quote_text(text)} has a character that no path has"
+            f"a checkpoint is {word} a folder, and {quote_text(text)} has a character that no "
+            "path has"
         )
     return Path(text)
 

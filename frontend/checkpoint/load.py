@@ -180,7 +180,8 @@ def exists(folder: str | os.PathLike[str]) -> bool:
         yes, no = rows.index(True), rows.index(False)
         assert link is not None
         raise CheckpointError(
-            f"{link.process_name(yes)} finds a checkpoint at {quote_path(target)}, and {link.process_name(no)} finds "
+            f"{link.process_name(yes)} finds a checkpoint at {quote_path(target)}, and "
+            f"{link.process_name(no)} finds "
             "none; use a folder that all processes can read"
         )
     return found
@@ -236,7 +237,8 @@ def _convert_to_number(name: str, array: Array, like: Any, root: Path) -> Any:
         made = None
     if made is None or (made != found and found == found):
         raise CheckpointError(
-            f"{quote_text(name)} is {found!r} in the checkpoint {quote_path(root)}, and {like!r} of "
+            f"{quote_text(name)} is {found!r} in the checkpoint {quote_path(root)}, and {like!r} "
+            "of "
             f"type {type(like).__name__} is requested; pass a like with a "
             f"{type(found).__name__} there"
         )
@@ -328,7 +330,8 @@ class _CheckpointFiles:
                 self._copy_part(part, stored, name, entry, boxes, made)
         except MemoryError:
             raise CheckpointError(
-                f"{quote_text(name)} of the checkpoint {quote_path(self.root)} does not fit into memory"
+                f"{quote_text(name)} of the checkpoint {quote_path(self.root)} does not fit into "
+                "memory"
             ) from None
         return made
 
@@ -342,7 +345,8 @@ class _CheckpointFiles:
             raise self._unreadable_error(part.file, error) from error
         if shape != (wanted := _stored_shape(part, entry)):
             raise CheckpointError(
-                f"{quote_path(path)} of the checkpoint is damaged: it has {quote_text(key)} of shape "
+                f"{quote_path(path)} of the checkpoint is damaged: it has {quote_text(key)} of "
+                "shape "
                 f"{shape}, which should be {wanted}"
             )
         kind = np.dtype(STORAGE_DTYPES.get(entry.dtype, NUMPY_DTYPES[entry.dtype]))
@@ -415,7 +419,8 @@ class _CheckpointFiles:
         ):
             raise CheckpointError(
                 f"{quote_path(self.root / part.file)} of the checkpoint is damaged: the elements "
-                f"of {quote_text(part_key(name, part.box))} do not have the checksum that they were "
+                f"of {quote_text(part_key(name, part.box))} do not have the checksum that they "
+                "were "
                 "saved with; restore the file, or load an earlier checkpoint"
             )
         if entry.dtype not in STORAGE_DTYPES:

@@ -81,7 +81,8 @@ def agree_to_load(root: Path, index: bytes | None, why: str) -> None:
     for process, row in enumerate(rows):
         if row != rows[0]:
             raise CheckpointError(
-                f"{link.process_name(process)} finds another checkpoint than {link.process_name(0)}, here at "
+                f"{link.process_name(process)} finds another checkpoint than "
+                f"{link.process_name(0)}, here at "
                 f"{quote_path(root)}; use a folder that all processes can read"
             )
 

@@ -190,7 +190,8 @@ def named_leaves(arrays: Any) -> dict[str, Any]:
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise ArgumentError(
             with_location(
-                f"two arrays of a checkpoint are named {quote_text(twice)}; rename a key of the pytree"
+                f"two arrays of a checkpoint are named {quote_text(twice)}; rename a key of the "
+                "pytree"
             )
         )
     for name in names:

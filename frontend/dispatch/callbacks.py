@@ -213,7 +213,8 @@ def _declared_results(
     if shapes is _MISSING:
         raise ArgumentError(
             with_location(
-                f"{what} of {function_name(callback)} needs the types of its results; pass an object "
+                f"{what} of {function_name(callback)} needs the types of its results; pass an "
+                "object "
                 "with a shape and a dtype for each array, such as a ShapeDtypeStruct"
             )
         )

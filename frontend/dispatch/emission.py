@@ -143,7 +143,8 @@ def _selftest_arguments(
         types = parameter_types(module)
         if len(drawn) != len(types):
             raise EmissionError(
-                f"@{module.main.name} takes {count_noun(len(types) - len(hidden), 'argument')}, got "
+                f"@{module.main.name} takes {count_noun(len(types) - len(hidden), 'argument')}, "
+                "got "
                 f"{len(chosen)} for its self-test"
             )
         for each, array, type in zip(boundaries, drawn, types, strict=True):

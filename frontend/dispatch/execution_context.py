@@ -113,6 +113,7 @@ def check_compiler_options(
             raise ArgumentError(
                 with_location(
                     f"compiler_options of {name} has {option!r}, which is unknown; the options of "
-                    f"XLA that are accepted, without effect, are {', '.join(IGNORED_COMPILER_OPTIONS)}"
+                    "XLA that are accepted, without effect, are "
+                    f"{', '.join(IGNORED_COMPILER_OPTIONS)}"
                 )
             )

@@ -431,7 +431,8 @@ def jit(
         if device is not None and any(other is not None for other in others):
             raise ArgumentError(
                 with_location(
-                    f"jit of {function_name(fun)} has a device, and shardings or a backend; choose one"
+                    f"jit of {function_name(fun)} has a device, and shardings or a backend; "
+                    "choose one"
                 )
             )
         for word, prefix in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):

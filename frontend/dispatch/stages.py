@@ -267,7 +267,8 @@ class Lowered:
         if structure != self.in_tree:
             raise ArgumentError(
                 with_location(
-                    f"{self.module.main.name} was compiled for arguments {format_structure(self.in_tree)}, "
+                    f"{self.module.main.name} was compiled for arguments "
+                    f"{format_structure(self.in_tree)}, "
                     f"and called with {format_structure(structure)}"
                 )
             )

@@ -36,7 +36,8 @@ def gather_to_root(x: Any, root: int = 0) -> Any:
     if not isinstance(root, int) or not 0 <= root < process_group().count:
         raise DistributedError(
             with_location(
-                f"gather_to_root got the root {root!r}; processes are 0 to {process_group().count - 1}"
+                f"gather_to_root got the root {root!r}; processes are 0 to "
+                f"{process_group().count - 1}"
             )
         )
     made = tree.map(lambda leaf: _gather_leaf(leaf, root), x)

@@ -219,7 +219,8 @@ def _local_device_share(found: LauncherInfo) -> int:
     count = config.num_cpu_devices
     if count < found.size:
         raise DistributedError(
-            f"{count_noun(count, 'device')} cannot be distributed over {found.size} processes; pass "
+            f"{count_noun(count, 'device')} cannot be distributed over {found.size} processes; "
+            "pass "
             f"local_device_count=1, or set SHARDIR_CPU_DEVICES={found.size}"
         )
     return count // found.size + (found.rank < count % found.size)
@@ -244,7 +245,8 @@ def _check_settings(world: ProcessLink, counted_here: bool) -> None:
         for name, one in runs.items():
             if one != (two := others.get(name)):
                 raise DistributedError(
-                    f"{world.process_name(0)} runs {name} {one}, and {world.process_name(process)} {two}; install "
+                    f"{world.process_name(0)} runs {name} {one}, and "
+                    f"{world.process_name(process)} {two}; install "
                     "the same version for all"
                 )
         ours, theirs = first["settings"], other["settings"]

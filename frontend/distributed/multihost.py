@@ -110,7 +110,8 @@ def _assemble_local(array: Array, mesh: Mesh) -> Array:
     if not parts:
         raise DistributedError(
             with_location(
-                f"no device of {mesh} belongs to process {process_group().index}, which has no shard"
+                f"no device of {mesh} belongs to process {process_group().index}, which has no "
+                "shard"
             )
         )
     boxes = [index_box(part.index, shape) for part in parts]

@@ -36,9 +36,11 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     if exponent_bits < 1 or mantissa_bits < 0:
         bits = f"{exponent_bits} and {mantissa_bits}"
         raise OperationTypeError(
-            with_location(f"reduce_precision keeps 1 bit of the exponent or more, and 0 or more of the "
-                  f"mantissa, got {bits}")
-        )  # fmt: skip
+            with_location(
+                f"reduce_precision keeps 1 bit of the exponent or more, and 0 or more of the "
+                f"mantissa, got {bits}"
+            )
+        )
     rounded = custom_jvp(partial(_round_bits, name, exponent_bits, mantissa_bits))
     rounded.defjvp(lambda primals, tangents: (rounded(*primals), tangents[0]))
     return rounded(x)

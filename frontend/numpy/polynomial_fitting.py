@@ -60,9 +60,11 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         return _roots(p, 0)
     if not is_concrete(p):
         raise ArgumentError(
-            with_location("roots of traced coefficients needs strip_zeros=False, and a first one that is "
-                  "not 0")
-        )  # fmt: skip
+            with_location(
+                "roots of traced coefficients needs strip_zeros=False, and a first one that is "
+                "not 0"
+            )
+        )
     line = np.atleast_1d(to_concrete_array(p, "argument p of roots"))
     if line.ndim == 1 and line.size and line[0] != 0 and line[-1] != 0:
         return _roots(p if type(p) is Array else line, 0)
@@ -146,9 +148,11 @@ def polyfit(
         factor = filling.ones(())
     elif points.size <= order + 1:
         raise ArgumentError(
-            with_location(f"polyfit of {points.size} points and degree {order} has no covariance to scale; "
-                  "cov='unscaled' leaves it as it is")
-        )  # fmt: skip
+            with_location(
+                f"polyfit of {points.size} points and degree {order} has no covariance to scale; "
+                "cov='unscaled' leaves it as it is"
+            )
+        )
     else:
         factor = residuals / (points.size - order - 1)
     if values.ndim == 1:

@@ -212,7 +212,8 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     if order > MAX_INTEGRATION_ORDER:
         raise ArgumentError(
             with_location(
-                f"polyint of order m={order}; a program has at most {MAX_INTEGRATION_ORDER} integrals in a row"
+                f"polyint of order m={order}; a program has at most {MAX_INTEGRATION_ORDER} "
+                "integrals in a row"
             )
         )
     given = as_tracer(0 if k is None else k)

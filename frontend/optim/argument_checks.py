@@ -77,6 +77,7 @@ def check_structure(what: str, given: Any, updates: Any) -> None:
 def _structure_error(what: str, found: tree.PyTreeDef, wanted: tree.PyTreeDef) -> StructureError:
     return StructureError(
         with_location(
-            f"{what} is in {format_structure(found)}, and the updates are in {format_structure(wanted)}"
+            f"{what} is in {format_structure(found)}, and the updates are in "
+            f"{format_structure(wanted)}"
         )
     )

@@ -38,7 +38,8 @@ def activity_name(activity: Activity) -> str:
     if op.name == "fused" and not activity.why:
         inner = (each.name for each in op.blocks[0].ops if each.name != "constant")
         names = ", ".join(dict.fromkeys(inner))
-        name = f"fused({names if len(names) <= MAX_FUSED_NAME_CHARACTERS else names[: MAX_FUSED_NAME_CHARACTERS - 3] + '...'})"
+        is_short = len(names) <= MAX_FUSED_NAME_CHARACTERS
+        name = f"fused({names if is_short else names[: MAX_FUSED_NAME_CHARACTERS - 3] + '...'})"
     return result + name + (f" ({activity.why})" if activity.why else "")
 
 

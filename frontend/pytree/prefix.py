@@ -42,7 +42,8 @@ def _broadcast_prefix(
     if theirs is None or type(prefix) is not type(full) or mine[1] != theirs[1]:
         raise ArgumentError(
             with_location(
-                f"{word} has {_describe_node(prefix)}{where}, where the value has {_describe_node(full)}; give one "
+                f"{word} has {_describe_node(prefix)}{where}, where the value has "
+                f"{_describe_node(full)}; give one "
                 "entry for the whole subtree, or the same containers"
             )
         )

@@ -109,9 +109,11 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     size, count = line.shape[0], check_integer("n of convolution_matrix", n, least=0)
     if mode not in ("full", "same", "valid") or count < 1 or not size:
         raise ArgumentError(
-            with_location(f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
-                  f"'valid', got {n} and {mode!r}")
-        )  # fmt: skip
+            with_location(
+                f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
+                f"'valid', got {n} and {mode!r}"
+            )
+        )
     padded = padding.pad(line, (0, count - 1))
     positions = np.arange(size + count - 1)[:, None] - np.arange(count)[None]
     found = selection.where(positions >= 0, take.take(padded, np.maximum(positions, 0), axis=0), 0)

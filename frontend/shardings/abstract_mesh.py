@@ -72,7 +72,8 @@ class AbstractMesh(Mesh):
             )
         if prod(sizes) > MAX_ABSTRACT_DEVICES:
             raise MeshError(
-                f"an AbstractMesh of sizes {sizes} has more than the maximum of {MAX_ABSTRACT_DEVICES} "
+                f"an AbstractMesh of sizes {sizes} has more than the maximum of "
+                f"{MAX_ABSTRACT_DEVICES} "
                 "devices"
             )
         devices = np.empty(prod(sizes), dtype=object)

@@ -42,9 +42,11 @@ class PartitionSpec(tuple[SpecEntry, ...]):
 
     def __init_subclass__(cls) -> None:
         raise ArgumentError(
-            with_location(f"{cls.__name__} subclasses PartitionSpec, which does not support it; write a "
-                  "function that returns a PartitionSpec")
-        )  # fmt: skip
+            with_location(
+                f"{cls.__name__} subclasses PartitionSpec, which does not support it; write a "
+                "function that returns a PartitionSpec"
+            )
+        )
 
     @locate_errors
     def __new__(cls, *entries: object) -> "PartitionSpec":

@@ -25,9 +25,11 @@ class set_mesh:
             raise MeshError(with_location(f"set_mesh takes a Mesh, got {mesh!r}"))
         if current_trace() is not None:
             raise MeshError(
-                with_location("set_mesh is called while a function is traced; call it outside, or use "
-                      "`with mesh:` inside")
-            )  # fmt: skip
+                with_location(
+                    "set_mesh is called while a function is traced; call it outside, or use "
+                    "`with mesh:` inside"
+                )
+            )
         self._before = entered_meshes()
         set_entered_meshes(() if mesh is None else (mesh,))
 

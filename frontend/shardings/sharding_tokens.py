@@ -85,7 +85,8 @@ def _check_no_manual_axes(sharding: "UserSharding", rank: int) -> None:
 def sharding_token(program: TracedProgram, sharding: "UserSharding", rank: int) -> Sharding:
     """Return the token that represents `sharding` until the mesh of the program is known."""
     cuts = sharding.sub_axes(rank)
-    mesh = f"?{program.requested_shardings.setdefault((sharding, rank), len(program.requested_shardings))}"
+    known = program.requested_shardings
+    mesh = f"?{known.setdefault((sharding, rank), len(known))}"
     dims = []
     for i, cut in enumerate(cuts):
         if cut is UNCONSTRAINED:

@@ -124,9 +124,12 @@ def _trace_batching_rule(
         mapped, flag_structure = tree.flatten(made[1])
         if flag_structure != primal.structure:
             raise BatchError(
-                with_location(f"{what} gives out_batched in {format_structure(flag_structure)}, and results are in "
-                      f"{format_structure(primal.structure)}")
-            )  # fmt: skip
+                with_location(
+                    f"{what} gives out_batched in {format_structure(flag_structure)}, and "
+                    "results are in "
+                    f"{format_structure(primal.structure)}"
+                )
+            )
         found = []
         for i, (x, flag, one) in enumerate(zip(outs, mapped, primal.results, strict=True)):
             tracer = result_tracer(x, i, structure, what)

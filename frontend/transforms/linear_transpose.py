@@ -125,7 +125,8 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
         if kind != structure:
             raise ArgumentError(
                 with_location(
-                    f"{name} was converted for {format_structure(structure)}, called with {format_structure(kind)}"
+                    f"{name} was converted for {format_structure(structure)}, called with "
+                    f"{format_structure(kind)}"
                 )
             )
         tracers = [as_tracer(x) for x in (*given, *args[count:]) if is_array_like(x)]

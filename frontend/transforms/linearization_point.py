@@ -60,7 +60,8 @@ def check_directions(
     if found != structure:
         raise ArgumentError(
             with_location(
-                f"{whose} got {word}s in {_format_structure(found)}, and its {of}s are in {_format_structure(structure)}"
+                f"{whose} got {word}s in {_format_structure(found)}, and its {of}s are in "
+                f"{_format_structure(structure)}"
                 f"; pass one {word} for each"
             )
         )

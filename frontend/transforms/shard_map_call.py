@@ -228,8 +228,11 @@ class ShardMapCall:
         cuts = self.spec_axes(spec, tracer.value.type, word)
         if not self.checked:
             return cuts
-        axes = {axis: named.name for named in ManualRegion(self.mesh, self.names, self.name).make_named_axes()
-                for axis in named.axes}  # fmt: skip
+        axes = {
+            axis: named.name
+            for named in ManualRegion(self.mesh, self.names, self.name).make_named_axes()
+            for axis in named.axes
+        }
         cut = [name for dim in cuts for name in dim]
         differ = [name for axis, name in axes.items() if axis in varying and name not in cut]
         if differ:

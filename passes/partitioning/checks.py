@@ -87,7 +87,8 @@ class PartitionChecks:
                     if len(factors) == 1 and other.axes != dim.axes:
                         return (
                             f"shards its factor {factor_name(op, rule, factor)} over "
-                            f"{self.words.format_axes(other.axes)} and over {self.words.format_axes(dim.axes)}"
+                            f"{self.words.format_axes(other.axes)} and over "
+                            f"{self.words.format_axes(dim.axes)}"
                         )
         return f"cannot run with %{op.tensors[tensor].name} sharded as it is"
 
@@ -97,7 +98,8 @@ class PartitionChecks:
         if asked is not None and not same_placement(made, asked):
             raise PartitionError(
                 f"@{function.name} has a result {self.words.format_sharding(asked)}, but computes "
-                f"%{value.name} {self.words.format_sharding(made)}; run 'reshard' before 'partition'"
+                f"%{value.name} {self.words.format_sharding(made)}; run 'reshard' before "
+                "'partition'"
             )
 
     def error_of(

@@ -86,8 +86,11 @@ class Propagate(Pass, name="propagate"):
     """
 
     choices: ClassVar = {
-        "level": PROPAGATION_LEVELS, "strategy": tuple(STRATEGIES), "order": WORKLIST_ORDERS, "border": BOUNDARY_MODES,
-    }  # fmt: skip
+        "level": PROPAGATION_LEVELS,
+        "strategy": tuple(STRATEGIES),
+        "order": WORKLIST_ORDERS,
+        "border": BOUNDARY_MODES,
+    }
 
     level: str = "user-priority"
     strategy: str = "aggressive"

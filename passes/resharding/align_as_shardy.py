@@ -129,8 +129,10 @@ def _vote_for_axes(
         for i, axes in votes:
             if i in view.factor_shardings and is_prefix(axes, view.factor_shardings[i].axes):
                 votes[i, axes] += weight
-    candidates = [_AxesCandidate(count, KIND_PRIORITY[rule.factors[i].kind], count_positions(axes), i, axes)
-                  for (i, axes), count in votes.items()]  # fmt: skip
+    candidates = [
+        _AxesCandidate(count, KIND_PRIORITY[rule.factors[i].kind], count_positions(axes), i, axes)
+        for (i, axes), count in votes.items()
+    ]
     waiting = _major_factors(rule)
     while ready := [each for each in candidates if not waiting[each.factor]]:
         best = max(ready, key=lambda each: (*each[:4], len(each.axes), each.axes))

@@ -97,7 +97,8 @@ class Explanations:
         """Return a clause that names the uneven axes of an operand that an operation does not
         support."""
         odd = [
-            f"{value.type.shape[d]} does not divide over {self.format_axes(value.sharding.dims[d].axes)}"
+            f"{value.type.shape[d]} does not divide over "
+            f"{self.format_axes(value.sharding.dims[d].axes)}"
             for d in uneven_dims(value.sharding, value.type.shape)
             if value.sharding and d not in uneven_dims(sharding, value.type.shape)
         ]
@@ -150,7 +151,8 @@ class Explanations:
             over = " and ".join(factor_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
         name = f"%{result.name} = {op.name}"
-        return f"{name} is computed {self.format_sharding(made)} and needed {self.format_sharding(wanted)}"
+        computed, needed = self.format_sharding(made), self.format_sharding(wanted)
+        return f"{name} is computed {computed} and needed {needed}"
 
 
 def factor_name(op: Op, rule: FactorRule, factor: int) -> str:

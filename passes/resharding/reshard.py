@@ -187,7 +187,8 @@ class ReshardInserter:
             return
         why = (
             op.why
-            or f"%{result.name} = {op.name} states {self.words.format_sharding(self.sharding_of(result))}"
+            or f"%{result.name} = {op.name} states "
+            f"{self.words.format_sharding(self.sharding_of(result))}"
         )
         self.reshard(source, result, scope, made, op.loc, why)
         scope.new[op.result] = result
@@ -318,7 +319,8 @@ class ReshardInserter:
             returns = []
             for i, value in enumerate(block.returns):
                 sharding = flow.returns[number][i]
-                why = f"what {op.name} yields for %{name} needs {self.words.format_sharding(sharding)}"
+                needed = self.words.format_sharding(sharding)
+                why = f"what {op.name} yields for %{name} needs {needed}"
                 returned = inner.value(value)
                 returns.append(self.resharded(returned, sharding, inner, ops, op.loc, why))
             blocks.append(Block(inner.params(block), tuple(ops), tuple(returns)))
@@ -343,12 +345,14 @@ class ReshardInserter:
         returns, raw = [], []
         for value, result, cuts in zip(body.returns, results, op.attrs["out_axes"], strict=True):
             free = self.manual_result_sharding(op, inner.value(value), result)
-            why = f"what {op.name} returns for %{result.name} needs {self.words.format_sharding(free)}"
+            needed = self.words.format_sharding(free)
+            why = f"what {op.name} returns for %{result.name} needs {needed}"
             returns.append(self.resharded(inner.value(value), free, inner, ops, op.loc, why))
             raw.append(self.unresharded_result(result, add_manual_axes(free, cuts)))
         block = Block(inner.params(body), tuple(ops), tuple(returns))
-        self.finish(op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope,
-                    made)  # fmt: skip
+        self.finish(
+            op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope, made
+        )
 
     def manual_result_sharding(self, op: Op, value: Value, result: Value) -> Sharding:
         """Return the sharding of a value that a manual computation returns, without its manual

@@ -273,7 +273,8 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
     for value, place in resolver.changed.items():
         op = resolver.maker[value]
         told = (
-            f"propagation leaves %{value.name} {words.format_sharding(sharding_or_unsharded(value, mesh.name))}; "
+            f"propagation leaves %{value.name} "
+            f"{words.format_sharding(sharding_or_unsharded(value, mesh.name))}; "
             f"made {words.format_sharding(place)} instead, its operands send less"
         )
         why[op] = f"{op.why}; {told}" if op.why else told

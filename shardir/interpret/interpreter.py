@@ -85,10 +85,12 @@ def run(
     mesh = spmd_mesh_of(module)
     arrays = _check_arguments(function, [g.type for g in function.spmd.params], args)
     shards = [
-        [slice_shard(array, g.sharding, mesh, device) for array, g in zip(arrays, function.spmd.params,
-                                                                  strict=True)]
+        [
+            slice_shard(array, g.sharding, mesh, device)
+            for array, g in zip(arrays, function.spmd.params, strict=True)
+        ]
         for device in range(mesh.size)
-    ]  # fmt: skip
+    ]
     per_device = run_devices(function, mesh, shards, limit)
     return [
         assemble_shards([results[i] for results in per_device], outer.type, outer.sharding, mesh)
@@ -277,10 +279,12 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
     mesh = _virtual_mesh(axes)
     ins = [_sharding_over_virtual(cuts, axes) for cuts in op.attrs["in_axes"]]
     envs: list[Environment] = [
-        {p: slice_shard(env[v], sharding, mesh, place) for p, v, sharding in zip(body.params, op.operands,
-                                                                         ins, strict=True)}
+        {
+            p: slice_shard(env[v], sharding, mesh, place)
+            for p, v, sharding in zip(body.params, op.operands, ins, strict=True)
+        }
         for place in range(mesh.size)
-    ]  # fmt: skip
+    ]
     places = [run_block(body, env, limit) for env in envs]
     answers: list[Any] = [None] * mesh.size
     while True:

@@ -130,7 +130,8 @@ class ProcessLevels:
             count = self.block_counts[axis.name]
             if count % axis.pre or axis.next % count:
                 raise MergeError(
-                    f"{format_axis(axis, self.mesh)} is neither inside of processes nor between them"
+                    f"{format_axis(axis, self.mesh)} is neither inside of processes nor between "
+                    "them"
                 )
             made.append(Axis(axis.name, axis.pre, count // axis.pre))
             made.append(Axis(axis.name, count, axis.next // count))

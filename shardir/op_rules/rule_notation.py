@@ -86,12 +86,17 @@ def sharding_rule(
         raise RuleError(f"a rule is a text such as 'i j -> j i', got {text!r}")
     if len(text) > MAX_RULE_CHARACTERS:
         raise RuleError(
-            f"a rule has at most {MAX_RULE_CHARACTERS} characters, and this one has {len(text)}: {text!r}"
+            f"a rule has at most {MAX_RULE_CHARACTERS} characters, and this one has {len(text)}: "
+            f"{text!r}"
         )
     bare, sections, numbers = _split_sections(text)
     operands, results = _parse_mapping(bare)
-    listed = {"reduction": reduction, "need_replication": need_replication,
-              "permutation": permutation, BLOCKED: blocked}  # fmt: skip
+    listed = {
+        "reduction": reduction,
+        "need_replication": need_replication,
+        "permutation": permutation,
+        BLOCKED: blocked,
+    }
     for word, names in listed.items():
         if not isinstance(names, (str, list, tuple)):
             raise RuleError(f"{word} of a rule has names of factors, got {names!r}")
@@ -319,7 +324,8 @@ def _expand_group(
     if count < 0 or (count and not has_dots):
         least = "at least " if has_dots else ""
         raise RuleError(
-            f"{where} has {count_noun(len(shape), 'dimension')}, but the rule {str(rule)!r} gives it "
+            f"{where} has {count_noun(len(shape), 'dimension')}, but the rule {str(rule)!r} "
+            "gives it "
             f"{least}{len(dims) - has_dots}"
         )
     if not has_dots:
@@ -328,7 +334,8 @@ def _expand_group(
     if groups.setdefault(group, count) != count:
         dots = _format_dims(dims[:1])
         raise RuleError(
-            f"{dots!r} in the rule {str(rule)!r} stands for {count_noun(groups[group], 'dimension')} "
+            f"{dots!r} in the rule {str(rule)!r} stands for "
+            f"{count_noun(groups[group], 'dimension')} "
             f"and, in {where}, for {count}; number groups that differ, as in ...1"
         )
     return (*((f"{group}_{i}",) for i in range(count)), *dims[1:])

@@ -44,7 +44,8 @@ def common_type(*operands: TensorType) -> TensorType:
     """Return the common type of the operands; raise `TypeError` if they differ."""
     if len(set(operands)) != 1:
         raise TypeError(
-            f"operands must have one type, got {join_with_and(operands)}; broadcast or convert them first"
+            f"operands must have one type, got {join_with_and(operands)}; broadcast or convert "
+            "them first"
         )
     return operands[0]
 
@@ -53,7 +54,8 @@ def common_dtype(*operands: TensorType) -> str:
     """Return the common element type of the operands; raise `TypeError` if they differ."""
     if len({type.dtype for type in operands}) != 1:
         raise TypeError(
-            f"operands must have one element type, got {join_with_and(operands)}; convert them first"
+            f"operands must have one element type, got {join_with_and(operands)}; convert them "
+            "first"
         )
     return operands[0].dtype
 
@@ -82,7 +84,8 @@ def check_dims(x: TensorType, dims: Sequence[int], name: str = "dims") -> Ints:
     for dim in dims:
         if not 0 <= dim < x.rank:
             raise TypeError(
-                f"{name}={format_list(dims)} names {dim!r}, not a dimension of {x}; {_describe_dims(x.rank)}"
+                f"{name}={format_list(dims)} names {dim!r}, not a dimension of {x}; "
+                f"{_describe_dims(x.rank)}"
             )
     if len(set(dims)) != len(dims):
         raise TypeError(f"{name}={format_list(dims)} names a dimension twice")

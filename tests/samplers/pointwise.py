@@ -63,7 +63,8 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     xs = [s.tensor(NUMBERS) for _ in range(s.integer(0, 2))]
     results = [s.type(NUMBERS) for _ in range(s.integer(1, 2))]
-    types = f": ({', '.join(format_tensor(x.type) for x in xs)}) -> ({', '.join(map(format_tensor, results))})"
+    given = ", ".join(format_tensor(x.type) for x in xs)
+    types = f": ({given}) -> ({', '.join(map(format_tensor, results))})"
     s.emit(
         name,
         *xs,

@@ -68,7 +68,8 @@ def _buffer_lines(function: Function, schedule: Schedule) -> Iterator[str]:
             where += f", over %{over[buffer.number]} if it is donated"
         yield f"  %{buffer.name}: {_format_bytes(buffer.nbytes)}, {where}"
     if end < schedule.arena_bytes:
-        yield f"  temporaries of operations: {_format_bytes(schedule.arena_bytes - end)}, arena at {end:,}"
+        temporaries = _format_bytes(schedule.arena_bytes - end)
+        yield f"  temporaries of operations: {temporaries}, arena at {end:,}"
 
 
 def _item_lines(items: Sequence[Item], indent: str) -> Iterator[str]:
@@ -77,7 +78,8 @@ def _item_lines(items: Sequence[Item], indent: str) -> Iterator[str]:
             yield f"{indent}native call of {count_noun(len(item.phases), 'phase')}"
             for phase in item.phases:
                 tasks = count_noun(phase.tasks, "task")
-                yield f"{indent}  {phase.label or phase.kernel.name}: {tasks}, {_format_time(phase.cost)}"
+                name = phase.label or phase.kernel.name
+                yield f"{indent}  {name}: {tasks}, {_format_time(phase.cost)}"
         elif isinstance(item, NumPyCall):
             results = ", ".join(f"%{value.name}" for value in item.op.results)
             who = "messages" if item.op.spec.collective else "numpy"

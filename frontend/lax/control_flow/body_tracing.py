@@ -160,6 +160,7 @@ def check_structure(expected: tree.PyTreeDef, got: tree.PyTreeDef, what: str) ->
     if expected != got:
         raise ControlFlowError(
             with_location(
-                f"{what} must return containers like its carry {format_structure(expected)}, got {format_structure(got)}"
+                f"{what} must return containers like its carry {format_structure(expected)}, got "
+                f"{format_structure(got)}"
             )
         )

@@ -69,9 +69,10 @@ def conv_transpose(
     named = isinstance(padding, str)
     if named and padding not in ("SAME", "VALID"):
         raise OperationTypeError(
-            with_location(f"padding {padding!r} of conv_transpose is unknown; it is 'SAME', 'VALID' or "
-                  "pairs")
-        )  # fmt: skip
+            with_location(
+                f"padding {padding!r} of conv_transpose is unknown; it is 'SAME', 'VALID' or pairs"
+            )
+        )
     pads = padding
     if named or use_consistent_padding:
         reach = [(w.shape[d] - 1) * by + 1 for d, by in zip(spatial, dilation, strict=True)]

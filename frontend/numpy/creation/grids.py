@@ -79,8 +79,11 @@ def _linspace_constant(
     if dtype is not None:
         name = dtype_of(dtype)
         values = (np.floor(exact) if name in INTEGERS else exact).astype(NUMPY_DTYPES[name])
-    return (constant(values), constant(gap.astype(NUMPY_DTYPES[_inexact_kind(start, stop)[0]]))) if (
-        retstep) else constant(values)  # fmt: skip
+    return (
+        (constant(values), constant(gap.astype(NUMPY_DTYPES[_inexact_kind(start, stop)[0]])))
+        if (retstep)
+        else constant(values)
+    )
 
 
 @public(static=("count", "endpoint", "retstep", "dtype", "axis"), name="linspace")

@@ -32,28 +32,28 @@ def _define_float_function(name: str, op: str, meaning: str) -> Unary:
     return public()(function)
 
 
-# fmt: off
-exp     = _define_float_function("exp",     "exp",   "e to the power x")
-exp2    = _define_float_function("exp2",    "exp2",  "2 to the power x")
-expm1   = _define_float_function("expm1",   "expm1", "exp(x) - 1, exact for small x")
-log     = _define_float_function("log",     "log",   "the natural logarithm")
-log2    = _define_float_function("log2",    "log2",  "the logarithm to base 2")
-log1p   = _define_float_function("log1p",   "log1p", "log(1 + x), exact for small x")
-sqrt    = _define_float_function("sqrt",    "sqrt",  "the square root; NaN of negative floats")
-cbrt    = _define_float_function("cbrt",    "cbrt",  "the real cube root")
-sin     = _define_float_function("sin",     "sin",   "the sine")
-cos     = _define_float_function("cos",     "cos",   "the cosine")
-tan     = _define_float_function("tan",     "tan",   "the tangent")
-arcsin  = _define_float_function("arcsin",  "asin",  "the angle in [-pi/2, pi/2] whose sine is x")
-arccos  = _define_float_function("arccos",  "acos",  "the angle in [0, pi] whose cosine is x")
-arctan  = _define_float_function("arctan",  "atan",  "the angle in [-pi/2, pi/2] whose tangent is x")
-sinh    = _define_float_function("sinh",    "sinh",  "the hyperbolic sine")
-cosh    = _define_float_function("cosh",    "cosh",  "the hyperbolic cosine")
-tanh    = _define_float_function("tanh",    "tanh",  "the hyperbolic tangent")
+exp = _define_float_function("exp", "exp", "e to the power x")
+exp2 = _define_float_function("exp2", "exp2", "2 to the power x")
+expm1 = _define_float_function("expm1", "expm1", "exp(x) - 1, exact for small x")
+log = _define_float_function("log", "log", "the natural logarithm")
+log2 = _define_float_function("log2", "log2", "the logarithm to base 2")
+log1p = _define_float_function("log1p", "log1p", "log(1 + x), exact for small x")
+sqrt = _define_float_function("sqrt", "sqrt", "the square root; NaN of negative floats")
+cbrt = _define_float_function("cbrt", "cbrt", "the real cube root")
+sin = _define_float_function("sin", "sin", "the sine")
+cos = _define_float_function("cos", "cos", "the cosine")
+tan = _define_float_function("tan", "tan", "the tangent")
+arcsin = _define_float_function("arcsin", "asin", "the angle in [-pi/2, pi/2] whose sine is x")
+arccos = _define_float_function("arccos", "acos", "the angle in [0, pi] whose cosine is x")
+arctan = _define_float_function("arctan", "atan", "the angle in [-pi/2, pi/2] whose tangent is x")
+sinh = _define_float_function("sinh", "sinh", "the hyperbolic sine")
+cosh = _define_float_function("cosh", "cosh", "the hyperbolic cosine")
+tanh = _define_float_function("tanh", "tanh", "the hyperbolic tangent")
 arcsinh = _define_float_function("arcsinh", "asinh", "the inverse of sinh")
 arccosh = _define_float_function("arccosh", "acosh", "the inverse of cosh; NaN of floats below 1")
-arctanh = _define_float_function("arctanh", "atanh", "the inverse of tanh; NaN of floats outside of [-1, 1]")
-# fmt: on
+arctanh = _define_float_function(
+    "arctanh", "atanh", "the inverse of tanh; NaN of floats outside of [-1, 1]"
+)
 
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh

@@ -150,7 +150,8 @@ def _part_bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
         if count > max(size, MAX_EMPTY_PARTS):
             raise OperationTypeError(
                 with_location(
-                    f"a dimension of {size} in {count} parts; more than {MAX_EMPTY_PARTS} of them would be "
+                    f"a dimension of {size} in {count} parts; more than {MAX_EMPTY_PARTS} of "
+                    "them would be "
                     "empty"
                 )
             )

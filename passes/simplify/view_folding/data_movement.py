@@ -60,9 +60,16 @@ def _slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vie
     starts, strides = op.attrs["starts"], op.attrs["strides"]
     shape, old = op.result.type.shape, op.operands[0].type.shape
     cut = [d for d, (n, m) in enumerate(zip(shape, old, strict=True)) if n != m or strides[d] != 1]
-    return _rewrite_along_dims(folder, op, x, cut, lambda at, rank: {
-        "starts": _entries_of_base(at, starts, rank, 0), "strides": _entries_of_base(at, strides, rank, 1),
-    })  # fmt: skip
+    return _rewrite_along_dims(
+        folder,
+        op,
+        x,
+        cut,
+        lambda at, rank: {
+            "starts": _entries_of_base(at, starts, rank, 0),
+            "strides": _entries_of_base(at, strides, rank, 1),
+        },
+    )
 
 
 def _pad(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:

@@ -293,7 +293,8 @@ def _permute_type(
     if not axes:
         if _count_devices(source, "source") != _count_devices(target, "target"):
             raise TypeError(
-                f"source={format_list(source)} and target={format_list(target)} differ in number of devices"
+                f"source={format_list(source)} and target={format_list(target)} differ in number "
+                "of devices"
             )
         return x
     count = _count_devices(axes)

@@ -157,79 +157,90 @@ def _minimum(g: Term, x: Term, y: Term, z: Term) -> Any:
     return g.where(x.lt(y), draw), g.where(y.lt(x), draw)
 
 
-# fmt: off
-neg       = define_unary("neg",       NUMERIC,  np.negative,       lambda g, x, y: -g, linear=((0,),))
-abs_      = define_unary("abs",       NUMERIC,  np.abs,            _abs, _real_type)
-sign      = define_unary("sign",      NUMERIC,  numerics.sign,     _sign)
-floor     = define_unary("floor",     FLOAT,   np.floor)
-ceil      = define_unary("ceil",      FLOAT,   np.ceil)
-round_    = define_unary("round",     FLOAT,   np.rint)
-exp       = define_unary("exp",       INEXACT, np.exp,            lambda g, x, y: g * y)
-exp2      = define_unary("exp2",      INEXACT, np.exp2,           lambda g, x, y: g * (y * LN2))
-expm1     = define_unary("expm1",     INEXACT, numerics.expm1,    lambda g, x, y: g * (y + 1))
-log       = define_unary("log",       INEXACT, np.log,            lambda g, x, y: g / x)
-log2      = define_unary("log2",      INEXACT, np.log2,           lambda g, x, y: g / (x * LN2))
-log1p     = define_unary("log1p",     INEXACT, np.log1p,          lambda g, x, y: g / (x + 1))
-sqrt      = define_unary("sqrt",      INEXACT, np.sqrt,           lambda g, x, y: g * 0.5 / y)
-rsqrt     = define_unary("rsqrt",     INEXACT, numerics.rsqrt,    lambda g, x, y: g * -0.5 * (y / x))
-cbrt      = define_unary("cbrt",      FLOAT,   np.cbrt,           lambda g, x, y: g / (y * y * 3))
-sin       = define_unary("sin",       INEXACT, np.sin,            lambda g, x, y: g * x.cos())
-cos       = define_unary("cos",       INEXACT, np.cos,            lambda g, x, y: -(g * x.sin()))
-tan       = define_unary("tan",       INEXACT, np.tan,            lambda g, x, y: g * (y * y + 1))
-asin      = define_unary("asin",      INEXACT, np.arcsin,         lambda g, x, y: g * (1 - x * x).rsqrt())
-acos      = define_unary("acos",      INEXACT, np.arccos,         lambda g, x, y: -g * (1 - x * x).rsqrt())
-atan      = define_unary("atan",      INEXACT, np.arctan,         lambda g, x, y: g / (x * x + 1))
-sinh      = define_unary("sinh",      INEXACT, np.sinh,           lambda g, x, y: g * x.cosh())
-cosh      = define_unary("cosh",      INEXACT, np.cosh,           lambda g, x, y: g * x.sinh())
-tanh      = define_unary("tanh",      INEXACT, np.tanh,           lambda g, x, y: g * (1 - y * y))
-asinh     = define_unary("asinh",     INEXACT, np.arcsinh,        lambda g, x, y: g * (x * x + 1).rsqrt())
-acosh     = define_unary("acosh",     INEXACT, np.arccosh,
-                  lambda g, x, y: g * ((x - 1).rsqrt() * (x + 1).rsqrt()))
-atanh     = define_unary("atanh",     INEXACT, np.arctanh,        lambda g, x, y: g / (1 - x * x))
-logistic  = define_unary("logistic",  INEXACT, numerics.logistic, lambda g, x, y: g * (y * (1 - y)))
-erf       = define_unary("erf",       FLOAT,   special.erf,       lambda g, x, y: g * special.erf_derivative(x))
-erfc      = define_unary("erfc",      FLOAT,   special.erfc,      lambda g, x, y: -(g * special.erf_derivative(x)))
-lgamma    = define_unary("lgamma",    FLOAT,   special.lgamma,    lambda g, x, y: g * x.digamma())
-digamma   = define_unary("digamma",   FLOAT,   special.digamma,   lambda g, x, y: g * special.trigamma(x))
-is_finite = define_unary("is_finite", INEXACT, np.isfinite,       None, _bool_type)
-not_      = define_unary("not",       BITS,    np.invert)
-popcnt    = define_unary("popcnt",    INTEGER, numerics.popcnt)
-clz       = define_unary("clz",       INTEGER, numerics.clz)
-real      = define_unary("real",      COMPLEX_ONLY, np.real,      lambda g, x, y: g.complex(0), _real_type,
-                  linear_tangent)
-imag      = define_unary("imag",      COMPLEX_ONLY, np.imag,
-                  lambda g, x, y: g.full(0).complex(-g), _real_type, linear_tangent)
-conj      = define_unary("conj",      COMPLEX_ONLY, np.conj,      lambda g, x, y: g.conj(), _same_type, linear_tangent)
+neg = define_unary("neg", NUMERIC, np.negative, lambda g, x, y: -g, linear=((0,),))
+abs_ = define_unary("abs", NUMERIC, np.abs, _abs, _real_type)
+sign = define_unary("sign", NUMERIC, numerics.sign, _sign)
+floor = define_unary("floor", FLOAT, np.floor)
+ceil = define_unary("ceil", FLOAT, np.ceil)
+round_ = define_unary("round", FLOAT, np.rint)
+exp = define_unary("exp", INEXACT, np.exp, lambda g, x, y: g * y)
+exp2 = define_unary("exp2", INEXACT, np.exp2, lambda g, x, y: g * (y * LN2))
+expm1 = define_unary("expm1", INEXACT, numerics.expm1, lambda g, x, y: g * (y + 1))
+log = define_unary("log", INEXACT, np.log, lambda g, x, y: g / x)
+log2 = define_unary("log2", INEXACT, np.log2, lambda g, x, y: g / (x * LN2))
+log1p = define_unary("log1p", INEXACT, np.log1p, lambda g, x, y: g / (x + 1))
+sqrt = define_unary("sqrt", INEXACT, np.sqrt, lambda g, x, y: g * 0.5 / y)
+rsqrt = define_unary("rsqrt", INEXACT, numerics.rsqrt, lambda g, x, y: g * -0.5 * (y / x))
+cbrt = define_unary("cbrt", FLOAT, np.cbrt, lambda g, x, y: g / (y * y * 3))
+sin = define_unary("sin", INEXACT, np.sin, lambda g, x, y: g * x.cos())
+cos = define_unary("cos", INEXACT, np.cos, lambda g, x, y: -(g * x.sin()))
+tan = define_unary("tan", INEXACT, np.tan, lambda g, x, y: g * (y * y + 1))
+asin = define_unary("asin", INEXACT, np.arcsin, lambda g, x, y: g * (1 - x * x).rsqrt())
+acos = define_unary("acos", INEXACT, np.arccos, lambda g, x, y: -g * (1 - x * x).rsqrt())
+atan = define_unary("atan", INEXACT, np.arctan, lambda g, x, y: g / (x * x + 1))
+sinh = define_unary("sinh", INEXACT, np.sinh, lambda g, x, y: g * x.cosh())
+cosh = define_unary("cosh", INEXACT, np.cosh, lambda g, x, y: g * x.sinh())
+tanh = define_unary("tanh", INEXACT, np.tanh, lambda g, x, y: g * (1 - y * y))
+asinh = define_unary("asinh", INEXACT, np.arcsinh, lambda g, x, y: g * (x * x + 1).rsqrt())
+acosh = define_unary(
+    "acosh", INEXACT, np.arccosh, lambda g, x, y: g * ((x - 1).rsqrt() * (x + 1).rsqrt())
+)
+atanh = define_unary("atanh", INEXACT, np.arctanh, lambda g, x, y: g / (1 - x * x))
+logistic = define_unary("logistic", INEXACT, numerics.logistic, lambda g, x, y: g * (y * (1 - y)))
+erf = define_unary("erf", FLOAT, special.erf, lambda g, x, y: g * special.erf_derivative(x))
+erfc = define_unary("erfc", FLOAT, special.erfc, lambda g, x, y: -(g * special.erf_derivative(x)))
+lgamma = define_unary("lgamma", FLOAT, special.lgamma, lambda g, x, y: g * x.digamma())
+digamma = define_unary("digamma", FLOAT, special.digamma, lambda g, x, y: g * special.trigamma(x))
+is_finite = define_unary("is_finite", INEXACT, np.isfinite, None, _bool_type)
+not_ = define_unary("not", BITS, np.invert)
+popcnt = define_unary("popcnt", INTEGER, numerics.popcnt)
+clz = define_unary("clz", INTEGER, numerics.clz)
+real = define_unary(
+    "real", COMPLEX_ONLY, np.real, lambda g, x, y: g.complex(0), _real_type, linear_tangent
+)
+imag = define_unary(
+    "imag", COMPLEX_ONLY, np.imag, lambda g, x, y: g.full(0).complex(-g), _real_type, linear_tangent
+)
+conj = define_unary(
+    "conj", COMPLEX_ONLY, np.conj, lambda g, x, y: g.conj(), _same_type, linear_tangent
+)
 
-add       = define_binary("add",      ARITHMETIC, np.add,     lambda g, x, y, z: (g, g),
-                   linear=((0, 1),))
-sub       = define_binary("sub",      NUMERIC,  np.subtract,       lambda g, x, y, z: (g, -g),
-                   linear=((0, 1),))
-mul       = define_binary("mul",      ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x),
-                   linear=((0,), (1,)))
-div       = define_binary("div",      NUMERIC,  numerics.divide,   _div, linear=((0,),))
-rem       = define_binary("rem",      REAL,    numerics.remainder,
-                   lambda g, x, y, z: (g, -(g * ((x - z) / y).round())))
-pow_      = define_binary("pow",      NUMERIC,  numerics.power,    _pow)
-atan2     = define_binary("atan2",    FLOAT,   np.arctan2,        _atan2)
-maximum   = define_binary("maximum",  ORDERED, numerics.maximum,  _maximum)
-minimum   = define_binary("minimum",  ORDERED, numerics.minimum,  _minimum)
-and_      = define_binary("and",      BITS,    np.bitwise_and)
-or_       = define_binary("or",       BITS,    np.bitwise_or)
-xor       = define_binary("xor",      BITS,    np.bitwise_xor)
-shift_left             = define_binary("shift_left",             INTEGER, numerics.shift_left)
-shift_right_logical    = define_binary("shift_right_logical",    INTEGER, numerics.shift_right_logical)
-shift_right_arithmetic = define_binary("shift_right_arithmetic", INTEGER, numerics.shift_right_arithmetic)
-complex_  = define_binary("complex",  COMPLEX_PART,    numerics.make_complex,
-                   lambda g, x, y, z: (g.real(), -g.imag()), _complex_type, linear_tangent)
+add = define_binary("add", ARITHMETIC, np.add, lambda g, x, y, z: (g, g), linear=((0, 1),))
+sub = define_binary("sub", NUMERIC, np.subtract, lambda g, x, y, z: (g, -g), linear=((0, 1),))
+mul = define_binary(
+    "mul", ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x), linear=((0,), (1,))
+)
+div = define_binary("div", NUMERIC, numerics.divide, _div, linear=((0,),))
+rem = define_binary(
+    "rem", REAL, numerics.remainder, lambda g, x, y, z: (g, -(g * ((x - z) / y).round()))
+)
+pow_ = define_binary("pow", NUMERIC, numerics.power, _pow)
+atan2 = define_binary("atan2", FLOAT, np.arctan2, _atan2)
+maximum = define_binary("maximum", ORDERED, numerics.maximum, _maximum)
+minimum = define_binary("minimum", ORDERED, numerics.minimum, _minimum)
+and_ = define_binary("and", BITS, np.bitwise_and)
+or_ = define_binary("or", BITS, np.bitwise_or)
+xor = define_binary("xor", BITS, np.bitwise_xor)
+shift_left = define_binary("shift_left", INTEGER, numerics.shift_left)
+shift_right_logical = define_binary("shift_right_logical", INTEGER, numerics.shift_right_logical)
+shift_right_arithmetic = define_binary(
+    "shift_right_arithmetic", INTEGER, numerics.shift_right_arithmetic
+)
+complex_ = define_binary(
+    "complex",
+    COMPLEX_PART,
+    numerics.make_complex,
+    lambda g, x, y, z: (g.real(), -g.imag()),
+    _complex_type,
+    linear_tangent,
+)
 
-eq        = define_binary("eq",       ANY_DTYPE,     np.equal,          None, _bool_type)
-ne        = define_binary("ne",       ANY_DTYPE,     np.not_equal,      None, _bool_type)
-lt        = define_binary("lt",       ORDERED, np.less,           None, _bool_type)
-le        = define_binary("le",       ORDERED, np.less_equal,     None, _bool_type)
-gt        = define_binary("gt",       ORDERED, np.greater,        None, _bool_type)
-ge        = define_binary("ge",       ORDERED, np.greater_equal,  None, _bool_type)
-# fmt: on
+eq = define_binary("eq", ANY_DTYPE, np.equal, None, _bool_type)
+ne = define_binary("ne", ANY_DTYPE, np.not_equal, None, _bool_type)
+lt = define_binary("lt", ORDERED, np.less, None, _bool_type)
+le = define_binary("le", ORDERED, np.less_equal, None, _bool_type)
+gt = define_binary("gt", ORDERED, np.greater, None, _bool_type)
+ge = define_binary("ge", ORDERED, np.greater_equal, None, _bool_type)
 
 
 def _nextafter_type(x: TensorType, y: TensorType, *, result: TensorType | None) -> TensorType:

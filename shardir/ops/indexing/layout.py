@@ -117,7 +117,8 @@ def check_layout(
     left = x.rank - len(dims.dropped) - len(dims.operand_batching)
     if len(dims.window) != left:
         raise TypeError(
-            f"{names.window}={format_list(dims.window)} names {count_noun(len(dims.window), 'dimension')} "
+            f"{names.window}={format_list(dims.window)} names "
+            f"{count_noun(len(dims.window), 'dimension')} "
             f"for the {left} of {x} that are neither in {names.dropped} nor in "
             f"{names.operand_batching}"
         )
@@ -133,7 +134,8 @@ def _check_batching(indices: TensorType, names: IndexingDims, dims: IndexingDims
         )
     if indices.rank - 1 in dims.indices_batching:
         raise TypeError(
-            f"{names.indices_batching}={format_list(dims.indices_batching)} names the last dimension of "
+            f"{names.indices_batching}={format_list(dims.indices_batching)} names the last "
+            "dimension of "
             f"{indices}, which is the index vector"
         )
     if both := set(dims.dropped) & set(dims.operand_batching):

@@ -98,8 +98,9 @@ def _type(
     return x.with_shape(_count_windows(x, window, strides, padding, base_dilation, window_dilation))
 
 
-def _is_trivial_window(i: int, *, window: Ints, strides: Ints, padding: Padding, base_dilation: Ints,
-               **_: Ints) -> bool:  # fmt: skip
+def _is_trivial_window(
+    i: int, *, window: Ints, strides: Ints, padding: Padding, base_dilation: Ints, **_: Ints
+) -> bool:
     """Return whether the windows along a dimension are its single elements."""
     return (window[i], strides[i], padding[i], base_dilation[i]) == (1, 1, (0, 0), 1)
 

@@ -52,7 +52,8 @@ def _slice_type(
     for d, (start, stride, size) in enumerate(zip(starts, strides, to.shape, strict=True)):
         if start < 0 or stride < 1:
             raise TypeError(
-                f"starts={format_list(starts)} must be at least 0, strides={format_list(strides)} at least 1"
+                f"starts={format_list(starts)} must be at least 0, "
+                f"strides={format_list(strides)} at least 1"
             )
         if start + (size - 1) * stride >= max(x.shape[d], 1) or start > x.shape[d]:
             raise TypeError(

@@ -313,7 +313,8 @@ class FunctionReader:
             self.num_inlined_operations += self.module.count_operations_of(callee)
         if self.num_inlined_operations > MAX_INLINED_OPERATIONS:
             raise call.fail(
-                f"{self.written.name} would have more than {MAX_INLINED_OPERATIONS} operations from "
+                f"{self.written.name} would have more than {MAX_INLINED_OPERATIONS} operations "
+                "from "
                 "inlined calls; call fewer functions, or "
                 "loop with stablehlo.while",
                 symbol,

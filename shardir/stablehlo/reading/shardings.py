@@ -73,7 +73,8 @@ class ShardingResolver:
         if types is not None:
             if len(known) != len(types):
                 raise self.source.fail(
-                    f"{count_noun(len(types), 'value')} cannot have {count_noun(len(known), 'sharding')}",
+                    f"{count_noun(len(types), 'value')} cannot have "
+                    f"{count_noun(len(known), 'sharding')}",
                     token,
                 )
             known = [

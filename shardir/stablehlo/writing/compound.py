@@ -137,8 +137,10 @@ def _roll(w: MlirWriter, op: Op) -> None:
         starts = [start if d == dim else 0 for d in range(x.type.rank)]
         stops = [stop if d == dim else n for d, n in enumerate(x.type.shape)]
         words = {
-            "start_indices": format_array(starts), "limit_indices": format_array(stops), "strides": format_array(ones)
-        }  # fmt: skip
+            "start_indices": format_array(starts),
+            "limit_indices": format_array(stops),
+            "strides": format_array(ones),
+        }
         type = x.type.with_shape([b - a for a, b in zip(starts, stops, strict=True)])
         parts.append(w.write_step("stablehlo.slice", [(w.name(x), x.type)], type, words))
     w.write_op(op, "stablehlo.concatenate", {"dimension": format_integer(dim)}, operands=parts)

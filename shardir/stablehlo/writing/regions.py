@@ -171,8 +171,9 @@ def _cumlogsumexp(w: MlirWriter, op: Op) -> None:
         same = write_compare(w, "EQ", high, low)
         gap = w.write_step("stablehlo.subtract", [low, high], scalar)
         gap = w.write_step("stablehlo.select", [same, w.constant(0, scalar), gap], scalar)
-        grown = w.write_step("stablehlo.log_plus_one", [w.write_step("stablehlo.exponential", [gap], scalar)],
-                       scalar)  # fmt: skip
+        grown = w.write_step(
+            "stablehlo.log_plus_one", [w.write_step("stablehlo.exponential", [gap], scalar)], scalar
+        )
         return [w.write_step("stablehlo.add", [high, grown], scalar)]
 
     w.write_op(

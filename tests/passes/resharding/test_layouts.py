@@ -107,8 +107,11 @@ def received(module: Module) -> int:
     """Bytes that each device receives; a `while` counts once."""
     (mesh,) = module.meshes
     return sum(
-        reshard_cost(sharding_or_unsharded(op.operands[0], mesh.name), sharding_or_unsharded(op.result, mesh.name),
-              op.result.type)[0]
+        reshard_cost(
+            sharding_or_unsharded(op.operands[0], mesh.name),
+            sharding_or_unsharded(op.result, mesh.name),
+            op.result.type,
+        )[0]
         for op in module.main.body.walk()
         if op.name == "reshard"
-    )  # fmt: skip
+    )

@@ -58,9 +58,16 @@ class DepthwiseTile:
         ]
 
     def emit(
-        self, operands: list[LLVMValue], position: list[LLVMValue], table: LLVMValue, taps: LLVMValue, lane: LLVMValue,
-        stop: LLVMValue, adding: LLVMValue, count: LLVMValue,
-    ) -> None:  # fmt: skip
+        self,
+        operands: list[LLVMValue],
+        position: list[LLVMValue],
+        table: LLVMValue,
+        taps: LLVMValue,
+        lane: LLVMValue,
+        stop: LLVMValue,
+        adding: LLVMValue,
+        count: LLVMValue,
+    ) -> None:
         """Emit the sums of the lanes from `lane`; missing lines repeat the last line and are not
         stored."""
         f, size, many = self.f, self.arith.size, self.many
@@ -94,9 +101,16 @@ class DepthwiseTile:
                     masked_store(f, each.get(), at, masks[j], size)
 
     def _tap(
-        self, lines: list[LLVMValue], move: LLVMValue, right: LLVMValue, masks: list[LLVMValue], rest: LLVMValue,
-        places: list[LLVMValue], lane: LLVMValue, which: list[LLVMValue],
-    ) -> None:  # fmt: skip
+        self,
+        lines: list[LLVMValue],
+        move: LLVMValue,
+        right: LLVMValue,
+        masks: list[LLVMValue],
+        rest: LLVMValue,
+        places: list[LLVMValue],
+        lane: LLVMValue,
+        which: list[LLVMValue],
+    ) -> None:
         f, walked, pace = self.f, self.layout.run_dim, self.layout.lane_pitch
         whole, place = rest.is_("sge", self.lanes), None
         if walked >= 0:

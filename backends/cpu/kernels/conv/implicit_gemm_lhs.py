@@ -150,9 +150,14 @@ def _for_each_lane(f: LLVMFunction, mask: LLVMValue) -> Iterator[LLVMValue]:
 
 
 def _copy_partial_run(
-    f: LLVMFunction, arith: Arithmetic, source: LLVMValue, to: LLVMValue, length: LLVMValue, start: LLVMValue,
+    f: LLVMFunction,
+    arith: Arithmetic,
+    source: LLVMValue,
+    to: LLVMValue,
+    length: LLVMValue,
+    start: LLVMValue,
     size: LLVMValue,
-) -> None:  # fmt: skip
+) -> None:
     """Copy elements whose positions, from `start` on, are in `[0, size)`; others are zero. The
     elements after them in the last vector are overwritten later."""
     many = host_machine().lanes(arith.size)
@@ -168,9 +173,14 @@ def _copy_partial_run(
 
 
 def emit_in_place_lhs_tile(
-    module: LLVMModule, name: str, tile: RegisterTile, packed: RegisterTile, arith: Arithmetic, machine: MachineDescription,
+    module: LLVMModule,
+    name: str,
+    tile: RegisterTile,
+    packed: RegisterTile,
+    arith: Arithmetic,
+    machine: MachineDescription,
     checks: int,
-) -> None:  # fmt: skip
+) -> None:
     """Emit `name(parts, segments, starts, rhs, out, offsets, rows, columns, adding)`.
 
     The function computes a tile as in `emit_tile`, with the lines of each segment at the addresses

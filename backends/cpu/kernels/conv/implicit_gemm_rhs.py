@@ -116,9 +116,15 @@ def emit_window_table(
 
 
 def emit_in_place_rhs_tile(
-    module: LLVMModule, name: str, tile: RegisterTile, packed: RegisterTile, arith: Arithmetic, machine: MachineDescription,
-    checks: int, along: int,
-) -> None:  # fmt: skip
+    module: LLVMModule,
+    name: str,
+    tile: RegisterTile,
+    packed: RegisterTile,
+    arith: Arithmetic,
+    machine: MachineDescription,
+    checks: int,
+    along: int,
+) -> None:
     """Emit `name(parts, segments, table, lhs, stride, out, offsets, rows, columns, adding)`.
 
     The function computes a tile as in `emit_tile`, with the vectors of each segment at the

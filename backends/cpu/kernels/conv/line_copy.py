@@ -94,9 +94,14 @@ class _PlaneCopy:
         self.item = NUMPY_DTYPES[self.dtype].itemsize
 
     def copy_all(
-        self, width: LLVMValue, strides: tuple[LLVMValue, LLVMValue, LLVMValue], row: LLVMValue, count: LLVMValue,
-        images: tuple[LLVMValue, LLVMValue], inside: Sequence[LLVMValue],
-    ) -> None:  # fmt: skip
+        self,
+        width: LLVMValue,
+        strides: tuple[LLVMValue, LLVMValue, LLVMValue],
+        row: LLVMValue,
+        count: LLVMValue,
+        images: tuple[LLVMValue, LLVMValue],
+        inside: Sequence[LLVMValue],
+    ) -> None:
         """Copy `count` lines to rows that are `row` bytes apart.
 
         `strides` are those of source lines, images and channels; the next channel is prefetched.
@@ -127,9 +132,15 @@ class _PlaneCopy:
         return first // self.many * self.many, stop // self.many * self.many
 
     def _copy(
-        self, first: LLVMValue, strides: tuple[LLVMValue, LLVMValue, LLVMValue], row: LLVMValue, count: LLVMValue,
-        images: tuple[LLVMValue, LLVMValue], inside: Sequence[LLVMValue], last: LLVMValue | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        first: LLVMValue,
+        strides: tuple[LLVMValue, LLVMValue, LLVMValue],
+        row: LLVMValue,
+        count: LLVMValue,
+        images: tuple[LLVMValue, LLVMValue],
+        inside: Sequence[LLVMValue],
+        last: LLVMValue | None = None,
+    ) -> None:
         """Copy the vectors at the positions from `first`; if `last` is given, all vectors before
         it, which are inside."""
         f, (line, image, channel), (begin, lines), (low, high) = self.f, strides, images, inside

@@ -135,10 +135,16 @@ def plan_padding_copy(
         image = x
     pad_offset = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
     return PaddedConvolution(
-        {**attrs, "padding": left}, image, _dense_view(w, (by.batch_or_inputs, *by.spatial, by.features_or_outputs)),
+        {**attrs, "padding": left},
+        image,
+        _dense_view(w, (by.batch_or_inputs, *by.spatial, by.features_or_outputs)),
         _dense_view(out, (outer, *to.spatial, inner)) if gradient else out,
-        image._replace(offset=pad_offset, shape=x.shape), of.spatial, padding, order, turned,
-    )  # fmt: skip
+        image._replace(offset=pad_offset, shape=x.shape),
+        of.spatial,
+        padding,
+        order,
+        turned,
+    )
 
 
 def _dense_view(view: BufferView, order: Sequence[int]) -> BufferView:

@@ -156,9 +156,14 @@ def _fill(
     # Memory is aligned to elements, so that filling by elements reaches a vector boundary.
     streaming = streaming and size == views[1].itemsize <= 8
     return _two_loops(
-        f"fill_rows{size}{_streaming_suffix(streaming)}", partial(copy_bodies.fill_rows, size, streaming),
-        views, found, column, size, 2.0 + column.extent * size / 24,
-    )  # fmt: skip
+        f"fill_rows{size}{_streaming_suffix(streaming)}",
+        partial(copy_bodies.fill_rows, size, streaming),
+        views,
+        found,
+        column,
+        size,
+        2.0 + column.extent * size / 24,
+    )
 
 
 def _is_repeat(found: LoopNest, size: int) -> bool:

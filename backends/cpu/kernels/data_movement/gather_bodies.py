@@ -119,9 +119,15 @@ def gather_rows(
 
 
 def _gather_vectors(
-    f: LLVMFunction, size: int, block: GridBlock, places: Sequence[StackVariable], done: StackVariable,
-    limit: LLVMValue, stride: LLVMValue, wrapping: IndexMode,
-) -> None:  # fmt: skip
+    f: LLVMFunction,
+    size: int,
+    block: GridBlock,
+    places: Sequence[StackVariable],
+    done: StackVariable,
+    limit: LLVMValue,
+    stride: LLVMValue,
+    wrapping: IndexMode,
+) -> None:
     """Gather `GATHERED_ITEMS` items per iteration, if indices and target are contiguous.
 
     Offsets are stored to memory and each item is loaded separately: gather instructions take up to

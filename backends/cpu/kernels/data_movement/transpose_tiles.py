@@ -53,8 +53,17 @@ def copy_tiles(nbytes: int, size: int, streaming: bool, f: LLVMFunction, block: 
                 row = f.umin(i, rows - size)
                 at = f.offset(source, row * nbytes)
                 to = f.offset(target, row * block.row_strides[1])
-                _transpose_tiles(f, nbytes, size, count, at, block.column_strides[0], to, block.row_strides[1],
-                      streaming)  # fmt: skip
+                _transpose_tiles(
+                    f,
+                    nbytes,
+                    size,
+                    count,
+                    at,
+                    block.column_strides[0],
+                    to,
+                    block.row_strides[1],
+                    streaming,
+                )
 
     if streaming:
         off = block.addresses[1].to("i64", "ptrtoint") & (CACHE_LINE_BYTES - 1)

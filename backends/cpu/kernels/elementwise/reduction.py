@@ -126,9 +126,15 @@ def _row_phase(
     padded = -(-layout.column.extent // layout.lanes) * layout.lanes
     nested = bool(layout.reduced)
     shape = RowShape(
-        stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors, nested,
-        can_stream_layout(layout, stages, context.machine), _should_prefetch_rows(layout, stages, context.machine),
-    )  # fmt: skip
+        stages,
+        layout.kinds,
+        layout.counted,
+        layout.lanes,
+        layout.has_full_vectors,
+        nested,
+        can_stream_layout(layout, stages, context.machine),
+        _should_prefetch_rows(layout, stages, context.machine),
+    )
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_OVERHEAD_NANOSECONDS * (1 + len(stages.body.reductions))
     tasks = max(1, min(rows, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))

@@ -87,8 +87,11 @@ def fft_rule(
         target = result if d == dims[-1] else temporary
         scale = 1 / lengths[d] if inverse else 1.0
         if x.dtype in COMPLEX_OF and lengths[d] % 2 == 0:
-            steps.append(lower_dimension(_complex_pairs(x), target, d, lengths[d] // 2, False, 1.0, context,
-                               halved=True))  # fmt: skip
+            steps.append(
+                lower_dimension(
+                    _complex_pairs(x), target, d, lengths[d] // 2, False, 1.0, context, halved=True
+                )
+            )
         else:
             steps.append(lower_dimension(x, target, d, lengths[d], inverse, scale, context))
         x = target
@@ -202,9 +205,20 @@ def lower_dimension(
     body = partial(_emit_block, radix_kinds, *ends, bool(turned), halved, chirped)
     kernel = grid_kernel(name, KernelForm(2, int(bool(turned)), extras=13), body)
     (scaled,) = struct.unpack("q", struct.pack("d", scale))
-    extra = (length, x.shape[dim], result.shape[dim], x.strides[dim], result.strides[dim],
-             max(size, length + halved) * fft_vector_bytes(), int(inverse), scaled, turned, within, size,
-             len(divisors))  # fmt: skip
+    extra = (
+        length,
+        x.shape[dim],
+        result.shape[dim],
+        x.strides[dim],
+        result.strides[dim],
+        max(size, length + halved) * fft_vector_bytes(),
+        int(inverse),
+        scaled,
+        turned,
+        within,
+        size,
+        len(divisors),
+    )
     work = grid.blocks * transform_nanoseconds(length)
     tail = [*divisors, *unit_roots(size).view(np.int64).tolist()]
     if chirped:

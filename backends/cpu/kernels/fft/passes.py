@@ -322,8 +322,12 @@ def _butterfly(f: LLVMFunction, x: list[ComplexVectors]) -> list[ComplexVectors]
         even = _complex_sum(x[0], x[2]), _complex_difference(x[0], x[2])
         odd, (real, imag) = _complex_sum(x[1], x[3]), _complex_difference(x[1], x[3])
         quarter = imag, -real
-        return [_complex_sum(even[0], odd), (even[1][0] + imag, even[1][1] - real),
-                _complex_difference(even[0], odd), _complex_difference(even[1], quarter)]  # fmt: skip
+        return [
+            _complex_sum(even[0], odd),
+            (even[1][0] + imag, even[1][1] - real),
+            _complex_difference(even[0], odd),
+            _complex_difference(even[1], quarter),
+        ]
     # Sums of opposite points have real factors, differences imaginary ones.
     radix, half = len(x), len(x) // 2
     sums = [_complex_sum(x[k], x[radix - k]) for k in range(1, half + 1)]

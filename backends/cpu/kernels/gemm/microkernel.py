@@ -126,9 +126,12 @@ def emit_tile(
 
 
 def for_each_step(
-    sums: "TileAccumulators", place: list[LLVMValue], steps: LLVMValue, step: Callable[[LLVMValue], None],
+    sums: "TileAccumulators",
+    place: list[LLVMValue],
+    steps: LLVMValue,
+    step: Callable[[LLVMValue], None],
     begin: Callable[[LLVMValue], None] = lambda _: None,
-) -> None:  # fmt: skip
+) -> None:
     """Emit all K steps in shares, each of which begins with `begin`; each share prefetches one more
     row of the result, so that steps do not wait for all of these prefetches."""
     f, height = sums.f, sums.tile.height

@@ -25,9 +25,12 @@ def vector_arithmetic_of(work: MatrixProduct) -> VectorArithmetic:
 
 
 def lower_with_rhs_copy(
-    work: MatrixProduct, ordered: Callable[[MatrixProduct], Sequence[ProductLoop]], strategy: LoweringStrategy, context: LoweringContext,
+    work: MatrixProduct,
+    ordered: Callable[[MatrixProduct], Sequence[ProductLoop]],
+    strategy: LoweringStrategy,
+    context: LoweringContext,
     label: str,
-) -> list[Phase]:  # fmt: skip
+) -> list[Phase]:
     """Return the phases with a copy of the right operand, whose loops have the order `ordered`."""
     loops = ordered(work) if not work.patches and vector_arithmetic_of(work).is_supported() else ()
     if len(set(loops)) < max(len(loops), 1) or not strategy(

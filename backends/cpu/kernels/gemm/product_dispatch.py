@@ -196,9 +196,18 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     gathered = _patch_access_of(work).side == "rhs"
     copied = batch // shared * columns * inner * arith.size
     grid = choose_task_grid(
-        batch, rows, columns, inner, sizes, arith.size, staged, shared > 1, context.workers,
-        operations_per_ns(arith.plane_bytes, work.machine), not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
-    )  # fmt: skip
+        batch,
+        rows,
+        columns,
+        inner,
+        sizes,
+        arith.size,
+        staged,
+        shared > 1,
+        context.workers,
+        operations_per_ns(arith.plane_bytes, work.machine),
+        not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
+    )
     return _packed_phases(work, grid, sizes, staged, context, label)
 
 

@@ -40,11 +40,18 @@ class ProductTask:
         segments = (SEGMENT_ENTRY_BYTES + 8 * checked.dims) * sizes.steps
         self.places = {}
         for name, size in (
-            ("rows_lhs", table), ("rows_staged", table), ("rows_out", table),
-            ("columns_rhs", table), ("columns_out", table), ("lhs_segments", segments),
-            ("rhs_segments", segments), ("lhs", PACKED_LHS_BYTES + 4096), ("rhs", PACKED_RHS_BYTES), ("stage", STAGING_BYTES),
+            ("rows_lhs", table),
+            ("rows_staged", table),
+            ("rows_out", table),
+            ("columns_rhs", table),
+            ("columns_out", table),
+            ("lhs_segments", segments),
+            ("rhs_segments", segments),
+            ("lhs", PACKED_LHS_BYTES + 4096),
+            ("rhs", PACKED_RHS_BYTES),
+            ("stage", STAGING_BYTES),
             ("positions", table * checked.dims),
-        ):  # fmt: skip
+        ):
             self.places[name] = at
             at = f.offset(at, size)
 
@@ -60,9 +67,15 @@ class ProductTask:
         return self.places[name]
 
     def pack(
-        self, side: str, base: LLVMValue, skipped: LLVMValue, lines: LLVMValue, first: LLVMValue, steps: LLVMValue,
+        self,
+        side: str,
+        base: LLVMValue,
+        skipped: LLVMValue,
+        lines: LLVMValue,
+        first: LLVMValue,
+        steps: LLVMValue,
         to: LLVMValue,
-    ) -> LLVMValue:  # fmt: skip
+    ) -> LLVMValue:
         """Pack `lines` lines of an operand after the first `skipped` lines, for `steps` K steps
         from `first`, or record their addresses if the operand is read in place. Return the number
         of segments."""

@@ -33,9 +33,15 @@ def load_columns(
 
 
 def store_columns(
-    e: MatrixEmitter, name: str, dtype: str, apart: LLVMValue, size: tuple[LLVMValue, LLVMValue], view: int,
-    steps: tuple[LLVMValue, LLVMValue], good: LLVMValue,
-) -> None:  # fmt: skip
+    e: MatrixEmitter,
+    name: str,
+    dtype: str,
+    apart: LLVMValue,
+    size: tuple[LLVMValue, LLVMValue],
+    view: int,
+    steps: tuple[LLVMValue, LLVMValue],
+    good: LLVMValue,
+) -> None:
     """Store a piece of memory, whose columns are `apart` rows apart, to a view; NaN unless `good`.
 
     `size` are rows and columns, `steps` the bytes between them.

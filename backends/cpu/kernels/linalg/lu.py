@@ -119,9 +119,13 @@ def _emit_lu(
 
 
 def emit_blocked_lu(
-    f: LLVMFunction, numbers: Arithmetic, matrix: ScratchMatrix, rows: LLVMValue, columns: LLVMValue,
+    f: LLVMFunction,
+    numbers: Arithmetic,
+    matrix: ScratchMatrix,
+    rows: LLVMValue,
+    columns: LLVMValue,
     before: Callable[[LLVMValue], None] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Emit an in-place LU decomposition; `before` chooses and swaps the pivot of each column."""
     pivot_count = f.umin(rows, columns)
     with f.loop(0, pivot_count, BLOCK_COLUMNS) as first:

@@ -152,9 +152,14 @@ class MatrixCopy:
         return NUMPY_DTYPES[self.dtype].itemsize
 
     def load_matrix(
-        self, source: LLVMValue, steps: Sequence[LLVMValue], rows: LLVMValue, columns: LLVMValue, matrix: ScratchMatrix,
+        self,
+        source: LLVMValue,
+        steps: Sequence[LLVMValue],
+        rows: LLVMValue,
+        columns: LLVMValue,
+        matrix: ScratchMatrix,
         conjugate: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Load a matrix; `steps` are the bytes between rows and between columns."""
         f, numbers = self.f, self.numbers
 

@@ -57,19 +57,27 @@ def symmetric_rule(
     pieces = {"*a": matrix_bytes, "*values": line, "*beside": line, "*taus": line, "*space": line}
     if vectors:
         called = LapackRoutine("dstedc", "'I n *values *beside *z n *work lwork *iwork liwork info")
-        pieces |= {"*z": rows * rows * ITEM_BYTES, "*turned": matrix_bytes, "*v": rows * BLOCK_COLUMNS * ITEM_BYTES,
-                   "*t": TRIANGLE_BYTES}  # fmt: skip
+        pieces |= {
+            "*z": rows * rows * ITEM_BYTES,
+            "*turned": matrix_bytes,
+            "*v": rows * BLOCK_COLUMNS * ITEM_BYTES,
+            "*t": TRIANGLE_BYTES,
+        }
     flags = has_contiguous_rows(x), vectors and has_contiguous_rows(results[1])
     layout_letters = "".join("n" if flag else "s" for flag in flags)
     return lower_batch(
         BatchedWork(
-            f"symmetric{'V' if vectors else 'N'}{layout_letters}", x.dtype,
-            [(x, 2), *zip(results, (1, 2), strict=False)], [called],
-            {"n": rows, "apart": row_bytes(rows)}, pieces,
-            rows**3 * (0.4 if vectors else 0.15) + 40 * rows**2, partial(_emit_symmetric_eigen, called, flags),
+            f"symmetric{'V' if vectors else 'N'}{layout_letters}",
+            x.dtype,
+            [(x, 2), *zip(results, (1, 2), strict=False)],
+            [called],
+            {"n": rows, "apart": row_bytes(rows)},
+            pieces,
+            rows**3 * (0.4 if vectors else 0.15) + 40 * rows**2,
+            partial(_emit_symmetric_eigen, called, flags),
         ),
         context,
-    )  # fmt: skip
+    )
 
 
 def _emit_symmetric_eigen(

@@ -87,9 +87,18 @@ COMPLEX_FROM_REAL_OPS = ("complex",)
 """Operations with operands that are not complex, and a complex result."""
 
 RULES: dict[str, VectorRule] = {
-    "add": apply_to_parts(basic_rules.add), "sub": apply_to_parts(basic_rules.sub), "neg": apply_to_parts(basic_rules.neg),
-    "mul": _multiply, "div": _divide, "eq": _equal, "ne": _unequal, "is_finite": _is_finite,
-    "select": _select, "complex": _complex, "conj": _conjugate,
-    "real": lambda a: a.pairs[0][0], "imag": lambda a: a.pairs[0][1],
-}  # fmt: skip
+    "add": apply_to_parts(basic_rules.add),
+    "sub": apply_to_parts(basic_rules.sub),
+    "neg": apply_to_parts(basic_rules.neg),
+    "mul": _multiply,
+    "div": _divide,
+    "eq": _equal,
+    "ne": _unequal,
+    "is_finite": _is_finite,
+    "select": _select,
+    "complex": _complex,
+    "conj": _conjugate,
+    "real": lambda a: a.pairs[0][0],
+    "imag": lambda a: a.pairs[0][1],
+}
 """Rules for complex operands."""

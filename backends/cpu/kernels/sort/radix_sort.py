@@ -338,9 +338,14 @@ def _move_text(name: str, read: PassSource, made: PassTarget) -> str:
 
 
 def _write_digit_offsets(
-    f: LLVMFunction, counts: LLVMValue, parts: LLVMValue, own_counts: LLVMValue, steps: LLVMValue, to_step: LLVMValue,
+    f: LLVMFunction,
+    counts: LLVMValue,
+    parts: LLVMValue,
+    own_counts: LLVMValue,
+    steps: LLVMValue,
+    to_step: LLVMValue,
     places: LLVMValue,
-) -> LLVMValue:  # fmt: skip
+) -> LLVMValue:
     """Write the offset of the first word of each digit in a part; return whether all words of the
     line share one digit."""
     start, shares_digit = f.variable("i64", 0), f.variable("i1", 0)

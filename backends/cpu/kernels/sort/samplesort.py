@@ -104,9 +104,18 @@ def samplesort_phases(
     room = (steps + buckets * stack_slack(keys)) * size
     stacks = context.temporary(count * room)
     record = (
-        parts, buckets, steps, each, bounds, starts,
-        *source, *ContiguousLines(parted, 0, steps * size), *target, *ContiguousLines(stacks, 0, room), max_partitions(steps),
-    )  # fmt: skip
+        parts,
+        buckets,
+        steps,
+        each,
+        bounds,
+        starts,
+        *source,
+        *ContiguousLines(parted, 0, steps * size),
+        *target,
+        *ContiguousLines(stacks, 0, room),
+        max_partitions(steps),
+    )
 
     def phase(what: str, text: KernelText, tasks: int, cost: float, samples: int = 0) -> Phase:
         name = f"moves_quicksort_{what}_{x.dtype}"

@@ -94,7 +94,8 @@ class SortKeys(NamedTuple):
         """Store the lanes of the mask."""
         name = f"llvm.masked.store.v{self.lanes}{self.type}.p0"
         f.module.declare(name, "void", [self.vector_type, "ptr", "i32 immarg", flags.type])
-        args = f"{self.vector_type} {value}, ptr {self.address_of(f, start, index)}, i32 {self.bits // 8}, "
+        address = self.address_of(f, start, index)
+        args = f"{self.vector_type} {value}, ptr {address}, i32 {self.bits // 8}, "
         f.do(f"call void @{name}({args}{flags.type} {flags})")
 
     def compress(self, f: LLVMFunction, value: LLVMValue, flags: LLVMValue) -> LLVMValue:

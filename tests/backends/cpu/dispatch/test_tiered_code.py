@@ -14,7 +14,8 @@ plus = sd.jit(lambda tree: [x + 1 for x in tree])
 ones = [sd.device_put(np.ones(3, np.float32)) for _ in range(2)]
 few = [plus(ones) for _ in range(3)]
 hasty = tiered_code.launch_code()
-print(tiered_code.has_call_cache(), entry_point._method_definition(hasty["launch"]).code == hasty["launch"])
+method = entry_point._method_definition
+print(tiered_code.has_call_cache(), method(hasty["launch"]).code == hasty["launch"])
 for _ in range(tiered_code.TIER2_CALL_COUNT):
     sd.jit(lambda x: x + 1)(ones[0])
 for thread in threading.enumerate():
@@ -22,7 +23,7 @@ for thread in threading.enumerate():
         thread.join()
 print(tiered_code.has_call_cache())
 good = tiered_code.call_cache_code()
-print(all(entry_point._method_definition(hasty[name]).code == good[name] for name in ("launch", "gather", "hand")))
+print(all(method(hasty[name]).code == good[name] for name in ("launch", "gather", "hand")))
 print(hasty is good, [float(x[0]) for x in plus(ones)], [float(x[0]) for x in few[2]])
 """
 

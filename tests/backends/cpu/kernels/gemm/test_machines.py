@@ -16,7 +16,8 @@ machine = replace(here, vector_bytes=16, triple="aarch64-linux-gnu", fma=False)
 target.host_machine = lambda: machine
 from shardir.backends.cpu.kernels.gemm import unpacked_gemm, packed_kernel, vector_arithmetic
 from tests.backends.cpu.native import running
-assert all(each.host_machine() is machine for each in (unpacked_gemm, packed_kernel, vector_arithmetic, running))
+modules = (unpacked_gemm, packed_kernel, vector_arithmetic, running)
+assert all(each.host_machine() is machine for each in modules)
 from shardir.backends.cpu.codegen import compiler, emission, cache_keys
 compiler.host_machine = emission.host_machine = cache_keys.host_machine = lambda: here
 

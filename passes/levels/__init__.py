@@ -1,1 +1,0 @@
-"""Hierarchical collectives: rules that split collectives into levels."""
