@@ -1,0 +1,4 @@
+"""Rules of `fold-views`: operations run in the dimensions of existing values instead of
+materializing reshapes, transposes and broadcasts. Start with `views` (the data structure), then
+`folder` (one block); the other files are the rules of groups of operations.
+"""

@@ -1,0 +1,4 @@
+"""Gather and scatter; `layout` is the geometry that both share.
+
+Input: tensor types and attributes. Output: operation specifications in `OPS`.
+"""

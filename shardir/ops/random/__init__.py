@@ -1,0 +1,4 @@
+"""Random bits as functions of keys; `threefry` is the hash.
+
+Input: tensor types and attributes. Output: operation specifications in `OPS`.
+"""
