@@ -150,7 +150,7 @@ def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: b
     def addresses(names: list[str]) -> dict[str, int]:
         return {name: labs for name in names if name == "the_size" and not ahead}
 
-    library = SimpleNamespace(function_text=of, addresses=addresses)
+    library = SimpleNamespace(function_text=of, function_addresses=addresses)
     monkeypatch.setattr(imported_symbols, "_math_library", lambda: library)
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
 

@@ -217,7 +217,7 @@ sys.modules["last"] = Last()
 def test_programs_run_on_while_python_ends() -> None:
     done = in_python(
         SETUP.replace(
-            "pool = Pool(4)",
+            "pool = WorkerPool(4)",
             """
 import atexit
 def late():
@@ -226,7 +226,7 @@ def late():
     print((words == 40).all())
 atexit.register(late)
 from shardir.backends.cpu.threads import cgroups, workers
-pool = Pool(4)
+pool = WorkerPool(4)
 def later():
     workers._stop_pools()
     late()
@@ -242,7 +242,7 @@ def test_python_ends_while_another_thread_is_inside() -> None:
         SETUP
         + """
 out = np.full(64, -1)
-long = load([Phase(WHO, (1_000_000,), 64, 1e6)] * 100_000, 2, pool)
+long = load_program([Phase(WHO, (1_000_000,), 64, 1e6)] * 100_000, 2, pool)
 threading.Thread(target=long, args=(out.ctypes.data,), daemon=True).start()
 time.sleep(0.1)
 print('end')
@@ -301,14 +301,14 @@ def compile():
     number = 0
     while going:
         number += 1
-        load([Phase(kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
+        load_program([Phase(kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
 thread = threading.Thread(target=compile)
 thread.start()
 def forked():
     child = os.fork()
     if child == 0:
         mine = np.zeros(8, np.uint64)
-        load([Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)], 2, pool)(mine.ctypes.data)
+        load_program([Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)], 2, pool)(mine.ctypes.data)
         os._exit(0 if (mine == 1).all() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print([forked() for _ in range(10)])
@@ -384,7 +384,7 @@ from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 def text(name):
     module = LLVMModule()
-    LLVMFunction(module, name, [], "void").leave()
+    LLVMFunction(module, name, [], "void").ret()
     return module.text()
 def made(number):
     return compile(text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0
@@ -416,7 +416,7 @@ def test_ctrl_c_ends_a_long_step() -> None:
         + """
 import signal
 out = np.full(64, -1)
-long = load([Phase(WHO, (10_000_000,), 64, 64 * 10e6)] * 10_000, 2, pool)
+long = load_program([Phase(WHO, (10_000_000,), 64, 64 * 10e6)] * 10_000, 2, pool)
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 began = time.perf_counter()
 try:

@@ -21,7 +21,8 @@ assert all(each.host_machine() is machine for each in modules)
 from shardir.backends.cpu.codegen import compiler, emission, cache_keys
 compiler.host_machine = emission.host_machine = cache_keys.host_machine = lambda: here
 
-from tests.backends.cpu.native.contraction import test_convolution, test_dot
+from tests.backends.cpu.kernels.conv import test_convolution
+from tests.backends.cpu.kernels.gemm import test_dot
 for dims, left, right in test_dot.SHAPES:
     test_dot.test_shapes(dims, left, right, "f32")
 for dtype in ("f64", "bf16", "i32", "c64"):

@@ -24,7 +24,7 @@ mp.mp.dps = 50
 Number = Any
 TABLE = Path(__file__).parents[5] / "backends/cpu/kernels/math/coefficients.py"
 HEAD = '''"""Coefficients of polynomials, the constant term first. Made, not written: see
-tests/backends/cpu/kernels/math/coefficients.py, whose targets say of what and where they are.
+tests/backends/cpu/native/vector/coefficients.py, whose targets say of what and where they are.
 A name ends in where it is used: f32 in f32, short in f64 for results of f32, f64 in f64.
 """
 
