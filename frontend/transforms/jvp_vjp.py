@@ -111,7 +111,7 @@ def vjp_per_device(
         )
         like = [x for x in leaves if operand_dtype(x)[0] in INEXACT]
         rest.check_cotangents(given)
-        gradients = replace(rest, saved=saved)(given, like, at.weak)
+        gradients = replace(rest, residuals=saved)(given, like, at.weak)
         return _unflatten_derivatives(tree.unflatten(at.structure, at.leaves), gradients)
 
     back = Partial(pullback, rest.residuals)
@@ -139,7 +139,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     def pushforward(saved: Any, *tangents: Any) -> Any:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
-        return _unflatten_derivatives(results, replace(rest, saved=saved)(given, at.primals, weak))
+        return _unflatten_derivatives(results, replace(rest, residuals=saved)(given, at.primals, weak))
 
     onward = Partial(pushforward, rest.residuals)
     return (results, onward, aux) if has_aux else (results, onward)

@@ -187,7 +187,7 @@ def test_joining_after_devices_were_named_is_refused(monkeypatch: pytest.MonkeyP
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")
-    monkeypatch.setattr("shardir.frontend.distributed.initialize.any_named", lambda: False)
+    monkeypatch.setattr("shardir.frontend.distributed.initialize.has_devices", lambda: False)
     monkeypatch.setattr("shardir.frontend.distributed.initialize.find_spec", lambda name: None)
     with pytest.raises(DistributedError) as caught:
         initialize()
