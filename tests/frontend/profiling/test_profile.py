@@ -122,8 +122,8 @@ def test_programs_of_several_devices_are_profiled(tmp_path: Path) -> None:
 def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "there is none"
     monkeypatch.setattr(availability, "unavailable_reason", lambda: reason)
-    monkeypatch.setattr("shardir.backends.numpy.profiling.obstacle", lambda: reason)
-    monkeypatch.setattr("shardir.frontend.dispatch.compilation.available", lambda: False)
+    monkeypatch.setattr("shardir.backends.numpy.profiling.unavailable_reason", lambda: reason)
+    monkeypatch.setattr("shardir.frontend.dispatch.compilation.is_available", lambda: False)
     found = sd.profile(lambda x: jnp.tanh(x) * 3, jnp.ones(1000), runs=1)
     assert (found.workers, found.bandwidth, found.flops) == (None, None, None)
     assert {row.name.rpartition("= ")[2] for row in found.rows} >= {"tanh", "mul"}
