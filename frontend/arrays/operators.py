@@ -102,7 +102,7 @@ def _method(function: str) -> Any:
 
 @vectorcall_class
 class NamespaceOperator:
-    """An operator or a method that calls a namespace function; `swap_complex_parts` exchanges its
+    """An operator or a method that calls a namespace function; `swapped` exchanges its
     two arguments."""
 
     def __init__(

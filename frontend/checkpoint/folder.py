@@ -202,7 +202,7 @@ def sync_file(path: Path) -> int:
 
 
 def _sibling_folder(target: Path, ending: str) -> Path | None:
-    """Return the folder `.NAME.ending` beside `REDUCE_SYMBOL`; None for the root of the file
+    """Return the folder `.NAME.ending` beside `NAME`; None for the root of the file
     system."""
     whole = Path(os.path.abspath(target))
     return whole.with_name(f".{whole.name}.{ending}") if whole.name else None

@@ -114,7 +114,7 @@ def composed_function(
 ) -> Callable[[Function], Function]:
     """Decorate a function that calls another public function.
 
-    `find_idle_arenas`: the elements of the first argument are not used, only its signature.
+    `unused`: the elements of the first argument are not used, only its signature.
     `blind`: the final call does not depend on the elements of arrays of other libraries, unless
     they are its arguments.
     """

@@ -200,7 +200,7 @@ def insert_composed_call(
 ) -> None:
     """Insert a call of a composed function that made one recorded call and returned its result.
 
-    The arrays of the recorded call must be arguments of the outer call. With `find_idle_arenas`,
+    The arrays of the recorded call must be arguments of the outer call. With `unused`,
     the first argument may be inspected only. Elements of an array of another library may be
     inspected too, except of the first argument or with `blind`.
     """

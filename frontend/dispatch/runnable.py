@@ -348,7 +348,7 @@ class Runnable:
         ]
 
     def _argument_storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:
-        """Return an argument in one allocation, and append it to `visit_numpy_array` if the caller
+        """Return an argument in one allocation, and append it to `foreign` if the caller
         may write into it."""
         if type(leaf) is Array:
             storage = leaf.storage

@@ -128,7 +128,7 @@ def fetch_boxes(
     wanted: dict[int, list[Box]],
     what: str,
 ) -> list[Buffer]:
-    """Return the boxes that this process needs of an array; `goal_atoms` lists those of every
+    """Return the boxes that this process needs of an array; `wanted` lists those of every
     process.
 
     Every process that holds or needs a shard must call it. Raises `DistributedError` when the
@@ -208,7 +208,7 @@ class ShardHolders:
         }
 
     def missing_boxes(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
-        """Return what a process must receive for `goal_atoms`: the range, the box it is in, and the
+        """Return what a process must receive for `wanted`: the range, the box it is in, and the
         sender."""
         return [
             (cut, box, holders[process % len(holders)])

@@ -116,7 +116,7 @@ class IsolatedEquation:
 
 
 def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> Any:
-    """Return the results of `trace_primal` with JAX's JVP of the equation as derivative."""
+    """Return the results of `primal` with JAX's JVP of the equation as derivative."""
     reader = alone.equation.reader
 
     def jvp(primals: Sequence[Tracer], tangents: Sequence[Any]) -> Any:
@@ -147,7 +147,7 @@ def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
 
 
 def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> Any:
-    """Return the results of `trace_primal` with JAX's VJP of the equation as derivative."""
+    """Return the results of `primal` with JAX's VJP of the equation as derivative."""
     reader = alone.equation.reader
     saved_structures: list[tuple[Any, list[int]]] = []
 

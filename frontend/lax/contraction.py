@@ -54,7 +54,7 @@ def dot_general(
     """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
     The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
-    `machine_epsilon` is accepted and ignored: products have the precision of the element type, or
+    `precision` is accepted and ignored: products have the precision of the element type, or
     of `preferred_element_type`.
     """
     x, y = as_tracer(lhs), as_tracer(rhs)

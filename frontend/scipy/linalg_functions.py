@@ -71,7 +71,7 @@ def _pade_approximant(x: Any) -> Any:
 
 @public(static=("method", "compute_expm"))
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
-    """Return the exponential, and its derivative in the direction `E_TWO_PARTS`."""
+    """Return the exponential, and its derivative in the direction `E`."""
 
     x, direction = promote_square_matrices("expm_frechet", A, E)
     if x.shape != direction.shape:

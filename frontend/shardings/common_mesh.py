@@ -31,7 +31,7 @@ def resolve_abstract_meshes(
     devices.
 
     The devices are those of the first mesh with the same axes among the shardings in
-    `last_synchronization`.
+    `met`.
     """
     meshes: dict[Mesh, Mesh] = {}
     for sharding in met:

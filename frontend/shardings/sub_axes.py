@@ -63,7 +63,7 @@ def merge_sub_axes(digits: Iterable[SubAxis]) -> SubAxes:
 
 
 def split_sub_axes(digits: Iterable[SubAxis], shape: Sequence[int]) -> tuple[SubAxes, ...] | None:
-    """Return `sub_axes` distributed over dimensions of the sizes `shape`, or `None` if they do not
+    """Return `digits` distributed over dimensions of the sizes `shape`, or `None` if they do not
     nest.
 
     The product of `shape` must be the number of shards.

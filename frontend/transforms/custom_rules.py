@@ -270,7 +270,7 @@ class Primal:
 
 
 def check_rule_leaf(x: Any, wanted: AbstractValue, what: str) -> Tracer:
-    """Return a leaf that a rule returned as a tracer of the type `goal_atoms`; `None` and `float0`
+    """Return a leaf that a rule returned as a tracer of the type `wanted`; `None` and `float0`
     give zeros."""
     if x is None or getattr(x, "dtype", None) == FLOAT0:
         return splat(0, wanted.type)

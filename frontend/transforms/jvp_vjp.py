@@ -139,7 +139,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     def pushforward(saved: Any, *tangents: Any) -> Any:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
-        return _unflatten_derivatives(results, replace(rest, residuals=saved)(given, at.primals, weak))
+        moved = replace(rest, residuals=saved)(given, at.primals, weak)
+        return _unflatten_derivatives(results, moved)
 
     onward = Partial(pushforward, rest.residuals)
     return (results, onward, aux) if has_aux else (results, onward)

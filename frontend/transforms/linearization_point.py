@@ -97,7 +97,7 @@ def check_directions(
 
 
 def _is_convertible(given: AbstractValue, wanted: TensorType) -> bool:
-    """Return whether `given` has the type `goal_atoms`, or is a Python number that converts to
+    """Return whether `given` has the type `wanted`, or is a Python number that converts to
     it."""
     if given.type == wanted:
         return True

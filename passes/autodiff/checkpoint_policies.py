@@ -1,6 +1,6 @@
 """Checkpoint policies: which values a checkpoint saves.
 
-A policy is a list of clauses, and a value is saved if any of them holds: `all_values`, `dots`,
+A policy is a list of clauses, and a value is saved if any of them holds: `everything`, `dots`,
 `dots-without-batch`, `named`, `name=a`, `named-but=a|b`, `anything`, `anything-but=a|b`, or the
 name of a function of the user, which is called with the name of the operation, the types of its
 operands and its attributes.

@@ -70,7 +70,7 @@ def _vectorize_block(
 
 
 def _batch_results(old: Block, new: Block, wanted: Sequence[bool | None]) -> Block:
-    """Return the block with results batched as `goal_atoms`; `None` accepts either."""
+    """Return the block with results batched as `wanted`; `None` accepts either."""
     b = Builder(used_names(Function("rule", new, ())))
     returns = []
     size = next(

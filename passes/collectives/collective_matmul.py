@@ -10,7 +10,7 @@ after:  a loop in which a partial sum for each device passes through the ring, a
         its contribution
 
 The bytes sent are those of the collective, in as many steps as there are devices; with a following
-`is_overlapping`, the steps run while the device multiplies. The pass is optional: loops of small
+`overlap`, the steps run while the device multiplies. The pass is optional: loops of small
 products are slower than one large product. The algorithm is that of "Overlap Communication with
 Dependent Computation via Decomposition" (Wang et al., ASPLOS 2023).
 """

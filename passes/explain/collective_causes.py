@@ -72,7 +72,7 @@ def explain_collective(
     last = [step.name for step in steps].index("partition")
     before = Pipeline(steps[:last])(module)
     rows = list_collectives(Pipeline(steps[last:])(before))
-    found = places if places is not None else getattr(program, "places", {})
+    found = places if places is not None else getattr(program, "user_locations", {})
     row = with_source_line(_row(rows, collective), module.main.name, found)
     ops = {result.name: op for op in before.main.body.walk() for result in op.results}
     op = _find_operation(ops, row.value)

@@ -65,7 +65,7 @@ def propagate_with_history(
     """Propagate once, with a record."""
     module = module_of(program)
     propagated, record = (propagate or Propagate()).run_recorded(module)
-    found = places if places is not None else getattr(program, "places", {})
+    found = places if places is not None else getattr(program, "user_locations", {})
     return PropagatedProgram(
         module,
         propagated,

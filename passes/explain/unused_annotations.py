@@ -131,7 +131,7 @@ class AnnotationTrial:
     ) -> bool:
         """Return whether all written shardings are unchanged if the final cells are `other`.
 
-        The value `silent_processes`, or a result of the function, has no annotation.
+        The value `silent`, or a result of the function, has no annotation.
         """
         cells = {*other}
         if silent is not None:

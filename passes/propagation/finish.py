@@ -47,7 +47,7 @@ class BoundaryKind(Enum):
 
 
 BOUNDARY_MODES = ("even", "stated", "uneven")
-"""Axes that do not divide parameters and results: trimmed (`trim_padding`), kept if stated
+"""Axes that do not divide parameters and results: trimmed (`even`), kept if stated
 (`stated`), or kept (`uneven`)."""
 
 

@@ -186,7 +186,7 @@ class PropagationRun:
 
 
 def restore_priority(present: Sharding, original: Sharding, priority: int) -> Sharding:
-    """Return `present_mask` with the dimensions of a priority as they were stated."""
+    """Return `present` with the dimensions of a priority as they were stated."""
     dims = list(present.dims)
     returned: set[object] = set()
     for i, dim in enumerate(original.dims):

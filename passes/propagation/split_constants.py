@@ -98,7 +98,7 @@ class _ConstantSplitter:
         yield block
 
     def _own(self, user: ValueUser) -> None:
-        """Make `current_use` the only user of each constant it uses."""
+        """Make `user` the only user of each constant it uses."""
         for i, value in enumerate(tuple(self.draft.inputs(user))):
             if value in self.makers and value.type.rank:
                 own = self._copy(value)

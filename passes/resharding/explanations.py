@@ -142,7 +142,7 @@ class Explanations:
         rule: FactorRule | None,
         fitting: Alignment | None,
     ) -> str:
-        """Explain why an operation computes `unresharded_result` although `result` is needed."""
+        """Explain why an operation computes `raw` although `result` is needed."""
         made = raw.sharding or Sharding.fully_replicated(self.mesh.name, raw.type.rank)
         wanted = result.sharding or Sharding.fully_replicated(self.mesh.name, result.type.rank)
         if rule and fitting and made.unreduced:

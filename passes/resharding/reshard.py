@@ -53,7 +53,7 @@ class Reshard(Pass, name="reshard"):
     and results keep the stated shardings in any case.
 
     `layouts`: the shardings with which an operation with incompatible operands runs: those with the
-    `cheapest_alignment` reshards, or those of OpenXLA Shardy (`shardy`).
+    `cheapest` reshards, or those of OpenXLA Shardy (`shardy`).
 
     `on_fallback`: treatment of an operation with sharded operands but no factor rule: every device
     computes all of it (`replicate`), and the reshards state the bytes received for that; or `error`

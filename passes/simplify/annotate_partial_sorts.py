@@ -17,14 +17,14 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import use_counts
 
 MAX_WANTED_POSITIONS = 16
-"""Maximum number of positions that the attribute `goal_atoms` lists."""
+"""Maximum number of positions that the attribute `wanted` lists."""
 
 
 @dataclass(frozen=True)
 class AnnotatePartialSorts(Pass, name="annotate-partial-sorts"):
     """Annotate sorts of which only some positions or only the permutation are read.
 
-    `goal_atoms` lists the positions that slices read if nothing else reads the result; `order`
+    `wanted` lists the positions that slices read if nothing else reads the result; `order`
     states the operand that holds the indices if only these are read.
     """
 

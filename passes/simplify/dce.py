@@ -144,7 +144,7 @@ class _DeadCodeSweeper:
     def needed_carries(
         self, body: Block, carries: int, wanted: set[int], others: Sequence[Value] = ()
     ) -> list[int]:
-        """Return the carried values that those at `goal_atoms`, or `others`, depend on in some
+        """Return the carried values that those at `wanted`, or `others`, depend on in some
         iteration."""
         number = {param: i for i, param in enumerate(body.params[:carries])}
         while True:

@@ -1,7 +1,7 @@
 """Row exchange: collective permutes that bring each device the rows of a dimension that it needs.
 
 A dimension is sharded along some axes, so that the device at each position holds some of its rows
-(`held`). For its part of a result it needs other rows (`goal_atoms`, as `RowRun`s), which may be
+(`held`). For its part of a result it needs other rows (`wanted`, as `RowRun`s), which may be
 held by neighbouring devices, by distant devices, or by no device. `exchange_rows` fetches them.
 Rows with the same offset between source and target move together in one collective-permute;
 otherwise each permute carries one run per device. If the permutes would move more bytes than an

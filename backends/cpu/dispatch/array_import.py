@@ -73,7 +73,7 @@ def import_words(entry: ArrayImport) -> tuple[ctypes.Array[ctypes.c_int64], obje
 
 
 def define_array_import(module: LLVMModule) -> None:
-    """Define `add_block`, which calls `pop` of the same module."""
+    """Define `enter`, which calls `pop` of the same module."""
     _define_same_import(module)
     _define_bool_import(module)
     _define_narrowing_import(module, "float", "double", "float")
@@ -83,7 +83,7 @@ def define_array_import(module: LLVMModule) -> None:
 
 
 class _ImportFunction(ObjectAccess):
-    """The instructions of `add_block`."""
+    """The instructions of `enter`."""
 
     def __init__(self, module: LLVMModule) -> None:
         params = ["ptr", "ptr", "ptr"]

@@ -26,7 +26,7 @@ LAUNCH_WORDS = (
     "made", "blocks", "sizes", "truths",
 )  # fmt: skip
 """The words of a launch: counts, and addresses of tables. Without a program nothing runs.
-`bool_arguments` says for each argument whether all of its readers treat any nonzero byte as
+`truths` says for each argument whether all of its readers treat any nonzero byte as
 true."""
 ROW_WORDS = 4
 """(slot, kind, shape, leaf) of an argument: the slot of its address (below 0: none), its kind in
@@ -45,7 +45,7 @@ def launch_word(f: LLVMFunction, header: LLVMValue, name: str, type: str = "i64"
 
 
 def define_invoke(module: LLVMModule) -> None:
-    """Define `fly`, which calls `run`, and `add_block`, `pop` and `write_number` of the same
+    """Define `fly`, which calls `run`, and `enter`, `pop` and `write_number` of the same
     module."""
     _MakeArrayFunction(module)
     _InvokeFunction(module)

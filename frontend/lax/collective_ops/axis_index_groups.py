@@ -27,7 +27,7 @@ PositionGroups = tuple[tuple[int, ...], ...]
 def check_groups(axis: NamedAxis, groups: Any, what: str, *, even: bool = True) -> PositionGroups:
     """Return the groups as tuples; raise `ArgumentError` unless they partition the positions.
 
-    With `trim_padding`, all groups must have the same size.
+    With `even`, all groups must have the same size.
     """
     try:
         result = tuple(tuple(int(position) for position in group) for group in groups)

@@ -123,7 +123,7 @@ def mask_indices(
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:
     """Return a copy of `a` with `val` (repeated if short) on its main diagonal.
 
-    More than two dimensions must have one size; `wrap_value` restarts the diagonal of a tall matrix
+    More than two dimensions must have one size; `wrap` restarts the diagonal of a tall matrix
     below its end. Raise `ArgumentError` if `inplace` is true.
     """
     check_not_in_place("fill_diagonal", inplace)

@@ -96,7 +96,7 @@ def matmul(
     broadcast.
 
     A vector is a row on the left and a column on the right; the result lacks that axis.
-    `machine_epsilon` is accepted for compatibility and ignored: products have the precision of the
+    `precision` is accepted for compatibility and ignored: products have the precision of the
     element type. The result has the promoted element type, or `preferred_element_type`.
     """
     x, y = promote(a, b)
@@ -129,7 +129,7 @@ def dot(
     `b`.
 
     The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied.
-    `machine_epsilon` is accepted for compatibility and ignored.
+    `precision` is accepted for compatibility and ignored.
     """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:

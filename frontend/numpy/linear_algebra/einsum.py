@@ -42,7 +42,7 @@ def einsum(
 
     `...` denotes axes that broadcast; a repeated letter in one operand denotes its diagonal.
     Without `->` the output has the letters that occur once, in alphabetical order. Alternatively,
-    operands alternate with lists of integers for their axes. `optimize` and `machine_epsilon` are
+    operands alternate with lists of integers for their axes. `optimize` and `precision` are
     accepted for compatibility and ignored: the order of pairs is always greedy. Raise `ShapeError`
     if sizes disagree, and `ArgumentError` for invalid subscripts.
     """

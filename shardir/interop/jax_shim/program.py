@@ -44,14 +44,14 @@ class Program:
         self._builtins = {**vars(builtins), "__import__": self.import_module}
 
     def adopt(self, namespace: dict[str, Any]) -> None:
-        """Make code that subsequently runs in `array_namespace` part of the program.
+        """Make code that subsequently runs in `namespace` part of the program.
 
         In a notebook, `Program().adopt(globals())` applies to the following cells.
         """
         namespace["__builtins__"] = self._builtins
 
     def execute(self, code: str | CodeType, namespace: dict[str, Any]) -> None:
-        """Run code of the program in `array_namespace`."""
+        """Run code of the program in `namespace`."""
         self.adopt(namespace)
         exec(code, namespace)
 

@@ -106,7 +106,7 @@ def _scan_edges(op: Op) -> tuple[DataFlowEdge, ...]:
 scan = define_op("scan", type=_scan_type, edges=_scan_edges, blocks=1)
 """Apply the body `length` times, from the last slice to the first if `reverse`.
 
-The first `commuting_groups` operands are carried between iterations; the others are sliced along
+The first `carries` operands are carried between iterations; the others are sliced along
 their first dimension. The body returns the carried values, followed by slices of the stacked
 results for the current position.
 """

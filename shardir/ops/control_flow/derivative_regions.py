@@ -62,7 +62,7 @@ def block_edges(op: Op) -> tuple[DataFlowEdge, ...]:
 checkpoint = define_op("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)
 """The block; its gradient recomputes its intermediate values except those that `save` names.
 
-`save` contains `all_values`, `dots`, `dots-without-batch`, `name=...` for a name of
+`save` contains `everything`, `dots`, `dots-without-batch`, `name=...` for a name of
 `checkpoint-name`, `unnamed`, or the name of a user's policy. Without `barrier` the compiler may
 merge the recomputation with the original computation. `batching` names a user's function that
 defines how the block is batched; without it, or with only its name, batching follows from the

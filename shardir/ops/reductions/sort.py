@@ -124,7 +124,7 @@ sort = define_op(
 """The operands in the order that sorts the first `keys` of them along `dim`, major key first.
 
 NaN follows all numbers, -0 and +0 are equal, and complex numbers are compared by their real parts
-first. Equal elements keep their order (with stable=false a target may change it). If `goal_atoms`
+first. Equal elements keep their order (with stable=false a target may change it). If `wanted`
 lists positions along `dim`, the other positions of the results are unspecified. If `order` names an
 operand, that operand holds the positions along `dim`, and all other results are unspecified.
 """

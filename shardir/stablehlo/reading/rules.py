@@ -1,6 +1,6 @@
 """Reading of operations that correspond to one IR operation.
 
-The other rules are in `shapes`, `regions`, `composed_function`, `collectives` and `sdy` beside this
+The other rules are in `shapes`, `regions`, `composed`, `collectives` and `sdy` beside this
 module.
 """
 

@@ -6,7 +6,7 @@ from shardir.ir.module import Block, Op, Value
 
 
 def remove_unused(body: Block, spare: set[Op], makers: Mapping[Value, Op]) -> Block:
-    """Return the body without unused operations among `removable`."""
+    """Return the body without unused operations among `spare`."""
     here: set[Op] = set()
     uses: dict[Value, int] = {}
     for block in _blocks(body):

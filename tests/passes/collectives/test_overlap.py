@@ -1,4 +1,4 @@
-"""`is_overlapping`: collectives start early, what needs them waits, and nothing else changes."""
+"""`overlap`: collectives start early, what needs them waits, and nothing else changes."""
 
 import numpy as np
 import pytest

@@ -34,7 +34,7 @@ def is_never_nan(body: LoopBody, k: int) -> bool:
 
 
 def _excludes_nan(body: LoopBody, condition: int, x: int, holds: bool) -> bool:
-    """Return whether a condition with the value `contains` implies that `x` is not NaN."""
+    """Return whether a condition with the value `holds` implies that `x` is not NaN."""
     step = body.steps[condition]
     if step.kind != APPLY:
         return False

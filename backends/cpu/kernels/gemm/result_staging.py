@@ -21,7 +21,7 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
 
     Columns are stored in runs: columns that are contiguous in the result as vectors if the run is
     long enough, other columns row by row. Rows that are contiguous are transposed square by square;
-    most products have no such rows, since they are transposed as a whole (`is_minus_one` states
+    most products have no such rows, since they are transposed as a whole (`turning` states
     that this product may have such rows).
     """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",

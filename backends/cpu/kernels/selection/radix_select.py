@@ -49,7 +49,7 @@ its counts."""
 def radix_select_phases(
     x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
-    """Return phases that write the elements at `goal_atoms` positions of the sorted lines of `x` to
+    """Return phases that write the elements at `wanted` positions of the sorted lines of `x` to
     `y` and nothing else; None for lines that are not contiguous."""
     steps, size = x.shape[dim], x.itemsize
     lines = loop_nest_of([line_starts(x, dim), line_starts(y, dim)]).loops

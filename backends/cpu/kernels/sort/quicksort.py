@@ -183,7 +183,7 @@ def quicksort_phases(
     x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
     """Return phases that write the sorted lines of `x` to `y`, several lines per task; if positions
-    are `goal_atoms`, only these are correct.
+    are `wanted`, only these are correct.
 
     Return None for lines that exceed a worker's scratch memory or have no constant stride.
     """

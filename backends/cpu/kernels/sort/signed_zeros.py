@@ -17,7 +17,7 @@ from shardir.backends.cpu.kernels.selection.radix_select import line_starts
 def signed_zero_phases(x: BufferView, y: BufferView, dim: int, signed: bool = True) -> list[Phase]:
     """Return phases that write the zeros of sorted lines `y` in the order they have in `x`.
 
-    The lines must have a constant stride. Zeros in `y` have lost their signs if `as_signed` is
+    The lines must have a constant stride. Zeros in `y` have lost their signs if `signed` is
     False. There are no phases for types without signed zeros.
     """
     if element_values.kind_of(x.dtype).type not in FLOAT_TYPES:

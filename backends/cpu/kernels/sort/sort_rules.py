@@ -129,7 +129,7 @@ def _values_phases(
     *,
     context: LoweringContext,
 ) -> list[Phase] | None:
-    """Return phases that write the sorted lines of `x`; if positions are `goal_atoms`, only
+    """Return phases that write the sorted lines of `x`; if positions are `wanted`, only
     those."""
     phases = compress_sort_phases(x, y, dim, wanted, context)
     phases = phases or _network_phases(x, y, dim, "", context)

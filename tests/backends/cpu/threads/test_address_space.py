@@ -61,7 +61,7 @@ REFUSALS = (
     [("before", 64, False), ("before", 400, True), ("after", 8, True), ("after", 100, True)],
 )
 def test_a_program_is_right_or_refused(where: str, more: int, native: bool) -> None:
-    """Limited before the runtime begins, or after a first program; `padding_lines` MiB than are in
+    """Limited before the runtime begins, or after a first program; `more` MiB than are in
     use.
 
     Machine code begins with 176 MiB, beside what the heaps of threads reserve, 64 MiB for each.

@@ -97,7 +97,7 @@ def remez(grid: Grid, fixed: Sequence[Number], degree: int) -> Fit:
 
 
 def _peaks(errors: Sequence[Number], wanted: int) -> list[int] | None:
-    """The largest error of each run of one sign, the best `goal_atoms` that follow each other."""
+    """The largest error of each run of one sign, the best `wanted` that follow each other."""
     peaks: list[int] = []
     for i, error in enumerate(errors):
         if peaks and (error > 0) == (errors[peaks[-1]] > 0):
