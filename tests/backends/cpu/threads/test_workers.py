@@ -308,7 +308,8 @@ def forked():
     child = os.fork()
     if child == 0:
         mine = np.zeros(8, np.uint64)
-        load_program([Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)], 2, pool)(mine.ctypes.data)
+        phase = Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)
+        load_program([phase], 2, pool)(mine.ctypes.data)
         os._exit(0 if (mine == 1).all() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print([forked() for _ in range(10)])
