@@ -62,9 +62,9 @@ def lend(library: Any, *, wording: bool = False, compiled: bool = True) -> Mappi
     programs are to be `compiled`, NumPy runs them.
     """
     if not compiled:
-        for name in ("executing", "taking"):
+        for name in ("dispatch.compilation", "arrays.array_import"):
             module: Any = import_module(f"{library.__name__}.frontend.{name}")
-            module.available = lambda: False
+            module.is_available = lambda: False
     machinery: Any = import_module("jax._src.test_util")
     public: Any = import_module("jax._src.public_test_util")
     config = import_module("jax._src.config")
