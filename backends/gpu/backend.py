@@ -19,8 +19,8 @@ from typing import Any, final
 from shardir.backends.base import Array, Shards
 from shardir.backends.device_shards import DeviceBackend, DeviceExecutable, DeviceShards
 from shardir.backends.emission import Emission
+from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER
 from shardir.backends.gpu.target import TARGET
-from shardir.backends.gpu.vendoring import FOLDER
 from shardir.errors import ShardirError
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
@@ -66,7 +66,9 @@ class GPUBackend(DeviceBackend):
             atexit.register(rmtree, self._folder, ignore_errors=True)
         name = f"shardir_gpu_program_{next(self._numbers)}"
         # The program is written to files because Triton reads the source of its kernels.
-        main = _imported(name, _written(TARGET.emit(Emission.of(module), {}), self._folder / name))
+        main = _import_main(
+            name, _write_files(TARGET.emit(Emission.of(module), {}), self._folder / name)
+        )
         mesh = None if module.main.spmd is None else spmd_mesh_of(module)
         return GPUProgram(main, module, mesh, self.kind, self.device_count())
 
@@ -102,7 +104,7 @@ class GPUProgram(DeviceExecutable):
     ) -> None:
         import torch
 
-        from shardir.backends.gpu.vendored.layout import Mesh as Devices
+        from shardir.backends.gpu.vendored.device_mesh import Mesh as Devices
 
         self._main = main
         self._mesh = Devices(dict(mesh.axes) if mesh is not None else {})
@@ -116,7 +118,7 @@ class GPUProgram(DeviceExecutable):
     def to_device(self, shards: Shards) -> DeviceShards:
         from shardir.backends.gpu.vendored.arrays import to_torch
 
-        if isinstance(shards, OnGPU) and shards.places == self._places:
+        if isinstance(shards, GPUShards) and shards.places == self._places:
             return shards
         made: dict[tuple[int, str], Any] = {}
         tensors = []
@@ -126,26 +128,26 @@ class GPUProgram(DeviceExecutable):
             if key not in made:
                 made[key] = to_torch(array, _dtype_of(array)).to(place)
             tensors.append(made[key])
-        return OnGPU(tensors, self._places, list(shards))
+        return GPUShards(tensors, self._places, list(shards))
 
     def run(self, args: Sequence[DeviceShards]) -> list[DeviceShards]:
-        from shardir.backends.gpu.vendored.local import run_threads
+        from shardir.backends.gpu.vendored.threads import run_threads
 
-        tensors = [shards.tensors for shards in args if isinstance(shards, OnGPU)]
+        tensors = [shards.tensors for shards in args if isinstance(shards, GPUShards)]
 
         def work(comm: Any) -> Any:
             return self._main(comm, *[each[comm.rank] for each in tensors])
 
-        with settings():
+        with use_full_precision():
             made = run_threads(self._mesh, self._places, work)
         return [
-            OnGPU([results[i] for results in made], self._places, None, type)
+            GPUShards([results[i] for results in made], self._places, None, type)
             for i, type in enumerate(self._results)
         ]
 
 
 @final
-class OnGPU(DeviceShards):
+class GPUShards(DeviceShards):
     """Tensors on GPUs, one per device of a mesh; `host` holds the same values as NumPy arrays."""
 
     def __init__(
@@ -185,40 +187,40 @@ def _dtype_of(array: Array) -> str:
     return "bf16" if array.dtype.name == "bfloat16" else ""
 
 
-def _written(files: Mapping[str, str | bytes], folder: Path) -> Path:
+def _write_files(files: Mapping[str, str | bytes], folder: Path) -> Path:
     """Write the program's files without its runtime, which shardir has; return the main file's
     path.
     """
     found = []
     for name, content in files.items():
         path = folder / name
-        if name.startswith(f"{FOLDER}/"):
+        if name.startswith(f"{RUNTIME_FOLDER}/"):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            path.write_text(content.replace(FOLDER, _HOME), encoding="utf-8")
+            path.write_text(content.replace(RUNTIME_FOLDER, _HOME), encoding="utf-8")
             found.append(path)
     (text,) = found
     return text
 
 
-def _imported(name: str, path: Path) -> Callable[..., Any]:
+def _import_main(name: str, path: Path) -> Callable[..., Any]:
     """Import the program's file and return its function `main`."""
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[name] = module
-    with settings():
+    with use_full_precision():
         spec.loader.exec_module(module)
     main: Callable[..., Any] = module.main
     return main
 
 
 @contextmanager
-def settings() -> Iterator[None]:
+def use_full_precision() -> Iterator[None]:
     """Within the context, multiply in full precision; restore torch's settings afterwards."""
     import torch
 

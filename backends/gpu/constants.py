@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.gpu.spelling import TORCH, WORDS, listed, number_text, word_text
+from shardir.backends.gpu.torch_text import (
+    SIGNED_WORD_DTYPES,
+    TORCH_DTYPES,
+    list_text,
+    number_text,
+    word_text,
+)
 
 FOLDER = "constants"
-LISTED = 64
+MAX_INLINE_ELEMENTS = 64
 """Arrays with more elements are written to files."""
-WIDTH = 96
+MAX_LINE_CHARACTERS = 96
 
 Constants = Mapping[str, tuple[npt.NDArray[Any], str]]
 """Arrays and their element types, keyed by the names of their functions."""
@@ -23,7 +29,7 @@ Constants = Mapping[str, tuple[npt.NDArray[Any], str]]
 
 def constants_text(constants: Constants) -> str:
     """Return the text of the functions that create the arrays."""
-    texts = (_text(name, array, dtype) for name, (array, dtype) in constants.items())
+    texts = (_function_text(name, array, dtype) for name, (array, dtype) in constants.items())
     return "\n\n\n".join(texts)
 
 
@@ -31,33 +37,35 @@ def constant_files(constants: Constants) -> dict[str, bytes]:
     """Return the `.npy` files of long arrays; a bf16 array is stored as its 16-bit patterns."""
     files = {}
     for name, (array, dtype) in constants.items():
-        if array.size > LISTED:
+        if array.size > MAX_INLINE_ELEMENTS:
             file = io.BytesIO()
             np.save(file, array.view(np.int16) if dtype == "bf16" else array, allow_pickle=False)
             files[f"{FOLDER}/{name}.npy"] = file.getvalue()
     return files
 
 
-def _text(name: str, array: npt.NDArray[Any], dtype: str) -> str:
-    head = f'@cache\ndef {name}(device):\n    """{dtype}{listed(array.shape)}"""\n'
-    if array.size > LISTED:
+def _function_text(name: str, array: npt.NDArray[Any], dtype: str) -> str:
+    head = f'@cache\ndef {name}(device):\n    """{dtype}{list_text(array.shape)}"""\n'
+    if array.size > MAX_INLINE_ELEMENTS:
         seen = ".view(torch.bfloat16)" if dtype == "bf16" else ""
         place = f'Path(__file__).with_name("{FOLDER}") / "{name}.npy"'
         return (
             f"{head}    numbers = np.load({place})\n"
             f"    return torch.from_numpy(numbers){seen}.to(device)"
         )
-    spell = word_text if dtype in WORDS else number_text
+    spell = word_text if dtype in SIGNED_WORD_DTYPES else number_text
     numbers = [f"{spell(number, dtype)}," for number in array.reshape(-1)]
-    shape = f".reshape({listed(array.shape)})" if array.ndim != 1 else ""
-    back = f".view({TORCH[dtype]})" if dtype in WORDS else ""
-    made = f"dtype={WORDS.get(dtype, TORCH[dtype])}, device=device){shape}{back}"
+    shape = f".reshape({list_text(array.shape)})" if array.ndim != 1 else ""
+    back = f".view({TORCH_DTYPES[dtype]})" if dtype in SIGNED_WORD_DTYPES else ""
+    made = (
+        f"dtype={SIGNED_WORD_DTYPES.get(dtype, TORCH_DTYPES[dtype])}, device=device){shape}{back}"
+    )
     short = f"    return torch.tensor([{' '.join(numbers).rstrip(',')}], {made}"
-    if len(short) <= WIDTH:
+    if len(short) <= MAX_LINE_CHARACTERS:
         return head + short
     lines = [""]
     for number in numbers:
-        if len(lines[-1]) + len(number) > WIDTH - 8:
+        if len(lines[-1]) + len(number) > MAX_LINE_CHARACTERS - 8:
             lines.append("")
         lines[-1] += f" {number}" if lines[-1] else number
     body = "\n".join(f"        {line}" for line in lines)

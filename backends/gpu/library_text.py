@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from shardir.backends.gpu.layout import tidied
+from shardir.backends.gpu.line_wrapping import wrap_code
 
-WIDTH = 100
-HOME = "shardir.backends.gpu.library"
+MAX_LINE_CHARACTERS = 100
+LIBRARY_PACKAGE = "shardir.backends.gpu.library"
 _TENSOR = re.compile(r"\bTensor\b")
 
 
@@ -17,7 +17,7 @@ _TENSOR = re.compile(r"\bTensor\b")
 def definitions() -> dict[str, tuple[str, frozenset[str]]]:
     """Return the text of each function and constant of the library, and the names it uses."""
     found: dict[str, tuple[str, frozenset[str]]] = {}
-    for file in sorted(files(HOME).iterdir(), key=lambda file: file.name):
+    for file in sorted(files(LIBRARY_PACKAGE).iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".py"):
             continue
         text = file.read_text(encoding="utf-8")
@@ -33,11 +33,14 @@ def definitions() -> dict[str, tuple[str, frozenset[str]]]:
                 raise ValueError(f"the library has two functions called {name!r}")
             text_of = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             used = frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-            found[name] = tidied(_TENSOR.sub("torch.Tensor", text_of), WIDTH), used - {name}
+            found[name] = (
+                wrap_code(_TENSOR.sub("torch.Tensor", text_of), MAX_LINE_CHARACTERS),
+                used - {name},
+            )
     return found
 
 
-def used_by(names: Iterable[str]) -> list[str]:
+def collect_dependencies(names: Iterable[str]) -> list[str]:
     """Return the given names and their transitive dependencies, in the library's order."""
     every, wanted, left = definitions(), set[str](), list(names)
     while left:
@@ -50,7 +53,7 @@ def used_by(names: Iterable[str]) -> list[str]:
 
 def library_text(names: Iterable[str]) -> str:
     """Return the definitions of the given functions and of their dependencies."""
-    every, used = definitions(), used_by(names)
+    every, used = definitions(), collect_dependencies(names)
     constants = [every[name][0] for name in used if name.isupper()]
     functions = [every[name][0] for name in used if not name.isupper()]
     return "\n\n\n".join(["\n".join(constants)] * bool(constants) + functions)

@@ -8,14 +8,14 @@ GPUs can contain, with the reason and an alternative.
 from collections.abc import Callable
 
 from shardir.backends.emission import EmissionError
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 
 Rule = Callable[..., str | None]
 
 RULES: dict[str, Rule] = {}
-LAZY: set[str] = set()
+LAZY_RULES: set[str] = set()
 """Operations whose rules request the names of only those operands that they use."""
 
 
@@ -34,16 +34,18 @@ def lowers(*names: str, lazy: bool = False) -> Callable[[Rule], Rule]:
                 raise ValueError(f"{name!r} has two rules")
             RULES[name] = rule
             if lazy:
-                LAZY.add(name)
+                LAZY_RULES.add(name)
         return rule
 
     return register
 
 
-HOST = "it calls a function of the Python program that was traced, which the emitted one lacks"
-REFUSED: dict[str, tuple[str, str]] = {
-    "callback": (HOST, "return the value and call the function on the result"),
-    "pure-callback": (HOST, "write the function with shardir's operations"),
+HOST_CALLBACK_REASON = (
+    "it calls a function of the Python program that was traced, which the emitted one lacks"
+)
+REFUSED_OPERATIONS: dict[str, tuple[str, str]] = {
+    "callback": (HOST_CALLBACK_REASON, "return the value and call the function on the result"),
+    "pure-callback": (HOST_CALLBACK_REASON, "write the function with shardir's operations"),
     "opaque": (
         "it is an operation of another language, of which only the text is known",
         "write it with shardir's operations",
@@ -56,10 +58,10 @@ REFUSED: dict[str, tuple[str, str]] = {
 """Operations that cannot be emitted: the reason, and an alternative."""
 
 
-def lower(writer: Writer, op: Op) -> None:
+def lower_operation(writer: FunctionWriter, op: Op) -> None:
     """Write one operation; raise `EmissionError` if a program cannot contain it."""
-    if op.name in REFUSED:
-        raise EmissionError.of(op, *REFUSED[op.name])
+    if op.name in REFUSED_OPERATIONS:
+        raise EmissionError.of(op, *REFUSED_OPERATIONS[op.name])
     if op.name not in RULES:
         raise EmissionError.of(
             op,
@@ -69,7 +71,7 @@ def lower(writer: Writer, op: Op) -> None:
         )
     rule = RULES[op.name]
     free = writer.is_number(op) or op.name == "iota"
-    names = () if op.name in LAZY else tuple(writer.name(value) for value in op.operands)
+    names = () if op.name in LAZY_RULES else tuple(writer.name(value) for value in op.operands)
     expression = rule(writer, op, *names)
     if expression is not None:
         writer.bind(op, expression, free)

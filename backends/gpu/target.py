@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardir.backends.emission import Emission, EmissionError, Target
-from shardir.backends.gpu.kernels import WITHOUT
-from shardir.backends.gpu.names import file_name
-from shardir.backends.gpu.program import PRECISIONS, write_program
-from shardir.backends.gpu.vendoring import data_files, runtime_files
+from shardir.backends.gpu.identifiers import make_file_name
+from shardir.backends.gpu.kernels import UNFUSED_OPERATIONS
+from shardir.backends.gpu.program_text import PRECISIONS, write_program
+from shardir.backends.gpu.runtime_files import data_files, runtime_files
 
 
 class GPU(Target):
@@ -15,7 +15,7 @@ class GPU(Target):
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
-        f"inline,combine-collectives,cse,simplify,fold-transposes,cse,dce,fuse{{without={WITHOUT}}}"
+        f"inline,combine-collectives,cse,simplify,fold-transposes,cse,dce,fuse{{without={UNFUSED_OPERATIONS}}}"
     )
     options: ClassVar[Mapping[str, str]] = {
         "precision": f"precision of f32 products: {' or '.join(PRECISIONS)}"
@@ -31,7 +31,7 @@ class GPU(Target):
             )
         text, arrays = write_program(emission, precision)
         return {
-            file_name(emission.title): text,
+            make_file_name(emission.title): text,
             **arrays,
             **runtime_files(),
             **data_files(emission),

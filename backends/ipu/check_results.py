@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 
-def fault(got: np.ndarray, want: np.ndarray) -> tuple[bool, str]:
+def compare(got: np.ndarray, want: np.ndarray) -> tuple[bool, str]:
     """Return whether a result is wrong, and a description of how it differs."""
     if got.dtype != want.dtype:
         return True, f"has the dtype {got.dtype}, and {want.dtype} is expected"
@@ -47,7 +47,7 @@ def main() -> int:
         except (OSError, ValueError, EOFError) as error:
             wrong, what = True, f"cannot be read from results/{path.name}: {error}"
         else:
-            wrong, what = fault(got, np.load(path))
+            wrong, what = compare(got, np.load(path))
         print(f"{'WRONG' if wrong else 'ok   '} {path.stem}: {what}")
         failed = failed or wrong
     return int(failed)

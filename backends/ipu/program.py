@@ -9,32 +9,32 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from shardir.backends.emission import Emission, ProgramValue
-from shardir.backends.ipu import (
+from shardir.backends.ipu.codegen.device_types import element_of, initializer_text, physical_type
+from shardir.backends.ipu.codegen.emitter import ProgramEmitter
+from shardir.backends.ipu.codegen.identifiers import Identifiers
+from shardir.backends.ipu.codegen.line_wrapping import wrap_statement
+from shardir.backends.ipu.codegen.multiply_add import find_multiply_adds
+from shardir.backends.ipu.helpers.helper_table import helper_texts
+from shardir.backends.ipu.lowering import (
     collectives as collectives,
     contraction as contraction,
-    groups as groups,
+    data_movement as data_movement,
+    fused_groups as fused_groups,
     indexing as indexing,
-    ordering as ordering,
-    randomness as randomness,
+    random as random,
     reductions as reductions,
     refusals as refusals,
-    views as views,
-    windowing as windowing,
+    sort as sort,
+    windows as windows,
 )
-from shardir.backends.ipu.checks import TILES, Memory
-from shardir.backends.ipu.control import assign, write_block
-from shardir.backends.ipu.emitter import Emitter
-from shardir.backends.ipu.helpers import chosen
-from shardir.backends.ipu.layout import wrapped
-from shardir.backends.ipu.layouts import argument_layouts
-from shardir.backends.ipu.multiply_add import multiply_adds
-from shardir.backends.ipu.names import Identifiers
-from shardir.backends.ipu.replicas import definitions
-from shardir.backends.ipu.types import braces, element, physical
+from shardir.backends.ipu.lowering.argument_layouts import argument_layouts
+from shardir.backends.ipu.lowering.control import assign_variables, write_block
+from shardir.backends.ipu.lowering.replica_groups import constant_definitions
+from shardir.backends.ipu.prepare.resource_checks import TILES_PER_IPU, ReplicaMemory
 from shardir.sizes import show_bytes
 from shardir.text.printer import Printer, print_mesh, unique_names
 
-HEADERS = {
+SDK_HEADERS = {
     "gcl::": "gcl/Collectives.hpp",
     "poplin::matMul": "poplin/MatMul.hpp",
     "poplin::createMatMul": "poplin/MatMul.hpp",
@@ -55,7 +55,7 @@ HEADERS = {
 }
 """The header of each call, keyed by prefix."""
 
-STANDARD = {
+STANDARD_HEADERS = {
     "std::min(": "algorithm",
     "std::max(": "algorithm",
     "std::size_t": "cstddef",
@@ -68,20 +68,20 @@ STANDARD = {
 }
 
 
-def write_program(emission: Emission, memory: Memory, strided: str, keeps_nan: bool) -> str:
+def write_program(emission: Emission, memory: ReplicaMemory, strided: str, keeps_nan: bool) -> str:
     """Return the text of the program."""
     main = emission.module.main
-    e = Emitter(emission.mesh, Printer(emission.module.meshes), strided, keeps_nan)
+    e = ProgramEmitter(emission.mesh, Printer(emission.module.meshes), strided, keeps_nan)
     e.spellings = dict(unique_names(main))
-    e.sums = multiply_adds(main.body)
-    inputs, outputs = ports_of(emission)
+    e.sums = find_multiply_adds(main.body)
+    inputs, outputs = port_names(emission)
     _arguments(e, emission, inputs)
     arguments, e.lines = e.lines, []
     write_block(e, main.body)
     _results(e, emission, outputs)
     body = e.lines
-    helpers = chosen(e.helpers)
-    constants = definitions(e)
+    helpers = helper_texts(e.helpers)
+    constants = constant_definitions(e)
     used = "\n".join([*helpers, *constants, *arguments, *e.preamble, *body])
     build = ["void build(shardir_ipu::Program &program) {"]
     used_in = "\n".join([*arguments, *e.preamble, *body])
@@ -112,14 +112,14 @@ def write_program(emission: Emission, memory: Memory, strided: str, keeps_nan: b
     return "\n\n".join(filter(None, sections)) + "\n"
 
 
-def ports_of(emission: Emission) -> tuple[list[str], list[str]]:
+def port_names(emission: Emission) -> tuple[list[str], list[str]]:
     """Return the names of the streams and files of arguments and of results."""
     names = Identifiers()
     inputs = [names.fresh(b.name) for b in emission.arguments]
     return inputs, [names.fresh(b.label) for b in emission.results]
 
 
-def _arguments(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
+def _arguments(e: ProgramEmitter, emission: Emission, ports: Sequence[str]) -> None:
     layouts = argument_layouts(emission.module.main.body)
     for param, port in zip(emission.module.main.body.params, ports, strict=True):
         layout = layouts.get(param)
@@ -127,10 +127,10 @@ def _arguments(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
         e.define(param, f'program.argument("{port}"{place})')
 
 
-def _results(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
+def _results(e: ProgramEmitter, emission: Emission, ports: Sequence[str]) -> None:
     """Copy results into donated arguments that they replace, and send the others to the host."""
     body = emission.module.main.body
-    places = donations(emission)
+    places = match_donations(emission)
     kept = [body.params[i] for i in places.values()]
     values = [body.returns[i] for i in places]
     sent: dict[int, str] = {i: e.text(body.params[a]) for i, a in places.items()}
@@ -141,12 +141,12 @@ def _results(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
                 e.add(f"step.add(Copy({e.text(value)}, {held}));")
                 sent[i] = held
         e.lines.append("  // Donated arguments get the results that the next step starts with.")
-        assign(e, [e.text(param) for param in kept], values, kept)
+        assign_variables(e, [e.text(param) for param in kept], values, kept)
     for i, (value, port) in enumerate(zip(body.returns, ports, strict=True)):
         e.add(f'program.result("{port}", {sent.get(i, e.text(value))});')
 
 
-def donations(emission: Emission) -> dict[int, int]:
+def match_donations(emission: Emission) -> dict[int, int]:
     """Map each result that replaces a donated argument to the first argument that fits."""
     free = [i for i, b in enumerate(emission.arguments) if b.donated]
     places: dict[int, int] = {}
@@ -160,7 +160,7 @@ def donations(emission: Emission) -> dict[int, int]:
     return places
 
 
-def _introduction(emission: Emission, memory: Memory) -> str:
+def _introduction(emission: Emission, memory: ReplicaMemory) -> str:
     mesh, title = emission.mesh, emission.title
     count = mesh.size
     what = "one IPU" if count == 1 else f"{count} IPUs, a replica on each"
@@ -169,23 +169,23 @@ def _introduction(emission: Emission, memory: Memory) -> str:
         lines += ["", f"  {print_mesh(mesh)}   (replicas in row-major order)"]
     for word, boundaries in (("Arguments", emission.arguments), ("Results", emission.results)):
         lines += ["", f"{word}, with what one replica holds of each:", ""]
-        lines += [f"  {_described(b, emission)}" for b in boundaries] or ["  none"]
+        lines += [f"  {_describe_boundary(b, emission)}" for b in boundaries] or ["  none"]
     lines += ["", *wrap(
         f"On a replica at most {show_bytes(memory.peak)} live at once, {memory.tile} bytes on "
-        f"each of {TILES} tiles ({memory.share:.1%}), code and exchange not counted.", 94
+        f"each of {TILES_PER_IPU} tiles ({memory.share:.1%}), code and exchange not counted.", 94
     )]  # fmt: skip
     lines += [
         "",
         "Build with the Poplar SDK, and run:",
         "",
-        f"  g++ -std=c++17 -O2 {file_name(emission)} -o {stem(emission)} \\",
+        f"  g++ -std=c++17 -O2 {file_name(emission)} -o {file_stem(emission)} \\",
         "    -lgcl -lpoplin -lpopops -lpoputil -lpoplar",
-        f"  ./{stem(emission)} --arguments arguments --results results",
+        f"  ./{file_stem(emission)} --arguments arguments --results results",
     ]
     return "\n".join(f"// {line}".rstrip() for line in lines)
 
 
-def _described(boundary: ProgramValue, emission: Emission) -> str:
+def _describe_boundary(boundary: ProgramValue, emission: Emission) -> str:
     whole = Printer(emission.module.meshes).sharded_type(boundary.unsharded_type, boundary.sharding)
     label = boundary.label if boundary.label != boundary.name else boundary.name
     donated = ", donated" if boundary.donated else ""
@@ -193,20 +193,20 @@ def _described(boundary: ProgramValue, emission: Emission) -> str:
     return f"{label}: {whole}{part}{donated}"
 
 
-def stem(emission: Emission) -> str:
+def file_stem(emission: Emission) -> str:
     """Return the name of a program's files, without suffix."""
     return re.sub(r"\W+", "_", emission.title).strip("_") or "program"
 
 
 def file_name(emission: Emission) -> str:
     """Return the name of the C++ file."""
-    return f"{stem(emission)}.cpp"
+    return f"{file_stem(emission)}.cpp"
 
 
 def _includes(text: str) -> str:
-    standard = sorted({header for word, header in STANDARD.items() if word in text})
+    standard = sorted({header for word, header in STANDARD_HEADERS.items() if word in text})
     sdk = sorted(
-        {header for word, header in HEADERS.items() if word in text}
+        {header for word, header in SDK_HEADERS.items() if word in text}
         | {"poplar/Graph.hpp", "poplar/Program.hpp"}
     )
     lines = ['#include "shardir_ipu_host.hpp"', ""]
@@ -239,24 +239,24 @@ def _contract(emission: Emission, inputs: Sequence[str], outputs: Sequence[str])
         (inputs, emission.arguments, ","),
         (outputs, emission.results, "};"),
     ):
-        rows = [_port(name, b, emission) for name, b in zip(ports, boundaries, strict=True)]
-        lines += _listed(rows, "          ", end)
+        rows = [_port_text(name, b, emission) for name, b in zip(ports, boundaries, strict=True)]
+        lines += _list_rows(rows, "          ", end)
     return "\n".join([*lines, "}"])
 
 
-def _listed(rows: Sequence[str], indent: str, end: str) -> list[str]:
+def _list_rows(rows: Sequence[str], indent: str, end: str) -> list[str]:
     if not rows:
         return [f"{indent}{{}}{end}"]
     lines = []
     for i, row in enumerate(rows):
         opening = "{" if i == 0 else " "
         closing = f"}}{end}" if i == len(rows) - 1 else ","
-        lines += wrapped(f"{opening}{row}{closing}", indent)
+        lines += wrap_statement(f"{opening}{row}{closing}", indent)
     return lines
 
 
-def _port(name: str, boundary: ProgramValue, emission: Emission) -> str:
-    whole, part = physical(boundary.unsharded_type), physical(boundary.shard_type)
+def _port_text(name: str, boundary: ProgramValue, emission: Emission) -> str:
+    whole, part = physical_type(boundary.unsharded_type), physical_type(boundary.shard_type)
     cuts = [
         "{" + ", ".join(f"{{{a.size}, {a.stride(emission.mesh)}}}" for a in dim.axes) + "}"
         for dim in boundary.sharding.dims
@@ -264,6 +264,6 @@ def _port(name: str, boundary: ProgramValue, emission: Emission) -> str:
     cuts += ["{}"] * (whole.rank - boundary.unsharded_type.rank)
     label = boundary.label.replace("\\", "\\\\").replace('"', '\\"')
     return (
-        f'{{"{name}", "{label}", {element(boundary.unsharded_type).poplar}, {braces(whole.shape)}, '
-        f"{braces(part.shape)}, {{{', '.join(cuts)}}}}}"
+        f'{{"{name}", "{label}", {element_of(boundary.unsharded_type).poplar}, {initializer_text(whole.shape)}, '
+        f"{initializer_text(part.shape)}, {{{', '.join(cuts)}}}}}"
     )

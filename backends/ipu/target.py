@@ -10,31 +10,31 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.emission import Emission, EmissionError, Target
-from shardir.backends.ipu.checks import (
+from shardir.backends.ipu.codegen.expressions import MAX_PLACEHOLDERS
+from shardir.backends.ipu.prepare.downcast import downcast_emission, parse_casts
+from shardir.backends.ipu.prepare.resource_checks import (
     TILE_BYTES,
-    TILES,
-    WARNING,
-    check_complete,
+    TILES_PER_IPU,
+    WARNED_TILE_FRACTION,
     check_memory,
+    check_reduced,
     check_replicas,
     check_streams,
     check_types,
-    memory_of,
+    estimate_memory,
 )
-from shardir.backends.ipu.downcast import downcast, parse_casts
-from shardir.backends.ipu.expressions import PLACEHOLDERS
-from shardir.backends.ipu.preparing import prepared
-from shardir.backends.ipu.program import file_name, ports_of, write_program
+from shardir.backends.ipu.prepare.rewrite_types import rewrite_types
+from shardir.backends.ipu.program import file_name, port_names, write_program
 from shardir.ir.types import TensorType
 from shardir.ops.random.threefry import split_words
 
 Array = npt.NDArray[Any]
 
-RUNNER = Path(__file__).parent / "host_model" / "runner"
+RUNNER_FOLDER = Path(__file__).parent / "host_model" / "runner"
 """The folder of the headers that every program includes."""
-CHECK = Path(__file__).parent / "check_results.py"
+CHECK_SCRIPT = Path(__file__).parent / "check_results.py"
 """The script that compares results with samples; it needs only NumPy."""
-CHOICES = {"strided": ("ring", "gcl"), "nan": ("kept", "device")}
+OPTION_VALUES = {"strided": ("ring", "gcl"), "nan": ("kept", "device")}
 """The values of options, the default first."""
 
 
@@ -42,13 +42,13 @@ class MemoryWarning(UserWarning):
     """Warns that a program's values fill more than half of a tile's memory."""
 
 
-class Ipu(Target):
+class IPU(Target):
     """Emits `TITLE.cpp`, and the headers that every such program includes."""
 
     name: ClassVar[str] = "ipu"
     pipeline: ClassVar[str] = (
         f"inline,uniform-control-flow,cse,dce,"
-        f"fuse{{most_operands={PLACEHOLDERS},reductions=false,without=bitcast}}"
+        f"fuse{{most_operands={MAX_PLACEHOLDERS},reductions=false,without=bitcast}}"
     )
     options: ClassVar[Mapping[str, str]] = {
         "downcast": "element types to replace, such as f64:f32,i64:i32,bf16:f16",
@@ -61,17 +61,17 @@ class Ipu(Target):
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
         """Return the program's text, its data files, and the headers that it includes."""
         self.check_options(options)
-        cast = downcast(emission, parse_casts(options.get("downcast", "")))
+        cast = downcast_emission(emission, parse_casts(options.get("downcast", "")))
         return {
             file_name(emission): program_text(emission, options),
             **array_files(cast),
-            **{h.name: h.read_text(encoding="utf-8") for h in sorted(RUNNER.glob("*.hpp"))},
+            **{h.name: h.read_text(encoding="utf-8") for h in sorted(RUNNER_FOLDER.glob("*.hpp"))},
         }
 
 
 def array_files(emission: Emission) -> dict[str, bytes | str]:
     """Return the arrays of a program: captured ones, and its samples with a script to compare."""
-    inputs, outputs = ports_of(emission)
+    inputs, outputs = port_names(emission)
     files: dict[str, bytes | str] = {}
     given = emission.samples.arguments if emission.samples else [None] * len(inputs)
     for name, boundary, sample in zip(inputs, emission.arguments, given, strict=True):
@@ -83,7 +83,7 @@ def array_files(emission: Emission) -> dict[str, bytes | str]:
             outputs, emission.results, emission.samples.results, strict=True
         ):
             files[f"expected/{name}.npy"] = _npy(array, boundary.unsharded_type)
-        files["check.py"] = CHECK.read_text(encoding="utf-8")
+        files["check.py"] = CHECK_SCRIPT.read_text(encoding="utf-8")
     return files
 
 
@@ -99,30 +99,30 @@ def _npy(array: Array, type: TensorType) -> bytes:
 
 def program_text(emission: Emission, options: Mapping[str, str]) -> str:
     """Return the text of the program alone; raise `EmissionError` for what IPUs cannot do."""
-    strided, nan = _choice(options, "strided"), _choice(options, "nan")
-    emission = prepared(downcast(emission, parse_casts(options.get("downcast", ""))))
+    strided, nan = _read_option(options, "strided"), _read_option(options, "nan")
+    emission = rewrite_types(downcast_emission(emission, parse_casts(options.get("downcast", ""))))
     check_replicas(emission)
-    check_complete(emission)
+    check_reduced(emission)
     check_types(emission)
     check_streams(emission)
-    memory = memory_of(emission)
+    memory = estimate_memory(emission)
     check_memory(memory)
-    if memory.share > WARNING:
+    if memory.share > WARNED_TILE_FRACTION:
         warnings.warn(
             f"the values of {emission.title!r} take {memory.tile} of the {TILE_BYTES} bytes of "
-            f"each of {TILES} tiles ({memory.share:.0%}); its code needs memory too",
+            f"each of {TILES_PER_IPU} tiles ({memory.share:.0%}); its code needs memory too",
             MemoryWarning,
             stacklevel=2,
         )
     return write_program(emission, memory, strided, keeps_nan=nan == "kept")
 
 
-def _choice(options: Mapping[str, str], name: str) -> str:
+def _read_option(options: Mapping[str, str], name: str) -> str:
     """Return the value of an option with a fixed set of values."""
-    chosen = options.get(name, CHOICES[name][0])
-    if chosen not in CHOICES[name]:
-        raise EmissionError(f"{name}={chosen} is none of {', '.join(CHOICES[name])}")
+    chosen = options.get(name, OPTION_VALUES[name][0])
+    if chosen not in OPTION_VALUES[name]:
+        raise EmissionError(f"{name}={chosen} is none of {', '.join(OPTION_VALUES[name])}")
     return chosen
 
 
-TARGET = Ipu()
+TARGET = IPU()

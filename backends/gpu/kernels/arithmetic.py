@@ -8,15 +8,15 @@ Triton's `exp`, `/` and `sqrt` of f32 are approximations.
 from collections.abc import Callable, Mapping, Sequence
 
 from shardir.backends.gpu.kernels.conversion import convert
-from shardir.backends.gpu.kernels.terms import OWN, Term, grouped
+from shardir.backends.gpu.kernels.terms import TRITON_TYPES, KernelTerm, parenthesize
 from shardir.ir.module import Op
 from shardir.ir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
-Rule = Callable[[Op, Sequence[Term]], str]
+Rule = Callable[[Op, Sequence[KernelTerm]], str]
 RULES: dict[str, Rule] = {}
 
-REFUSED: Mapping[str, str] = {
+REFUSAL_REASONS: Mapping[str, str] = {
     "real": "Triton has no complex numbers",
     "imag": "Triton has no complex numbers",
     "conj": "Triton has no complex numbers",
@@ -25,16 +25,16 @@ REFUSED: Mapping[str, str] = {
     "nextafter": "libdevice has none for 16 bits",
 }
 """Elementwise operations that no kernel contains, and the reason."""
-WITHOUT = "+".join(sorted((*REFUSED, "bitcast")))
+UNFUSED_OPERATIONS = "+".join(sorted((*REFUSAL_REASONS, "bitcast")))
 """`REFUSED`, and operations that cost nothing outside kernels, for `fuse{without=...}`."""
-EXACT = (
+EXACT_NARROW_OPERATIONS = (
     *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
     *("select", "clamp", "convert", "stop_gradient", "max", "min"),
 )
 """Operations whose results for 16-bit floats are exact and need no rounding."""
 
 
-def writes(*names: str) -> Callable[[Rule], Rule]:
+def triton_rule(*names: str) -> Callable[[Rule], Rule]:
     """Return a decorator that registers the rule of the named operations."""
 
     def register(rule: Rule) -> Rule:
@@ -44,31 +44,31 @@ def writes(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def expression(op: Op, args: Sequence[Term]) -> str:
+def expression(op: Op, args: Sequence[KernelTerm]) -> str:
     """Return the expression of an operation; for 16-bit floats before rounding."""
     if args and all(arg.is_number for arg in args):
-        args = (Term(args[0].tensor, args[0].dtype), *args[1:])
+        args = (KernelTerm(args[0].tensor, args[0].dtype), *args[1:])
     return RULES[op.name](op, args)
 
 
-def rounded(text: str, dtype: str) -> str:
+def round_text(text: str, dtype: str) -> str:
     """Round an f32 expression to a 16-bit float type, kept in f32."""
-    return f"{grouped(text)}.to({OWN[dtype]}).to(tl.float32)"
+    return f"{parenthesize(text)}.to({TRITON_TYPES[dtype]}).to(tl.float32)"
 
 
-def leaves_type(op: Op) -> bool:
+def needs_rounding(op: Op) -> bool:
     """Return whether the operation is computed in more bits than its result has."""
-    return op.result.type.dtype in HALF_PRECISION_DTYPES and op.name not in EXACT
+    return op.result.type.dtype in HALF_PRECISION_DTYPES and op.name not in EXACT_NARROW_OPERATIONS
 
 
-def _function(name: str) -> Rule:
-    def rule(op: Op, args: Sequence[Term]) -> str:
+def _libdevice_rule(name: str) -> Rule:
+    def rule(op: Op, args: Sequence[KernelTerm]) -> str:
         return f"libdevice.{name}({', '.join(arg.typed for arg in args)})"
 
     return rule
 
 
-def _between(symbol: str) -> Rule:
+def _binary_rule(symbol: str) -> Rule:
     return lambda op, args: f"{args[0].text} {symbol} {args[1].text}"
 
 
@@ -79,82 +79,82 @@ for _name, _word in {
     "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
     "erfc": "erfc", "lgamma": "lgamma", "round": "rint", "atan2": "atan2",
 }.items():  # fmt: skip
-    RULES[_name] = _function(_word)
+    RULES[_name] = _libdevice_rule(_word)
 for _name, _symbol in {
     "sub": "-", "xor": "^", "and": "&", "or": "|", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
     "gt": ">", "ge": ">=",
 }.items():  # fmt: skip
-    RULES[_name] = _between(_symbol)
+    RULES[_name] = _binary_rule(_symbol)
 
 
-@writes("neg")
-def _neg(op: Op, args: Sequence[Term]) -> str:
-    return f"-{grouped(args[0].text)}"
+@triton_rule("neg")
+def _neg(op: Op, args: Sequence[KernelTerm]) -> str:
+    return f"-{parenthesize(args[0].text)}"
 
 
-@writes("not")
-def _not(op: Op, args: Sequence[Term]) -> str:
-    return f"~{grouped(args[0].text)}"
+@triton_rule("not")
+def _not(op: Op, args: Sequence[KernelTerm]) -> str:
+    return f"~{parenthesize(args[0].text)}"
 
 
-@writes("abs", "floor", "ceil")
-def _triton(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("abs", "floor", "ceil")
+def _triton(op: Op, args: Sequence[KernelTerm]) -> str:
     return f"tl.{op.name}({args[0].text})"
 
 
-@writes("stop_gradient")
-def _same(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("stop_gradient")
+def _same(op: Op, args: Sequence[KernelTerm]) -> str:
     return args[0].typed
 
 
-@writes("is_finite")
-def _is_finite(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("is_finite")
+def _is_finite(op: Op, args: Sequence[KernelTerm]) -> str:
     return f'tl.abs({args[0].text}) < float("inf")'
 
 
-@writes("sign")
-def _sign(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("sign")
+def _sign(op: Op, args: Sequence[KernelTerm]) -> str:
     if args[0].dtype in UNSIGNED:
-        return f"({args[0].tensor} != 0).to({OWN[args[0].dtype]})"
+        return f"({args[0].tensor} != 0).to({TRITON_TYPES[args[0].dtype]})"
     return f"sign({args[0].typed})"
 
 
-@writes("sqrt")
-def _sqrt(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("sqrt")
+def _sqrt(op: Op, args: Sequence[KernelTerm]) -> str:
     where = "libdevice" if args[0].dtype == "f64" else "tl"
     return f"{where}.sqrt_rn({args[0].typed})"
 
 
-@writes("logistic")
-def _logistic(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("logistic")
+def _logistic(op: Op, args: Sequence[KernelTerm]) -> str:
     name = "logistic" if args[0].dtype == "f64" else "logistic_f32"
     return f"{name}({args[0].typed})"
 
 
-@writes("erf_inv")
-def _erf_inv(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("erf_inv")
+def _erf_inv(op: Op, args: Sequence[KernelTerm]) -> str:
     name = "erf_inv" if op.attrs.get("as_xla") and args[0].dtype != "f64" else "libdevice.erfinv"
     return f"{name}({args[0].typed})"
 
 
-@writes("popcnt", "clz")
-def _count(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("popcnt", "clz")
+def _count(op: Op, args: Sequence[KernelTerm]) -> str:
     """libdevice counts bits of signed words; narrower integers are extended to 32 bits."""
     dtype = args[0].dtype
     bits = NUMPY_DTYPES[dtype].itemsize * 8
     word = args[0].tensor
     if bits < 32 and dtype not in UNSIGNED:
-        word = f"{grouped(word)}.to(tl.uint{bits}, bitcast=True)"
+        word = f"{parenthesize(word)}.to(tl.uint{bits}, bitcast=True)"
     if dtype not in ("i32", "i64"):
-        word = f"{grouped(word)}.to(tl.int{max(bits, 32)})"
+        word = f"{parenthesize(word)}.to(tl.int{max(bits, 32)})"
     text = f"libdevice.{ {'popcnt': 'popc', 'clz': 'clz'}[op.name] }({word})"
     if op.name == "clz" and bits < 32:
         text = f"({text} - {32 - bits})"
-    return text if dtype == "i32" else f"{text}.to({OWN[dtype]})"
+    return text if dtype == "i32" else f"{text}.to({TRITON_TYPES[dtype]})"
 
 
-@writes("add", "mul")
-def _sum(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("add", "mul")
+def _sum(op: Op, args: Sequence[KernelTerm]) -> str:
     if args[0].dtype == "bool":
         symbol = "|" if op.name == "add" else "&"
     else:
@@ -162,8 +162,8 @@ def _sum(op: Op, args: Sequence[Term]) -> str:
     return f"{args[0].text} {symbol} {args[1].text}"
 
 
-@writes("div")
-def _div(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("div")
+def _div(op: Op, args: Sequence[KernelTerm]) -> str:
     """Divide; `/` of f32 has an error of at most two ulp, which is enough to round correctly to
     bf16.
 
@@ -179,8 +179,8 @@ def _div(op: Op, args: Sequence[Term]) -> str:
     return f"{name}({x.tensor}, {y.tensor})"
 
 
-@writes("rem")
-def _rem(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("rem")
+def _rem(op: Op, args: Sequence[KernelTerm]) -> str:
     x, y = args
     if x.dtype in FLOATS:
         return f"libdevice.fmod({x.typed}, {y.typed})"
@@ -188,8 +188,8 @@ def _rem(op: Op, args: Sequence[Term]) -> str:
     return f"{name}({x.tensor}, {y.tensor})"
 
 
-@writes("pow")
-def _pow(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("pow")
+def _pow(op: Op, args: Sequence[KernelTerm]) -> str:
     x, y = args
     if x.dtype in FLOATS:
         return f"libdevice.pow({x.typed}, {y.typed})"
@@ -197,26 +197,26 @@ def _pow(op: Op, args: Sequence[Term]) -> str:
     return f"{name}({x.tensor}, {y.tensor})"
 
 
-@writes("maximum", "minimum")
-def _extreme(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("maximum", "minimum")
+def _extreme(op: Op, args: Sequence[KernelTerm]) -> str:
     return f"{op.name}({args[0].typed}, {args[1].typed})"
 
 
-@writes("clamp")
-def _clamp(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("clamp")
+def _clamp(op: Op, args: Sequence[KernelTerm]) -> str:
     low, x, high = args
     return f"minimum(maximum({x.typed}, {low.typed}), {high.typed})"
 
 
-@writes("select")
-def _select(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("select")
+def _select(op: Op, args: Sequence[KernelTerm]) -> str:
     where, x, y = args
     first = x.typed if y.is_number else x.text
     return f"tl.where({where.tensor}, {first}, {y.text})"
 
 
-@writes("shift_left", "shift_right_logical", "shift_right_arithmetic")
-def _shift(op: Op, args: Sequence[Term]) -> str:
+@triton_rule("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _shift(op: Op, args: Sequence[KernelTerm]) -> str:
     """Shift: Triton shifts unsigned integers logically and signed integers arithmetically."""
     x, amount = args
     dtype = x.dtype
@@ -226,17 +226,17 @@ def _shift(op: Op, args: Sequence[Term]) -> str:
         seen = f"u{bits}"
     elif op.name == "shift_right_arithmetic":
         seen = f"i{bits}"
-    left = _seen(x.tensor, dtype, seen)
+    left = _bitcast_sign(x.tensor, dtype, seen)
     if amount.is_number and 0 <= int(amount.text) < bits:
         text = f"{left} {'<<' if op.name == 'shift_left' else '>>'} {amount.text}"
     else:
-        text = f"{op.name}({left}, {_seen(amount.tensor, dtype, seen)})"
-    return _seen(text, seen, dtype)
+        text = f"{op.name}({left}, {_bitcast_sign(amount.tensor, dtype, seen)})"
+    return _bitcast_sign(text, seen, dtype)
 
 
-def _seen(text: str, dtype: str, to: str) -> str:
+def _bitcast_sign(text: str, dtype: str, to: str) -> str:
     """Bitcast an integer expression to the type of the other signedness."""
-    return text if dtype == to else f"{grouped(text)}.to({OWN[to]}, bitcast=True)"
+    return text if dtype == to else f"{parenthesize(text)}.to({TRITON_TYPES[to]}, bitcast=True)"
 
 
 RULES["convert"] = lambda op, args: convert(args[0], op.result.type.dtype)

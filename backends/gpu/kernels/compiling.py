@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from shardir.backends.gpu.kernels.helpers import functions
-from shardir.backends.gpu.kernels.kernel import Kernel, Launch
+from shardir.backends.gpu.kernels.helpers import helper_functions
+from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelText
 
 
-def compile_ahead(kernel: Kernel, capability: int, form: str = "cubin") -> dict[str, bytes]:
+def compile_ahead(kernel: KernelText, capability: int, form: str = "cubin") -> dict[str, bytes]:
     """Return the machine code of a group's kernels by name, for a compute capability such as 90.
 
     `form` is `cubin`, or an intermediate form in Triton's terms: `ptx`, `llir`, `ttgir`, `ttir`.
@@ -21,21 +21,21 @@ def compile_ahead(kernel: Kernel, capability: int, form: str = "cubin") -> dict[
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RuntimeError("cannot compile kernels while TRITON_INTERPRET=1; unset it")
     with TemporaryDirectory() as folder:
-        module = _loaded(_text(kernel), Path(folder) / "kernels_ahead.py")
+        module = _import_text(_module_text(kernel), Path(folder) / "kernels_ahead.py")
         return {
-            launch.function: _compiled(module, launch, capability, form)
+            launch.function: _compile_launch(module, launch, capability, form)
             for launch in kernel.launches
         }
 
 
-def _text(kernel: Kernel) -> str:
+def _module_text(kernel: KernelText) -> str:
     """Return the text of the kernels and their helpers, without the launch."""
     imports = [line for line in kernel.imports if line != "import torch"]
-    helpers = [functions()[name] for name in kernel.helpers]
+    helpers = [helper_functions()[name] for name in kernel.helpers]
     return "\n\n\n".join(["\n".join(imports), *helpers, kernel.text]) + "\n"
 
 
-def _loaded(text: str, path: Path) -> ModuleType:
+def _import_text(text: str, path: Path) -> ModuleType:
     """Write the text to a file and import it: Triton reads the source of kernels from files."""
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -50,7 +50,7 @@ def _loaded(text: str, path: Path) -> ModuleType:
     return module
 
 
-def _compiled(module: ModuleType, launch: Launch, capability: int, form: str) -> bytes:
+def _compile_launch(module: ModuleType, launch: KernelLaunch, capability: int, form: str) -> bytes:
     """Compile a kernel as it is launched: with 16-byte aligned pointers, as torch
     allocates them.
     """

@@ -3,25 +3,25 @@
 
 import numpy as np
 
-from shardir.backends.gpu.kernels.terms import HELD, OWN, Term, grouped
+from shardir.backends.gpu.kernels.terms import COMPUTE_TYPES, TRITON_TYPES, KernelTerm, parenthesize
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
-SHORT = ("bool", "i8", "u8")
+BF16_EXACT_TYPES = ("bool", "i8", "u8")
 """Types whose values bf16 represents exactly."""
 
 
-def convert(x: Term, to: str) -> str:
+def convert(x: KernelTerm, to: str) -> str:
     """Return the expression of `x` in another type, rounded to it if it has 16 bits."""
     if x.dtype == to:
         return x.typed
     if to == "bool":
         return f"{x.text} != 0"
-    text = grouped(x.tensor)
+    text = parenthesize(x.tensor)
     if x.dtype in FLOATS:
         if to not in FLOATS:
             limits = np.iinfo(NUMPY_DTYPES[to])
-            return f"to_integer({text}, {OWN[to]}, {limits.min}, {limits.max})"
+            return f"to_integer({text}, {TRITON_TYPES[to]}, {limits.min}, {limits.max})"
         return _between_floats(text, x.dtype, to)
     return _from_integer(text, x.dtype, to)
 
@@ -30,15 +30,15 @@ def _between_floats(text: str, dtype: str, to: str) -> str:
     if to == "bf16" and dtype == "f64":
         return f"odd_from_f64({text}).to(tl.bfloat16).to(tl.float32)"
     if to in HALF_PRECISION_DTYPES:
-        return f"{text}.to({OWN[to]}).to(tl.float32)"
-    return text if HELD[dtype] == HELD[to] else f"{text}.to({HELD[to]})"
+        return f"{text}.to({TRITON_TYPES[to]}).to(tl.float32)"
+    return text if COMPUTE_TYPES[dtype] == COMPUTE_TYPES[to] else f"{text}.to({COMPUTE_TYPES[to]})"
 
 
 def _from_integer(text: str, dtype: str, to: str) -> str:
-    if to == "bf16" and dtype not in SHORT:
+    if to == "bf16" and dtype not in BF16_EXACT_TYPES:
         word = "u64" if dtype == "u64" else "i64"
-        wide = text if dtype == word else f"{text}.to({OWN[word]})"
+        wide = text if dtype == word else f"{text}.to({TRITON_TYPES[word]})"
         return f"odd_from_{word}({wide}).to(tl.bfloat16).to(tl.float32)"
-    if to in HALF_PRECISION_DTYPES and dtype not in SHORT:
-        return f"{text}.to(tl.float32).to({OWN[to]}).to(tl.float32)"
-    return f"{text}.to({HELD[to]})"
+    if to in HALF_PRECISION_DTYPES and dtype not in BF16_EXACT_TYPES:
+        return f"{text}.to(tl.float32).to({TRITON_TYPES[to]}).to(tl.float32)"
+    return f"{text}.to({COMPUTE_TYPES[to]})"

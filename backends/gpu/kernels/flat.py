@@ -4,20 +4,29 @@ Tensors with all elements are accessed in memory order, so that adjacent threads
 bytes each; the index into broadcast tensors (a bias, a scale per row) is found by division.
 """
 
-from shardir.backends.gpu.kernels.group import Group
-from shardir.backends.gpu.kernels.kernel import Kernel, Launch
-from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
-from shardir.backends.gpu.kernels.texts import function_text
+from shardir.backends.gpu.kernels.group import FusedGroup
+from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelText
+from shardir.backends.gpu.kernels.kernel_text import function_text
+from shardir.backends.gpu.kernels.tile_sizes import (
+    TileSizes,
+    ceil_divide,
+    count_warps,
+    next_power_of_two,
+)
 
 
-def flat(group: Group, sizes: Sizes) -> Kernel:
+def write_flat_kernel(group: FusedGroup, sizes: TileSizes) -> KernelText:
     """Return the kernel of a group without reductions."""
     layout = group.layout
     axes = tuple(range(len(layout.extents)))
     size = layout.size(axes)
-    block = min(max(sizes.flat * 4 // group.itemsize, sizes.flat // 2), 2 * sizes.flat, above(size))
+    block = min(
+        max(sizes.flat * 4 // group.itemsize, sizes.flat // 2),
+        2 * sizes.flat,
+        next_power_of_two(size),
+    )
     side = group.side("at", axes, size, block, "BLOCK")
-    writer = group.writer(*([side] if axes else []))
+    writer = group.make_writer(*([side] if axes else []))
     if axes:
         writer.line(f"{side.number} = {group.program(0)} * BLOCK + {side.line}")
         writer.lines += side.bound()
@@ -27,7 +36,9 @@ def flat(group: Group, sizes: Sizes) -> Kernel:
     pointers = group.pointers(group.params)
     pointers.update((pointer, type) for _, pointer, type in group.stores())
     constants = {"BLOCK": block} if axes else {}
-    grid = (ceil(size, block),)
-    launch = Launch(f"{group.name}_kernel", grid, pointers, constants, min(warps(block), 4))
+    grid = (ceil_divide(size, block),)
+    launch = KernelLaunch(
+        f"{group.name}_kernel", grid, pointers, constants, min(count_warps(block), 4)
+    )
     text = function_text(launch, group.docstring(), writer.lines)
     return group.kernel([text], [launch])

@@ -4,30 +4,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from shardir.backends.gpu.kernels.helpers import functions
-from shardir.backends.gpu.kernels.kernel import Kernel, Launch
-from shardir.backends.gpu.kernels.layout import Layout, layout_of
-from shardir.backends.gpu.kernels.names import fresh, identifier, identifiers, words_of
-from shardir.backends.gpu.kernels.sides import Counting, Side
-from shardir.backends.gpu.kernels.terms import POINTERS
-from shardir.backends.gpu.kernels.texts import allocation_text, kernel_of
-from shardir.backends.gpu.kernels.writer import Writer
+from shardir.backends.gpu.kernels.group_layout import GroupLayout, layout_of
+from shardir.backends.gpu.kernels.helpers import helper_functions
+from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelText
+from shardir.backends.gpu.kernels.kernel_text import allocation_text, make_kernel
+from shardir.backends.gpu.kernels.kernel_writer import KernelWriter
+from shardir.backends.gpu.kernels.terms import POINTER_TYPES
+from shardir.backends.gpu.kernels.tile_sides import IndexVariables, TileSide
+from shardir.backends.gpu.kernels.value_names import (
+    identifier,
+    ir_names,
+    make_identifiers,
+    make_unused_name,
+)
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.text.printer import Printer
 
-RESERVED = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
-LETTERS = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))
+RESERVED_NAMES = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
+INDEX_NAMES = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FusedGroup:
     """A `fused` operation, its axes, and the names of its values."""
 
     op: Op
     block: Block
     name: str
-    layout: Layout
+    layout: GroupLayout
     words: Mapping[Value, str]
     """Names in the IR."""
     names: Mapping[Value, str]
@@ -37,7 +42,7 @@ class Group:
     @property
     def params(self) -> tuple[Value, ...]:
         """Return the parameters that the results depend on."""
-        return tuple(value for value in self.block.params if value in self.layout.lies)
+        return tuple(value for value in self.block.params if value in self.layout.axes_of)
 
     @property
     def is_large(self) -> bool:
@@ -54,20 +59,20 @@ class Group:
 
     def own(self, word: str) -> str:
         """Return a variable name of the kernel derived from `word` that no value has."""
-        return fresh(word, (*self.names.values(), *self.results), "_")
+        return make_unused_name(word, (*self.names.values(), *self.results), "_")
 
     def side(
         self, word: str, axes: Sequence[int], size: int, length: int, block: str, slot: str = ""
-    ) -> Side:
+    ) -> TileSide:
         """Return a side of the tile whose index variable is named after `word`."""
         mask = self.own("mask" if word == "at" else f"{word}_mask") if size % length else ""
-        return Side(self.own(word), tuple(axes), size, length, block, slot, mask)
+        return TileSide(self.own(word), tuple(axes), size, length, block, slot, mask)
 
-    def writer(self, *sides: Side) -> Writer:
-        letters = [self.own(letter) for letter in LETTERS]
-        counting = Counting(self.layout, letters)
+    def make_writer(self, *sides: TileSide) -> KernelWriter:
+        letters = [self.own(letter) for letter in INDEX_NAMES]
+        counting = IndexVariables(self.layout, letters)
         counter = "i64" if self.is_large else "i32"
-        return Writer(self.block, self.layout, self.names, sides, counting, counter)
+        return KernelWriter(self.block, self.layout, self.names, sides, counting, counter)
 
     def program(self, axis: int) -> str:
         """Return the program id along an axis of the grid."""
@@ -75,12 +80,12 @@ class Group:
 
     def pointers(self, values: Sequence[Value]) -> dict[str, str]:
         """Return the pointer parameters of loaded values, and their types."""
-        return {f"{self.names[value]}_ptr": POINTERS[value.type.dtype] for value in values}
+        return {f"{self.names[value]}_ptr": POINTER_TYPES[value.type.dtype] for value in values}
 
     def stores(self) -> list[tuple[Value, str, str]]:
         """Return each yielded value, its pointer parameter, and the pointer's type."""
         return [
-            (value, f"{name}_ptr", POINTERS[value.type.dtype])
+            (value, f"{name}_ptr", POINTER_TYPES[value.type.dtype])
             for value, name in zip(self.block.returns, self.results, strict=True)
         ]
 
@@ -100,27 +105,27 @@ class Group:
         )
 
     def kernel(
-        self, texts: Sequence[str], launches: Sequence[Launch], scratch: Sequence[str] = ()
-    ) -> Kernel:
+        self, texts: Sequence[str], launches: Sequence[KernelLaunch], scratch: Sequence[str] = ()
+    ) -> KernelText:
         """Return the `Kernel` with all texts of the group."""
         results = zip(self.block.returns, self.results, strict=True)
         lines = [self.allocation(name, v.type.shape, v.type.dtype) for v, name in results]
         operands = [self.names[value] for value in self.block.params]
-        return kernel_of(texts, launches, [*lines, *scratch], operands, self.results)
+        return make_kernel(texts, launches, [*lines, *scratch], operands, self.results)
 
 
-def group_of(op: Op, name: str) -> Group:
+def make_group(op: Op, name: str) -> FusedGroup:
     """Return the `Group` of a fused operation, before its kernel is selected."""
     (block,) = op.blocks
-    words = words_of(op)
+    words = ir_names(op)
     own = (f"{name}_kernel", f"{name}_parts")
-    names = identifiers(words, (*RESERVED, *functions(), *own, name))
+    names = make_identifiers(words, (*RESERVED_NAMES, *helper_functions(), *own, name))
     results: list[str] = []
-    taken = {*RESERVED, *functions(), *own, *names.values()}
+    taken = {*RESERVED_NAMES, *helper_functions(), *own, *names.values()}
     for inner, result in zip(block.returns, op.results, strict=True):
         word = names[inner]
         if inner in block.params or word in results:
-            word = fresh(identifier(result.name), taken, "_")
+            word = make_unused_name(identifier(result.name), taken, "_")
         taken.add(word)
         results.append(word)
-    return Group(op, block, name, layout_of(block), words, names, tuple(results))
+    return FusedGroup(op, block, name, layout_of(block), words, names, tuple(results))

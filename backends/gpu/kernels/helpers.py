@@ -10,7 +10,7 @@ LIBDEVICE = "from triton.language.extra import libdevice"
 
 
 @lru_cache(maxsize=1)
-def functions() -> Mapping[str, str]:
+def helper_functions() -> Mapping[str, str]:
     """Return the text of each function by name, callees before callers."""
     text = Path(__file__).with_name("functions.py").read_text(encoding="utf-8")
     lines = text.splitlines()
@@ -21,9 +21,9 @@ def functions() -> Mapping[str, str]:
     }
 
 
-def helpers_of(text: str) -> tuple[str, ...]:
+def find_helpers(text: str) -> tuple[str, ...]:
     """Return the functions that a kernel's text calls, transitively; callees first."""
-    known = functions()
+    known = helper_functions()
     found: dict[str, None] = {}
     left = [text]
     while left:

@@ -17,11 +17,11 @@ An emitted program contains, for a group named `softmax`:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-IMPORTS = ("import torch", "import triton", "import triton.language as tl")
+KERNEL_IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class KernelLaunch:
     """One call of a kernel, in structured form."""
 
     function: str
@@ -36,7 +36,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelText:
     """The text of a group's kernels and of their launch."""
 
     text: str
@@ -49,17 +49,17 @@ class Kernel:
     shapes. A tensor passed twice has two names."""
     results: tuple[str, ...]
     """Names of the group's results in the launch, in order."""
-    launches: tuple[Launch, ...]
+    launches: tuple[KernelLaunch, ...]
     """The kernel calls of the launch."""
     helpers: tuple[str, ...] = ()
     """Helper functions that the kernels call, in the order of definition; see `functions`. A
     program defines each once."""
-    imports: tuple[str, ...] = IMPORTS
+    imports: tuple[str, ...] = KERNEL_IMPORTS
     """Import statements that the text, the launch and the helpers need."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class KernelRefusal:
     """The reason why a group has no kernel."""
 
     reason: str

@@ -12,7 +12,7 @@ import numpy as np
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 from shardir.ops.elementwise.numerics import round_to
 
-OWN = {
+TRITON_TYPES = {
     "bool": "tl.int1",
     "i8": "tl.int8",
     "i16": "tl.int16",
@@ -28,9 +28,9 @@ OWN = {
     "f64": "tl.float64",
 }
 """Triton's element types; the IR's others (`c64`, `c128`, `key`) have none."""
-HELD = {**OWN, "f16": "tl.float32", "bf16": "tl.float32"}
+COMPUTE_TYPES = {**TRITON_TYPES, "f16": "tl.float32", "bf16": "tl.float32"}
 """The type in which a kernel computes each element type."""
-POINTERS = {dtype: f"*{dtype}" for dtype in OWN} | {
+POINTER_TYPES = {dtype: f"*{dtype}" for dtype in TRITON_TYPES} | {
     "bool": "*i1",
     "f16": "*fp16",
     "f32": "*fp32",
@@ -40,7 +40,7 @@ POINTERS = {dtype: f"*{dtype}" for dtype in OWN} | {
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class KernelTerm:
     """The expression of a value of the IR in a kernel."""
 
     text: str
@@ -56,7 +56,7 @@ class Term:
         """Return the text with the value's type, also where no other operand determines
         the type.
         """
-        if self.is_number and not (self.dtype in NATURAL and "e-" not in self.text):
+        if self.is_number and not (self.dtype in INFERRED_TYPES and "e-" not in self.text):
             return self.tensor
         return self.text
 
@@ -65,28 +65,28 @@ class Term:
         """Return the text of a tensor, never a plain number."""
         if not self.is_number:
             return self.text
-        return f"tl.full((), {self.text}, {HELD[self.dtype]})"
+        return f"tl.full((), {self.text}, {COMPUTE_TYPES[self.dtype]})"
 
 
-NATURAL = ("f16", "bf16", "f32", "i32", "bool")
+INFERRED_TYPES = ("f16", "bf16", "f32", "i32", "bool")
 """Types that Triton infers for a plain number, unless it is too small for a normal f32."""
 
 
-def number(value: Any, dtype: str) -> Term:
+def number_term(value: Any, dtype: str) -> KernelTerm:
     """Return a number as a term of an element type."""
     if dtype not in FLOATS:
-        return Term(str(bool(value) if dtype == "bool" else int(value)), dtype, True)
+        return KernelTerm(str(bool(value) if dtype == "bool" else int(value)), dtype, True)
     with np.errstate(all="ignore"):
         exact = round_to(np.asarray(float(value)), NUMPY_DTYPES[dtype])
     wide = np.float64(exact) if dtype == "f64" else np.float32(exact)
     if np.isfinite(wide):
         # The shortest decimal of the largest f32 is above it, so that Triton would take it for f64.
         largest = dtype != "f64" and abs(float(str(wide))) > float(np.finfo(np.float32).max)
-        return Term(str(float(wide) if largest else wide), dtype, True)
-    return Term(f'float("{wide}")', dtype, True)
+        return KernelTerm(str(float(wide) if largest else wide), dtype, True)
+    return KernelTerm(f'float("{wide}")', dtype, True)
 
 
-def grouped(text: str) -> str:
+def parenthesize(text: str) -> str:
     """Parenthesize the text if an attribute access could not follow it."""
     depth = 0
     for place, character in enumerate(text):

@@ -1,10 +1,10 @@
 """Annotations that change no element: the results are aliases of the operands."""
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.writer import Writer
 from shardir.ir.module import Op
 
-SAME = (
+ALIASING_OPERATIONS = (
     "sharding_constraint",
     "reshard",
     "data_flow_edge",
@@ -13,15 +13,15 @@ SAME = (
     "stop_gradient",
     "vary",
 )
-NOTHING = ("sharding_group", "inspect-sharding")
+OPERATIONS_WITHOUT_RESULT = ("sharding_group", "inspect-sharding")
 
 
-@lowers(*SAME, "optimization_barrier", lazy=True)
-def _same(w: Writer, op: Op) -> None:
+@lowers(*ALIASING_OPERATIONS, "optimization_barrier", lazy=True)
+def _alias(w: FunctionWriter, op: Op) -> None:
     for result, operand in zip(op.results, op.operands, strict=True):
         w.same(result, operand)
 
 
-@lowers(*NOTHING, lazy=True)
-def _nothing(w: Writer, op: Op) -> None:
+@lowers(*OPERATIONS_WITHOUT_RESULT, lazy=True)
+def _omit(w: FunctionWriter, op: Op) -> None:
     """Write nothing: the operation has no result."""

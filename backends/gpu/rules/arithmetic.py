@@ -8,102 +8,108 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH, WORDS, word_text
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, word_text
 from shardir.ir.module import Op, Value
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
-WRAPPING = {"add": "+", "sub": "-", "mul": "*"}
-BITWISE = {"and": "&", "or": "|", "xor": "^"}
-COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-EQUAL = {"eq": "==", "ne": "!="}
+WRAPPING_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
+BITWISE_OPERATORS = {"and": "&", "or": "|", "xor": "^"}
+ORDER_OPERATORS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+EQUALITY_OPERATORS = {"eq": "==", "ne": "!="}
 
 
-def as_word(w: Writer, value: Value) -> str:
+def view_as_word(w: FunctionWriter, value: Value) -> str:
     """Return a value as a tensor of a dtype in which torch computes."""
     dtype = value.type.dtype
-    return f"{w.name(value)}.view({WORDS[dtype]})" if dtype in WORDS else w.name(value)
+    return (
+        f"{w.name(value)}.view({SIGNED_WORD_DTYPES[dtype]})"
+        if dtype in SIGNED_WORD_DTYPES
+        else w.name(value)
+    )
 
 
-def back(expression: str, dtype: str) -> str:
+def view_back(expression: str, dtype: str) -> str:
     """Return an expression of the signed type of the same width, viewed as `dtype`."""
-    return f"({expression}).view({TORCH[dtype]})" if dtype in WORDS else expression
+    return (
+        f"({expression}).view({TORCH_DTYPES[dtype]})" if dtype in SIGNED_WORD_DTYPES else expression
+    )
 
 
-def pair(w: Writer, op: Op) -> tuple[str, str]:
+def operand_pair(w: FunctionWriter, op: Op) -> tuple[str, str]:
     """Return the expressions of both operands; one of them may be a number."""
     x, y = op.operands
     a, b = w.number(x), w.number(y)
     if b is not None:
-        return as_word(w, x), word_text(b, y.type.dtype)
+        return view_as_word(w, x), word_text(b, y.type.dtype)
     if a is not None:
-        return word_text(a, x.type.dtype), as_word(w, y)
-    return as_word(w, x), as_word(w, y)
+        return word_text(a, x.type.dtype), view_as_word(w, y)
+    return view_as_word(w, x), view_as_word(w, y)
 
 
-@lowers(*WRAPPING, lazy=True)
-def _wrapping(w: Writer, op: Op) -> str:
-    x, y = pair(w, op)
-    sign = WRAPPING[op.name]
+@lowers(*WRAPPING_OPERATORS, lazy=True)
+def _wrapping(w: FunctionWriter, op: Op) -> str:
+    x, y = operand_pair(w, op)
+    sign = WRAPPING_OPERATORS[op.name]
     if op.result.type.dtype == "bool":
         sign = "|" if op.name == "add" else "&"
-    return back(f"{x} {sign} {y}", op.result.type.dtype)
+    return view_back(f"{x} {sign} {y}", op.result.type.dtype)
 
 
-@lowers(*BITWISE, lazy=True)
-def _bitwise(w: Writer, op: Op) -> str:
-    x, y = pair(w, op)
-    return back(f"{x} {BITWISE[op.name]} {y}", op.result.type.dtype)
+@lowers(*BITWISE_OPERATORS, lazy=True)
+def _bitwise(w: FunctionWriter, op: Op) -> str:
+    x, y = operand_pair(w, op)
+    return view_back(f"{x} {BITWISE_OPERATORS[op.name]} {y}", op.result.type.dtype)
 
 
 @lowers("not")
-def _not(w: Writer, op: Op, x: str) -> str:
+def _not(w: FunctionWriter, op: Op, x: str) -> str:
     dtype = op.result.type.dtype
-    return back(f"~{as_word(w, op.operands[0])}", dtype)
+    return view_back(f"~{view_as_word(w, op.operands[0])}", dtype)
 
 
-@lowers(*EQUAL, lazy=True)
-def _equal(w: Writer, op: Op) -> str:
-    x, y = pair(w, op)
-    return f"{x} {EQUAL[op.name]} {y}"
+@lowers(*EQUALITY_OPERATORS, lazy=True)
+def _equal(w: FunctionWriter, op: Op) -> str:
+    x, y = operand_pair(w, op)
+    return f"{x} {EQUALITY_OPERATORS[op.name]} {y}"
 
 
-@lowers(*COMPARED, lazy=True)
-def _compared(w: Writer, op: Op) -> str:
-    if op.operands[0].type.dtype in WORDS:
+@lowers(*ORDER_OPERATORS, lazy=True)
+def _compare(w: FunctionWriter, op: Op) -> str:
+    if op.operands[0].type.dtype in SIGNED_WORD_DTYPES:
         x, y = (w.call("in_order", w.name(value)) for value in op.operands)
     else:
-        x, y = pair(w, op)
-    return f"{x} {COMPARED[op.name]} {y}"
+        x, y = operand_pair(w, op)
+    return f"{x} {ORDER_OPERATORS[op.name]} {y}"
 
 
 @lowers("maximum", "minimum", lazy=True)
-def _extreme(w: Writer, op: Op) -> str:
+def _maximum_or_minimum(w: FunctionWriter, op: Op) -> str:
     """Lower to a maximum or minimum, which is NaN if either float operand is NaN."""
     (x, y), dtype = op.operands, op.result.type.dtype
-    if dtype == "bool" or dtype in WORDS:
+    if dtype == "bool" or dtype in SIGNED_WORD_DTYPES:
         return w.call("larger" if op.name == "maximum" else "smaller", w.name(x), w.name(y))
     if _is_bound(w, x):
         x, y = y, x
     if _is_bound(w, y):
         bound = "min" if op.name == "maximum" else "max"
-        return f"{w.name(x)}.clamp({bound}={w.spelled(y)})"
+        return f"{w.name(x)}.clamp({bound}={w.operand_text(y)})"
     return f"torch.{op.name}({w.name(x)}, {w.name(y)})"
 
 
 @lowers("clamp", lazy=True)
-def _clamp(w: Writer, op: Op) -> str:
+def _clamp(w: FunctionWriter, op: Op) -> str:
     (low, x, high), dtype = op.operands, op.result.type.dtype
-    if dtype == "bool" or dtype in WORDS:
+    if dtype == "bool" or dtype in SIGNED_WORD_DTYPES:
         return w.call("smaller", w.call("larger", w.name(x), w.name(low)), w.name(high))
     if _is_bound(w, low) and _is_bound(w, high):
-        return f"{w.name(x)}.clamp({w.spelled(low)}, {w.spelled(high)})"
+        return f"{w.name(x)}.clamp({w.operand_text(low)}, {w.operand_text(high)})"
     return f"torch.minimum(torch.maximum({w.name(x)}, {w.name(low)}), {w.name(high)})"
 
 
-def _is_bound(w: Writer, value: Value) -> bool:
+def _is_bound(w: FunctionWriter, value: Value) -> bool:
     """Return whether `clamp` accepts the value: a number, not NaN, which torch takes
     for no bound.
     """
@@ -112,7 +118,7 @@ def _is_bound(w: Writer, value: Value) -> bool:
 
 
 @lowers("div", lazy=True)
-def _div(w: Writer, op: Op) -> str:
+def _div(w: FunctionWriter, op: Op) -> str:
     """Divide by a number only if it is a power of two: for others torch on GPUs multiplies by the
     reciprocal, which rounds differently.
     """
@@ -121,7 +127,7 @@ def _div(w: Writer, op: Op) -> str:
         return w.call("divide_integers", w.name(x), w.name(y))
     number = w.number(y)
     exact = number is not None and op.result.type.dtype in FLOATS and _is_power_of_two(number)
-    return f"{w.name(x)} / {w.spelled(y) if exact else w.name(y)}"
+    return f"{w.name(x)} / {w.operand_text(y) if exact else w.name(y)}"
 
 
 def _is_power_of_two(number: Any) -> bool:
@@ -130,63 +136,63 @@ def _is_power_of_two(number: Any) -> bool:
 
 
 @lowers("rem")
-def _rem(w: Writer, op: Op, x: str, y: str) -> str:
+def _rem(w: FunctionWriter, op: Op, x: str, y: str) -> str:
     if op.result.type.dtype in INTEGERS:
         return w.call("remainder_of_integers", x, y)
     return f"torch.fmod({x}, {y})"
 
 
 @lowers("pow", lazy=True)
-def _pow(w: Writer, op: Op) -> str:
+def _pow(w: FunctionWriter, op: Op) -> str:
     x, y = op.operands
     if op.result.type.dtype in INTEGERS:
         return w.call("power_of_integers", w.name(x), w.name(y))
-    return f"torch.pow({w.name(x)}, {w.spelled(y)})"
+    return f"torch.pow({w.name(x)}, {w.operand_text(y)})"
 
 
 @lowers("atan2")
-def _atan2(w: Writer, op: Op, y: str, x: str) -> str:
+def _atan2(w: FunctionWriter, op: Op, y: str, x: str) -> str:
     return f"torch.atan2({y}, {x})"
 
 
 @lowers("nextafter")
-def _nextafter(w: Writer, op: Op, x: str, y: str) -> str:
+def _nextafter(w: FunctionWriter, op: Op, x: str, y: str) -> str:
     if op.result.type.dtype in HALF_PRECISION_DTYPES:
         return w.call("next_after", x, y)
     return f"torch.nextafter({x}, {y})"
 
 
 @lowers("complex")
-def _complex(w: Writer, op: Op, x: str, y: str) -> str:
+def _complex(w: FunctionWriter, op: Op, x: str, y: str) -> str:
     return f"torch.complex({x}, {y})"
 
 
 @lowers("select", lazy=True)
-def _select(w: Writer, op: Op) -> str:
+def _select(w: FunctionWriter, op: Op) -> str:
     pred, x, y = op.operands
     dtype = op.result.type.dtype
     pair_of = replace(op, operands=(x, y))
-    a, b = pair(w, pair_of)
-    return back(f"torch.where({w.name(pred)}, {a}, {b})", dtype)
+    a, b = operand_pair(w, pair_of)
+    return view_back(f"torch.where({w.name(pred)}, {a}, {b})", dtype)
 
 
 @lowers("convert")
-def _convert(w: Writer, op: Op, x: str) -> str:
+def _convert(w: FunctionWriter, op: Op, x: str) -> str:
     """Convert: floats to integers saturate, nonzero is true, imaginary parts are dropped."""
     source, to = op.operands[0].type.dtype, op.result.type.dtype
     if source == to:
         return x
     if to == "bool":
-        return f"{as_word(w, op.operands[0])} != 0"
+        return f"{view_as_word(w, op.operands[0])} != 0"
     if source in COMPLEX and to not in COMPLEX:
         x, source = f"{x}.real", "f32" if source == "c64" else "f64"
         if source == to:
             return x
     if source in FLOATS and to in INTEGERS:
-        return w.call("float_to_integer", x, TORCH[to])
+        return w.call("float_to_integer", x, TORCH_DTYPES[to])
     twice = source in ("f64", "i32", "i64", "u32", "u64")
     if to in HALF_PRECISION_DTYPES and twice:
-        return w.call("round_once", x, TORCH[to])
+        return w.call("round_once", x, TORCH_DTYPES[to])
     if source in UNSIGNED[1:] and to in COMPLEX:
         x = f"{x}.to(torch.float64)"
-    return f"{x}.to({TORCH[to]})"
+    return f"{x}.to({TORCH_DTYPES[to]})"

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH, shaped
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.torch_text import TORCH_DTYPES, shape_text
 from shardir.ir.module import Block, Op, Value
 
 
-def assign(
-    w: Writer, targets: Sequence[Value], sources: Sequence[Value], comment: str = ""
+def assign_values(
+    w: FunctionWriter, targets: Sequence[Value], sources: Sequence[Value], comment: str = ""
 ) -> None:
     """Assign the sources to all targets in one statement."""
     if not targets:
@@ -21,10 +21,10 @@ def assign(
 
 
 @lowers("while", lazy=True)
-def _while(w: Writer, op: Op) -> None:
+def _while(w: FunctionWriter, op: Op) -> None:
     """Lower `while`; carried values have the names of the results."""
     condition, body = op.blocks
-    assign(w, op.results, op.operands, _types(op))
+    assign_values(w, op.results, op.operands, _types(op))
     for block in (condition, body):
         for seen, result in zip(block.params, op.results, strict=True):
             w.same(seen, result)
@@ -35,11 +35,11 @@ def _while(w: Writer, op: Op) -> None:
         with w.inner():
             w.line("break")
         w.block(body)
-        assign(w, op.results, body.returns)
+        assign_values(w, op.results, body.returns)
 
 
 @lowers("scan", lazy=True)
-def _scan(w: Writer, op: Op) -> None:
+def _scan(w: FunctionWriter, op: Op) -> None:
     """Lower `scan`; carried values are as in `while`, stacked results are allocated before the
     loop.
     """
@@ -47,12 +47,12 @@ def _scan(w: Writer, op: Op) -> None:
     count, length = op.attrs["carries"], op.attrs["length"]
     carried, stacked = op.results[:count], op.results[count:]
     types = ", ".join(str(result.type) for result in carried)
-    assign(w, carried, op.operands[:count], f"{op.name}: {types}")
+    assign_values(w, carried, op.operands[:count], f"{op.name}: {types}")
     for seen, result in zip(body.params[:count], carried, strict=True):
         w.same(seen, result)
     for result in stacked:
         to = result.type
-        made = f"torch.empty({shaped(to.shape)}, dtype={TORCH[to.dtype]}, device=device)"
+        made = f"torch.empty({shape_text(to.shape)}, dtype={TORCH_DTYPES[to.dtype]}, device=device)"
         w.line(f"{w.names[result]} = {made}", f"{op.name}: {to}", [result])
     step = w.names.fresh("step")
     steps = f"reversed(range({length}))" if op.attrs.get("reverse") else f"range({length})"
@@ -63,11 +63,11 @@ def _scan(w: Writer, op: Op) -> None:
         w.block(body)
         for result, value in zip(stacked, body.returns[count:], strict=True):
             w.line(f"{w.name(result)}[{step}] = {w.name(value)}")
-        assign(w, carried, body.returns[:count])
+        assign_values(w, carried, body.returns[:count])
 
 
 @lowers("case", lazy=True)
-def _case(w: Writer, op: Op) -> None:
+def _case(w: FunctionWriter, op: Op) -> None:
     index = w.name(op.operands[0])
     if op.operands[0].type.dtype == "bool":
         heads = [f"if not {index}.item():", "else:"]
@@ -78,14 +78,14 @@ def _case(w: Writer, op: Op) -> None:
         heads = [f"{'el' if i else ''}if {branch} == {i}:" for i in range(last)] + ["else:"]
     if len(op.blocks) == 1:
         w.block(op.blocks[0])
-        assign(w, op.results, op.blocks[0].returns, _types(op))
+        assign_values(w, op.results, op.blocks[0].returns, _types(op))
         return
     for head, block in zip(heads, op.blocks, strict=True):
         w.line(head)
         with w.inner():
-            _call_alike(w, op, block)
+            _alias_returns(w, op, block)
             w.block(block)
-            assign(w, op.results, block.returns, _types(op))
+            assign_values(w, op.results, block.returns, _types(op))
 
 
 def _types(op: Op) -> str:
@@ -93,24 +93,24 @@ def _types(op: Op) -> str:
 
 
 @lowers("checkpoint", "custom-jvp", "custom-vjp", lazy=True)
-def _region(w: Writer, op: Op) -> None:
+def _region(w: FunctionWriter, op: Op) -> None:
     """Write the first block in place; the other blocks define derivatives."""
-    inline(w, op, op.blocks[0])
+    inline_block(w, op, op.blocks[0])
 
 
-def inline(w: Writer, op: Op, block: Block) -> None:
+def inline_block(w: FunctionWriter, op: Op, block: Block) -> None:
     """Apply a block to the operands; its return values have the names of the
     operation's results.
     """
     for param, operand in zip(block.params, op.operands, strict=True):
         w.same(param, operand)
-    _call_alike(w, op, block)
+    _alias_returns(w, op, block)
     w.block(block)
     for result, value in zip(op.results, block.returns, strict=True):
         w.same(result, value)
 
 
-def _call_alike(w: Writer, op: Op, block: Block) -> None:
+def _alias_returns(w: FunctionWriter, op: Op, block: Block) -> None:
     """Give the values that a block computes and returns the names of the operation's results."""
     made = {value for step in block.ops for value in step.results}
     for result, value in zip(op.results, block.returns, strict=True):

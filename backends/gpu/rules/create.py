@@ -1,15 +1,20 @@
 """Operations without operands. A uniform number is written where it is used, if possible."""
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH, WORDS, full_text, sizes
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.torch_text import (
+    SIGNED_WORD_DTYPES,
+    TORCH_DTYPES,
+    full_text,
+    shape_arguments,
+)
 from shardir.ir.module import Op
 from shardir.ir.operation import Dense
 from shardir.ir.types import COMPLEX, FLOATS
 
 
 @lowers("constant")
-def _constant(w: Writer, op: Op) -> str:
+def _constant(w: FunctionWriter, op: Op) -> str:
     """Lower `constant`; a function of the program creates an array once per device."""
     value, to = op.attrs["value"], op.result.type
     if isinstance(value, Dense):
@@ -26,19 +31,21 @@ def _constant(w: Writer, op: Op) -> str:
 
 
 @lowers("iota")
-def _iota(w: Writer, op: Op) -> str:
+def _iota(w: FunctionWriter, op: Op) -> str:
     to, dim = op.result.type, op.attrs["dim"]
     size = to.shape[dim]
-    direct = to.dtype not in WORDS and to.dtype not in COMPLEX and to.dtype not in FLOATS
+    direct = (
+        to.dtype not in SIGNED_WORD_DTYPES and to.dtype not in COMPLEX and to.dtype not in FLOATS
+    )
     if to.dtype in ("f32", "f64"):
         direct = size < 1 << 24
     if direct and to.dtype not in ("i8", "u8", "i16"):
-        made = f"torch.arange({size}, dtype={TORCH[to.dtype]}, device=device)"
+        made = f"torch.arange({size}, dtype={TORCH_DTYPES[to.dtype]}, device=device)"
     else:
-        made = f"torch.arange({size}, device=device).to({TORCH[to.dtype]})"
+        made = f"torch.arange({size}, device=device).to({TORCH_DTYPES[to.dtype]})"
     if to.rank == 1:
         return made
     after = to.rank - 1 - dim
     if after:
         made += f".reshape(-1{', 1' * after})" if after > 1 else "[:, None]"
-    return f"{made}.expand({sizes(to.shape)})"
+    return f"{made}.expand({shape_arguments(to.shape)})"

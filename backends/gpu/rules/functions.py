@@ -1,14 +1,14 @@
 """Elementwise functions of one operand, and shifts."""
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.rules.arithmetic import as_word, back
-from shardir.backends.gpu.spelling import TORCH
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
+from shardir.backends.gpu.torch_text import TORCH_DTYPES
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
-PLAIN = {
+TORCH_FUNCTIONS = {
     "floor": "floor",
     "ceil": "ceil",
     "round": "round",
@@ -42,67 +42,67 @@ PLAIN = {
     "real": "real",
 }
 """torch's name of each function whose special cases (NaN, infinity, zero) agree with the IR's."""
-OF_COMPLEX = {"exp2": "exp2_of_complex", "expm1": "expm1_of_complex"}
-LIBRARY = {
+COMPLEX_FUNCTIONS = {"exp2": "exp2_of_complex", "expm1": "expm1_of_complex"}
+LIBRARY_FUNCTIONS = {
     "cbrt": "cube_root",
     "digamma": "digamma_of",
     "erfc": "complementary_error",
     "erf_inv": "inverse_error",
 }
-EXACT = ("floor", "ceil", "round", "is_finite", "sqrt")
+EXACT_NARROW_FUNCTIONS = ("floor", "ceil", "round", "is_finite", "sqrt")
 """Functions that torch computes exactly for 16-bit floats, without widening."""
 
 
-@lowers(*dict.fromkeys([*PLAIN, *LIBRARY]))
-def _function(w: Writer, op: Op, x: str) -> str:
+@lowers(*dict.fromkeys([*TORCH_FUNCTIONS, *LIBRARY_FUNCTIONS]))
+def _function(w: FunctionWriter, op: Op, x: str) -> str:
     dtype = op.operands[0].type.dtype
-    if dtype in COMPLEX and op.name in OF_COMPLEX:
-        return w.call(OF_COMPLEX[op.name], x)
-    narrow = dtype in HALF_PRECISION_DTYPES and op.name not in EXACT
+    if dtype in COMPLEX and op.name in COMPLEX_FUNCTIONS:
+        return w.call(COMPLEX_FUNCTIONS[op.name], x)
+    narrow = dtype in HALF_PRECISION_DTYPES and op.name not in EXACT_NARROW_FUNCTIONS
     wide = f"{x}.float()" if narrow else x
-    if op.name in LIBRARY:
+    if op.name in LIBRARY_FUNCTIONS:
         as_xla = op.attrs.get("as_xla") and dtype != "f64"
-        made = w.call("inverse_error_as_xla" if as_xla else LIBRARY[op.name], wide)
+        made = w.call("inverse_error_as_xla" if as_xla else LIBRARY_FUNCTIONS[op.name], wide)
     else:
-        made = f"torch.{PLAIN[op.name]}({wide})"
-    return f"{made}.to({TORCH[dtype]})" if narrow else made
+        made = f"torch.{TORCH_FUNCTIONS[op.name]}({wide})"
+    return f"{made}.to({TORCH_DTYPES[dtype]})" if narrow else made
 
 
 @lowers("conj")
-def _conj(w: Writer, op: Op, x: str) -> str:
+def _conj(w: FunctionWriter, op: Op, x: str) -> str:
     return f"torch.conj_physical({x})"
 
 
 @lowers("neg")
-def _neg(w: Writer, op: Op, x: str) -> str:
-    return back(f"-{as_word(w, op.operands[0])}", op.result.type.dtype)
+def _neg(w: FunctionWriter, op: Op, x: str) -> str:
+    return view_back(f"-{view_as_word(w, op.operands[0])}", op.result.type.dtype)
 
 
 @lowers("abs")
-def _abs(w: Writer, op: Op, x: str) -> str:
+def _abs(w: FunctionWriter, op: Op, x: str) -> str:
     return x if op.operands[0].type.dtype in UNSIGNED else f"torch.abs({x})"
 
 
 @lowers("sign")
-def _sign(w: Writer, op: Op, x: str) -> str:
+def _sign(w: FunctionWriter, op: Op, x: str) -> str:
     return f"torch.sgn({x})" if op.result.type.dtype in COMPLEX else w.call("sign_of", x)
 
 
-INTEGER = {"popcnt": "count_set_bits", "clz": "count_leading_zeros"}
-SHIFTS = {
+INTEGER_FUNCTIONS = {"popcnt": "count_set_bits", "clz": "count_leading_zeros"}
+SHIFT_FUNCTIONS = {
     "shift_left": "shift_bits_left",
     "shift_right_logical": "shift_bits_right",
     "shift_right_arithmetic": "shift_sign_right",
 }
 
 
-@lowers(*INTEGER)
-def _integer(w: Writer, op: Op, x: str) -> str:
-    return w.call(INTEGER[op.name], x)
+@lowers(*INTEGER_FUNCTIONS)
+def _integer(w: FunctionWriter, op: Op, x: str) -> str:
+    return w.call(INTEGER_FUNCTIONS[op.name], x)
 
 
-@lowers(*SHIFTS, lazy=True)
-def _shift(w: Writer, op: Op) -> str:
+@lowers(*SHIFT_FUNCTIONS, lazy=True)
+def _shift(w: FunctionWriter, op: Op) -> str:
     """Lower a shift; a known amount less than the bit width needs no range check."""
     x = w.name(op.operands[0])
     dtype = op.result.type.dtype
@@ -111,4 +111,4 @@ def _shift(w: Writer, op: Op) -> str:
     plain = op.name != "shift_right_logical" and dtype in INTEGERS[:4]
     if number is not None and 0 <= int(number) < width and plain:
         return f"{x} {'<<' if op.name == 'shift_left' else '>>'} {int(number)}"
-    return w.call(SHIFTS[op.name], x, w.name(op.operands[1]))
+    return w.call(SHIFT_FUNCTIONS[op.name], x, w.name(op.operands[1]))

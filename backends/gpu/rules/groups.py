@@ -7,34 +7,34 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from shardir.backends.gpu.kernels import Kernel, write_kernel
-from shardir.backends.gpu.layout import tidied
-from shardir.backends.gpu.lowering import lower, lowers
-from shardir.backends.gpu.names import Names, identifier
-from shardir.backends.gpu.rules.control import inline
-from shardir.backends.gpu.writer import WIDTH, Writer
+from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter
+from shardir.backends.gpu.identifiers import FunctionNames, make_identifier
+from shardir.backends.gpu.kernels import KernelText, write_kernel
+from shardir.backends.gpu.line_wrapping import wrap_code
+from shardir.backends.gpu.lowering import lower_operation, lowers
+from shardir.backends.gpu.rules.control import inline_block
 from shardir.ir.module import Op, Value
 
-FREE = ("broadcast", "reshape", "iota", "constant")
+FREE_OPERATIONS = ("broadcast", "reshape", "iota", "constant")
 """Operations that cost nothing within a kernel and do not justify one."""
 
 
 @lowers("fused", lazy=True)
-def _fused(w: Writer, op: Op) -> str | None:
+def _fused_group(w: FunctionWriter, op: Op) -> str | None:
     """Lower a fused group; a group of one operation is written in place, as torch has a kernel for
     it.
     """
     (block,) = op.blocks
-    if not op.operands or sum(step.name not in FREE for step in block.ops) < 2:
-        inline(w, op, op.blocks[0])
+    if not op.operands or sum(step.name not in FREE_OPERATIONS for step in block.ops) < 2:
+        inline_block(w, op, op.blocks[0])
         return None
-    function = w.needs.groups.get(key := _key(op))
+    function = w.needs.groups.get(key := _group_key(op))
     if function is None:
-        function = w.needs.groups[key] = _define(w, op)
+        function = w.needs.groups[key] = _define_group(w, op)
     return f"{function}({', '.join(w.name(value) for value in op.operands)})"
 
 
-def _key(op: Op) -> Any:
+def _group_key(op: Op) -> Any:
     """Return a key of the group's computation without names; the `repr` of numbers distinguishes
     0.0 from -0.0.
     """
@@ -55,34 +55,38 @@ def _key(op: Op) -> Any:
     return params, steps, tuple(numbers[value] for value in block.returns)
 
 
-def _define(w: Writer, op: Op) -> str:
+def _define_group(w: FunctionWriter, op: Op) -> str:
     """Write the functions of a group, and return the name of the function to call."""
-    name = w.names.reserved(f"compute_{identifier(op.results[0].name)}")
+    name = w.names.reserve(f"compute_{make_identifier(op.results[0].name)}")
     kernel = write_kernel(op, name)
-    if not isinstance(kernel, Kernel):
-        text = _reference(w, op, name, f"No Triton kernel: {kernel.reason}.")
+    if not isinstance(kernel, KernelText):
+        text = _reference_text(w, op, name, f"No Triton kernel: {kernel.reason}.")
         w.needs.functions.append(text)
         return name
-    define(w, kernel, name, _reference(w, op, f"{name}_reference", "The same in plain torch."))
+    define_kernel(
+        w, kernel, name, _reference_text(w, op, f"{name}_reference", "The same in plain torch.")
+    )
     return name
 
 
-def define(w: Writer, kernel: Kernel, name: str, reference: str) -> None:
+def define_kernel(w: FunctionWriter, kernel: KernelText, name: str, reference: str) -> None:
     """Add a kernel, the function `<name>_reference`, and the launching function `name`."""
     for helper in kernel.helpers:
         w.needs.kernels[helper] = None
     for line in kernel.imports:
         w.needs.imports[line] = None
     w.needs.functions.append(
-        f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{_launch(kernel, name)}"
+        f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{_launch_text(kernel, name)}"
     )
 
 
-def _reference(w: Writer, op: Op, name: str, says: str) -> str:
+def _reference_text(w: FunctionWriter, op: Op, name: str, says: str) -> str:
     """Return the block in plain torch, one line per operation, with the names of the group's
     values.
     """
-    inner = Writer(Names(w.names.taken, inner=True), w.needs, lower, w.mesh)
+    inner = FunctionWriter(
+        FunctionNames(w.names.taken, inner=True), w.needs, lower_operation, w.mesh
+    )
     (block,) = op.blocks
     given = zip((*op.operands, *op.results), (*block.params, *block.returns), strict=True)
     for outer, value in given:
@@ -95,24 +99,24 @@ def _reference(w: Writer, op: Op, name: str, says: str) -> str:
     if re.search(r"\bdevice\b", body):
         lines.append(f"    device = {params[0]}.device")
     text = "\n".join([*lines, *([body] if body else []), f"    return {returned}"])
-    return tidied(text, WIDTH)
+    return wrap_code(text, MAX_LINE_CHARACTERS)
 
 
-def _launch(kernel: Kernel, name: str) -> str:
+def _launch_text(kernel: KernelText, name: str) -> str:
     """Return the text of the function that `main` calls."""
     operands = ", ".join(kernel.operands)
     lines = [
         f"def {name}({operands}):",
         f"    if not ({kernel.operands[0]}.is_cuda or INTERPRETED):",
         f"        return {name}_reference({operands})",
-        *(f"    {line}" for line in _contiguous(kernel.operands)),
+        *(f"    {line}" for line in _make_contiguous(kernel.operands)),
         *(f"    {line}" if line else "" for line in kernel.launch.splitlines()),
         f"    return {', '.join(kernel.results)}",
     ]
-    return tidied("\n".join(lines), WIDTH)
+    return wrap_code("\n".join(lines), MAX_LINE_CHARACTERS)
 
 
-def _contiguous(operands: Sequence[str]) -> Sequence[str]:
+def _make_contiguous(operands: Sequence[str]) -> Sequence[str]:
     """Return the lines that make the operands contiguous, as kernels require."""
     if len(operands) <= 2:
         return [f"{x} = {x}.contiguous()" for x in operands]

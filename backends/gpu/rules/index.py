@@ -1,16 +1,16 @@
 """Gather and scatter."""
 
 from shardir.backends.emission import EmissionError
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import listed
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.torch_text import list_text
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX
 from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
 
 
 @lowers("gather")
-def _gather(w: Writer, op: Op, x: str, indices: str) -> str:
+def _gather(w: FunctionWriter, op: Op, x: str, indices: str) -> str:
     shape = op.result.type.shape
     layout = IndexingLayout.for_shapes(
         op.operands[0].type.shape, len(shape), GATHER.from_attrs(op.attrs)
@@ -19,11 +19,11 @@ def _gather(w: Writer, op: Op, x: str, indices: str) -> str:
         return w.call("take_rows", x, f"{indices}[..., 0]")
     if _takes_along(op, layout):
         return w.call("take_along", x, f"{indices}[..., 0]", str(layout.dropped[0]))
-    return w.call("gather_windows", x, indices, listed(shape), *_geometry(layout))
+    return w.call("gather_windows", x, indices, list_text(shape), *_geometry(layout))
 
 
 @lowers("scatter")
-def _scatter(w: Writer, op: Op, x: str, indices: str, updates: str) -> str:
+def _scatter(w: FunctionWriter, op: Op, x: str, indices: str, updates: str) -> str:
     combine = op.attrs["op"]
     if combine == "mul" and op.result.type.dtype in COMPLEX:
         raise EmissionError.of(
@@ -66,7 +66,7 @@ def _takes_along(op: Op, layout: IndexingLayout) -> bool:
 
 
 def _geometry(layout: IndexingLayout) -> tuple[str, str, str]:
-    return _pairs(layout.window), listed(layout.index_map), _pairs(layout.batching)
+    return _pairs(layout.window), list_text(layout.index_map), _pairs(layout.batching)
 
 
 def _pairs(pairs: dict[int, int]) -> str:

@@ -1,12 +1,12 @@
 """Sort and top-k."""
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.writer import Writer
 from shardir.ir.module import Op
 
 
 @lowers("sort")
-def _sort(w: Writer, op: Op, *xs: str) -> str | None:
+def _sort(w: FunctionWriter, op: Op, *xs: str) -> str | None:
     """Lower `sort`; one permutation of the keys orders all operands."""
     dim, keys = op.attrs["dim"], op.attrs.get("keys", 1)
     order = w.call("order_of", f"[{', '.join(xs[:keys])}]", str(dim))
@@ -19,5 +19,5 @@ def _sort(w: Writer, op: Op, *xs: str) -> str | None:
 
 
 @lowers("top_k")
-def _top_k(w: Writer, op: Op, x: str) -> str:
+def _top_k(w: FunctionWriter, op: Op, x: str) -> str:
     return w.call("largest", x, str(op.results[0].type.shape[-1]))

@@ -1,17 +1,17 @@
 """Window reductions, and the scatter that is the gradient of window maximum and minimum."""
 
+from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.rules.arithmetic import as_word, back
-from shardir.backends.gpu.spelling import TORCH, WORDS, limit_text, listed
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
+from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, limit_text, list_text
 from shardir.ir.module import Op
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
-WINDOW = ("window", "strides", "padding", "base_dilation", "window_dilation")
+WINDOW_ATTRIBUTES = ("window", "strides", "padding", "base_dilation", "window_dilation")
 
 
 @lowers("reduce_window")
-def _reduce_window(w: Writer, op: Op, x: str) -> str:
+def _reduce_window(w: FunctionWriter, op: Op, x: str) -> str:
     """Lower `reduce_window`; unsigned integers are mapped to signed words or order-preserving
     integers, bools to 0 and 1.
     """
@@ -19,22 +19,26 @@ def _reduce_window(w: Writer, op: Op, x: str) -> str:
     given, fill = x, {"add": "0", "mul": "1"}.get(combine) or limit_text(dtype, combine == "min")
     if dtype == "bool" and combine == "add":
         combine = "max"
-    ordered = combine in ("max", "min") and (dtype in WORDS or dtype == "bool")
+    ordered = combine in ("max", "min") and (dtype in SIGNED_WORD_DTYPES or dtype == "bool")
     if dtype in HALF_PRECISION_DTYPES:
         given = f"{x}.float()"
     elif ordered:
         given = w.call("in_order", x)
-        fill = _in_order(dtype, combine == "min")
+        fill = _ordered_limit(dtype, combine == "min")
     else:
-        given = as_word(w, op.operands[0])
-    geometry = (listed(op.attrs[name]) for name in WINDOW)
+        given = view_as_word(w, op.operands[0])
+    geometry = (list_text(op.attrs[name]) for name in WINDOW_ATTRIBUTES)
     made = w.call("reduce_windows", given, f'"{combine}"', fill, *geometry)
     if ordered:
-        return w.call("out_of_order", made, TORCH[dtype])
-    return f"{made}.to({TORCH[dtype]})" if dtype in HALF_PRECISION_DTYPES else back(made, dtype)
+        return w.call("out_of_order", made, TORCH_DTYPES[dtype])
+    return (
+        f"{made}.to({TORCH_DTYPES[dtype]})"
+        if dtype in HALF_PRECISION_DTYPES
+        else view_back(made, dtype)
+    )
 
 
-def _in_order(dtype: str, highest: bool) -> str:
+def _ordered_limit(dtype: str, highest: bool) -> str:
     """Return the highest or lowest value of a type under the order-preserving map."""
     if dtype == "bool":
         return str(int(highest))
@@ -42,6 +46,6 @@ def _in_order(dtype: str, highest: bool) -> str:
 
 
 @lowers("select_and_scatter")
-def _select_and_scatter(w: Writer, op: Op, x: str, source: str) -> str:
-    geometry = (listed(op.attrs[name]) for name in WINDOW)
+def _select_and_scatter(w: FunctionWriter, op: Op, x: str, source: str) -> str:
+    geometry = (list_text(op.attrs[name]) for name in WINDOW_ATTRIBUTES)
     return w.call("scatter_to_chosen", x, source, f'"{op.attrs["op"]}"', *geometry)

@@ -10,9 +10,9 @@ import os
 from importlib.util import find_spec
 
 from shardir.backends.gpu.vendored.command import run as run
-from shardir.backends.gpu.vendored.program import Program as Program, Tensor as Tensor
+from shardir.backends.gpu.vendored.program_description import Program as Program, Tensor as Tensor
 
 if os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None:
-    from shardir.backends.gpu.vendored.interpreting import complete_interpreter
+    from shardir.backends.gpu.vendored.triton_interpreter import complete_interpreter
 
     complete_interpreter()

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from shardir.backends.gpu.vendored.combining import combined, identity, words
-from shardir.backends.gpu.vendored.layout import Mesh
-from shardir.backends.gpu.vendored.program import Tensor
+from shardir.backends.gpu.vendored.device_mesh import Mesh
+from shardir.backends.gpu.vendored.program_description import Tensor
+from shardir.backends.gpu.vendored.reduction import identity_element, reduce_tensors, view_as_words
 
 DTYPES: dict[str, Any] = {
     "bool": torch.bool,
@@ -58,30 +58,30 @@ def to_numpy(tensor: Any) -> Any:
     return tensor.numpy()
 
 
-def read(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
+def read_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
     """Return the tensor in a `.npy` file; raise `DataError` if its type or shape differs."""
-    return to_torch(np.asarray(_opened(path, wanted, shape)), wanted.dtype)
+    return to_torch(np.asarray(_open_array(path, wanted, shape)), wanted.dtype)
 
 
-def read_part(path: Path, wanted: Tensor, mesh: Mesh, device: int) -> Any:
+def read_shard(path: Path, wanted: Tensor, mesh: Mesh, device: int) -> Any:
     """Return a device's shard of the array in a `.npy` file; only that part is read."""
-    whole = _opened(path, wanted, wanted.shape)
+    whole = _open_array(path, wanted, wanted.shape)
     part = to_torch(np.asarray(whole[wanted.window(mesh, device)]), wanted.dtype)
-    return _own(part, wanted, mesh, device)
+    return _pad_shard(part, wanted, mesh, device)
 
 
-def _opened(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
+def _open_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
     try:
         array = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{wanted} is read from {path}, which does not exist") from None
     except (OSError, ValueError) as error:
         raise DataError(f"{wanted} cannot be read from {path}: {error}") from None
-    check(array, wanted, shape, f"in {path}")
+    check_array(array, wanted, shape, f"in {path}")
     return array
 
 
-def check(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) -> None:
+def check_array(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) -> None:
     """Raise `DataError` unless a NumPy array has this element type and shape."""
     of_type = to_numpy(torch.empty(0, dtype=DTYPES[wanted.dtype])).dtype
     fits = array.dtype == of_type
@@ -95,49 +95,51 @@ def check(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) -> Non
         )
 
 
-def write(path: Path, tensor: Any) -> None:
+def write_array(path: Path, tensor: Any) -> None:
     """Write a tensor to a `.npy` file; create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, to_numpy(tensor), allow_pickle=False)
 
 
-def cut(whole: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
+def take_shard(whole: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
     """Return a device's shard of a global array, as a tensor that shares no memory with it.
 
     A shard shorter than the others is padded with zeros at its end. An unreduced value is stored
     completely on the first device along the unreduced axes.
     """
     part = whole[tensor.window(mesh, device)].clone(memory_format=torch.contiguous_format)
-    return _own(part, tensor, mesh, device)
+    return _pad_shard(part, tensor, mesh, device)
 
 
-def _own(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
+def _pad_shard(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
     """Return a shard padded to the common length, or the identity element if another
     device has it.
     """
-    shape = tensor.part_shape(mesh)
+    shape = tensor.shard_shape(mesh)
     if tuple(part.shape) != shape:
         longer = torch.zeros(shape, dtype=part.dtype, device=part.device)
-        words(longer)[tuple(map(slice, part.shape))] = words(part)
+        view_as_words(longer)[tuple(map(slice, part.shape))] = view_as_words(part)
         part = longer
     if tensor.unreduced and mesh.position(device, tensor.unreduced):
-        return torch.full_like(part, identity(tensor.reduction, part.dtype))
+        return torch.full_like(part, identity_element(tensor.reduction, part.dtype))
     return part
 
 
-def join(parts: Sequence[Any], tensor: Tensor, mesh: Mesh) -> Any:
+def join_shards(parts: Sequence[Any], tensor: Tensor, mesh: Mesh) -> Any:
     """Return the global array of all devices' shards, on the first one's device,
     without padding.
     """
     first = parts[0]
-    whole = torch.empty(tensor.shape, dtype=words(first).dtype, device=first.device)
+    whole = torch.empty(tensor.shape, dtype=view_as_words(first).dtype, device=first.device)
     for device, part in enumerate(parts):
         if tensor.unreduced:
             if mesh.position(device, tensor.unreduced):
                 continue
             group = mesh.group(device, tensor.unreduced)
-            part = combined([parts[each].to(first.device) for each in group], tensor.reduction)
+            part = reduce_tensors(
+                [parts[each].to(first.device) for each in group], tensor.reduction
+            )
         place = tensor.window(mesh, device)
-        own = words(part)[tuple(slice(s.stop - s.start) for s in place)]
+        own = view_as_words(part)[tuple(slice(s.stop - s.start) for s in place)]
         whole[place] = own.to(first.device)
     return whole.view(first.dtype)

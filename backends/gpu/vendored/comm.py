@@ -27,8 +27,8 @@ from typing import Any
 
 import torch
 
-from shardir.backends.gpu.vendored.combining import combined, words
-from shardir.backends.gpu.vendored.layout import Axes, Mesh
+from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
+from shardir.backends.gpu.vendored.reduction import reduce_tensors, view_as_words
 
 Tensor = Any
 Pairs = Sequence[tuple[int, int]]
@@ -71,12 +71,12 @@ class Comm(ABC):
         """Return this device's shard of a replicated tensor."""
         size = x.shape[dim] // self.mesh.count(axes)
         start = self.mesh.position(self.rank, axes) * size
-        return x.narrow(dim, start, size).clone(memory_format=torch.contiguous_format)
+        return x.min_column_bytes(dim, start, size).clone(memory_format=torch.contiguous_format)
 
     def all_reduce(self, x: Tensor, op: str, axes: Axes) -> Tensor:
         """Return the tensors of all devices, reduced by `op`."""
         return self.meet(
-            x, self._group(axes), f"all_reduce {op}", lambda parts: combined(parts, op)
+            x, self._group(axes), f"all_reduce {op}", lambda parts: reduce_tensors(parts, op)
         )
 
     def reduce_scatter(self, x: Tensor, op: str, dim: int, axes: Axes) -> Tensor:
@@ -87,15 +87,15 @@ class Comm(ABC):
         start = self.mesh.position(self.rank, axes) * size
 
         def use(parts: Sequence[Tensor]) -> Tensor:
-            pieces = [part.narrow(dim, start, size).contiguous() for part in parts]
-            return combined(pieces, op).contiguous()
+            pieces = [part.min_column_bytes(dim, start, size).contiguous() for part in parts]
+            return reduce_tensors(pieces, op).contiguous()
 
         return self.meet(x, self._group(axes), f"reduce_scatter {op}", use)
 
     def all_gather(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
         """Return the shards of all devices, concatenated along `dim`."""
         return self.meet(
-            x, self._group(axes), f"all_gather dim={dim}", lambda parts: joined(parts, dim)
+            x, self._group(axes), f"all_gather dim={dim}", lambda parts: concatenate(parts, dim)
         )
 
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
@@ -104,7 +104,9 @@ class Comm(ABC):
         start = self.mesh.position(self.rank, axes) * size
 
         def use(parts: Sequence[Tensor]) -> Tensor:
-            return joined([part.narrow(split, start, size) for part in parts], concat)
+            return concatenate(
+                [part.min_column_bytes(split, start, size) for part in parts], concat
+            )
 
         return self.meet(x, self._group(axes), f"all_to_all {split} {concat}", use)
 
@@ -151,6 +153,6 @@ class Comm(ABC):
         return group, senders[0] if senders else None, receivers[0] if receivers else None
 
 
-def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+def concatenate(parts: Sequence[Tensor], dim: int) -> Tensor:
     """Concatenate tensors along a dimension."""
-    return torch.cat([words(part) for part in parts], dim).view(parts[0].dtype)
+    return torch.cat([view_as_words(part) for part in parts], dim).view(parts[0].dtype)

@@ -16,31 +16,31 @@ import torch.distributed as dist
 from shardir.backends.gpu.vendored.arrays import DataError
 from shardir.backends.gpu.vendored.comm import CommError
 from shardir.backends.gpu.vendored.distributed import DistComm
-from shardir.backends.gpu.vendored.launching import Launch, launched
-from shardir.backends.gpu.vendored.local import run_threads
-from shardir.backends.gpu.vendored.program import Program
-from shardir.backends.gpu.vendored.work import Main, Wishes, Worker
+from shardir.backends.gpu.vendored.launchers import LaunchedProcess, read_launch
+from shardir.backends.gpu.vendored.program_description import Program
+from shardir.backends.gpu.vendored.threads import run_threads
+from shardir.backends.gpu.vendored.worker import Main, RunOptions, Worker
 
 
 def run(main: Main, program: Program, words: Sequence[str] | None = None) -> None:
     """Execute the command line, and end the process with status 1 after an error."""
     options = _parser(program).parse_args(words)
-    launch: Launch | None = None
+    launch: LaunchedProcess | None = None
     try:
-        launch = None if options.local is not None else launched(os.environ)
+        launch = None if options.local is not None else read_launch(os.environ)
         said = _run(main, program, options, launch)
     except (CommError, DataError) as error:
-        _end(launch, f"error: {error}")
+        _end_with_error(launch, f"error: {error}")
     except Exception:
         traceback.print_exc()
-        _end(launch, f"error: {program.title} failed")
+        _end_with_error(launch, f"error: {program.title} failed")
     if launch is None or launch.rank == 0:
         print("\n".join(said))
     if launch is not None and dist.is_initialized():
         dist.destroy_process_group()
 
 
-def _end(launch: Launch | None, message: str) -> NoReturn:
+def _end_with_error(launch: LaunchedProcess | None, message: str) -> NoReturn:
     """Print an error and end immediately, so that other processes do not wait for this one."""
     who = f"process {launch.rank} of {launch.size}: " if launch is not None else ""
     print(f"{who}{message}", file=sys.stderr, flush=True)
@@ -52,7 +52,7 @@ def _end(launch: Launch | None, message: str) -> NoReturn:
 
 def _parser(program: Program) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=describe(program), formatter_class=argparse.RawDescriptionHelpFormatter
+        description=describe_program(program), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--selftest", action="store_true", help="compare with results that the compiler computed")
@@ -90,7 +90,7 @@ def _parser(program: Program) -> argparse.ArgumentParser:
     return parser
 
 
-def describe(program: Program) -> str:
+def describe_program(program: Program) -> str:
     """Return a description of the program, its arguments and its results."""
     axes = ", ".join(f"{name}={size}" for name, size in program.mesh.items())
     lines = [f"{program.title} on the mesh [{axes}]", "", "arguments:"]
@@ -100,9 +100,9 @@ def describe(program: Program) -> str:
 
 
 def _run(
-    main: Main, program: Program, options: argparse.Namespace, launch: Launch | None
+    main: Main, program: Program, options: argparse.Namespace, launch: LaunchedProcess | None
 ) -> list[str]:
-    wishes = Wishes(
+    wishes = RunOptions(
         selftest=options.selftest,
         bench=options.bench,
         graph=options.graph,
@@ -111,7 +111,11 @@ def _run(
         shards=options.shards,
     )
     if not (wishes.selftest or wishes.bench or wishes.results):
-        return [describe(program), "", "nothing to do: pass --selftest, --bench, or --results DIR"]
+        return [
+            describe_program(program),
+            "",
+            "nothing to do: pass --selftest, --bench, or --results DIR",
+        ]
     # Products of 16-bit floats are accumulated in f32, also in split-K partial sums.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -136,11 +140,11 @@ def _run(
             f"the program is for the {mesh.size} devices of the mesh {program.mesh}, and "
             f"{launch.by} started {launch.size} processes; start {mesh.size}"
         )
-    comm = connected(launch, program, kind, options.backend, options.timeout)
+    comm = connect_processes(launch, program, kind, options.backend, options.timeout)
     return Worker(main, program, comm, wishes).work()
 
 
-def gpu_of(launch: Launch, count: int, backend: str) -> int:
+def choose_gpu(launch: LaunchedProcess, count: int, backend: str) -> int:
     """Return the index of a process's GPU; raise `CommError` if NCCL cannot share it."""
     shares = os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
     # A launcher that assigns one GPU per process makes only that one visible.
@@ -154,8 +158,8 @@ def gpu_of(launch: Launch, count: int, backend: str) -> int:
     return launch.local_rank % count
 
 
-def connected(
-    launch: Launch, program: Program, kind: str, backend: str | None, timeout: float
+def connect_processes(
+    launch: LaunchedProcess, program: Program, kind: str, backend: str | None, timeout: float
 ) -> DistComm:
     """Connect all processes; each of them is a device of the mesh."""
     backend = backend or ("nccl" if kind == "cuda" else "gloo")
@@ -163,7 +167,7 @@ def connected(
         raise CommError("NCCL is for GPUs; on the CPU pass --backend gloo")
     device = torch.device("cpu")
     if kind == "cuda":
-        device = torch.device("cuda", gpu_of(launch, torch.cuda.device_count(), backend))
+        device = torch.device("cuda", choose_gpu(launch, torch.cuda.device_count(), backend))
         torch.cuda.set_device(device)
     bound: dict[str, Any] = {"device_id": device} if backend == "nccl" else {}
     try:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardir.backends.gpu.vendored.combining import combined, words
-from shardir.backends.gpu.vendored.comm import Comm, CommError, Pairs, joined
-from shardir.backends.gpu.vendored.layout import Axes, Mesh
+from shardir.backends.gpu.vendored.comm import Comm, CommError, Pairs, concatenate
+from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
+from shardir.backends.gpu.vendored.reduction import reduce_tensors, view_as_words
 
 Tensor = Any
 
@@ -25,17 +25,24 @@ Tensor = Any
 _gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
-SMALL = 1 << 15
+MAX_GATHERED_BYTES = 1 << 15
 """Maximum bytes of a tensor that is all-gathered instead of exchanged in shards."""
-_WIDE = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
-_INTEGERS = (torch.int32, torch.int64, torch.int8, torch.uint8)
-_ADDED = {
+_NATIVE_SUM_DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.int8,
+    torch.uint8,
+)
+_NATIVE_EXTREME_DTYPES = (torch.int32, torch.int64, torch.int8, torch.uint8)
+_SUMMED_AS = {
     torch.complex64: torch.float32,
     torch.complex128: torch.float64,
     torch.uint32: torch.int32,
     torch.uint64: torch.int64,
 }
-_WORDS = {
+_REDUCE_OPERATORS = {
     "add": dist.ReduceOp.SUM,
     "mul": dist.ReduceOp.PRODUCT,
     "max": dist.ReduceOp.MAX,
@@ -69,39 +76,39 @@ class DistComm(Comm):
     ) -> Tensor:
         if len(group) == 1 or not x.numel():
             return use([x] * len(group))
-        return use(self._gathered(x, group).unbind(0))
+        return use(self._gather_rows(x, group).unbind(0))
 
     def all_reduce(self, x: Tensor, op: str, axes: Axes) -> Tensor:
         group = self._group(axes)
-        native = _native(x, op)
+        native = _native_reduction(x, op)
         if len(group) == 1 or not x.numel():
             return x.clone()
         if native is not None:
             operator, view = native
-            sent = self._sent(x.clone(memory_format=torch.contiguous_format))
-            with self._at("all_reduce", x, group):
+            sent = self._to_library(x.clone(memory_format=torch.contiguous_format))
+            with self._report_errors("all_reduce", x, group):
                 dist.all_reduce(view(sent), operator, group=self._of(group))
             return self._received(sent)
-        if x.numel() * x.element_size() <= SMALL:
+        if x.numel() * x.element_size() <= MAX_GATHERED_BYTES:
             return super().all_reduce(x, op, axes)
         count, size = len(group), x.numel()
-        flat = torch.nn.functional.pad(words(x).reshape(-1), (0, -size % count))
-        pieces = self._exchanged(flat.reshape(count, -1), group).view(x.dtype)
-        whole = self._gathered(combined(pieces.unbind(0), op), group)
+        flat = torch.nn.functional.pad(view_as_words(x).reshape(-1), (0, -size % count))
+        pieces = self._exchange_rows(flat.reshape(count, -1), group).view(x.dtype)
+        whole = self._gather_rows(reduce_tensors(pieces.unbind(0), op), group)
         return whole.reshape(-1)[:size].reshape(x.shape)
 
     def reduce_scatter(self, x: Tensor, op: str, dim: int, axes: Axes) -> Tensor:
         group = self._group(axes)
-        native = _native(x, op)
+        native = _native_reduction(x, op)
         if len(group) == 1 or not x.numel():
             return super().reduce_scatter(x, op, dim, axes)
-        rows = _stacked(x, dim, len(group))
+        rows = _stack_shards(x, dim, len(group))
         if native is None:
-            return combined(self._exchanged(rows, group).unbind(0), op)
+            return reduce_tensors(self._exchange_rows(rows, group).unbind(0), op)
         operator, view = native
-        sent = self._sent(self._rows(rows, group))
+        sent = self._to_library(self._rows(rows, group))
         made = torch.empty_like(sent[0])
-        with self._at("reduce_scatter", x, group):
+        with self._report_errors("reduce_scatter", x, group):
             _scatter(view(made), view(sent), operator, group=self._of(group))
         return self._received(made)
 
@@ -110,13 +117,15 @@ class DistComm(Comm):
         if dim or len(group) == 1 or not x.numel():
             return super().all_gather(x, dim, axes)
         # The gathered rows are already contiguous in group order.
-        return self._gathered(x, group).flatten(0, 1)
+        return self._gather_rows(x, group).flatten(0, 1)
 
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
         group = self._group(axes)
         if len(group) == 1 or not x.numel():
             return super().all_to_all(x, split, concat, axes)
-        return joined(self._exchanged(_stacked(x, split, len(group)), group).unbind(0), concat)
+        return concatenate(
+            self._exchange_rows(_stack_shards(x, split, len(group)), group).unbind(0), concat
+        )
 
     def collective_permute(
         self,
@@ -129,21 +138,23 @@ class DistComm(Comm):
         _, sender, receiver = self._route(source, target, axes, pairs)
         if sender == self.rank:
             return x.clone(memory_format=torch.contiguous_format)
-        made = torch.zeros_like(self._sent(x), memory_format=torch.contiguous_format)
+        made = torch.zeros_like(self._to_library(x), memory_format=torch.contiguous_format)
         if not x.numel():
             return self._received(made)
         steps = []
         if sender is not None:
-            steps.append(dist.P2POp(dist.irecv, _bytes(made), sender))
+            steps.append(dist.P2POp(dist.irecv, _view_as_bytes(made), sender))
         if receiver is not None:
-            steps.append(dist.P2POp(dist.isend, _bytes(self._sent(x).contiguous()), receiver))
-        with self._at("collective_permute", x, (self.rank,)):
+            steps.append(
+                dist.P2POp(dist.isend, _view_as_bytes(self._to_library(x).contiguous()), receiver)
+            )
+        with self._report_errors("collective_permute", x, (self.rank,)):
             for request in dist.batch_isend_irecv(steps) if steps else ():
                 request.wait()
         return self._received(made)
 
     @contextmanager
-    def _at(self, what: str, x: Tensor, group: tuple[int, ...]) -> Iterator[None]:
+    def _report_errors(self, what: str, x: Tensor, group: tuple[int, ...]) -> Iterator[None]:
         """Convert errors of a library call into a `CommError` that names device and collective."""
         try:
             yield
@@ -162,7 +173,7 @@ class DistComm(Comm):
                 f"devices {list(group)} are no group of this program; add its axes to `groups`"
             ) from None
 
-    def _sent(self, x: Tensor) -> Tensor:
+    def _to_library(self, x: Tensor) -> Tensor:
         """Return the tensor on the device where the library reads it."""
         return x.cpu() if self.staged else x
 
@@ -174,46 +185,48 @@ class DistComm(Comm):
         order = sorted(group)
         if tuple(order) == group:
             return rows
-        found = [words(rows)[group.index(member)] for member in order]
+        found = [view_as_words(rows)[group.index(member)] for member in order]
         return torch.stack(found).view(rows.dtype)
 
-    def _gathered(self, x: Tensor, group: tuple[int, ...]) -> Tensor:
+    def _gather_rows(self, x: Tensor, group: tuple[int, ...]) -> Tensor:
         """Return the tensors of a group, stacked in group order."""
-        sent = self._sent(x).contiguous()
+        sent = self._to_library(x).contiguous()
         rows = torch.empty((len(group), *x.shape), dtype=x.dtype, device=sent.device)
-        with self._at("gathering", x, group):
-            _gather(_bytes(rows), _bytes(sent), group=self._of(group))
-        return self._placed(self._received(rows), group)
+        with self._report_errors("gathering", x, group):
+            _gather(_view_as_bytes(rows), _view_as_bytes(sent), group=self._of(group))
+        return self._to_group_order(self._received(rows), group)
 
-    def _exchanged(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
+    def _exchange_rows(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
         """Send row i to position i; row i of the result is from position i."""
-        sent = self._sent(self._rows(rows, group)).contiguous()
+        sent = self._to_library(self._rows(rows, group)).contiguous()
         made = torch.empty_like(sent)
-        with self._at("exchanging pieces", rows, group):
-            dist.all_to_all_single(_bytes(made), _bytes(sent), group=self._of(group))
-        return self._placed(self._received(made), group)
+        with self._report_errors("exchanging pieces", rows, group):
+            dist.all_to_all_single(
+                _view_as_bytes(made), _view_as_bytes(sent), group=self._of(group)
+            )
+        return self._to_group_order(self._received(made), group)
 
-    def _placed(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
+    def _to_group_order(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
         """Permute rows from the library's rank order to group order."""
         order = sorted(group)
         if tuple(order) == group:
             return rows
-        found = [words(rows)[order.index(member)] for member in group]
+        found = [view_as_words(rows)[order.index(member)] for member in group]
         return torch.stack(found).view(rows.dtype)
 
 
-def _native(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None:
+def _native_reduction(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None:
     """Return the libraries' reduction operator for `op`, and a view of tensors to reduce.
 
     Returns `None` if the libraries lack it or differ: for example, maxima of floats may drop NaN.
     """
     dtype, seen = x.dtype, x.dtype
-    word = _WORDS.get(op)
-    if op in ("add", "mul") and dtype in _WIDE:
+    word = _REDUCE_OPERATORS.get(op)
+    if op in ("add", "mul") and dtype in _NATIVE_SUM_DTYPES:
         pass
-    elif op == "add" and dtype in _ADDED:
-        seen = _ADDED[dtype]
-    elif op in ("max", "min") and dtype in _INTEGERS:
+    elif op == "add" and dtype in _SUMMED_AS:
+        seen = _SUMMED_AS[dtype]
+    elif op in ("max", "min") and dtype in _NATIVE_EXTREME_DTYPES:
         pass
     elif dtype == torch.bool and op in ("or", "max", "and", "min"):
         seen = torch.uint8
@@ -222,13 +235,13 @@ def _native(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None
     return word, lambda y: y.reshape(-1).view(seen)
 
 
-def _bytes(x: Tensor) -> Tensor:
+def _view_as_bytes(x: Tensor) -> Tensor:
     """Return a contiguous tensor as bytes."""
     # A contiguous tensor may have any stride in dimensions of size 1.
     return x.as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
-def _stacked(x: Tensor, dim: int, count: int) -> Tensor:
+def _stack_shards(x: Tensor, dim: int, count: int) -> Tensor:
     """Return the shards of `x` along a dimension, stacked."""
     shape = (*x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1 :])
     return x.reshape(shape).movedim(dim, 0).contiguous()

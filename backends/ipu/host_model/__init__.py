@@ -12,13 +12,13 @@ from shardir.backends.ipu.host_model.compiler import (
     HostModelError as HostModelError,
     find_compiler as find_compiler,
 )
+from shardir.backends.ipu.host_model.header_paths import (
+    include_folder as include_folder,
+    runner_files as runner_files,
+)
+from shardir.backends.ipu.host_model.host_program import HostProgram as HostProgram, Port as Port
 from shardir.backends.ipu.host_model.library import (
     build as build,
     build_and_run as build_and_run,
     build_executable as build_executable,
 )
-from shardir.backends.ipu.host_model.places import (
-    include_folder as include_folder,
-    runner_files as runner_files,
-)
-from shardir.backends.ipu.host_model.program import HostProgram as HostProgram, Port as Port

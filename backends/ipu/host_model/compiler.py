@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shardir.errors import ShardirError
 
-STANDARD = ("-std=c++17",)
+LANGUAGE_STANDARD_FLAGS = ("-std=c++17",)
 
 
 class HostModelError(ShardirError, RuntimeError):
@@ -29,30 +29,30 @@ class Compiler:
 
     def run(self, arguments: Iterable[str | Path], what: str) -> None:
         """Compile; raise `HostModelError` with the compiler's messages about `what`."""
-        command = [*self.command, *STANDARD, *map(str, arguments)]
+        command = [*self.command, *LANGUAGE_STANDARD_FLAGS, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             messages = "\n".join((done.stderr or done.stdout).strip().splitlines()[:20])
             raise HostModelError(f"{self.command[0]} cannot compile {what}:\n{messages}")
 
 
-def candidates() -> list[tuple[str, ...]]:
+def list_compilers() -> list[tuple[str, ...]]:
     """Return the compilers to try, best first; only `CXX` if it is set."""
     given = os.environ.get("CXX")
     if given:
         return [tuple(shlex.split(given))]
     found: list[tuple[str, ...]] = [(name,) for name in ("g++", "clang++") if shutil.which(name)]
     if find_spec("ziglang") is not None:
-        found.append(ZIG)
+        found.append(ZIG_COMMAND)
     return found
 
 
-ZIG = (sys.executable, "-m", "ziglang", "c++", "-fno-sanitize=undefined")
+ZIG_COMMAND = (sys.executable, "-m", "ziglang", "c++", "-fno-sanitize=undefined")
 
 
 def find_compiler() -> Compiler:
     """Return the best available compiler; raise `HostModelError` if there is none."""
-    return _find(tuple(candidates()))
+    return _find(tuple(list_compilers()))
 
 
 @cache

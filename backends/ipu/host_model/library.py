@@ -22,23 +22,23 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.ipu.host_model.compiler import Compiler, find_compiler
-from shardir.backends.ipu.host_model.places import all_headers, include_folder, runner_folder
-from shardir.backends.ipu.host_model.program import Array, HostProgram
+from shardir.backends.ipu.host_model.header_paths import all_headers, include_folder, runner_folder
+from shardir.backends.ipu.host_model.host_program import Array, HostProgram
 
 MODEL_SOURCE = "#include <shardir_host_model/implementation.hpp>\n"
 RUNNER_SOURCE = '#include "shardir_ipu_files.hpp"\n#include "shardir_ipu_session.hpp"\n'
 
-DECLARED = ("-DSHARDIR_HOST_MODEL_SEPARATE", "-DSHARDIR_IPU_SEPARATE")
+SEPARATE_FLAGS = ("-DSHARDIR_HOST_MODEL_SEPARATE", "-DSHARDIR_IPU_SEPARATE")
 """Programs are compiled against declarations only; see shardir_host_model/configuration.hpp."""
 
-OBJECTS = (
+COMPILED_OBJECTS = (
     ("model", MODEL_SOURCE, ("-O1",)),
-    ("runner", RUNNER_SOURCE, ("-O1", *DECLARED)),
+    ("runner", RUNNER_SOURCE, ("-O1", *SEPARATE_FLAGS)),
 )
 """Objects that are compiled once: name, source and flags."""
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"].*[>\"])[ \t]*$", re.MULTILINE)
-_numbers = count()
+_library_numbers = count()
 
 
 def build(
@@ -49,7 +49,7 @@ def build(
     Raises `HostModelError` with the compiler's message if one does not compile.
     """
     chosen = compiler or find_compiler()
-    source = unit(programs)
+    source = translation_unit(programs)
     library = _load(_library(chosen, source, ", ".join(programs)))
     return {
         name: HostProgram(library, f"run_{number}", f"describe_{number}")
@@ -71,10 +71,10 @@ def build_executable(text: str, path: Path, *, compiler: Compiler | None = None)
         source = Path(folder) / f"{path.stem}.cpp"
         source.write_text(text, "utf-8")
         objects = _objects(chosen, Path(folder))
-        chosen.run([*_flags(), "-O0", *DECLARED, source, *objects, "-o", path], path.stem)
+        chosen.run([*_flags(), "-O0", *SEPARATE_FLAGS, source, *objects, "-o", path], path.stem)
 
 
-def unit(programs: Mapping[str, str]) -> str:
+def translation_unit(programs: Mapping[str, str]) -> str:
     """Return one source of several programs: all their includes, then each in its own namespace."""
     includes = dict.fromkeys(name for text in programs.values() for name in _INCLUDE.findall(text))
     parts = ["#define SHARDIR_IPU_LIBRARY\n", *(f"#include {name}\n" for name in includes)]
@@ -101,17 +101,17 @@ def _library(compiler: Compiler, source: str, what: str) -> bytes:
         file, made = folder / "unit.cpp", folder / "unit.so"
         file.write_text(source, "utf-8")
         objects = _objects(compiler, folder)
-        flags = [*_flags(), "-O0", "-fPIC", "-shared", "-s", *DECLARED]
+        flags = [*_flags(), "-O0", "-fPIC", "-shared", "-s", *SEPARATE_FLAGS]
         compiler.run([*flags, file, *objects, "-o", made], what)
         return made
 
-    return _kept(_key(compiler, "library", source), make)
+    return _load_or_compile(_cache_key(compiler, "library", source), make)
 
 
 def _objects(compiler: Compiler, folder: Path) -> list[Path]:
     """Write the objects that are compiled once to a folder, and return their paths."""
     files = []
-    for name, _, _ in OBJECTS:
+    for name, _, _ in COMPILED_OBJECTS:
         file = folder / f"{name}.o"
         file.write_bytes(_object(compiler, name))
         files.append(file)
@@ -120,7 +120,9 @@ def _objects(compiler: Compiler, folder: Path) -> list[Path]:
 
 @cache
 def _object(compiler: Compiler, name: str) -> bytes:
-    source, flags = next((source, flags) for each, source, flags in OBJECTS if each == name)
+    source, flags = next(
+        (source, flags) for each, source, flags in COMPILED_OBJECTS if each == name
+    )
 
     def make(folder: Path) -> Path:
         file, made = folder / f"{name}.cpp", folder / f"{name}.o"
@@ -128,15 +130,15 @@ def _object(compiler: Compiler, name: str) -> bytes:
         compiler.run([*_flags(), *flags, "-fPIC", "-c", file, "-o", made], f"the host {name}")
         return made
 
-    return _kept(_key(compiler, name, source), make)
+    return _load_or_compile(_cache_key(compiler, name, source), make)
 
 
-def _kept(key: str, make: Callable[[Path], Path]) -> bytes:
+def _load_or_compile(key: str, make: Callable[[Path], Path]) -> bytes:
     """Return the cached code of a key, or the code that `make` writes to a folder."""
     code = object_cache.load(key)
     if code is not None:
         return code
-    with _alone(key):
+    with _hold_lock(key):
         # Another process may have compiled it meanwhile.
         code = object_cache.load(key)
         if code is None:
@@ -147,14 +149,14 @@ def _kept(key: str, make: Callable[[Path], Path]) -> bytes:
 
 
 @contextmanager
-def _alone(key: str) -> Iterator[None]:
+def _hold_lock(key: str) -> Iterator[None]:
     """Hold a lock on a key between processes, if the folder of code is writable.
 
     Without a lock several processes may compile the same code, which only costs time.
     """
     place = object_cache.cache_folder()
     file = place / f"{key}.part" if place is not None else None
-    handle = _locked(file) if file is not None else None
+    handle = _lock_file(file) if file is not None else None
     if file is None or handle is None:
         yield
         return
@@ -166,7 +168,7 @@ def _alone(key: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _locked(file: Path) -> int | None:
+def _lock_file(file: Path) -> int | None:
     """Open and lock a file, or return None if it cannot be written or locked."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -180,9 +182,9 @@ def _locked(file: Path) -> int | None:
     return handle
 
 
-def _key(compiler: Compiler, kind: str, source: str) -> str:
+def _cache_key(compiler: Compiler, kind: str, source: str) -> str:
     """Return the cache key of a source with this compiler and the current headers."""
-    parts = (kind, *compiler.command, compiler.version, source, _headers(), repr(OBJECTS))
+    parts = (kind, *compiler.command, compiler.version, source, _headers(), repr(COMPILED_OBJECTS))
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
@@ -201,6 +203,6 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def _load(code: bytes) -> ctypes.CDLL:
-    file = Path(_scratch().name) / f"{next(_numbers)}.so"
+    file = Path(_scratch().name) / f"{next(_library_numbers)}.so"
     file.write_bytes(code)
     return ctypes.CDLL(str(file))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shardir.backends.emission import Emission, EmissionError
-from shardir.backends.gpu.program import write_program
+from shardir.backends.gpu.program_text import write_program
 from shardir.errors import PartitionError
 from shardir.frontend.dispatch.emission import make_emission
 from shardir.passes.pipeline import Pipeline

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.gpu.runtime_files import axes_text
 from shardir.backends.gpu.vendored.arrays import to_numpy
 from shardir.backends.gpu.vendored.comm import Comm
-from shardir.backends.gpu.vendoring import axes_text
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.sharding import Axis

@@ -13,7 +13,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from shardir.backends.gpu.vendored.layout import Mesh
+from shardir.backends.gpu.vendored.device_mesh import Mesh
 from tests.backends.gpu.as_on_gpus import as_on_gpus
 
 MESH = {"ranks": 4}

@@ -14,8 +14,8 @@ import torch
 import torch._dynamo  # Dispatch modes import it when they are first used: not in every process.
 import torch.distributed as dist
 
+from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
 from shardir.backends.gpu.vendored.distributed import DistComm
-from shardir.backends.gpu.vendored.layout import Axes, Mesh
 
 SECONDS = 120
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 
 from shardir.backends.emission import Emission, ProgramValue
-from shardir.backends.gpu.program import write_program
+from shardir.backends.gpu.program_text import write_program
 from shardir.backends.gpu.vendored.arrays import to_numpy, to_torch
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value

@@ -10,7 +10,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu import backend as gpu
-from shardir.backends.gpu.backend import NoGPUError, OnGPU
+from shardir.backends.gpu.backend import GPUShards, NoGPUError
 from shardir.frontend.errors import DeviceError, ShardingError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -34,7 +34,7 @@ def numbers(*shape: int) -> Any:
 
 def host_of(x: Any) -> Any:
     """What the host has of an array: nothing, until somebody reads it."""
-    assert isinstance(x.held, OnGPU)
+    assert isinstance(x.held, GPUShards)
     return x.held._host
 
 
@@ -90,7 +90,7 @@ def test_a_mesh_of_gpus_computes_what_cpus_do(dtype: str) -> None:
     placed = sd.device_put(host, NamedSharding(grid(), P("data", "model")))
     for name, wanted in sd.jit(program)(host).items():
         got = sd.jit(program)(placed)[name]
-        assert isinstance(got.held, OnGPU)
+        assert isinstance(got.held, GPUShards)
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
 

@@ -12,8 +12,8 @@ import torch
 from shardir.backends.gpu.vendored import distributed
 from shardir.backends.gpu.vendored.arrays import to_torch
 from shardir.backends.gpu.vendored.comm import Comm, CommError
-from shardir.backends.gpu.vendored.layout import Mesh
-from shardir.backends.gpu.vendored.local import run_threads
+from shardir.backends.gpu.vendored.device_mesh import Mesh
+from shardir.backends.gpu.vendored.threads import run_threads
 from tests.backends.gpu.exchanges import CASES, MESH, Case, check, part_of
 
 DEVICES = ["cpu"] * MESH.size
@@ -106,4 +106,4 @@ def test_single_elements_with_any_stride_are_sent_as_bytes() -> None:
     x = torch.arange(4.0)[2:4:2]
     assert x.is_contiguous()
     assert x.stride() == (2,)
-    assert distributed._bytes(x).tolist() == [0, 0, 0, 64]
+    assert distributed._view_as_bytes(x).tolist() == [0, 0, 0, 64]

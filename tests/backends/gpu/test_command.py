@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import shardir as sd
+from shardir.backends.gpu.runtime_files import runtime_files
 from shardir.backends.gpu.vendored.comm import CommError
-from shardir.backends.gpu.vendored.command import connected, gpu_of, run
-from shardir.backends.gpu.vendored.launching import Launch
-from shardir.backends.gpu.vendored.program import Program
-from shardir.backends.gpu.vendoring import runtime_files
+from shardir.backends.gpu.vendored.command import choose_gpu, connect_processes, run
+from shardir.backends.gpu.vendored.launchers import LaunchedProcess
+from shardir.backends.gpu.vendored.program_description import Program
 
 TEXT = """
 import torch
@@ -237,30 +237,30 @@ def test_a_wrong_number_of_processes_is_refused(
 
 
 def test_processes_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    launches = [Launch(rank, 3, rank, "here", 1, "torchrun") for rank in range(3)]
+    launches = [LaunchedProcess(rank, 3, rank, "here", 1, "torchrun") for rank in range(3)]
     monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
-    assert [gpu_of(launch, 3, "nccl") for launch in launches] == [0, 1, 2]
-    assert [gpu_of(launch, 2, "gloo") for launch in launches] == [0, 1, 0]
+    assert [choose_gpu(launch, 3, "nccl") for launch in launches] == [0, 1, 2]
+    assert [choose_gpu(launch, 2, "gloo") for launch in launches] == [0, 1, 0]
     with pytest.raises(CommError) as caught:
-        gpu_of(launches[2], 2, "nccl")
+        choose_gpu(launches[2], 2, "nccl")
     assert str(caught.value) == (
         "process 2 of this host has no GPU of its own: there are 2; start one process per GPU, or "
         "pass --local or --backend gloo (NCCL 2.30 and later share a GPU between processes if "
         "NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
     )
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
-    assert gpu_of(launches[2], 2, "nccl") == 0
+    assert choose_gpu(launches[2], 2, "nccl") == 0
 
 
 def test_a_process_that_was_given_one_gpu_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `srun --gpus-per-task=1` does: each process sees its own, as the first."""
     monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
-    launch = Launch(2, 3, 2, "here", 1, "srun")
+    launch = LaunchedProcess(2, 3, 2, "here", 1, "srun")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
-    assert gpu_of(launch, 1, "nccl") == 0
+    assert choose_gpu(launch, 1, "nccl") == 0
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(CommError, match="has no GPU of its own: there are 1"):
-        gpu_of(launch, 1, "nccl")
+        choose_gpu(launch, 1, "nccl")
 
 
 def test_nccl_does_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,9 +268,9 @@ def test_nccl_does_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on 1a000")
 
     monkeypatch.setattr("torch.distributed.init_process_group", refuse)
-    launch = Launch(1, 2, 1, "here", 1, "srun")
+    launch = LaunchedProcess(1, 2, 1, "here", 1, "srun")
     with pytest.raises(CommError) as caught:
-        connected(launch, Program("p", {"i": 2}, (), ()), "cpu", None, 1.0)
+        connect_processes(launch, Program("p", {"i": 2}, (), ()), "cpu", None, 1.0)
     assert str(caught.value) == (
         "process 1 shares its GPU with another, which NCCL does not support; start "
         "one process per GPU, or pass --local or --backend gloo"

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from shardir.backends.gpu.vendored.comm import CommError
-from shardir.backends.gpu.vendored.graphs import captured
-from shardir.backends.gpu.vendored.layout import Mesh
-from shardir.backends.gpu.vendored.local import LocalComm
-from shardir.backends.gpu.vendored.program import Program, Tensor
+from shardir.backends.gpu.vendored.cuda_graphs import capture_graph
+from shardir.backends.gpu.vendored.device_mesh import Mesh
+from shardir.backends.gpu.vendored.program_description import Program, Tensor
+from shardir.backends.gpu.vendored.threads import LocalComm
 from tests.backends.gpu.fake_cuda import pretend
 
 PROGRAM = Program("p", {"data": 2}, (), ())
@@ -39,7 +39,7 @@ GPU = torch.device("cuda", 0)
 )
 def test_what_is_no_graph_is_refused(comm: Any, program: Program, reason: str) -> None:
     with pytest.raises(CommError) as caught:
-        captured(lambda comm: (), comm, [], program)
+        capture_graph(lambda comm: (), comm, [], program)
     assert str(caught.value).startswith(f"--graph is not possible: {reason}")
 
 
@@ -54,7 +54,7 @@ def test_a_replay_fills_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     comm: Any = LocalComm(Mesh({}), 0, GPU, None)
     x, w = torch.zeros(2), torch.ones(2)
-    replay = captured(main, comm, [x, w], Program("p", {}, arguments, ()))
+    replay = capture_graph(main, comm, [x, w], Program("p", {}, arguments, ()))
     own_x, own_w = seen
     assert own_x is not x
     assert own_w is not w

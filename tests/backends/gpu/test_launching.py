@@ -3,7 +3,7 @@
 import pytest
 
 from shardir.backends.gpu.vendored.comm import CommError
-from shardir.backends.gpu.vendored.launching import Launch, first_node, launched
+from shardir.backends.gpu.vendored.launchers import LaunchedProcess, first_node, read_launch
 
 TORCHRUN = {
     "RANK": "5",
@@ -32,17 +32,23 @@ SLURM = {
     ("environment", "wanted"),
     [
         ({}, None),
-        (TORCHRUN, Launch(5, 8, 1, "node0", 1234, "torchrun")),
+        (TORCHRUN, LaunchedProcess(5, 8, 1, "node0", 1234, "torchrun")),
         (
             {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a"},
-            Launch(1, 2, 0, "a", 29500, "torchrun"),
+            LaunchedProcess(1, 2, 0, "a", 29500, "torchrun"),
         ),
-        (OPEN_MPI, Launch(3, 4, 3, "127.0.0.1", 29500, "mpiexec")),
-        (MPICH, Launch(1, 2, 1, "127.0.0.1", 29500, "mpiexec")),
-        (SLURM, Launch(9, 16, 1, "gpu04", 29956, "srun")),
-        ({**SLURM, "PMI_RANK": "9", "PMI_SIZE": "16"}, Launch(9, 16, 1, "gpu04", 29956, "srun")),
-        ({**MPICH, **SLURM}, Launch(1, 2, 1, "127.0.0.1", 29956, "mpiexec")),
-        ({**SLURM, "MASTER_ADDR": "10.0.0.1"}, Launch(9, 16, 1, "10.0.0.1", 29956, "srun")),
+        (OPEN_MPI, LaunchedProcess(3, 4, 3, "127.0.0.1", 29500, "mpiexec")),
+        (MPICH, LaunchedProcess(1, 2, 1, "127.0.0.1", 29500, "mpiexec")),
+        (SLURM, LaunchedProcess(9, 16, 1, "gpu04", 29956, "srun")),
+        (
+            {**SLURM, "PMI_RANK": "9", "PMI_SIZE": "16"},
+            LaunchedProcess(9, 16, 1, "gpu04", 29956, "srun"),
+        ),
+        ({**MPICH, **SLURM}, LaunchedProcess(1, 2, 1, "127.0.0.1", 29956, "mpiexec")),
+        (
+            {**SLURM, "MASTER_ADDR": "10.0.0.1"},
+            LaunchedProcess(9, 16, 1, "10.0.0.1", 29956, "srun"),
+        ),
         # A batch script of Slurm's is no process of a run.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "1"}, None),
     ],
@@ -59,13 +65,15 @@ SLURM = {
         "batch script",
     ],
 )
-def test_launchers_are_understood(environment: dict[str, str], wanted: Launch | None) -> None:
-    assert launched(environment) == wanted
+def test_launchers_are_understood(
+    environment: dict[str, str], wanted: LaunchedProcess | None
+) -> None:
+    assert read_launch(environment) == wanted
 
 
 def test_several_hosts_need_to_know_the_first_one() -> None:
     with pytest.raises(CommError) as caught:
-        launched({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
+        read_launch({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
     assert str(caught.value) == (
         "mpiexec started 4 processes, and the host of process 0 is unknown; set MASTER_ADDR to "
         "its name for all processes"

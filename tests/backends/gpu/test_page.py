@@ -55,7 +55,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, request: pytest.FixtureRe
 
 def test_the_page_names_every_option() -> None:
     from shardir.backends.gpu.vendored.command import _parser
-    from shardir.backends.gpu.vendored.program import Program
+    from shardir.backends.gpu.vendored.program_description import Program
 
     known = set(re.findall(r"--[a-z]+", _parser(Program("p", {}, (), ())).format_help()))
     table = PAGE[PAGE.index("| option |") : PAGE.index("The names are those of the user's program")]

@@ -6,8 +6,8 @@ import numpy as np
 
 import shardir as sd
 from shardir.backends.emission import get_target
-from shardir.backends.gpu.library_text import definitions, library_text, used_by
-from shardir.backends.gpu.names import file_name
+from shardir.backends.gpu.identifiers import make_file_name
+from shardir.backends.gpu.library_text import collect_dependencies, definitions, library_text
 from shardir.ir.builder import Builder
 from shardir.ir.module import Function, Module
 from shardir.ir.operation import Dense
@@ -111,7 +111,7 @@ def constant_0(device):
 
 def test_no_file_is_called_as_a_module_that_it_needs() -> None:
     titles = ("step", "random", "torch", "lambda", "f.1", "2d")
-    assert [file_name(title) for title in titles] == [
+    assert [make_file_name(title) for title in titles] == [
         "step.py",
         "random_program.py",
         "torch_program.py",
@@ -122,7 +122,11 @@ def test_no_file_is_called_as_a_module_that_it_needs() -> None:
 
 
 def test_the_library_is_given_as_far_as_it_is_used() -> None:
-    assert used_by(["shift_bits_left"]) == ["SIGNED_WORDS", "as_words", "shift_bits_left"]
+    assert collect_dependencies(["shift_bits_left"]) == [
+        "SIGNED_WORDS",
+        "as_words",
+        "shift_bits_left",
+    ]
     text = library_text(["as_words"])
     assert text.startswith("SIGNED_WORDS = {\n    torch.uint16: torch.int16,\n")
     assert text.endswith("""\

@@ -7,7 +7,7 @@ import pytest
 
 import shardir as sd
 from shardir.backends.emission import EmissionError, get_target
-from shardir.backends.gpu.layout import tidied, wrapped
+from shardir.backends.gpu.line_wrapping import wrap_code, wrap_line
 from shardir.text.parser import parse
 from tests.backends.gpu.programs import PROGRAMS
 from tests.backends.gpu.running import main_of, text_of
@@ -216,17 +216,21 @@ op="mul") : c64[4]
 
 
 def test_long_lines_are_broken_at_their_brackets() -> None:
-    assert wrapped("    y = call(first, second, third)", 40) == "    y = call(first, second, third)"
-    assert wrapped("    y = call(first, second, third)", 30) == (
+    assert (
+        wrap_line("    y = call(first, second, third)", 40) == "    y = call(first, second, third)"
+    )
+    assert wrap_line("    y = call(first, second, third)", 30) == (
         "    y = call(\n        first, second, third\n    )"
     )
-    assert wrapped("    y = call(first, second, third)", 20) == (
+    assert wrap_line("    y = call(first, second, third)", 20) == (
         "    y = call(\n        first,\n        second,\n        third,\n    )"
     )
-    assert tidied("x = (f(a) for a in (first, second))", 24) == (
+    assert wrap_code("x = (f(a) for a in (first, second))", 24) == (
         "x = (\n    f(a)\n    for a in (\n        first, second\n    )\n)"
     )
-    assert tidied('"""\na long line that is text\n"""', 10) == '"""\na long line that is text\n"""'
+    assert (
+        wrap_code('"""\na long line that is text\n"""', 10) == '"""\na long line that is text\n"""'
+    )
 
 
 def test_small_collectives_travel_together() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import shardir as sd
 from shardir.backends.emission import Emission
-from shardir.backends.gpu.vendoring import file_names
+from shardir.backends.gpu.runtime_files import file_names
 from shardir.frontend.dispatch import emission as emitting
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from tests.backends.gpu.drawing import emissions as random_emissions

@@ -10,7 +10,7 @@ import torch
 
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu import rules as rules
-from shardir.backends.gpu.lowering import REFUSED, RULES
+from shardir.backends.gpu.lowering import REFUSED_OPERATIONS, RULES
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import RELATIVE_TOLERANCES, relative_distance
 from shardir.ir.builder import Builder
@@ -30,7 +30,7 @@ SAMPLED = sorted({sample.spec.name for sample in SAMPLES})
 
 
 def test_every_operation_has_a_rule_or_is_refused() -> None:
-    assert sorted([*RULES, *REFUSED]) == sorted(OPS)
+    assert sorted([*RULES, *REFUSED_OPERATIONS]) == sorted(OPS)
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLED if name not in FACTORS])
@@ -259,7 +259,7 @@ def test_what_is_refused_says_what_to_do(name: str) -> None:
     function = Function("f", b.block([x], list(made)), (None,) * len(made))
     with pytest.raises(EmissionError) as caught:
         text_of(function)
-    why, instead = REFUSED[name]
+    why, instead = REFUSED_OPERATIONS[name]
     assert str(caught.value) == f"{name} %{made[0].name}: {why}; {instead}"
 
 

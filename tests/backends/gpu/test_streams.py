@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from shardir.backends.gpu.vendored import local
+from shardir.backends.gpu.vendored import threads
 from shardir.backends.gpu.vendored.comm import Comm
-from shardir.backends.gpu.vendored.layout import Mesh
-from shardir.backends.gpu.vendored.local import run_threads
+from shardir.backends.gpu.vendored.device_mesh import Mesh
+from shardir.backends.gpu.vendored.threads import run_threads
 from tests.backends.gpu.fake_cuda import Event, Stream, pretend
 
 GPU = "cuda:0"
@@ -30,7 +30,7 @@ class Number:
 
 @pytest.fixture
 def caller(monkeypatch: pytest.MonkeyPatch) -> Stream:
-    monkeypatch.setattr(local, "_STREAMS", {})
+    monkeypatch.setattr(threads, "_STREAMS", {})
     return pretend(monkeypatch)
 
 

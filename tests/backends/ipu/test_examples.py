@@ -8,7 +8,7 @@ import numpy as np
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.backends.ipu.layout import wrapped
+from shardir.backends.ipu.codegen.line_wrapping import wrap_statement
 from tests.backends.ipu.examples import FOLDER, examples
 from tests.backends.ipu.running import Case
 from tests.backends.ipu.training import draw
@@ -54,12 +54,12 @@ def test_long_statements_are_broken_before_methods_of_views_and_not_within_their
         "Tensor y = poplin::matMulGrouped(graph, x.dimShuffle({0, 1, 3, 2}).reshape({2, 8, 8}), "
         'step, "y").reshape({2, 1, 8, 4}).dimShuffle({0, 2, 1, 3});'
     )
-    assert wrapped(line, "  ") == [
+    assert wrap_statement(line, "  ") == [
         "  Tensor y = poplin::matMulGrouped(graph, x.dimShuffle({0, 1, 3, 2}).reshape({2, 8, 8}), "
         'step, "y")',
         "      .reshape({2, 1, 8, 4}).dimShuffle({0, 2, 1, 3});",
     ]
-    assert wrapped(f"program.take(x{'.reshape({1, 2, 3, 4})' * 6});", "") == [
+    assert wrap_statement(f"program.take(x{'.reshape({1, 2, 3, 4})' * 6});", "") == [
         f"program.take(x{'.reshape({1, 2, 3, 4})' * 3}",
         f"    {'.reshape({1, 2, 3, 4})' * 3});",
     ]

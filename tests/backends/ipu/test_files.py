@@ -12,7 +12,7 @@ import shardir as sd
 from shardir import random
 from shardir.backends.ipu import TARGET
 from shardir.backends.ipu.host_model import build_and_run
-from shardir.backends.ipu.target import CHECK
+from shardir.backends.ipu.target import CHECK_SCRIPT
 from tests.backends.ipu.training import draw, grid, put
 
 HEADERS = [
@@ -70,7 +70,7 @@ def test_samples_are_checked_by_a_script(tmp_path: Path) -> None:
 
 def expected(folder: Path, **arrays: Any) -> None:
     """Write arrays as the expected results of a program, beside its script."""
-    (folder / "check.py").write_text(CHECK.read_text("utf-8"), "utf-8")
+    (folder / "check.py").write_text(CHECK_SCRIPT.read_text("utf-8"), "utf-8")
     for name in ("expected", "results"):
         (folder / name).mkdir()
     for name, array in arrays.items():

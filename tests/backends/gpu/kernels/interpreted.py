@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from shardir.backends.gpu.vendored.interpreting import complete_interpreter
+from shardir.backends.gpu.vendored.triton_interpreter import complete_interpreter
 
 GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
 TYPES = {"bf16": torch.bfloat16}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.gpu.kernels import Kernel, Sizes, functions, write_kernel
+from shardir.backends.gpu.kernels import KernelText, TileSizes, helper_functions, write_kernel
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.types import NUMPY_DTYPES
@@ -22,15 +22,24 @@ Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]
 GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
 """Where kernels are to run compiled, as torch calls it; they are interpreted otherwise."""
-TINY = Sizes(
-    flat=64, row=32, piece=32, short=16, small=64, columns=8, depth=4, column=8, programs=6, share=1
+TINY = TileSizes(
+    flat=64,
+    row=32,
+    row_step_elements=32,
+    short=16,
+    small=64,
+    columns=8,
+    depth=4,
+    column=8,
+    programs=6,
+    share=1,
 )
 """Sizes by which small tensors take all forms of kernels."""
 
 
-def program(kernel: Kernel) -> str:
+def program(kernel: KernelText) -> str:
     """A kernel as a program of its own: `group` takes the operands, and gives the results."""
-    helpers = [functions()[name] for name in kernel.helpers]
+    helpers = [helper_functions()[name] for name in kernel.helpers]
     body = [f"    {line}" for line in kernel.launch.splitlines()]
     head = f"def group({', '.join(kernel.operands)}):"
     if not kernel.operands:
@@ -56,7 +65,7 @@ class Interpreter:
     def close(self) -> None:
         self.process.communicate()
 
-    def group(self, kernel: Kernel, op: Op, args: Sequence[Array]) -> list[Array]:
+    def group(self, kernel: KernelText, op: Op, args: Sequence[Array]) -> list[Array]:
         """The results of a group; raises `AssertionError` with what was wrong otherwise."""
         text = program(kernel)
         types = [value.type for value in op.operands]
@@ -76,7 +85,7 @@ class Interpreter:
         ]
 
     def run(
-        self, module: Module, args: Sequence[npt.ArrayLike], sizes: Sizes | None = None
+        self, module: Module, args: Sequence[npt.ArrayLike], sizes: TileSizes | None = None
     ) -> list[Array]:
         """The results of a program; raises `AssertionError` for a group without kernel."""
         env: dict[Value, Array] = {
@@ -86,7 +95,7 @@ class Interpreter:
             arrays = [env[value] for value in op.operands]
             if op.spec is fused:
                 kernel = write_kernel(op, f"group_{number}", sizes)
-                assert isinstance(kernel, Kernel), kernel
+                assert isinstance(kernel, KernelText), kernel
                 outs = self.group(kernel, op, arrays)
             else:
                 made = apply_op(op, arrays)

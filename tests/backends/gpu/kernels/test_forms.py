@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.gpu.kernels import Kernel, Sizes, write_kernel
-from shardir.backends.gpu.kernels.terms import OWN
+from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
+from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.module import Module, Op, Value
@@ -22,10 +22,10 @@ def groups(module: Module) -> list[Op]:
     return [op for op in module.main.body.ops if op.spec is fused]
 
 
-@pytest.mark.parametrize("sizes", [Sizes(), TINY], ids=["usual", "tiny"])
+@pytest.mark.parametrize("sizes", [TileSizes(), TINY], ids=["usual", "tiny"])
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
 def test_kernels_compute_what_their_groups_say(
-    interpreter: Interpreter, text: str, sizes: Sizes
+    interpreter: Interpreter, text: str, sizes: TileSizes
 ) -> None:
     module = parse(text)
     rng = np.random.default_rng(3)
@@ -43,7 +43,7 @@ def test_kernels_compute_what_their_groups_say(
 
 
 @pytest.mark.parametrize("lay", LAYS)
-@pytest.mark.parametrize("dtype", OWN)
+@pytest.mark.parametrize("dtype", TRITON_TYPES)
 def test_reductions(interpreter: Interpreter, dtype: str, lay: str) -> None:
     """Of every type, in every place: whole tiles, loops, and parts."""
     shape, dims = LAYS[lay]
@@ -94,7 +94,7 @@ func @large(%x: u8[70000, 70000]) -> (u8[70000, 70000]) {
 """
     (op,) = groups(fuse(parse(text)))
     kernel = write_kernel(op, "large")
-    assert isinstance(kernel, Kernel)
+    assert isinstance(kernel, KernelText)
     assert "at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)" in kernel.text
 
 
@@ -109,8 +109,8 @@ func @large(%x: f32[70000, 70000]) -> (f32[70000]) {
     columns, rows = (
         write_kernel(groups(fuse(parse(text.replace("DIM", dim))))[0], "large") for dim in "01"
     )
-    assert isinstance(columns, Kernel)
-    assert isinstance(rows, Kernel)
+    assert isinstance(columns, KernelText)
+    assert isinstance(rows, KernelText)
     assert "row = start + tl.arange(0, ROWS)[:, None].to(tl.int64)" in columns.text
     assert "column = start + tl.arange(0, COLUMNS).to(tl.int64)" in rows.text
     assert "row = tl.program_id(0).to(tl.int64)" in rows.text

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.gpu.kernels.arithmetic import REFUSED, RULES
-from shardir.backends.gpu.kernels.terms import OWN
+from shardir.backends.gpu.kernels.arithmetic import REFUSAL_REASONS, RULES
+from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.module import Module, Value
@@ -49,20 +49,20 @@ def compared(interpreter: Interpreter, module: Module, args: list[Array]) -> Non
             np.testing.assert_array_equal(got, want, told)
 
 
-@pytest.mark.parametrize("dtype", OWN)
+@pytest.mark.parametrize("dtype", TRITON_TYPES)
 def test_operations_on_one_value(interpreter: Interpreter, dtype: str) -> None:
     x = numbers(dtype)
 
     def rows(b: Builder, params: list[Value]) -> list[Value]:
         made = [y for name in RULES for y in tried(b, OPS[name], params[0])]
-        for to in OWN:
+        for to in TRITON_TYPES:
             made += tried(b, OPS["convert"], params[0], result=params[0].type.with_dtype(to))
         return made
 
     compared(interpreter, group([TensorType(x.shape, dtype)], rows), [x])
 
 
-@pytest.mark.parametrize("dtype", OWN)
+@pytest.mark.parametrize("dtype", TRITON_TYPES)
 def test_operations_on_two_values(interpreter: Interpreter, dtype: str) -> None:
     x = numbers(dtype)
     pairs = [np.repeat(x, x.size), np.tile(x, x.size)]
@@ -77,7 +77,7 @@ def test_operations_on_two_values(interpreter: Interpreter, dtype: str) -> None:
     compared(interpreter, group([TensorType(y.shape, dtype) for y in pairs], rows), pairs)
 
 
-@pytest.mark.parametrize("dtype", OWN)
+@pytest.mark.parametrize("dtype", TRITON_TYPES)
 def test_operations_on_numbers(interpreter: Interpreter, dtype: str) -> None:
     """An operand that is a constant is written as a number, whatever meets it."""
     x = numbers(dtype)
@@ -100,8 +100,8 @@ def test_operations_on_numbers(interpreter: Interpreter, dtype: str) -> None:
 
 def test_every_elementwise_operation_has_a_rule_or_a_reason() -> None:
     known = {name for name, spec in OPS.items() if is_pointwise(spec)}
-    assert known == {*RULES, *REFUSED}
-    assert not {*RULES} & {*REFUSED}
+    assert known == {*RULES, *REFUSAL_REASONS}
+    assert not {*RULES} & {*REFUSAL_REASONS}
 
 
 def test_numbers_of_16_bits_are_rounded_after_every_operation(interpreter: Interpreter) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 import shardir as sd
-from shardir.backends.gpu.kernels import Kernel, write_kernel, write_random
+from shardir.backends.gpu.kernels import KernelText, write_kernel, write_random_kernel
 from shardir.backends.gpu.kernels.compiling import compile_ahead
-from shardir.backends.gpu.kernels.random_bits import MADE
+from shardir.backends.gpu.kernels.random_kernel import RANDOM_OPERATIONS
 from shardir.ops.control_flow.fused import fused
 from tests.backends.gpu.programs import PROGRAMS
 
@@ -15,16 +15,16 @@ QUICK = ("mlp_dp_tp", "random_numbers")
 CAPABILITIES = (80, 90, 100)
 
 
-def kernels(name: str) -> Iterator[Kernel]:
+def kernels(name: str) -> Iterator[KernelText]:
     """The kernels of a program, each text once."""
     known: set[str] = set()
     with sd.cpu_devices(4):
         module = PROGRAMS[name]().emission("gpu").module
     for op in module.main.body.walk():
-        if op.spec is fused or op.name in MADE:
-            write = write_kernel if op.spec is fused else write_random
+        if op.spec is fused or op.name in RANDOM_OPERATIONS:
+            write = write_kernel if op.spec is fused else write_random_kernel
             kernel = write(op, f"compute_{len(known)}")
-            if isinstance(kernel, Kernel) and kernel.text not in known:
+            if isinstance(kernel, KernelText) and kernel.text not in known:
                 known.add(kernel.text)
                 yield kernel
 

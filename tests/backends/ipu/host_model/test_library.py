@@ -90,7 +90,7 @@ def test_a_folder_for_code_that_cannot_be_written_costs_time_alone(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh_cache.mkdir(mode=0o700)
-    lock = library._locked
+    lock = library._lock_file
 
     def refuse(*_: object, **__: object) -> NoReturn:
         raise OSError(30, "Read-only file system")
@@ -107,9 +107,9 @@ def test_a_folder_for_code_that_cannot_be_written_costs_time_alone(
         (folder / "code").write_bytes(b"code")
         return folder / "code"
 
-    monkeypatch.setattr(library, "_locked", locked)
+    monkeypatch.setattr(library, "_lock_file", locked)
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    assert library._kept("key", make) == library._kept("key", make) == b"code"
+    assert library._load_or_compile("key", make) == library._load_or_compile("key", make) == b"code"
     assert made == ["made"] * 2
     assert list(fresh_cache.iterdir()) == []
 
@@ -175,9 +175,9 @@ def test_the_compiler_of_the_package_ziglang_is_the_last_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
-    assert compiler.candidates()[-1] == compiler.ZIG
+    assert compiler.list_compilers()[-1] == compiler.ZIG_COMMAND
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert compiler.candidates() == [compiler.ZIG]
+    assert compiler.list_compilers() == [compiler.ZIG_COMMAND]
 
 
 def test_the_headers_have_no_warnings(tmp_path: Path) -> None:
@@ -236,12 +236,12 @@ def test_a_program_is_built_by_hand_as_documented(
 @pytest.mark.needs("ziglang")
 def test_a_program_is_built_with_ziglang(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     version = subprocess.run(
-        [*compiler.ZIG, "--version"], capture_output=True, text=True, check=True
+        [*compiler.ZIG_COMMAND, "--version"], capture_output=True, text=True, check=True
     ).stdout
     assert "clang" in version
     if not request.config.getoption("--long"):
         return
-    zig = Compiler(compiler.ZIG, version)
+    zig = Compiler(compiler.ZIG_COMMAND, version)
     x = np.arange(3, dtype="i4")
     (y,) = build({"negated": NEGATED}, compiler=zig)["negated"](x)
     np.testing.assert_array_equal(y, -x)

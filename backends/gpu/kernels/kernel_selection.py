@@ -1,0 +1,59 @@
+"""Select the kernel of a group, or the reason why it has none."""
+
+from shardir.backends.gpu.kernels.arithmetic import REFUSAL_REASONS, RULES
+from shardir.backends.gpu.kernels.flat import write_flat_kernel
+from shardir.backends.gpu.kernels.group import make_group
+from shardir.backends.gpu.kernels.group_layout import needs_no_line
+from shardir.backends.gpu.kernels.kernel import KernelRefusal, KernelText
+from shardir.backends.gpu.kernels.split_reduction import count_parts, write_split_kernel
+from shardir.backends.gpu.kernels.terms import TRITON_TYPES
+from shardir.backends.gpu.kernels.tile_sizes import TileSizes
+from shardir.backends.gpu.kernels.tiled_reduction import choose_tile, write_tiled_kernel
+from shardir.ir.module import Op
+from shardir.ops.control_flow.fused import REDUCTIONS
+from shardir.ops.shape.create import iota
+
+MIN_PROGRAMS = 32
+"""Below this number of programs torch is faster on long rows."""
+
+
+def write_kernel(op: Op, name: str, sizes: TileSizes | None = None) -> KernelText | KernelRefusal:
+    """Return the kernel of a `fused` operation.
+
+    Its functions are named after `name`, an identifier that no other group of the program has.
+    Operands and results are contiguous tensors of the torch types with the names of their element
+    types (bool as `torch.bool`).
+    """
+    sizes = sizes or TileSizes()
+    (block,) = op.blocks
+    for inner in block.ops:
+        if reason := _refusal(inner):
+            return KernelRefusal(reason)
+    for value in block.values():
+        if value.type.dtype not in TRITON_TYPES:
+            return KernelRefusal(f"Triton has no {value.type.dtype}, the type of %{value.name}")
+        if 0 in value.type.shape:
+            return KernelRefusal(f"%{value.name}: {value.type} has no elements")
+    group = make_group(op, name)
+    if not group.layout.reduced:
+        return write_flat_kernel(group, sizes)
+    tile = choose_tile(group, sizes)
+    if tile.fits_reduction:
+        return write_tiled_kernel(group, tile)
+    parts = count_parts(group, tile, sizes)
+    if parts > 1:
+        return write_split_kernel(group, tile, parts)
+    walked = tile.elements * (tile.ended.size // tile.ended.length)
+    if tile.programs < MIN_PROGRAMS and walked > sizes.alone:
+        return KernelRefusal(
+            f"it reduces {walked} elements one after the other in {tile.programs} programs"
+        )
+    return write_tiled_kernel(group, tile)
+
+
+def _refusal(op: Op) -> str:
+    """Return why no kernel can contain an operation, or "" if kernels can."""
+    if op.name in REFUSAL_REASONS:
+        return f"{REFUSAL_REASONS[op.name]}, as %{op.result.name} = {op.name} needs"
+    known = op.name in RULES or op.spec is iota or op.spec in REDUCTIONS or needs_no_line(op)
+    return "" if known else f"kernels have no {op.name}, which gives %{op.results[0].name}"

@@ -1,0 +1,73 @@
+"""The lowering table: for each operation its lowering rule, or the reason why it cannot be emitted.
+
+`lowers("tanh")` registers the function that writes an operation's statements, `refuses("svd", ...)`
+the reason and the alternative for the error. Each operation is in one of the two.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardir.backends.emission import EmissionError
+from shardir.backends.ipu.codegen.emitter import ProgramEmitter
+from shardir.ir.module import Op
+from shardir.ir.operation import OPS
+
+Lower = Callable[[ProgramEmitter, Op], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringRefusal:
+    """The reason why an operation cannot be emitted, and an alternative."""
+
+    reason: str
+    fix: str
+
+
+LOWERING_RULES: dict[str, Lower] = {}
+REFUSED_OPERATIONS: dict[str, LoweringRefusal] = {}
+
+
+def lowers(*names: str) -> Callable[[Lower], Lower]:
+    """Return a decorator that registers the lowering rule of the named operations."""
+
+    def register(rule: Lower) -> Lower:
+        for name in names:
+            _check(name)
+            LOWERING_RULES[name] = rule
+        return rule
+
+    return register
+
+
+def refuses(*names: str, reason: str, fix: str) -> None:
+    """Register operations that cannot be emitted."""
+    for name in names:
+        _check(name)
+        REFUSED_OPERATIONS[name] = LoweringRefusal(reason, fix)
+
+
+def lower_operation(e: ProgramEmitter, op: Op) -> None:
+    """Write the statements of an operation; raise `EmissionError` if it cannot be emitted."""
+    if op.name in REFUSED_OPERATIONS:
+        refusal = REFUSED_OPERATIONS[op.name]
+        raise e.refusal_error(op, refusal.reason, refusal.fix)
+    if op.name not in LOWERING_RULES:
+        raise unknown_operation_error(e, op)
+    LOWERING_RULES[op.name](e, op)
+
+
+def unknown_operation_error(e: ProgramEmitter, op: Op) -> EmissionError:
+    """Return the error for an operation that is neither lowered nor refused."""
+    return e.refusal_error(
+        op,
+        "target 'ipu' has no lowering for it",
+        "write it with other operations, or register a lowering with @lowers in "
+        "shardir/backends/ipu/lowering",
+    )
+
+
+def _check(name: str) -> None:
+    if name not in OPS:
+        raise ValueError(f"no operation is called {name!r}")
+    if name in LOWERING_RULES or name in REFUSED_OPERATIONS:
+        raise ValueError(f"{name!r} is in the lowering table of the ipu twice")
