@@ -44,7 +44,7 @@ class GPUBackend(DeviceBackend):
     def __init__(self, kind: str = "cuda") -> None:
         self.kind = kind
         self._folder: Path | None = None
-        self._numbers = count()
+        self._program_numbers = count()
 
     def device_count(self) -> int:
         """Return the number of GPUs; raise `NoGPUError` if there is none."""
@@ -64,7 +64,7 @@ class GPUBackend(DeviceBackend):
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="shardir-gpu-"))
             atexit.register(rmtree, self._folder, ignore_errors=True)
-        name = f"shardir_gpu_program_{next(self._numbers)}"
+        name = f"shardir_gpu_program_{next(self._program_numbers)}"
         # The program is written to files because Triton reads the source of its kernels.
         main = _import_main(
             name, _write_files(TARGET.emit(Emission.of(module), {}), self._folder / name)

@@ -33,7 +33,7 @@ class CodeLine:
     comment: str = ""
     uses: tuple[Value, ...] = ()
     defines: tuple[Value, ...] = ()
-    free: bool = False
+    is_removable: bool = False
 
 
 @dataclass(eq=False)
@@ -80,22 +80,22 @@ class FunctionWriter:
         self._used[self._aliases.get(value, value)] = None
         return self.names[value]
 
-    def same(self, value: Value, as_: Value) -> None:
+    def alias(self, value: Value, as_: Value) -> None:
         """Make `value` an alias of `as_`."""
         other = self._aliases.get(as_, as_)
         if other is value:
             return
-        self.names.same(value, as_)
+        self.names.alias(value, as_)
         self._aliases[value] = other
         if as_ in self._literals:
             self._literals[value] = self._literals[as_]
 
-    def call(self, function: str, *arguments: str) -> str:
+    def call_library(self, function: str, *arguments: str) -> str:
         """Return a call of a function of the library, and record that the program needs it."""
         self.needs.library[function] = None
         return f"{function}({', '.join(arguments)})"
 
-    def number(self, value: Value) -> Any:
+    def uniform_number(self, value: Value) -> Any:
         """Return the number that all elements of a value equal, or `None` if it is not known."""
         return self._literals.get(value)
 
@@ -103,10 +103,10 @@ class FunctionWriter:
         """Return a value as an operand of arithmetic: its uniform number if known, else
         its name.
         """
-        number = self.number(value)
+        number = self.uniform_number(value)
         return self.name(value) if number is None else number_text(number, value.type.dtype)
 
-    def line(
+    def append_line(
         self, text: str, comment: str = "", defines: Sequence[Value] = (), free: bool = False
     ) -> None:
         """Append a line; it uses the values whose names were requested since the last line."""
@@ -118,7 +118,7 @@ class FunctionWriter:
         """Append the line that assigns an expression to the results of an operation."""
         targets = ", ".join(self.names[result] for result in op.results)
         types = ", ".join(str(result.type) for result in op.results)
-        self.line(f"{targets} = {expression}", f"{op.name}: {types}", op.results, free)
+        self.append_line(f"{targets} = {expression}", f"{op.name}: {types}", op.results, free)
         self._record_uniform_number(op)
 
     def _record_uniform_number(self, op: Op) -> None:
@@ -131,20 +131,20 @@ class FunctionWriter:
         elif op.spec is broadcast and op.operands[0] in self._literals:
             self._literals[op.result] = self._literals[op.operands[0]]
 
-    def is_number(self, op: Op) -> bool:
+    def is_uniform_number(self, op: Op) -> bool:
         """Return whether all elements of the operation's result equal one known number."""
         if op.spec is constant:
             return not isinstance(op.attrs["value"], Dense)
         return op.spec is broadcast and op.operands[0] in self._literals
 
     @contextmanager
-    def inner(self) -> Iterator[None]:
+    def indent(self) -> Iterator[None]:
         """Indent the lines appended within the context."""
         self.depth += 1
         yield
         self.depth -= 1
 
-    def block(self, block: Block) -> None:
+    def write_block(self, block: Block) -> None:
         """Write the operations of a block."""
         for op in block.ops:
             self._lower(self, op)
@@ -156,7 +156,7 @@ class FunctionWriter:
         needed = {self._aliases.get(value, value) for value in returned}
         kept: list[CodeLine] = []
         for line in reversed(self.lines):
-            if line.free and not needed.intersection(line.defines):
+            if line.is_removable and not needed.intersection(line.defines):
                 continue
             needed.update(line.uses)
             kept.append(line)

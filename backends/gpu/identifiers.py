@@ -36,25 +36,25 @@ class FunctionNames:
         self.taken, self._inner = frozenset(taken), inner
         self._foreign = frozenset((*self.taken, *keyword.kwlist, *dir(builtins)))
         self._used = set(self._foreign)
-        self._of: dict[Value, str] = {}
+        self._names: dict[Value, str] = {}
 
     def __getitem__(self, value: Value) -> str:
         """Return the name of a value, choosing one at first use."""
-        if value not in self._of:
+        if value not in self._names:
             name = _COPY.sub("", value.name) if self._inner else value.name
-            self._of[value] = self.fresh(name)
-        return self._of[value]
+            self._names[value] = self.make_fresh(name)
+        return self._names[value]
 
-    def same(self, value: Value, as_: Value) -> None:
+    def alias(self, value: Value, as_: Value) -> None:
         """Make `value` an alias of `as_`."""
-        self._of[value] = self[as_]
+        self._names[value] = self[as_]
 
-    def call(self, value: Value, base: str) -> None:
+    def name_after(self, value: Value, base: str) -> None:
         """Name a value after `wish` if it has no name."""
-        if value not in self._of:
-            self._of[value] = self.fresh(base)
+        if value not in self._names:
+            self._names[value] = self.make_fresh(base)
 
-    def fresh(self, base: str) -> str:
+    def make_fresh(self, base: str) -> str:
         """Return an unused name for a value, derived from `wish`."""
         word = make_identifier(base)
         if word in self._foreign:

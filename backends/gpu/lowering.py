@@ -70,7 +70,7 @@ def lower_operation(writer: FunctionWriter, op: Op) -> None:
             "shardir/backends/gpu/rules",
         )
     rule = RULES[op.name]
-    free = writer.is_number(op) or op.name == "iota"
+    free = writer.is_uniform_number(op) or op.name == "iota"
     names = () if op.name in LAZY_RULES else tuple(writer.name(value) for value in op.operands)
     expression = rule(writer, op, *names)
     if expression is not None:

@@ -226,7 +226,7 @@ def _write_main(emission: Emission, needs: ProgramNeeds) -> str:
     names = FunctionNames([*RESERVED_NAMES, *definitions(), *helper_functions()])
     writer = FunctionWriter(names, needs, lower_operation, mesh)
     params = [names[param] for param in body.params]
-    writer.block(body)
+    writer.write_block(body)
     returned = [writer.name(value) for value in body.returns]
     text = writer.text(body.returns)
     lines = [f"def main({', '.join(['comm', *params])}):"]

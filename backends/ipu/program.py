@@ -73,7 +73,7 @@ def write_program(emission: Emission, memory: ReplicaMemory, strided: str, keeps
     main = emission.module.main
     e = ProgramEmitter(emission.mesh, Printer(emission.module.meshes), strided, keeps_nan)
     e.spellings = dict(unique_names(main))
-    e.sums = find_multiply_adds(main.body)
+    e.multiply_adds = find_multiply_adds(main.body)
     inputs, outputs = port_names(emission)
     _arguments(e, emission, inputs)
     arguments, e.lines = e.lines, []
@@ -115,8 +115,8 @@ def write_program(emission: Emission, memory: ReplicaMemory, strided: str, keeps
 def port_names(emission: Emission) -> tuple[list[str], list[str]]:
     """Return the names of the streams and files of arguments and of results."""
     names = Identifiers()
-    inputs = [names.fresh(b.name) for b in emission.arguments]
-    return inputs, [names.fresh(b.label) for b in emission.results]
+    inputs = [names.make_unused(b.name) for b in emission.arguments]
+    return inputs, [names.make_unused(b.label) for b in emission.results]
 
 
 def _arguments(e: ProgramEmitter, emission: Emission, ports: Sequence[str]) -> None:
@@ -136,8 +136,10 @@ def _results(e: ProgramEmitter, emission: Emission, ports: Sequence[str]) -> Non
     sent: dict[int, str] = {i: e.text(body.params[a]) for i, a in places.items()}
     if places:
         for i, value in enumerate(body.returns):
-            if i not in sent and (value in e.mixed or e.roots.get(value, value) in kept):
-                held = e.temporary(f"{value.name}_result", e.variable(value.type, e.label(value)))
+            if i not in sent and (value in e.multi_root_views or e.roots.get(value, value) in kept):
+                held = e.temporary(
+                    f"{value.name}_result", e.variable_text(value.type, e.label(value))
+                )
                 e.add(f"step.add(Copy({e.text(value)}, {held}));")
                 sent[i] = held
         e.lines.append("  // Donated arguments get the results that the next step starts with.")
@@ -170,10 +172,16 @@ def _introduction(emission: Emission, memory: ReplicaMemory) -> str:
     for word, boundaries in (("Arguments", emission.arguments), ("Results", emission.results)):
         lines += ["", f"{word}, with what one replica holds of each:", ""]
         lines += [f"  {_describe_boundary(b, emission)}" for b in boundaries] or ["  none"]
-    lines += ["", *wrap(
-        f"On a replica at most {show_bytes(memory.peak)} live at once, {memory.tile} bytes on "
-        f"each of {TILES_PER_IPU} tiles ({memory.share:.1%}), code and exchange not counted.", 94
-    )]  # fmt: skip
+    lines += [
+        "",
+        *wrap(
+            f"On a replica at most {show_bytes(memory.peak)} live at once, {memory.tile_bytes} "
+            "bytes on "
+            f"each of {TILES_PER_IPU} tiles ({memory.tile_fraction:.1%}), code and exchange not "
+            "counted.",
+            94,
+        ),
+    ]
     lines += [
         "",
         "Build with the Poplar SDK, and run:",

@@ -107,10 +107,12 @@ def program_text(emission: Emission, options: Mapping[str, str]) -> str:
     check_streams(emission)
     memory = estimate_memory(emission)
     check_memory(memory)
-    if memory.share > WARNED_TILE_FRACTION:
+    if memory.tile_fraction > WARNED_TILE_FRACTION:
         warnings.warn(
-            f"the values of {emission.title!r} take {memory.tile} of the {TILE_BYTES} bytes of "
-            f"each of {TILES_PER_IPU} tiles ({memory.share:.0%}); its code needs memory too",
+            f"the values of {emission.title!r} take {memory.tile_bytes} of the {TILE_BYTES} "
+            "bytes of "
+            f"each of {TILES_PER_IPU} tiles ({memory.tile_fraction:.0%}); its code needs memory "
+            "too",
             MemoryWarning,
             stacklevel=2,
         )

@@ -21,16 +21,16 @@ def write_flat_kernel(group: FusedGroup, sizes: TileSizes) -> KernelText:
     axes = tuple(range(len(layout.extents)))
     size = layout.size(axes)
     block = min(
-        max(sizes.flat * 4 // group.itemsize, sizes.flat // 2),
-        2 * sizes.flat,
+        max(sizes.flat_elements * 4 // group.itemsize, sizes.flat_elements // 2),
+        2 * sizes.flat_elements,
         next_power_of_two(size),
     )
-    side = group.side("at", axes, size, block, "BLOCK")
+    side = group.make_side("at", axes, size, block, "BLOCK")
     writer = group.make_writer(*([side] if axes else []))
     if axes:
-        writer.line(f"{side.number} = {group.program(0)} * BLOCK + {side.line}")
-        writer.lines += side.bound()
-    writer.emit(writer.closure(group.block.returns, through=True))
+        writer.append_line(f"{side.index} = {group.program_id(0)} * BLOCK + {side.offsets_text}")
+        writer.lines += side.mask_lines()
+    writer.emit(writer.collect_needed(group.block.returns, through=True))
     for value, pointer, _ in group.stores():
         writer.store(value, pointer)
     pointers = group.pointers(group.params)

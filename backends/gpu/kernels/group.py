@@ -57,24 +57,24 @@ class FusedGroup:
         tensors = (*self.params, *self.block.returns)
         return max(NUMPY_DTYPES[value.type.dtype].itemsize for value in tensors)
 
-    def own(self, word: str) -> str:
+    def own_name(self, word: str) -> str:
         """Return a variable name of the kernel derived from `word` that no value has."""
         return make_unused_name(word, (*self.names.values(), *self.results), "_")
 
-    def side(
+    def make_side(
         self, word: str, axes: Sequence[int], size: int, length: int, block: str, slot: str = ""
     ) -> TileSide:
         """Return a side of the tile whose index variable is named after `word`."""
-        mask = self.own("mask" if word == "at" else f"{word}_mask") if size % length else ""
-        return TileSide(self.own(word), tuple(axes), size, length, block, slot, mask)
+        mask = self.own_name("mask" if word == "at" else f"{word}_mask") if size % length else ""
+        return TileSide(self.own_name(word), tuple(axes), size, length, block, slot, mask)
 
     def make_writer(self, *sides: TileSide) -> KernelWriter:
-        letters = [self.own(letter) for letter in INDEX_NAMES]
+        letters = [self.own_name(letter) for letter in INDEX_NAMES]
         counting = IndexVariables(self.layout, letters)
         counter = "i64" if self.is_large else "i32"
         return KernelWriter(self.block, self.layout, self.names, sides, counting, counter)
 
-    def program(self, axis: int) -> str:
+    def program_id(self, axis: int) -> str:
         """Return the program id along an axis of the grid."""
         return f"tl.program_id({axis}){'.to(tl.int64)' if self.is_large else ''}"
 

@@ -42,11 +42,11 @@ class GroupLayout:
     """Strides along each axis, for values that are loaded, stored or iotas."""
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_axes(self) -> tuple[int, ...]:
         return tuple(axis for axis in range(len(self.extents)) if axis not in self.reduced)
 
     @property
-    def ended(self) -> tuple[int, ...]:
+    def reduced_axes(self) -> tuple[int, ...]:
         """Return the axes that reductions remove."""
         return tuple(sorted(self.reduced))
 

@@ -43,8 +43,8 @@ def write_kernel(op: Op, name: str, sizes: TileSizes | None = None) -> KernelTex
     parts = count_parts(group, tile, sizes)
     if parts > 1:
         return write_split_kernel(group, tile, parts)
-    walked = tile.elements * (tile.ended.size // tile.ended.length)
-    if tile.programs < MIN_PROGRAMS and walked > sizes.alone:
+    walked = tile.elements * (tile.reduced_side.size // tile.reduced_side.length)
+    if tile.programs < MIN_PROGRAMS and walked > sizes.max_sequential_elements:
         return KernelRefusal(
             f"it reduces {walked} elements one after the other in {tile.programs} programs"
         )

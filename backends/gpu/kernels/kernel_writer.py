@@ -47,20 +47,20 @@ class KernelWriter:
             self.makers[op.result] = op
             self.computed.update(op.operands)
 
-    def line(self, text: str) -> None:
+    def append_line(self, text: str) -> None:
         self.lines.append(text)
 
     @contextmanager
-    def inside(self, head: str) -> Iterator[None]:
+    def loop_body(self, head: str) -> Iterator[None]:
         """Write the lines of the context as the body of a loop."""
-        lines, terms, known = self.lines, self.terms, self.index_variables.known
-        self.lines, self.terms, self.index_variables.known = [], dict(terms), dict(known)
+        lines, terms, known = self.lines, self.terms, self.index_variables.defined
+        self.lines, self.terms, self.index_variables.defined = [], dict(terms), dict(known)
         yield
         body = self.lines
-        self.lines, self.terms, self.index_variables.known = lines, terms, known
+        self.lines, self.terms, self.index_variables.defined = lines, terms, known
         self.lines += [head, *(f"    {line}" for line in body)]
 
-    def closure(self, wanted: Iterable[Value], through: bool) -> list[Value]:
+    def collect_needed(self, wanted: Iterable[Value], through: bool) -> list[Value]:
         """Return the values to compute first, in order; across reductions only if `through`."""
         found: set[Value] = set()
         left = list(wanted)
@@ -118,31 +118,31 @@ class KernelWriter:
         text = f"tl.load({self.names[value]}_ptr{offset}{f', {mask}' if mask else ''})"
         if value.type.dtype in HALF_PRECISION_DTYPES:
             text = f"{text}.to(tl.float32)"
-        self.name(value, text, spans)
+        self.define(value, text, spans)
 
-    def name(self, value: Value, text: str, spans: frozenset[str]) -> None:
+    def define(self, value: Value, text: str, spans: frozenset[str]) -> None:
         """Write the line that defines a value; two lines if it is long and rounded."""
         line = f"{self.names[value]} = {text}"
         long, rounding, _ = text.rpartition(f".to({TRITON_TYPES[value.type.dtype]}).to(tl.float32)")
         if rounding and len(line) > MAX_BODY_LINE_CHARACTERS:
-            self.line(f"{self.names[value]} = {long}")
+            self.append_line(f"{self.names[value]} = {long}")
             line = f"{self.names[value]} = {self.names[value]}{rounding}"
-        self.line(line)
+        self.append_line(line)
         self.terms[value] = KernelTerm(self.names[value], value.type.dtype, spans=spans)
 
     def compute(self, op: Op) -> None:
         """Write the line of an operation, if it needs one."""
         value = op.result
         if op.spec is iota:
-            self.count(op)
+            self.write_iota(op)
         elif self.is_nontrivial_reduction(op):
-            x, side = self.term(op.operands[0]), self.ended()
-            text = reduce_tile(op, self.full(x), side.mask, self.axis(side))
-            self.name(value, self.round_if_used(op, text), x.spans - side.spans)
+            x, side = self.term(op.operands[0]), self.reduced_side()
+            text = reduce_tile(op, self.broadcast_to_tile(x), side.mask, self.axis(side))
+            self.define(value, self.round_if_used(op, text), x.spans - side.spans)
         elif not needs_no_line(op) and op.spec not in REDUCTIONS:
             args = [self.term(operand) for operand in op.operands]
             spans = frozenset[str]().union(*(arg.spans for arg in args))
-            self.name(value, self.round_if_used(op, expression(op, args)), spans)
+            self.define(value, self.round_if_used(op, expression(op, args)), spans)
 
     def round_if_used(self, op: Op, text: str) -> str:
         """Return the text rounded to the result's type, unless only stores use it: they round."""
@@ -150,7 +150,7 @@ class KernelWriter:
             return round_text(text, op.result.type.dtype)
         return text
 
-    def count(self, op: Op) -> None:
+    def write_iota(self, op: Op) -> None:
         """Write an `iota`: the index variable of its dimension, converted to its type."""
         value = op.result
         offset, spans = self.offset(value)
@@ -162,7 +162,7 @@ class KernelWriter:
             text = round_text(f"{counter}.to(tl.float32)", value.type.dtype)
         else:
             text = convert(KernelTerm(counter, self.index_dtype), value.type.dtype)
-        self.name(value, text, spans)
+        self.define(value, text, spans)
 
     def offset(self, value: Value) -> tuple[str, frozenset[str]]:
         """Return the offset of a tensor's elements, such as ` + row * 64 + column`, and
@@ -171,25 +171,25 @@ class KernelWriter:
         text, spans = "", frozenset[str]()
         for side in self.sides:
             for run in self.layout.runs(value, side.axes):
-                counter = self.index_variables.number(side, run, self.lines)
+                counter = self.index_variables.index_variable(side, run, self.lines)
                 text += f" + {counter}" if run.stride == 1 else f" + {counter} * {run.stride}"
                 spans |= side.spans
         return text, spans
 
     def mask(self, spans: frozenset[str]) -> str:
         """Return the bounds mask along some sides; empty if all elements are in bounds."""
-        masks = [side.mask for side in self.sides if side.number in spans and side.mask]
+        masks = [side.mask for side in self.sides if side.index in spans and side.mask]
         return " & ".join(masks)
 
     def store(self, value: Value, pointer: str) -> None:
         offset, spans = self.offset(value)
         mask = self.mask(spans)
         rest = f", {mask}" if mask else ""
-        self.line(f"tl.store({pointer}{offset}, {self.term(value).text}{rest})")
+        self.append_line(f"tl.store({pointer}{offset}, {self.term(value).text}{rest})")
 
-    def ended(self) -> TileSide:
+    def reduced_side(self) -> TileSide:
         """Return the reduced side."""
-        return next(side for side in self.sides if side.axes == self.layout.ended)
+        return next(side for side in self.sides if side.axes == self.layout.reduced_axes)
 
     def axis(self, side: TileSide) -> str:
         """Return the arguments of `tl.sum` for a side: its dimension, and `keep_dims`."""
@@ -206,7 +206,7 @@ class KernelWriter:
     def tile(self) -> str:
         return f"({', '.join(self.shape)}{',' * (len(self.shape) == 1)})"
 
-    def full(self, term: KernelTerm) -> KernelTerm:
+    def broadcast_to_tile(self, term: KernelTerm) -> KernelTerm:
         """Return the term broadcast to the tile."""
         every = frozenset[str]().union(*(side.spans for side in self.sides))
         if term.spans == every:

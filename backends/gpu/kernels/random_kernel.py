@@ -35,7 +35,7 @@ def write_random_kernel(
         return KernelRefusal(f"{op.name} makes the words of scheme={op.attrs['scheme']} in pairs")
     if not type.size:
         return KernelRefusal(f"%{op.result.name}: {type} has no elements")
-    size = (sizes or TileSizes()).flat
+    size = (sizes or TileSizes()).flat_elements
     block = min(size, next_power_of_two(type.size))
     names = _names(op, name)
     launch = KernelLaunch(

@@ -28,21 +28,21 @@ def count_parts(group: FusedGroup, tile: ReductionTile, sizes: TileSizes) -> int
     """Return the number of parts of each reduction; 1 if reductions are not split."""
     if not ReductionRounds(group.make_writer()).is_single_round:
         return 1
-    most = ceil_divide(tile.ended.size, tile.ended.length * sizes.share)
-    return max(min(ceil_divide(sizes.programs, tile.programs), most), 1)
+    most = ceil_divide(tile.reduced_side.size, tile.reduced_side.length * sizes.min_steps_per_part)
+    return max(min(ceil_divide(sizes.min_programs, tile.programs), most), 1)
 
 
 def write_split_kernel(group: FusedGroup, tile: ReductionTile, parts: int) -> KernelText:
     """Return the two kernels of a group whose reductions are split into parts."""
-    ended = tile.ended
+    ended = tile.reduced_side
     pieces = ceil_divide(ceil_divide(ended.size, ended.length), parts)
     chunk = pieces * ended.length
     parts = ceil_divide(ended.size, chunk)
     if parts * chunk != ended.size and not ended.mask:
-        ended = replace(ended, mask=group.own(f"{ended.number}_mask" if tile.kept else "mask"))
+        ended = replace(ended, mask=group.own_name(f"{ended.index}_mask" if tile.kept else "mask"))
     elif parts * chunk == ended.size:
         ended = replace(ended, mask="")
-    tile = replace(tile, ended=ended)
+    tile = replace(tile, reduced_side=ended)
     reductions = ReductionRounds(group.make_writer(*tile.sides)).reductions
     scratch = {op: f"{group.names[op.result]}_parts" for op in reductions}
     size = tile.kept.size if tile.kept else 1
@@ -70,8 +70,8 @@ def _partial_kernel(
     chunk, parts = cut
     writer = group.make_writer(*tile.sides)
     write_kept_index(group, tile, writer)
-    part, first = group.own("part"), group.own("first")
-    writer.lines += [f"{part} = {group.program(1)}", f"{first} = {part} * {chunk}"]
+    part, first = group.own_name("part"), group.own_name("first")
+    writer.lines += [f"{part} = {group.program_id(1)}", f"{first} = {part} * {chunk}"]
     rounds = ReductionRounds(writer)
     stores = [store for store in group.stores() if rounds.has_reduced_axes(store[0])]
     yields = [(value, pointer) for value, pointer, _ in stores]
@@ -80,10 +80,10 @@ def _partial_kernel(
     for op, name in scratch.items():
         spans = frozenset[str]().union(*(side.spans for side in tile.sides))
         term = KernelTerm(f"{group.names[op.result]}_acc", op.result.type.dtype, spans=spans)
-        text = reduce_tile(op, term, "", writer.axis(tile.ended))
-        place = f"{part} * {kept.size} + {kept.number}" if kept else part
+        text = reduce_tile(op, term, "", writer.axis(tile.reduced_side))
+        place = f"{part} * {kept.size} + {kept.index}" if kept else part
         mask = f", {kept.mask}" if kept and kept.mask else ""
-        writer.line(f"tl.store({name}_ptr + {place}, {text}{mask})")
+        writer.append_line(f"tl.store({name}_ptr + {place}, {text}{mask})")
     loaded = [value for value in group.params if value in writer.loaded]
     pointers = group.pointers(loaded)
     pointers.update((pointer, type) for _, pointer, type in stores)
@@ -111,25 +111,25 @@ def _final_kernel(
     if kept:
         columns = min(max(8192 // rows, 1), 64, next_power_of_two(kept.size))
         slot = "[None, :]" if columns > 1 else ""
-        kept = group.side("column", kept.axes, kept.size, columns, "COLUMNS", slot)
+        kept = group.make_side("column", kept.axes, kept.size, columns, "COLUMNS", slot)
     slot = "[:, None]" if kept and kept.length > 1 else ""
-    part = group.side("part", (), parts, rows, "PARTS", slot)
+    part = group.make_side("part", (), parts, rows, "PARTS", slot)
     both = ReductionTile(kept, part)
     writer = group.make_writer(*([kept] if kept else []))
     write_kept_index(group, both, writer)
-    writer.lines += [f"{part.number} = {part.line}", *part.bound()]
+    writer.lines += [f"{part.index} = {part.offsets_text}", *part.mask_lines()]
     masks = " & ".join(side.mask for side in (part, kept) if side and side.mask)
     for op, name in scratch.items():
-        place = f"{part.number} * {kept.size} + {kept.number}" if kept else part.number
+        place = f"{part.index} * {kept.size} + {kept.index}" if kept else part.index
         other = f", {masks}, other={identity_element(op).text}" if masks else ""
         term = KernelTerm(f"tl.load({name}_ptr + {place}{other})", op.result.type.dtype)
         axis = "0, keep_dims=True" if kept and kept.length > 1 else "0"
         text = reduce_tile(op, term, "", axis)
         spans = kept.spans if kept else frozenset[str]()
-        writer.name(op.result, writer.round_if_used(op, text), spans)
+        writer.define(op.result, writer.round_if_used(op, text), spans)
     rounds = ReductionRounds(writer)
     stores = [store for store in group.stores() if not rounds.has_reduced_axes(store[0])]
-    writer.emit(writer.closure([value for value, _, _ in stores], through=False))
+    writer.emit(writer.collect_needed([value for value, _, _ in stores], through=False))
     for value, pointer, _ in stores:
         writer.store(value, pointer)
     pointers = {f"{name}_ptr": POINTER_TYPES[_partial_dtype(op)] for op, name in scratch.items()}

@@ -18,31 +18,33 @@ class TileSide:
     `slot` the indexing that puts its range into the tile's dimension.
     """
 
-    number: str
+    index: str
     axes: tuple[int, ...]
     size: int
     length: int
     """Length of the side in the tile; 1 if `number` is a scalar."""
     block: str
-    slot: str = ""
+    expansion: str = ""
     mask: str = ""
     """The variable with the bounds mask; empty if all elements are in bounds."""
     is_wide: bool = False
     """Whether `line` is 64-bit, as indices computed from the program id are."""
 
     @property
-    def line(self) -> str:
+    def offsets_text(self) -> str:
         """Return the range of offsets along the side, in its dimension of the tile."""
-        return f"tl.arange(0, {self.block}){self.slot}{'.to(tl.int64)' if self.is_wide else ''}"
+        return (
+            f"tl.arange(0, {self.block}){self.expansion}{'.to(tl.int64)' if self.is_wide else ''}"
+        )
 
-    def bound(self) -> list[str]:
+    def mask_lines(self) -> list[str]:
         """Return the line that computes the bounds mask, if one is needed."""
-        return [f"{self.mask} = {self.number} < {self.size}"] if self.mask else []
+        return [f"{self.mask} = {self.index} < {self.size}"] if self.mask else []
 
     @property
     def spans(self) -> frozenset[str]:
         """Return the sides that the index varies along; none if the length is 1."""
-        return frozenset() if self.length == 1 else frozenset((self.number,))
+        return frozenset() if self.length == 1 else frozenset((self.index,))
 
 
 @dataclass(eq=False)
@@ -52,25 +54,25 @@ class IndexVariables:
     layout: GroupLayout
     letters: list[str]
     """Unused names, taken in order."""
-    known: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    defined: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
     """Variables that are defined at the current line."""
-    given: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    names: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
     """Names of the variables, the same in every loop."""
 
-    def number(self, side: TileSide, run: AxisRun, lines: list[str]) -> str:
+    def index_variable(self, side: TileSide, run: AxisRun, lines: list[str]) -> str:
         """Return the index variable of a run of axes; append its line if it is new."""
         if run.axes == side.axes:
-            return side.number
-        key = (side.number, run.axes)
-        if key not in self.known:
+            return side.index
+        key = (side.index, run.axes)
+        if key not in self.defined:
             inner = side.axes[side.axes.index(run.axes[-1]) + 1 :]
-            text = side.number
+            text = side.index
             if inner:
                 text = f"{text} // {self.layout.size(inner)}"
             if run.axes[0] != side.axes[0]:
                 text = f"{text} % {self.layout.size(run.axes)}"
-            if key not in self.given:
-                self.given[key] = self.letters.pop(0)
-            self.known[key] = self.given[key]
-            lines.append(f"{self.known[key]} = {text}")
-        return self.known[key]
+            if key not in self.names:
+                self.names[key] = self.letters.pop(0)
+            self.defined[key] = self.names[key]
+            lines.append(f"{self.defined[key]} = {text}")
+        return self.defined[key]

@@ -13,29 +13,29 @@ WARP_THREADS = 32
 class TileSizes:
     """Parameters that determine the sizes of tiles."""
 
-    flat: int = 1024
+    flat_elements: int = 1024
     """Elements of 4 bytes in a tile of a kernel without reductions."""
-    row: int = 16384
+    max_row_elements: int = 16384
     """Maximum elements of a row held in registers, summed over the loaded tensors."""
     row_step_elements: int = 4096
     """Elements of longer rows per loop iteration."""
-    short: int = 128
+    max_shared_row_elements: int = 128
     """Maximum length of a row that shares a tile with other rows."""
-    small: int = 1024
+    short_rows_tile_elements: int = 1024
     """Elements of a tile of short rows."""
-    columns: int = 64
+    tile_columns: int = 64
     """Columns that a program reduces together."""
     min_column_bytes: int = 64
     """Minimum bytes of the columns of a tile, for coalesced loads."""
-    depth: int = 32
+    row_step_of_columns: int = 32
     """Rows of a tile of columns per loop iteration."""
-    column: int = 128
+    max_column_elements: int = 128
     """Maximum length of a column held in registers."""
-    programs: int = 264
+    min_programs: int = 264
     """Fewer programs leave multiprocessors idle: long reductions are then split into parts."""
-    share: int = 4
+    min_steps_per_part: int = 4
     """Minimum loop iterations per part of a split reduction."""
-    alone: int = 1 << 20
+    max_sequential_elements: int = 1 << 20
     """Maximum elements that a program processes sequentially if there are few programs."""
 
 

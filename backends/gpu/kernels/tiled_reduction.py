@@ -36,18 +36,20 @@ class ReductionTile:
     """The sides of a tile; `kept` is `None` if all axes are reduced."""
 
     kept: TileSide | None
-    ended: TileSide
+    reduced_side: TileSide
 
     @property
     def sides(self) -> tuple[TileSide, ...]:
         """Return rows, then columns."""
         if self.kept is None:
-            return (self.ended,)
-        return tuple(sorted((self.kept, self.ended), key=lambda side: side.number, reverse=True))
+            return (self.reduced_side,)
+        return tuple(
+            sorted((self.kept, self.reduced_side), key=lambda side: side.index, reverse=True)
+        )
 
     @property
     def elements(self) -> int:
-        return self.ended.length * (self.kept.length if self.kept else 1)
+        return self.reduced_side.length * (self.kept.length if self.kept else 1)
 
     @property
     def programs(self) -> int:
@@ -62,7 +64,7 @@ class ReductionTile:
     @property
     def fits_reduction(self) -> bool:
         """Return whether the reduced side fits into one tile."""
-        return self.ended.size <= self.ended.length
+        return self.reduced_side.size <= self.reduced_side.length
 
     @property
     def constants(self) -> dict[str, int]:
@@ -72,16 +74,20 @@ class ReductionTile:
 def choose_tile(group: FusedGroup, sizes: TileSizes) -> ReductionTile:
     """Return the tile of a group with reductions."""
     layout = group.layout
-    kept, ended = layout.size(layout.kept), layout.size(layout.ended)
-    if layout.kept and layout.kept[-1] == len(layout.extents) - 1:
+    kept, ended = layout.size(layout.kept_axes), layout.size(layout.reduced_axes)
+    if layout.kept_axes and layout.kept_axes[-1] == len(layout.extents) - 1:
         columns, rows = _choose_columns(group, sizes, kept, ended)
         return _make_tile(group, (rows, ended), (columns, kept), is_row=False)
     held = max(sum(len(layout.strides[value]) == len(layout.extents) for value in group.params), 1)
     columns = next_power_of_two(ended)
-    if columns * next_power_of_two(held) > sizes.row:
+    if columns * next_power_of_two(held) > sizes.max_row_elements:
         columns = min(sizes.row_step_elements, columns)
-    rows = min(sizes.small // columns, next_power_of_two(kept)) if columns <= sizes.short else 1
-    while rows > 1 and ceil_divide(kept, rows) < sizes.programs:
+    rows = (
+        min(sizes.short_rows_tile_elements // columns, next_power_of_two(kept))
+        if columns <= sizes.max_shared_row_elements
+        else 1
+    )
+    while rows > 1 and ceil_divide(kept, rows) < sizes.min_programs:
         rows //= 2
     return _make_tile(group, (columns, ended), (rows, kept), is_row=True)
 
@@ -91,20 +97,23 @@ def _choose_columns(group: FusedGroup, sizes: TileSizes, kept: int, ended: int) 
 
     The number is halved while there are too few programs, unless reductions are split into parts.
     """
-    columns = min(sizes.columns, next_power_of_two(kept))
+    columns = min(sizes.tile_columns, next_power_of_two(kept))
     is_cut = (
         ReductionRounds(group.make_writer()).is_single_round
-        and next_power_of_two(ended) > sizes.column
+        and next_power_of_two(ended) > sizes.max_column_elements
     )
     while (
         not is_cut
-        and ceil_divide(kept, columns) < sizes.programs
+        and ceil_divide(kept, columns) < sizes.min_programs
         and columns * group.itemsize > sizes.min_column_bytes
     ):
         columns //= 2
-    room = max(sizes.columns // columns, 1)
+    room = max(sizes.tile_columns // columns, 1)
     rows = next_power_of_two(ended)
-    return columns, rows if rows <= sizes.column * room else sizes.depth * room
+    return (
+        columns,
+        rows if rows <= sizes.max_column_elements * room else sizes.row_step_of_columns * room,
+    )
 
 
 def _make_tile(
@@ -114,17 +123,17 @@ def _make_tile(
     layout = group.layout
     flat = kept[0] == 1
     row, column = ("row", "ROWS", "[:, None]"), ("column", "COLUMNS", "[None, :]")
-    if not layout.kept:
+    if not layout.kept_axes:
         column = ("at", "BLOCK", "")
 
     def side(place: tuple[str, str, str], axes: Sequence[int], length: int, size: int) -> TileSide:
         word, block, slot = place
-        return group.side(word, axes, size, length, block, "" if flat else slot)
+        return group.make_side(word, axes, size, length, block, "" if flat else slot)
 
-    of_ended = side(column if is_row else row, layout.ended, *ended)
+    of_ended = side(column if is_row else row, layout.reduced_axes, *ended)
     of_ended = replace(of_ended, is_wide=group.is_large)
-    of_kept = side(row if is_row else column, layout.kept, *kept)
-    return ReductionTile(of_kept if layout.kept else None, of_ended)
+    of_kept = side(row if is_row else column, layout.kept_axes, *kept)
+    return ReductionTile(of_kept if layout.kept_axes else None, of_ended)
 
 
 def write_tiled_kernel(group: FusedGroup, tile: ReductionTile) -> KernelText:
@@ -132,9 +141,9 @@ def write_tiled_kernel(group: FusedGroup, tile: ReductionTile) -> KernelText:
     writer = group.make_writer(*tile.sides)
     write_kept_index(group, tile, writer)
     if tile.fits_reduction:
-        ended = tile.ended
-        writer.lines += [f"{ended.number} = {ended.line}", *ended.bound()]
-        writer.emit(writer.closure(group.block.returns, through=True))
+        ended = tile.reduced_side
+        writer.lines += [f"{ended.index} = {ended.offsets_text}", *ended.mask_lines()]
+        writer.emit(writer.collect_needed(group.block.returns, through=True))
         for value, pointer, _ in group.stores():
             writer.store(value, pointer)
     else:
@@ -152,11 +161,11 @@ def write_kept_index(group: FusedGroup, tile: ReductionTile, writer: KernelWrite
     kept = tile.kept
     if kept is None:
         return
-    program = group.program(0)
+    program = group.program_id(0)
     if kept.length > 1:
         program = f"{program} * {kept.block} + tl.arange(0, {kept.block})"
-        program = f"({program}){kept.slot}" if kept.slot else program
-    writer.lines += [f"{kept.number} = {program}", *kept.bound()]
+        program = f"({program}){kept.expansion}" if kept.expansion else program
+    writer.lines += [f"{kept.index} = {program}", *kept.mask_lines()]
 
 
 def _write_rounds(group: FusedGroup, tile: ReductionTile, writer: KernelWriter) -> None:
@@ -169,7 +178,7 @@ def _write_rounds(group: FusedGroup, tile: ReductionTile, writer: KernelWriter) 
         for op in reductions:
             write_final_reduction(writer, op, tile)
     kept = [(v, p) for v, p, _ in group.stores() if not rounds.has_reduced_axes(v)]
-    writer.emit(writer.closure([value for value, _ in kept], through=False))
+    writer.emit(writer.collect_needed([value for value, _ in kept], through=False))
     for value, pointer in kept:
         writer.store(value, pointer)
 
@@ -183,22 +192,26 @@ def write_reduction_loop(
     bounds: str = "",
 ) -> None:
     """Write one loop over the reduced side: accumulators, and stores of yielded elements."""
-    ended = tile.ended
+    ended = tile.reduced_side
     wanted = [op.operands[0] for op in reductions] + [value for value, _ in yields]
     rounds = ReductionRounds(writer)
-    needed = writer.closure(wanted, through=False)
+    needed = writer.collect_needed(wanted, through=False)
     writer.emit([value for value in needed if not rounds.has_reduced_axes(value)])
     for op in reductions:
-        writer.line(f"{writer.names[op.result]}_acc = {initial_accumulator(op, writer.tile)}")
-    start = group.own("start")
+        writer.append_line(
+            f"{writer.names[op.result]}_acc = {initial_accumulator(op, writer.tile)}"
+        )
+    start = group.own_name("start")
     bounds = bounds or f"0, {ended.size}"
-    with writer.inside(f"for {start} in range({bounds}, {ended.block}):"):
-        writer.lines += [f"{ended.number} = {start} + {ended.line}", *ended.bound()]
+    with writer.loop_body(f"for {start} in range({bounds}, {ended.block}):"):
+        writer.lines += [f"{ended.index} = {start} + {ended.offsets_text}", *ended.mask_lines()]
         writer.emit([value for value in needed if rounds.has_reduced_axes(value)])
         for op in reductions:
             accumulator = f"{writer.names[op.result]}_acc"
-            x = mask_out_of_bounds(op, writer.full(writer.terms[op.operands[0]]), ended.mask)
-            writer.line(f"{accumulator} = {accumulate(op, accumulator, x)}")
+            x = mask_out_of_bounds(
+                op, writer.broadcast_to_tile(writer.terms[op.operands[0]]), ended.mask
+            )
+            writer.append_line(f"{accumulator} = {accumulate(op, accumulator, x)}")
         for value, pointer in yields:
             writer.store(value, pointer)
 
@@ -207,5 +220,5 @@ def write_final_reduction(writer: KernelWriter, op: Op, tile: ReductionTile) -> 
     """Reduce the accumulator to one element, or one per row or column."""
     spans = frozenset[str]().union(*(side.spans for side in tile.sides))
     term = KernelTerm(f"{writer.names[op.result]}_acc", op.result.type.dtype, spans=spans)
-    text = reduce_tile(op, term, "", writer.axis(tile.ended))
-    writer.name(op.result, writer.round_if_used(op, text), spans - tile.ended.spans)
+    text = reduce_tile(op, term, "", writer.axis(tile.reduced_side))
+    writer.define(op.result, writer.round_if_used(op, text), spans - tile.reduced_side.spans)

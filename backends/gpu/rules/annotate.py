@@ -19,7 +19,7 @@ OPERATIONS_WITHOUT_RESULT = ("sharding_group", "inspect-sharding")
 @lowers(*ALIASING_OPERATIONS, "optimization_barrier", lazy=True)
 def _alias(w: FunctionWriter, op: Op) -> None:
     for result, operand in zip(op.results, op.operands, strict=True):
-        w.same(result, operand)
+        w.alias(result, operand)
 
 
 @lowers(*OPERATIONS_WITHOUT_RESULT, lazy=True)

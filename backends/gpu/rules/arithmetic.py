@@ -41,7 +41,7 @@ def view_back(expression: str, dtype: str) -> str:
 def operand_pair(w: FunctionWriter, op: Op) -> tuple[str, str]:
     """Return the expressions of both operands; one of them may be a number."""
     x, y = op.operands
-    a, b = w.number(x), w.number(y)
+    a, b = w.uniform_number(x), w.uniform_number(y)
     if b is not None:
         return view_as_word(w, x), word_text(b, y.type.dtype)
     if a is not None:
@@ -79,7 +79,7 @@ def _equal(w: FunctionWriter, op: Op) -> str:
 @lowers(*ORDER_OPERATORS, lazy=True)
 def _compare(w: FunctionWriter, op: Op) -> str:
     if op.operands[0].type.dtype in SIGNED_WORD_DTYPES:
-        x, y = (w.call("in_order", w.name(value)) for value in op.operands)
+        x, y = (w.call_library("in_order", w.name(value)) for value in op.operands)
     else:
         x, y = operand_pair(w, op)
     return f"{x} {ORDER_OPERATORS[op.name]} {y}"
@@ -90,7 +90,7 @@ def _maximum_or_minimum(w: FunctionWriter, op: Op) -> str:
     """Lower to a maximum or minimum, which is NaN if either float operand is NaN."""
     (x, y), dtype = op.operands, op.result.type.dtype
     if dtype == "bool" or dtype in SIGNED_WORD_DTYPES:
-        return w.call("larger" if op.name == "maximum" else "smaller", w.name(x), w.name(y))
+        return w.call_library("larger" if op.name == "maximum" else "smaller", w.name(x), w.name(y))
     if _is_bound(w, x):
         x, y = y, x
     if _is_bound(w, y):
@@ -103,7 +103,9 @@ def _maximum_or_minimum(w: FunctionWriter, op: Op) -> str:
 def _clamp(w: FunctionWriter, op: Op) -> str:
     (low, x, high), dtype = op.operands, op.result.type.dtype
     if dtype == "bool" or dtype in SIGNED_WORD_DTYPES:
-        return w.call("smaller", w.call("larger", w.name(x), w.name(low)), w.name(high))
+        return w.call_library(
+            "smaller", w.call_library("larger", w.name(x), w.name(low)), w.name(high)
+        )
     if _is_bound(w, low) and _is_bound(w, high):
         return f"{w.name(x)}.clamp({w.operand_text(low)}, {w.operand_text(high)})"
     return f"torch.minimum(torch.maximum({w.name(x)}, {w.name(low)}), {w.name(high)})"
@@ -113,7 +115,7 @@ def _is_bound(w: FunctionWriter, value: Value) -> bool:
     """Return whether `clamp` accepts the value: a number, not NaN, which torch takes
     for no bound.
     """
-    number = w.number(value)
+    number = w.uniform_number(value)
     return number is not None and bool(number == number)
 
 
@@ -124,8 +126,8 @@ def _div(w: FunctionWriter, op: Op) -> str:
     """
     x, y = op.operands
     if op.result.type.dtype in INTEGERS:
-        return w.call("divide_integers", w.name(x), w.name(y))
-    number = w.number(y)
+        return w.call_library("divide_integers", w.name(x), w.name(y))
+    number = w.uniform_number(y)
     exact = number is not None and op.result.type.dtype in FLOATS and _is_power_of_two(number)
     return f"{w.name(x)} / {w.operand_text(y) if exact else w.name(y)}"
 
@@ -138,7 +140,7 @@ def _is_power_of_two(number: Any) -> bool:
 @lowers("rem")
 def _rem(w: FunctionWriter, op: Op, x: str, y: str) -> str:
     if op.result.type.dtype in INTEGERS:
-        return w.call("remainder_of_integers", x, y)
+        return w.call_library("remainder_of_integers", x, y)
     return f"torch.fmod({x}, {y})"
 
 
@@ -146,7 +148,7 @@ def _rem(w: FunctionWriter, op: Op, x: str, y: str) -> str:
 def _pow(w: FunctionWriter, op: Op) -> str:
     x, y = op.operands
     if op.result.type.dtype in INTEGERS:
-        return w.call("power_of_integers", w.name(x), w.name(y))
+        return w.call_library("power_of_integers", w.name(x), w.name(y))
     return f"torch.pow({w.name(x)}, {w.operand_text(y)})"
 
 
@@ -158,7 +160,7 @@ def _atan2(w: FunctionWriter, op: Op, y: str, x: str) -> str:
 @lowers("nextafter")
 def _nextafter(w: FunctionWriter, op: Op, x: str, y: str) -> str:
     if op.result.type.dtype in HALF_PRECISION_DTYPES:
-        return w.call("next_after", x, y)
+        return w.call_library("next_after", x, y)
     return f"torch.nextafter({x}, {y})"
 
 
@@ -189,10 +191,10 @@ def _convert(w: FunctionWriter, op: Op, x: str) -> str:
         if source == to:
             return x
     if source in FLOATS and to in INTEGERS:
-        return w.call("float_to_integer", x, TORCH_DTYPES[to])
+        return w.call_library("float_to_integer", x, TORCH_DTYPES[to])
     twice = source in ("f64", "i32", "i64", "u32", "u64")
     if to in HALF_PRECISION_DTYPES and twice:
-        return w.call("round_once", x, TORCH_DTYPES[to])
+        return w.call_library("round_once", x, TORCH_DTYPES[to])
     if source in UNSIGNED[1:] and to in COMPLEX:
         x = f"{x}.to(torch.float64)"
     return f"{x}.to({TORCH_DTYPES[to]})"

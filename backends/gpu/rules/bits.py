@@ -14,12 +14,14 @@ def _bitcast(w: FunctionWriter, op: Op, x: str) -> str:
     if source == to:
         return x
     if source.rank < to.rank:
-        made = w.call("shrink_bits", x, SIGNED_WORD_DTYPES.get(to.dtype, TORCH_DTYPES[to.dtype]))
+        made = w.call_library(
+            "shrink_bits", x, SIGNED_WORD_DTYPES.get(to.dtype, TORCH_DTYPES[to.dtype])
+        )
         made = f"{made}.flip(-1)" if source.dtype == "key" else made
         return view_back(made, to.dtype)
     if source.rank > to.rank:
         x = view_as_word(w, op.operands[0])
-        return w.call(
+        return w.call_library(
             "grow_bits", f"{x}.flip(-1)" if to.dtype == "key" else x, TORCH_DTYPES[to.dtype]
         )
     return f"{x}.view({TORCH_DTYPES[to.dtype]})"

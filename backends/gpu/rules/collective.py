@@ -44,7 +44,7 @@ def _done(w: FunctionWriter, op: Op) -> None:
     """Alias the result: a started collective is one complete call, which torch's
     streams overlap.
     """
-    w.same(op.result, op.operands[0])
+    w.alias(op.result, op.operands[0])
 
 
 @lowers("axis-index")

@@ -24,11 +24,11 @@ def _dot(w: FunctionWriter, op: Op, x: str, y: str) -> str:
         ):
             product = _matmul(dims, x, y)
             if product and "@" in product:
-                return w.call("multiply_widely", *product.split(" @ "))
-            return w.call("contract_widely", f'"{dims}"', x, y)
+                return w.call_library("multiply_widely", *product.split(" @ "))
+            return w.call_library("contract_widely", f'"{dims}"', x, y)
         x, y = (f"{name}.to({TORCH_DTYPES[dtype]})" for name in (x, y))
     if dtype in INTEGERS:
-        return w.call("contract_integers", f'"{dims}"', x, y)
+        return w.call_library("contract_integers", f'"{dims}"', x, y)
     return _matmul(dims, x, y) or _einsum(dims, x, y)
 
 
@@ -100,7 +100,7 @@ def _convolution(w: FunctionWriter, op: Op, x: str, filter: str) -> str:
     x = _permute(x, (of.batch_or_inputs, of.features_or_outputs, *of.spatial))
     filter = _permute(filter, (by.features_or_outputs, by.batch_or_inputs, *by.spatial))
     if batch_groups > 1:
-        x = w.call("batch_as_features", x, str(batch_groups))
+        x = w.call_library("batch_as_features", x, str(batch_groups))
     made = _write_convolution(w, op, x, filter, max(groups, batch_groups), rank)
     return _permute(
         made, _inverse_permutation((out.batch_or_inputs, out.features_or_outputs, *out.spatial))
@@ -115,11 +115,11 @@ def _write_convolution(
     lhs, rhs = attrs["lhs_dilation"], attrs["rhs_dilation"]
     if dtype in (*INTEGERS, *COMPLEX) or not 1 <= rank <= 3:
         numbers = (list_text(n) for n in (strides, padding, lhs, rhs))
-        return w.call("convolve_windows", x, filter, *numbers, str(groups))
+        return w.call_library("convolve_windows", x, filter, *numbers, str(groups))
     even = all(lo == hi >= 0 for lo, hi in padding)
     more = ""
     if any(step != 1 for step in lhs):
-        x = w.call("spread_out", x, "0", f"[[0, 0], [0, 0], {list_text(padding)[1:-1]}]",
+        x = w.call_library("spread_out", x, "0", f"[[0, 0], [0, 0], {list_text(padding)[1:-1]}]",
                    list_text((1, 1, *lhs)))  # fmt: skip
     elif even and any(lo for lo, _ in padding):
         more += f", padding={list_text(lo for lo, _ in padding)}"

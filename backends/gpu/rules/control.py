@@ -17,7 +17,7 @@ def assign_values(
     names = [w.names[target] for target in targets]
     if names != [w.names[source] for source in sources]:
         given = ", ".join(w.name(source) for source in sources)
-        w.line(f"{', '.join(names)} = {given}", comment, targets)
+        w.append_line(f"{', '.join(names)} = {given}", comment, targets)
 
 
 @lowers("while", lazy=True)
@@ -27,14 +27,14 @@ def _while(w: FunctionWriter, op: Op) -> None:
     assign_values(w, op.results, op.operands, _types(op))
     for block in (condition, body):
         for seen, result in zip(block.params, op.results, strict=True):
-            w.same(seen, result)
-    w.line("while True:")
-    with w.inner():
-        w.block(condition)
-        w.line(f"if not {w.name(condition.returns[0])}.item():")
-        with w.inner():
-            w.line("break")
-        w.block(body)
+            w.alias(seen, result)
+    w.append_line("while True:")
+    with w.indent():
+        w.write_block(condition)
+        w.append_line(f"if not {w.name(condition.returns[0])}.item():")
+        with w.indent():
+            w.append_line("break")
+        w.write_block(body)
         assign_values(w, op.results, body.returns)
 
 
@@ -49,20 +49,20 @@ def _scan(w: FunctionWriter, op: Op) -> None:
     types = ", ".join(str(result.type) for result in carried)
     assign_values(w, carried, op.operands[:count], f"{op.name}: {types}")
     for seen, result in zip(body.params[:count], carried, strict=True):
-        w.same(seen, result)
+        w.alias(seen, result)
     for result in stacked:
         to = result.type
         made = f"torch.empty({shape_text(to.shape)}, dtype={TORCH_DTYPES[to.dtype]}, device=device)"
-        w.line(f"{w.names[result]} = {made}", f"{op.name}: {to}", [result])
-    step = w.names.fresh("step")
+        w.append_line(f"{w.names[result]} = {made}", f"{op.name}: {to}", [result])
+    step = w.names.make_fresh("step")
     steps = f"reversed(range({length}))" if op.attrs.get("reverse") else f"range({length})"
-    w.line(f"for {step} in {steps}:")
-    with w.inner():
+    w.append_line(f"for {step} in {steps}:")
+    with w.indent():
         for part, x in zip(body.params[count:], op.operands[count:], strict=True):
-            w.line(f"{w.names[part]} = {w.name(x)}[{step}]", str(part.type), [part])
-        w.block(body)
+            w.append_line(f"{w.names[part]} = {w.name(x)}[{step}]", str(part.type), [part])
+        w.write_block(body)
         for result, value in zip(stacked, body.returns[count:], strict=True):
-            w.line(f"{w.name(result)}[{step}] = {w.name(value)}")
+            w.append_line(f"{w.name(result)}[{step}] = {w.name(value)}")
         assign_values(w, carried, body.returns[:count])
 
 
@@ -72,19 +72,19 @@ def _case(w: FunctionWriter, op: Op) -> None:
     if op.operands[0].type.dtype == "bool":
         heads = [f"if not {index}.item():", "else:"]
     else:
-        branch = w.names.fresh("branch")
-        w.line(f"{branch} = {index}.item()", "case: which branch")
+        branch = w.names.make_fresh("branch")
+        w.append_line(f"{branch} = {index}.item()", "case: which branch")
         last = len(op.blocks) - 1
         heads = [f"{'el' if i else ''}if {branch} == {i}:" for i in range(last)] + ["else:"]
     if len(op.blocks) == 1:
-        w.block(op.blocks[0])
+        w.write_block(op.blocks[0])
         assign_values(w, op.results, op.blocks[0].returns, _types(op))
         return
     for head, block in zip(heads, op.blocks, strict=True):
-        w.line(head)
-        with w.inner():
+        w.append_line(head)
+        with w.indent():
             _alias_returns(w, op, block)
-            w.block(block)
+            w.write_block(block)
             assign_values(w, op.results, block.returns, _types(op))
 
 
@@ -103,11 +103,11 @@ def inline_block(w: FunctionWriter, op: Op, block: Block) -> None:
     operation's results.
     """
     for param, operand in zip(block.params, op.operands, strict=True):
-        w.same(param, operand)
+        w.alias(param, operand)
     _alias_returns(w, op, block)
-    w.block(block)
+    w.write_block(block)
     for result, value in zip(op.results, block.returns, strict=True):
-        w.same(result, value)
+        w.alias(result, value)
 
 
 def _alias_returns(w: FunctionWriter, op: Op, block: Block) -> None:
@@ -116,4 +116,4 @@ def _alias_returns(w: FunctionWriter, op: Op, block: Block) -> None:
     for result, value in zip(op.results, block.returns, strict=True):
         if value in made:
             made.remove(value)
-            w.same(value, result)
+            w.alias(value, result)

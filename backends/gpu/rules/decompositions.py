@@ -8,7 +8,7 @@ from shardir.ir.module import Op
 
 @lowers("cholesky")
 def _cholesky(w: FunctionWriter, op: Op, x: str) -> str:
-    return w.call("cholesky_factor", x)
+    return w.call_library("cholesky_factor", x)
 
 
 @lowers("triangular_solve")
@@ -27,34 +27,37 @@ def _qr(w: FunctionWriter, op: Op, x: str) -> str:
 
 @lowers("lu")
 def _lu(w: FunctionWriter, op: Op, x: str) -> str:
-    return w.call("pivoted_factors", x)
+    return w.call_library("pivoted_factors", x)
 
 
 @lowers("svd")
 def _svd(w: FunctionWriter, op: Op, x: str) -> str:
     if not op.attrs["vectors"]:
-        return w.call("singular_values", x)
-    return w.call("singular_vectors", x, f"full={op.attrs['full']}")
+        return w.call_library("singular_values", x)
+    return w.call_library("singular_vectors", x, f"full={op.attrs['full']}")
 
 
 @lowers("eigh")
 def _eigh(w: FunctionWriter, op: Op, x: str) -> str:
-    return w.call("hermitian_vectors" if op.attrs["vectors"] else "hermitian_values", x)
+    return w.call_library("hermitian_vectors" if op.attrs["vectors"] else "hermitian_values", x)
 
 
 @lowers("eig")
 def _eig(w: FunctionWriter, op: Op, x: str) -> str:
-    return w.call("general_vectors" if op.attrs["vectors"] else "general_values", x)
+    return w.call_library("general_vectors" if op.attrs["vectors"] else "general_values", x)
 
 
 @lowers("pinv")
 def _pinv(w: FunctionWriter, op: Op, x: str, cutoff: str) -> str:
-    return w.call("pseudo_inverse", x, cutoff)
+    return w.call_library("pseudo_inverse", x, cutoff)
 
 
 @lowers("least_squares")
 def _least_squares(w: FunctionWriter, op: Op, a: str, y: str, cutoff: str) -> str:
-    inverse, values = w.call("pseudo_inverse", a, cutoff), w.call("singular_values", a)
+    inverse, values = (
+        w.call_library("pseudo_inverse", a, cutoff),
+        w.call_library("singular_values", a),
+    )
     return f"({inverse} @ {y}, {values})"
 
 

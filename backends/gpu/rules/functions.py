@@ -57,12 +57,14 @@ EXACT_NARROW_FUNCTIONS = ("floor", "ceil", "round", "is_finite", "sqrt")
 def _function(w: FunctionWriter, op: Op, x: str) -> str:
     dtype = op.operands[0].type.dtype
     if dtype in COMPLEX and op.name in COMPLEX_FUNCTIONS:
-        return w.call(COMPLEX_FUNCTIONS[op.name], x)
+        return w.call_library(COMPLEX_FUNCTIONS[op.name], x)
     narrow = dtype in HALF_PRECISION_DTYPES and op.name not in EXACT_NARROW_FUNCTIONS
     wide = f"{x}.float()" if narrow else x
     if op.name in LIBRARY_FUNCTIONS:
         as_xla = op.attrs.get("as_xla") and dtype != "f64"
-        made = w.call("inverse_error_as_xla" if as_xla else LIBRARY_FUNCTIONS[op.name], wide)
+        made = w.call_library(
+            "inverse_error_as_xla" if as_xla else LIBRARY_FUNCTIONS[op.name], wide
+        )
     else:
         made = f"torch.{TORCH_FUNCTIONS[op.name]}({wide})"
     return f"{made}.to({TORCH_DTYPES[dtype]})" if narrow else made
@@ -85,7 +87,7 @@ def _abs(w: FunctionWriter, op: Op, x: str) -> str:
 
 @lowers("sign")
 def _sign(w: FunctionWriter, op: Op, x: str) -> str:
-    return f"torch.sgn({x})" if op.result.type.dtype in COMPLEX else w.call("sign_of", x)
+    return f"torch.sgn({x})" if op.result.type.dtype in COMPLEX else w.call_library("sign_of", x)
 
 
 INTEGER_FUNCTIONS = {"popcnt": "count_set_bits", "clz": "count_leading_zeros"}
@@ -98,7 +100,7 @@ SHIFT_FUNCTIONS = {
 
 @lowers(*INTEGER_FUNCTIONS)
 def _integer(w: FunctionWriter, op: Op, x: str) -> str:
-    return w.call(INTEGER_FUNCTIONS[op.name], x)
+    return w.call_library(INTEGER_FUNCTIONS[op.name], x)
 
 
 @lowers(*SHIFT_FUNCTIONS, lazy=True)
@@ -106,9 +108,9 @@ def _shift(w: FunctionWriter, op: Op) -> str:
     """Lower a shift; a known amount less than the bit width needs no range check."""
     x = w.name(op.operands[0])
     dtype = op.result.type.dtype
-    number = w.number(op.operands[1])
+    number = w.uniform_number(op.operands[1])
     width = op.result.type.numpy.itemsize * 8
     plain = op.name != "shift_right_logical" and dtype in INTEGERS[:4]
     if number is not None and 0 <= int(number) < width and plain:
         return f"{x} {'<<' if op.name == 'shift_left' else '>>'} {int(number)}"
-    return w.call(SHIFT_FUNCTIONS[op.name], x, w.name(op.operands[1]))
+    return w.call_library(SHIFT_FUNCTIONS[op.name], x, w.name(op.operands[1]))

@@ -90,9 +90,9 @@ def _reference_text(w: FunctionWriter, op: Op, name: str, says: str) -> str:
     (block,) = op.blocks
     given = zip((*op.operands, *op.results), (*block.params, *block.returns), strict=True)
     for outer, value in given:
-        inner.names.call(value, outer.name)
+        inner.names.name_after(value, outer.name)
     params = [inner.names[param] for param in block.params]
-    inner.block(block)
+    inner.write_block(block)
     returned = ", ".join(inner.name(value) for value in block.returns)
     body = inner.text(block.returns)
     lines = [f"def {name}({', '.join(params)}):", f'    """{says}"""']

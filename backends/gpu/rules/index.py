@@ -16,10 +16,10 @@ def _gather(w: FunctionWriter, op: Op, x: str, indices: str) -> str:
         op.operands[0].type.shape, len(shape), GATHER.from_attrs(op.attrs)
     )
     if _takes_rows(op, layout):
-        return w.call("take_rows", x, f"{indices}[..., 0]")
+        return w.call_library("take_rows", x, f"{indices}[..., 0]")
     if _takes_along(op, layout):
-        return w.call("take_along", x, f"{indices}[..., 0]", str(layout.dropped[0]))
-    return w.call("gather_windows", x, indices, list_text(shape), *_geometry(layout))
+        return w.call_library("take_along", x, f"{indices}[..., 0]", str(layout.dropped[0]))
+    return w.call_library("gather_windows", x, indices, list_text(shape), *_geometry(layout))
 
 
 @lowers("scatter")
@@ -35,7 +35,9 @@ def _scatter(w: FunctionWriter, op: Op, x: str, indices: str, updates: str) -> s
     layout = IndexingLayout.for_shapes(
         op.operands[0].type.shape, rank, SCATTER.from_attrs(op.attrs)
     )
-    return w.call("scatter_windows", x, indices, updates, f'"{combine}"', *_geometry(layout))
+    return w.call_library(
+        "scatter_windows", x, indices, updates, f'"{combine}"', *_geometry(layout)
+    )
 
 
 def _takes_rows(op: Op, layout: IndexingLayout) -> bool:

@@ -27,7 +27,7 @@ def _draw(w: FunctionWriter, op: Op, function: str, dtype: str, keys: str, *star
     """Return a call of the kernel that draws random elements, or of torch for few elements."""
     about = [dtype] if dtype else []
     if op.result.type.size < MIN_KERNEL_ELEMENTS:
-        return w.call(function, keys, *about, *_part_arguments(op, starts))
+        return w.call_library(function, keys, *about, *_part_arguments(op, starts))
     types = tuple(value.type for value in op.tensors)
     key = (op.name, types, tuple(sorted(op.attrs.items())))
     name = w.needs.groups.get(key)
@@ -35,9 +35,9 @@ def _draw(w: FunctionWriter, op: Op, function: str, dtype: str, keys: str, *star
         name = w.names.reserve(f"compute_{make_identifier(op.result.name)}")
         kernel = write_random_kernel(op, name)
         if not isinstance(kernel, KernelText):
-            return w.call(function, keys, *about, *_part_arguments(op, starts))
+            return w.call_library(function, keys, *about, *_part_arguments(op, starts))
         first, *rest = kernel.operands
-        call = w.call(function, first, *about, *_part_arguments(op, tuple(rest)))
+        call = w.call_library(function, first, *about, *_part_arguments(op, tuple(rest)))
         text = f"def {name}_reference({', '.join(kernel.operands)}):\n    return {call}"
         define_kernel(w, kernel, name, wrap_code(text, MAX_LINE_CHARACTERS))
         w.needs.groups[key] = name
@@ -60,9 +60,9 @@ def _part_arguments(op: Op, starts: tuple[str, ...]) -> tuple[str, str, str, str
 
 @lowers("random_fold_in")
 def _fold_in(w: FunctionWriter, op: Op, keys: str, data: str) -> str:
-    return w.call("fold_into", keys, data)
+    return w.call_library("fold_into", keys, data)
 
 
 @lowers("random_hash")
 def _hash(w: FunctionWriter, op: Op, keys: str, first: str, second: str) -> str:
-    return w.call("hash_pairs", keys, first, second)
+    return w.call_library("hash_pairs", keys, first, second)

@@ -62,8 +62,8 @@ def _extreme(w: FunctionWriter, op: Op, x: str) -> str:
             made = f"{made}.{'any' if op.name == 'max' else 'all'}({dim})"
         return made
     if to.dtype in SIGNED_WORD_DTYPES:
-        ordered = w.call("in_order", x)
-        return w.call(
+        ordered = w.call_library("in_order", x)
+        return w.call_library(
             "out_of_order", f"{ordered}.a{op.name}({_dims(dims)})", TORCH_DTYPES[to.dtype]
         )
     return f"{x}.a{op.name}({_dims(dims)})"
@@ -78,7 +78,7 @@ def _logical(w: FunctionWriter, op: Op, x: str) -> str:
 @lowers("argmax", "argmin")
 def _position(w: FunctionWriter, op: Op, x: str) -> str:
     if op.operands[0].type.dtype in (*SIGNED_WORD_DTYPES, "bool"):
-        x = w.call("in_order", x)
+        x = w.call_library("in_order", x)
     return f"{x}.{op.name}({op.attrs['dim']}).to({TORCH_DTYPES[op.result.type.dtype]})"
 
 
@@ -99,7 +99,7 @@ def _cumulative(w: FunctionWriter, op: Op, x: str) -> str:
     dtype, dim = op.result.type.dtype, op.attrs["dim"]
     ordered = op.name in ("cummax", "cummin")
     if ordered and dtype in (*SIGNED_WORD_DTYPES, "bool"):
-        x = w.call("in_order", x)
+        x = w.call_library("in_order", x)
     elif dtype in HALF_PRECISION_DTYPES and not ordered:
         x = f"{x}.float()"
     elif not ordered:
@@ -112,7 +112,7 @@ def _cumulative(w: FunctionWriter, op: Op, x: str) -> str:
     if op.attrs["reverse"]:
         made = f"torch.flip({made}, [{dim}])"
     if ordered and dtype in (*SIGNED_WORD_DTYPES, "bool"):
-        return w.call("out_of_order", made, TORCH_DTYPES[dtype])
+        return w.call_library("out_of_order", made, TORCH_DTYPES[dtype])
     if dtype in HALF_PRECISION_DTYPES and not ordered:
         return f"{made}.to({TORCH_DTYPES[dtype]})"
     return f"{made}.view({TORCH_DTYPES[dtype]})" if dtype in SIGNED_WORD_DTYPES else made

@@ -10,7 +10,7 @@ from shardir.ir.module import Op
 @lowers("broadcast", lazy=True)
 def _broadcast(w: FunctionWriter, op: Op) -> str:
     (x,), dims, to = op.operands, op.attrs["dims"], op.result.type
-    number = w.number(x)
+    number = w.uniform_number(x)
     if number is not None:
         return full_text(to.shape, number, to.dtype)
     name = w.name(x)

@@ -34,7 +34,7 @@ def _pad(w: FunctionWriter, op: Op) -> str:
     """Lower `pad`; a known value without interior padding is `F.pad`, which also crops."""
     x, value = op.operands
     low, high, interior = (op.attrs[name] for name in ("low", "high", "interior"))
-    number, dtype = w.number(value), op.result.type.dtype
+    number, dtype = w.uniform_number(value), op.result.type.dtype
     kept = all(n + min(a, 0) + min(b, 0) > 0 for n, a, b in zip(x.type.shape, low, high,
                                                                strict=True))  # fmt: skip
     plain = (
@@ -49,7 +49,7 @@ def _pad(w: FunctionWriter, op: Op) -> str:
         given = "" if nothing else f", value={w.operand_text(value)}"
         return f"F.pad({w.name(x)}, {list_text(pairs)}{given})"
     ends = (list_text(low), list_text(high), list_text(interior))
-    return w.call("pad_with", w.name(x), w.name(value), *ends)
+    return w.call_library("pad_with", w.name(x), w.name(value), *ends)
 
 
 def _is_plain_zero(number: Any) -> bool:
@@ -59,9 +59,9 @@ def _is_plain_zero(number: Any) -> bool:
 
 @lowers("dynamic_slice")
 def _dynamic_slice(w: FunctionWriter, op: Op, x: str, *starts: str) -> str:
-    return w.call("slice_at", x, list_text(starts), list_text(op.result.type.shape))
+    return w.call_library("slice_at", x, list_text(starts), list_text(op.result.type.shape))
 
 
 @lowers("dynamic_update_slice")
 def _dynamic_update_slice(w: FunctionWriter, op: Op, x: str, update: str, *starts: str) -> str:
-    return w.call("update_at", x, update, list_text(starts))
+    return w.call_library("update_at", x, update, list_text(starts))

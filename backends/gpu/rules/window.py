@@ -23,14 +23,14 @@ def _reduce_window(w: FunctionWriter, op: Op, x: str) -> str:
     if dtype in HALF_PRECISION_DTYPES:
         given = f"{x}.float()"
     elif ordered:
-        given = w.call("in_order", x)
+        given = w.call_library("in_order", x)
         fill = _ordered_limit(dtype, combine == "min")
     else:
         given = view_as_word(w, op.operands[0])
     geometry = (list_text(op.attrs[name]) for name in WINDOW_ATTRIBUTES)
-    made = w.call("reduce_windows", given, f'"{combine}"', fill, *geometry)
+    made = w.call_library("reduce_windows", given, f'"{combine}"', fill, *geometry)
     if ordered:
-        return w.call("out_of_order", made, TORCH_DTYPES[dtype])
+        return w.call_library("out_of_order", made, TORCH_DTYPES[dtype])
     return (
         f"{made}.to({TORCH_DTYPES[dtype]})"
         if dtype in HALF_PRECISION_DTYPES
@@ -48,4 +48,4 @@ def _ordered_limit(dtype: str, highest: bool) -> str:
 @lowers("select_and_scatter")
 def _select_and_scatter(w: FunctionWriter, op: Op, x: str, source: str) -> str:
     geometry = (list_text(op.attrs[name]) for name in WINDOW_ATTRIBUTES)
-    return w.call("scatter_to_chosen", x, source, f'"{op.attrs["op"]}"', *geometry)
+    return w.call_library("scatter_to_chosen", x, source, f'"{op.attrs["op"]}"', *geometry)

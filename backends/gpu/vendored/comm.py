@@ -145,7 +145,7 @@ class Comm(ABC):
             senders = [group[a] for a, b in pairs if b == place]
             receivers = [group[b] for a, b in pairs if a == place]
         else:
-            group = self.mesh.together(self.rank, source, target)
+            group = self.mesh.combined_group(self.rank, source, target)
             senders = [self.mesh.sender(self.rank, source, target)]
             receivers = [
                 each for each in group if self.mesh.sender(each, source, target) == self.rank

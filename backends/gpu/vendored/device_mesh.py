@@ -25,7 +25,7 @@ class Mesh:
         self.sizes = dict(sizes)
         self.size = prod(self.sizes.values())
         self._strides: dict[str, int] = {}
-        self._known: dict[tuple[int, Axes], tuple[int, ...]] = {}
+        self._group_cache: dict[tuple[int, Axes], tuple[int, ...]] = {}
         stride = self.size
         for name, size in self.sizes.items():
             stride //= size
@@ -41,9 +41,9 @@ class Mesh:
 
     def group(self, device: int, axes: Axes) -> tuple[int, ...]:
         """Return the devices that differ from `device` only along `axes`, in order of position."""
-        found = self._known.get((device, axes))
+        found = self._group_cache.get((device, axes))
         if found is None:
-            found = self._known[device, axes] = self._group(device, self._parts(axes))
+            found = self._group_cache[device, axes] = self._group(device, self._parts(axes))
         return found
 
     def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
@@ -70,7 +70,7 @@ class Mesh:
                 rest //= part[2]
         return found
 
-    def together(self, device: int, source: Axes, target: Axes) -> tuple[int, ...]:
+    def combined_group(self, device: int, source: Axes, target: Axes) -> tuple[int, ...]:
         """Return the devices that differ from `device` only along `source` and `target`."""
         old, new = self._refine(source, target)
         return self._group(device, tuple(dict.fromkeys((*old, *new))))

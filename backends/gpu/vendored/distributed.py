@@ -87,8 +87,8 @@ class DistComm(Comm):
             operator, view = native
             sent = self._to_library(x.clone(memory_format=torch.contiguous_format))
             with self._report_errors("all_reduce", x, group):
-                dist.all_reduce(view(sent), operator, group=self._of(group))
-            return self._received(sent)
+                dist.all_reduce(view(sent), operator, group=self._process_group(group))
+            return self._from_library(sent)
         if x.numel() * x.element_size() <= MAX_GATHERED_BYTES:
             return super().all_reduce(x, op, axes)
         count, size = len(group), x.numel()
@@ -106,11 +106,11 @@ class DistComm(Comm):
         if native is None:
             return reduce_tensors(self._exchange_rows(rows, group).unbind(0), op)
         operator, view = native
-        sent = self._to_library(self._rows(rows, group))
+        sent = self._to_library(self._to_rank_order(rows, group))
         made = torch.empty_like(sent[0])
         with self._report_errors("reduce_scatter", x, group):
-            _scatter(view(made), view(sent), operator, group=self._of(group))
-        return self._received(made)
+            _scatter(view(made), view(sent), operator, group=self._process_group(group))
+        return self._from_library(made)
 
     def all_gather(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
         group = self._group(axes)
@@ -140,7 +140,7 @@ class DistComm(Comm):
             return x.clone(memory_format=torch.contiguous_format)
         made = torch.zeros_like(self._to_library(x), memory_format=torch.contiguous_format)
         if not x.numel():
-            return self._received(made)
+            return self._from_library(made)
         steps = []
         if sender is not None:
             steps.append(dist.P2POp(dist.irecv, _view_as_bytes(made), sender))
@@ -151,7 +151,7 @@ class DistComm(Comm):
         with self._report_errors("collective_permute", x, (self.rank,)):
             for request in dist.batch_isend_irecv(steps) if steps else ():
                 request.wait()
-        return self._received(made)
+        return self._from_library(made)
 
     @contextmanager
     def _report_errors(self, what: str, x: Tensor, group: tuple[int, ...]) -> Iterator[None]:
@@ -165,7 +165,7 @@ class DistComm(Comm):
                 f"{str(error).strip().splitlines()[0]}"
             ) from None
 
-    def _of(self, group: tuple[int, ...]) -> Any:
+    def _process_group(self, group: tuple[int, ...]) -> Any:
         try:
             return self._groups[tuple(sorted(group))]
         except KeyError:
@@ -177,10 +177,10 @@ class DistComm(Comm):
         """Return the tensor on the device where the library reads it."""
         return x.cpu() if self.staged else x
 
-    def _received(self, x: Tensor) -> Tensor:
+    def _from_library(self, x: Tensor) -> Tensor:
         return x.to(self.device) if self.staged else x
 
-    def _rows(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
+    def _to_rank_order(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
         """Permute rows from group order to the library's rank order."""
         order = sorted(group)
         if tuple(order) == group:
@@ -193,18 +193,18 @@ class DistComm(Comm):
         sent = self._to_library(x).contiguous()
         rows = torch.empty((len(group), *x.shape), dtype=x.dtype, device=sent.device)
         with self._report_errors("gathering", x, group):
-            _gather(_view_as_bytes(rows), _view_as_bytes(sent), group=self._of(group))
-        return self._to_group_order(self._received(rows), group)
+            _gather(_view_as_bytes(rows), _view_as_bytes(sent), group=self._process_group(group))
+        return self._to_group_order(self._from_library(rows), group)
 
     def _exchange_rows(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
         """Send row i to position i; row i of the result is from position i."""
-        sent = self._to_library(self._rows(rows, group)).contiguous()
+        sent = self._to_library(self._to_rank_order(rows, group)).contiguous()
         made = torch.empty_like(sent)
         with self._report_errors("exchanging pieces", rows, group):
             dist.all_to_all_single(
-                _view_as_bytes(made), _view_as_bytes(sent), group=self._of(group)
+                _view_as_bytes(made), _view_as_bytes(sent), group=self._process_group(group)
             )
-        return self._to_group_order(self._received(made), group)
+        return self._to_group_order(self._from_library(made), group)
 
     def _to_group_order(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
         """Permute rows from the library's rank order to group order."""

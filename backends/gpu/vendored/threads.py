@@ -28,8 +28,8 @@ class Rendezvous:
 
     def __init__(self, count: int) -> None:
         self.barrier = threading.Barrier(count)
-        self.shown: dict[int, Any] = {}
-        self.taken: dict[int, Any] = {}
+        self.published: dict[int, Any] = {}
+        self.read_events: dict[int, Any] = {}
 
 
 class ThreadGroup:
@@ -43,7 +43,7 @@ class ThreadGroup:
         self._serial = serial
         self._turn: Any = threading.Lock() if serial else nullcontext()
 
-    def place(self, group: tuple[int, ...]) -> Rendezvous:
+    def rendezvous(self, group: tuple[int, ...]) -> Rendezvous:
         """Return the rendezvous of a group, always the same object."""
         with self._lock:
             if self.error is not None:

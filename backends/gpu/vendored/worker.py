@@ -49,13 +49,13 @@ class Worker:
     """A program on one device of its mesh."""
 
     def __init__(self, main: Main, program: Program, comm: Comm, wishes: RunOptions) -> None:
-        self.main, self.program, self.comm, self.wishes = main, program, comm, wishes
+        self.main, self.program, self.comm, self.options = main, program, comm, wishes
         self.folder = Path(program.file).parent
         self.all_axes = tuple(program.mesh)
 
     def work(self) -> list[str]:
         """Perform all requested actions, and return the lines of a report."""
-        wishes, said = self.wishes, []
+        wishes, said = self.options, []
         passed = wishes.arguments
         if passed is None:
             passed = self.folder / "selftest" / "arguments"
@@ -70,7 +70,7 @@ class Worker:
             run = capture_graph(self.main, self.comm, arguments, self.program)
         if wishes.bench:
             said += self.bench(run, arguments)
-        made = run(self.comm, *self.fresh(arguments))
+        made = run(self.comm, *self.copy_donated(arguments))
         if wishes.selftest:
             said += self.compare(made)
         if wishes.results is not None:
@@ -87,7 +87,7 @@ class Worker:
         mesh, rank = self.program.devices, self.comm.rank
         if tensor.value:
             return read_shard(self.folder / tensor.value, tensor, mesh, rank)
-        if self.wishes.shards and self.wishes.arguments is not None:
+        if self.options.shards and self.options.arguments is not None:
             return read_array(self.shard(folder, tensor), tensor, tensor.shard_shape(mesh))
         return read_shard(folder / f"{tensor.name}.npy", tensor, mesh, rank)
 
@@ -95,7 +95,7 @@ class Worker:
         """Return the path of this device's shard."""
         return folder / f"{tensor.name}.{self.comm.rank}.npy"
 
-    def fresh(self, arguments: Sequence[Any]) -> list[Any]:
+    def copy_donated(self, arguments: Sequence[Any]) -> list[Any]:
         """Return arguments for one run: donated ones, which the run may overwrite, are copied."""
         stated = zip(arguments, self.program.arguments, strict=True)
         return [array.clone() if tensor.donated else array for array, tensor in stated]
@@ -139,10 +139,10 @@ class Worker:
     def bench(self, run: Main, arguments: Sequence[Any]) -> list[str]:
         """Measure the duration of runs, each as the maximum over all devices."""
         for _ in range(3):
-            run(self.comm, *self.fresh(arguments))
+            run(self.comm, *self.copy_donated(arguments))
         times = []
-        for _ in range(self.wishes.bench):
-            given = self.fresh(arguments)
+        for _ in range(self.options.bench):
+            given = self.copy_donated(arguments)
             self.synchronize()
             started = time.perf_counter()
             run(self.comm, *given)
@@ -165,7 +165,7 @@ class Worker:
     def write(self, made: Sequence[Any], folder: Path) -> list[str]:
         """Write results: one shard per device, or global arrays by the first device."""
         for tensor, part in zip(self.program.results, made, strict=True):
-            if self.wishes.shards:
+            if self.options.shards:
                 write_array(self.shard(folder, tensor), part)
                 continue
             parts = [part]

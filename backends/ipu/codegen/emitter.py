@@ -59,14 +59,14 @@ class ProgramEmitter:
     """Values whose elements all equal one number, which expressions contain as constants."""
     roots: dict[Value, Value] = field(default_factory=dict)
     """For a value that is a view of another value's tensor, that value."""
-    mixed: set[Value] = field(default_factory=set)
+    multi_root_views: set[Value] = field(default_factory=set)
     """Values that are views of several tensors."""
     spellings: dict[Value, str] = field(default_factory=dict)
-    sums: MultiplyAdds = field(default_factory=MultiplyAdds)
+    multiply_adds: MultiplyAdds = field(default_factory=MultiplyAdds)
     """Multiply-adds that are computed with one rounding."""
     preamble: list[str] = field(default_factory=list)
     """Statements at the beginning of the program."""
-    known: dict[str, str] = field(default_factory=dict)
+    preamble_names: dict[str, str] = field(default_factory=dict)
     """Names of the tensors of the preamble, by key."""
 
     def add(self, line: str) -> None:
@@ -105,7 +105,7 @@ class ProgramEmitter:
             yield
         self.lines.append("  " * self.depth + "}")
 
-    def use(self, helper: str) -> str:
+    def use_helper(self, helper: str) -> str:
         """Record that the program needs a function of `helpers`, and return its name."""
         self.helpers[helper] = None
         return helper
@@ -123,13 +123,13 @@ class ProgramEmitter:
         """Return the debug name of a tensor in Poplar: the value's name as a C++ literal."""
         return '"' + value.name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
-    def fresh(self, name: str) -> str:
+    def unused_identifier(self, name: str) -> str:
         """Return an unused identifier."""
-        return self.names.fresh(name)
+        return self.names.make_unused(name)
 
     def define(self, value: Value, expression: str, root: Value | None = None) -> None:
         """Bind a value to a new C++ variable; `root` is the value of which it is a view."""
-        name = self.fresh(value.name)
+        name = self.unused_identifier(value.name)
         self.add(f"Tensor {name} = {expression};")
         self.alias(value, name, root)
 
@@ -141,33 +141,35 @@ class ProgramEmitter:
 
     def temporary(self, name: str, expression: str) -> str:
         """Define a C++ variable for a tensor that is no value, and return its name."""
-        fresh = self.fresh(name)
+        fresh = self.unused_identifier(name)
         self.add(f"Tensor {fresh} = {expression};")
         return fresh
 
     def define_once(self, key: str, name: str, expression: str) -> str:
         """Return the name of a tensor computed once in the preamble, identified by `key`."""
-        if key not in self.known:
-            self.known[key] = self.fresh(name)
-            self.preamble.extend(wrap_statement(f"Tensor {self.known[key]} = {expression};", "  "))
-        return self.known[key]
+        if key not in self.preamble_names:
+            self.preamble_names[key] = self.unused_identifier(name)
+            self.preamble.extend(
+                wrap_statement(f"Tensor {self.preamble_names[key]} = {expression};", "  ")
+            )
+        return self.preamble_names[key]
 
-    def variable(self, type: TensorType, label: str) -> str:
+    def variable_text(self, type: TensorType, label: str) -> str:
         """Return the expression of a new variable, mapped over all tiles."""
         shape = initializer_text(physical_type(type).shape)
-        return f"{self.use('variable')}(graph, {element_of(type).poplar}, {shape}, {label})"
+        return f"{self.use_helper('variable')}(graph, {element_of(type).poplar}, {shape}, {label})"
 
-    def number(self, value: object, dtype: str) -> str:
+    def scalar_text(self, value: object, dtype: str) -> str:
         """Return the expression of a scalar constant."""
         if dtype == "f16":
             bits = np.float16(str(value)).view(np.uint16)
-            return f"{self.use('half_number')}(graph, 0x{int(bits):04x})"
+            return f"{self.use_helper('half_number')}(graph, 0x{int(bits):04x})"
         held = ELEMENTS[dtype]
         text = literal_text(value, dtype)
         if dtype in NARROW_INTEGERS:
-            wide = self.number(value, "i32")
+            wide = self.scalar_text(value, "i32")
             return f"popops::cast(graph, {wide}, {held.poplar}, {self.sequence})"
-        return f"{self.use('number')}<{held.cpp}>(graph, {held.poplar}, {text})"
+        return f"{self.use_helper('number')}<{held.cpp}>(graph, {held.poplar}, {text})"
 
     def constant(self, value: object, dtype: str) -> str:
         """Return the name of a scalar constant, which is created once."""
@@ -176,15 +178,15 @@ class ProgramEmitter:
         sign = "minus_" if text.startswith("-") else ""
         name = f"number_{sign}{digits.strip('_').removesuffix('_0')}"
         with self.use_sequence("step"):
-            made = self.number(value, dtype)
+            made = self.scalar_text(value, dtype)
         return self.define_once(f"number {text} {dtype}", name, made)
 
-    def map(self, expression: str, tensors: Sequence[str], label: str) -> str:
+    def map_text(self, expression: str, tensors: Sequence[str], label: str) -> str:
         """Return the call that evaluates an expression for each element."""
         listed = ", ".join(_drop_broadcasts(tensors))
         return f"popops::map(graph, {expression}, {{{listed}}}, {self.sequence}, {label})"
 
-    def cast(self, text: str, dtype: str, label: str) -> str:
+    def cast_text(self, text: str, dtype: str, label: str) -> str:
         """Return the expression of a tensor converted to another element type of the device."""
         return f"popops::cast(graph, {text}, {ELEMENTS[dtype].poplar}, {self.sequence}, {label})"
 

@@ -21,7 +21,7 @@ class Identifiers:
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
-    def fresh(self, name: str) -> str:
+    def make_unused(self, name: str) -> str:
         """Return an unused identifier, as similar to the name as possible."""
         legal = re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "v"
         legal = re.sub(r"__+", "_", legal)

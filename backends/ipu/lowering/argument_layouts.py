@@ -23,7 +23,7 @@ class ArgumentLayout:
     side: str
     left: tuple[int, int]
     right: tuple[int, int]
-    turned: bool
+    is_transposed: bool
 
     def text(self, value: Value) -> str:
         """Return the expression of a variable with this layout."""
@@ -32,7 +32,7 @@ class ArgumentLayout:
             f"poplin::createMatMulInput{self.side}(graph, {element_of(value.type).poplar}, "
             f"{initializer_text(self.left)}, {initializer_text(self.right)}, {label})"
         )
-        return shuffle_view(made, (1, 0)) if self.turned else made
+        return shuffle_view(made, (1, 0)) if self.is_transposed else made
 
 
 def argument_layouts(block: Block) -> Mapping[Value, ArgumentLayout]:

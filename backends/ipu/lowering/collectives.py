@@ -77,12 +77,12 @@ def _to_reducible(
     if type.dtype == "u32" and op in GCL_OPERATORS:
         bits = f"{text}.reinterpret(poplar::INT)"
         if op in ("max", "min"):
-            bits = e.map(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [bits], label)
+            bits = e.map_text(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [bits], label)
         return bits, "i32"
     if _propagates_nan(e, type, op):
         wide = to_single(e, text, type, label)
         last = "true" if op == "max" else "false"
-        return f"{e.use('ordered')}(graph, {wide}, {last}, {e.sequence}, {label})", "i32"
+        return f"{e.use_helper('ordered')}(graph, {wide}, {last}, {e.sequence}, {label})", "i32"
     return text, type.dtype
 
 
@@ -96,10 +96,10 @@ def _from_reducible(e: ProgramEmitter, text: str, type: TensorType, op: str, lab
         return f"popops::cast(graph, {text}, {element_of(type).poplar}, {e.sequence}, {label})"
     if type.dtype == "u32" and op in GCL_OPERATORS:
         if op in ("max", "min"):
-            text = e.map(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [text], label)
+            text = e.map_text(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [text], label)
         return f"{text}.reinterpret(poplar::UNSIGNED_INT)"
     if _propagates_nan(e, type, op):
-        made = f"{e.use('unordered')}(graph, {text}, {e.sequence}, {label})"
+        made = f"{e.use_helper('unordered')}(graph, {text}, {e.sequence}, {label})"
         return from_single(e, made, type, label)
     return text
 
@@ -109,11 +109,11 @@ def _ring_call(
 ) -> str:
     """Return the call of a helper that communicates around the rings of the axes."""
     if dtype in UNSLICEABLE_TYPES:
-        wide = e.cast(text, "i32", label)
-        return e.cast(_ring_call(e, helper, wide, "i32", axes, label, combine), dtype, label)
+        wide = e.cast_text(text, "i32", label)
+        return e.cast_text(_ring_call(e, helper, wide, "i32", axes, label, combine), dtype, label)
     more = f", {combine}" if combine else ""
     arguments = f"graph, {text}, {ring_groups(e, axes)}, {position_name(e, axes)}{more}"
-    return f"{e.use(helper)}({arguments}, {e.sequence}, {label})"
+    return f"{e.use_helper(helper)}({arguments}, {e.sequence}, {label})"
 
 
 @lowers("all-reduce", "all-reduce-start")
@@ -233,7 +233,7 @@ def _all_slice(e: ProgramEmitter, op: Op) -> None:
     size = y.type.shape[dim]
     start = position_name(e, axes)
     if size > 1:
-        start = e.map(f"pe::_1 * pe::Const({size}u)", [start], e.label(y))
+        start = e.map_text(f"pe::_1 * pe::Const({size}u)", [start], e.label(y))
     offset = f"{start}.reshape({{1}})"
     e.define(y, dynamic_slice_text(e, e.text(x), x.type.dtype, offset, [dim], [size], e.label(y)))
 
@@ -275,7 +275,7 @@ def _permute(e: ProgramEmitter, op: Op) -> None:
     text, have = e.text(x), own
     for copy in copies:
         name = y.name if whole else f"{y.name}_moved"
-        moved = e.temporary(name, e.variable(x.type, e.label(y)))
+        moved = e.temporary(name, e.variable_text(x.type, e.label(y)))
         pairs = ", ".join(f"{{{a}, {b}}}" for a, b in copy.partner.items())
         e.add(f"{e.sequence}.add(CrossReplicaCopy({e.text(x)}, {moved}, {{{pairs}}}));")
         if copy.keep == everyone or not have:
@@ -303,7 +303,7 @@ def _select_by_replica(
     """
     table = ", ".join("true" if r in replicas else "false" for r in range(e.mesh.size))
     key = f"replicas {replicas}"
-    helper = f"{e.use('for_replica')}(graph, {replica_index_name(e)}, {{{table}}}, step)"
+    helper = f"{e.use_helper('for_replica')}(graph, {replica_index_name(e)}, {{{table}}}, step)"
     chosen = e.define_once(key, "takes", helper)
     held = physical_type(y.type)
     nodes: list[Node] = [TensorNode(text, held.dtype) for text in tensors]
@@ -311,4 +311,4 @@ def _select_by_replica(
         nodes.append(number(0, held.dtype))
     flag = TensorNode(broadcast_view(chosen, (), (), held.shape), "bool")
     text, listed = expression_text(ApplyNode("Select", (*nodes, flag), held.dtype), held.dtype)
-    return e.temporary(y.name, e.map(text, listed, e.label(y)))
+    return e.temporary(y.name, e.map_text(text, listed, e.label(y)))

@@ -156,6 +156,6 @@ def _elementwise_contraction(
     narrow = wide in ("i8", "u8", "i16", "u16")
     one, two = ("pe::Cast(pe::_1, poplar::INT)", "pe::Cast(pe::_2, poplar::INT)")
     product = f"pe::Cast({one} * {two}, {to})" if narrow else "pe::_1 * pe::_2"
-    made = e.map(product, views, label)
+    made = e.map_text(product, views, label)
     summed = tuple(range(len(letters.result), len(every)))
     return reduce_text(e, made, TensorType(tuple(shape), wide), summed, "ADD", label)

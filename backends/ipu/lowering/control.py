@@ -34,8 +34,8 @@ def assign_variables(
             sources.append("")
             continue
         text = e.text(value)
-        if value in e.mixed or e.roots.get(value, value) in kept:
-            held = e.temporary(f"{value.name}_before", e.variable(value.type, e.label(value)))
+        if value in e.multi_root_views or e.roots.get(value, value) in kept:
+            held = e.temporary(f"{value.name}_before", e.variable_text(value.type, e.label(value)))
             e.add(f"{e.sequence}.add(Copy({text}, {held}));")
             text = held
         sources.append(text)
@@ -50,7 +50,7 @@ def _define_carried(
     """Create variables initialized with the values, and return their names."""
     names = []
     for value, result in zip(values, results, strict=True):
-        e.define(result, e.variable(result.type, e.label(result)))
+        e.define(result, e.variable_text(result.type, e.label(result)))
         e.add(f"{e.sequence}.add(Copy({e.text(value)}, {e.text(result)}));")
         names.append(e.text(result))
     return names
@@ -62,7 +62,10 @@ def _while(e: ProgramEmitter, op: Op) -> None:
     condition, body = op.blocks
     names = _define_carried(e, op.operands, op.results)
     first = op.results[0].name if op.results else "loop"
-    tested, repeated = e.fresh(f"{first}_condition"), e.fresh(f"{first}_body")
+    tested, repeated = (
+        e.unused_identifier(f"{first}_condition"),
+        e.unused_identifier(f"{first}_body"),
+    )
     e.add(f"Sequence {tested};")
     for param, result in zip(condition.params, op.results, strict=True):
         e.alias(param, e.text(result), result)
@@ -71,7 +74,9 @@ def _while(e: ProgramEmitter, op: Op) -> None:
         predicate = condition.returns[0]
         flag = e.text(predicate)
         if predicate in e.roots or predicate in condition.params:
-            held = e.temporary(f"{first}_goes_on", e.variable(predicate.type, e.label(predicate)))
+            held = e.temporary(
+                f"{first}_goes_on", e.variable_text(predicate.type, e.label(predicate))
+            )
             e.add(f"{e.sequence}.add(Copy({flag}, {held}));")
             flag = held
     e.add(f"Sequence {repeated};")
@@ -106,15 +111,15 @@ def _scan(e: ProgramEmitter, op: Op) -> None:
     names = _define_carried(e, op.operands[:carries], op.results[:carries])
     stacked = op.results[carries:]
     for result in stacked:
-        e.define(result, e.variable(result.type, e.label(result)))
-    round_, inner = e.fresh("round"), e.fresh("body")
+        e.define(result, e.variable_text(result.type, e.label(result)))
+    round_, inner = e.unused_identifier("round"), e.unused_identifier("body")
     e.add(f"{e.sequence}.add(popops::countedLoop(graph, {length}, [&](const Tensor &{round_}) {{")
     with e.indent(), e.use_sequence(inner):
         e.add(f"Sequence {inner};")
         place = round_
         if op.attrs.get("reverse"):
             turned = f"pe::Const({length - 1}u) - pe::_1"
-            place = e.temporary("place", e.map(turned, [round_], '"place"'))
+            place = e.temporary("place", e.map_text(turned, [round_], '"place"'))
         for param, result in zip(body.params[:carries], op.results[:carries], strict=True):
             e.alias(param, e.text(result), result)
             e.roots[param] = result
@@ -139,11 +144,11 @@ def _case(e: ProgramEmitter, op: Op) -> None:
     e.comment(op)
     index = op.operands[0]
     for result in op.results:
-        e.define(result, e.variable(result.type, e.label(result)))
+        e.define(result, e.variable_text(result.type, e.label(result)))
     first = op.results[0].name if op.results else "choice"
     branches = []
     for number, block in enumerate(op.blocks):
-        name = e.fresh(f"{first}_branch_{number}")
+        name = e.unused_identifier(f"{first}_branch_{number}")
         e.add(f"Sequence {name};")
         with e.use_sequence(name), e.open_block():
             write_block(e, block)

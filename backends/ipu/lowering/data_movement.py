@@ -73,7 +73,7 @@ def _concatenate(e: ProgramEmitter, op: Op) -> None:
     parts = ", ".join(map(e.text, op.operands))
     e.define(op.result, f"poplar::concat({{{parts}}}, {op.attrs['dim']})", op.operands[0])
     if len(op.operands) > 1:
-        e.mixed.add(op.result)
+        e.multi_root_views.add(op.result)
 
 
 @lowers("roll")
@@ -121,9 +121,9 @@ def _pad(e: ProgramEmitter, op: Op) -> None:
     for dim, (low, high, interior) in enumerate(numbers):
         if (low, high, interior) != (0, 0, 0):
             arguments = f"{text}, {e.text(fill)}, {dim}, {low}, {high}, {interior}"
-            text = f"{e.use('padded')}({arguments})"
+            text = f"{e.use_helper('padded')}({arguments})"
     e.define(op.result, text, x)
-    e.mixed.add(op.result)
+    e.multi_root_views.add(op.result)
 
 
 @lowers("constant")
@@ -159,9 +159,9 @@ def constant_text(
     shape = initializer_text(array.shape)
     if dtype == "f16":
         words = ", ".join(f"0x{int(word):04x}" for word in array.view(np.uint16).ravel())
-        return f"{e.use('half_constant')}(graph, {shape}, {{{words}}})"
+        return f"{e.use_helper('half_constant')}(graph, {shape}, {{{words}}})"
     words = ", ".join(literal_text(number, dtype) for number in array.ravel().tolist())
-    return f"{e.use('constant')}<{held.cpp}>(graph, {held.poplar}, {shape}, {{{words}}})"
+    return f"{e.use_helper('constant')}<{held.cpp}>(graph, {held.poplar}, {shape}, {{{words}}})"
 
 
 @lowers("iota")

@@ -60,7 +60,7 @@ class ExpressionGroup:
         self.origins: dict[str, Value] = {}
         """For the text of a view, the operand of the group that it is a view of."""
 
-    def take(self, value: Value, operand: Value) -> None:
+    def bind_param(self, value: Value, operand: Value) -> None:
         """Bind a parameter of the group to an operand."""
         if operand in self.e.scalars:
             self.nodes[value] = number(self.e.scalars[operand], value.type.dtype)
@@ -78,12 +78,12 @@ class ExpressionGroup:
         text = self.store(value)
         self.e.alias(result, text, self.origins.get(text))
 
-    def walk(self, op: Op) -> None:
+    def lower(self, op: Op) -> None:
         """Build the expression of an operation's result, and store it if needed."""
         if op.name in REFUSED_OPERATIONS:
             refusal = REFUSED_OPERATIONS[op.name]
             raise self.e.refusal_error(op, refusal.reason, refusal.fix)
-        if op.result in self.e.sums.between:
+        if op.result in self.e.multiply_adds.between:
             return
         if op.name == "constant":
             node: Node = fold_constants(op, ())
@@ -91,7 +91,7 @@ class ExpressionGroup:
             node = TensorNode(iota_view(self.e, op), op.result.type.dtype)
         elif op.name in ("broadcast", "reshape"):
             node = self._broadcast_or_reshape(op)
-        elif op.result in self.e.sums.operands:
+        elif op.result in self.e.multiply_adds.operands:
             node = self._multiply_add(op)
         elif op.name == "nextafter":
             node = self._next_after(op)
@@ -127,9 +127,9 @@ class ExpressionGroup:
     def _multiply_add(self, op: Op) -> Node:
         """Return a multiply-add with one rounding; its f64 intermediates have no other use."""
         e, y = self.e, self._naming_value(op.result)
-        parts = ", ".join(self.store(value) for value in e.sums.operands[op.result])
+        parts = ", ".join(self.store(value) for value in e.multiply_adds.operands[op.result])
         arguments = f"graph, {parts}, {e.sequence}, {e.label(y)}"
-        made = e.temporary(y.name, f"{e.use('multiply_add')}({arguments})")
+        made = e.temporary(y.name, f"{e.use_helper('multiply_add')}({arguments})")
         return TensorNode(made, op.result.type.dtype)
 
     def _next_after(self, op: Op) -> Node:
@@ -141,14 +141,14 @@ class ExpressionGroup:
             )
         parts = ", ".join(map(self.store, op.operands))
         arguments = f"graph, {parts}, {e.sequence}, {e.label(y)}"
-        made = e.temporary(y.name, f"{e.use('next_after')}({arguments})")
+        made = e.temporary(y.name, f"{e.use_helper('next_after')}({arguments})")
         return TensorNode(made, "f32")
 
     def _compare_keys(self, op: Op) -> Node:
         """Compare keys: both words must be equal."""
         e, y = self.e, op.result
         x, other = (self.store(value) for value in op.operands)
-        words = e.map("pe::_1 == pe::_2", [x, other], e.label(y))
+        words = e.map_text("pe::_1 == pe::_2", [x, other], e.label(y))
         both = f"{{{y.type.rank}}}, popops::Operation::LOGICAL_AND, {e.sequence}, {e.label(y)}"
         node = TensorNode(e.temporary(y.name, f"popops::reduce(graph, {words}, {both})"), "bool")
         return node if op.name == "eq" else ApplyNode("!", (node,), "bool")
@@ -189,10 +189,12 @@ class ExpressionGroup:
             if not count_operations(node):
                 return node
             if has_polynomial(node):
-                self.e.use("polynomial")
+                self.e.use_helper("polynomial")
             y = self._naming_value(op.result)
             text, listed = expression_text(node, node.dtype)
-            made = self.e.temporary(f"{y.name}_part", self.e.map(text, listed, self.e.label(y)))
+            made = self.e.temporary(
+                f"{y.name}_part", self.e.map_text(text, listed, self.e.label(y))
+            )
             return TensorNode(made, node.dtype)
 
         return store
@@ -243,9 +245,9 @@ class ExpressionGroup:
             return broadcast_view(made, (), (), value.type.shape)
         text, listed = expression_text(node, value.type.dtype)
         if has_polynomial(node):
-            self.e.use("polynomial")
+            self.e.use_helper("polynomial")
         y = self._naming_value(value)
-        made = self.e.temporary(y.name, self.e.map(text, listed, self.e.label(y)))
+        made = self.e.temporary(y.name, self.e.map_text(text, listed, self.e.label(y)))
         self.nodes[value] = TensorNode(made, value.type.dtype)
         return made
 
@@ -274,7 +276,7 @@ def iota_view(e: ProgramEmitter, op: Op) -> str:
 def index_range(e: ProgramEmitter, size: int, dtype: str) -> str:
     """Return the name of a constant with the numbers 0, 1, ..., size - 1."""
     if dtype in ("i32", "u32", "f32"):
-        made = f"{e.use('count')}<{ELEMENTS[dtype].cpp}>(graph, {ELEMENTS[dtype].poplar}, {size})"
+        made = f"{e.use_helper('count')}<{ELEMENTS[dtype].cpp}>(graph, {ELEMENTS[dtype].poplar}, {size})"
     else:
         whole = index_range(e, size, "i32")
         made = f"popops::cast(graph, {whole}, {ELEMENTS[dtype].poplar}, step)"
@@ -288,9 +290,9 @@ def _lower_fused(e: ProgramEmitter, op: Op) -> None:
     results = dict(zip(reversed(block.returns), reversed(op.results), strict=True))
     group = ExpressionGroup(e, _count_uses(block), results)
     for param, operand in zip(block.params, op.operands, strict=True):
-        group.take(param, operand)
+        group.bind_param(param, operand)
     for inner in block.ops:
-        group.walk(inner)
+        group.lower(inner)
     for value, result in zip(block.returns, op.results, strict=True):
         group.bind_result(value, result)
 
@@ -302,12 +304,12 @@ def _count_uses(block: Block) -> Counter[Value]:
 
 def _lower_pointwise(e: ProgramEmitter, op: Op) -> None:
     """Lower a pointwise operation outside of groups."""
-    if op.result in e.sums.between:
+    if op.result in e.multiply_adds.between:
         return
     group = ExpressionGroup(e, Counter(), {op.result: op.result})
-    for value in e.sums.operands.get(op.result, op.operands):
-        group.take(value, value)
-    group.walk(op)
+    for value in e.multiply_adds.operands.get(op.result, op.operands):
+        group.bind_param(value, value)
+    group.lower(op)
     group.bind_result(op.result, op.result)
 
 

@@ -41,9 +41,9 @@ def cast_to_32_bits(e: ProgramEmitter, value: Value) -> tuple[str, str]:
 def clamp_text(e: ProgramEmitter, text: str, dtype: str, most: int, label: str) -> str:
     """Return integers clamped to [0, most], as unsigned integers."""
     if dtype == "u32":
-        return e.map(f"pe::Min(pe::_1, pe::Const({most}u))", [text], label)
+        return e.map_text(f"pe::Min(pe::_1, pe::Const({most}u))", [text], label)
     inside = f"pe::Max(pe::Min(pe::_1, pe::Const({most})), pe::Const(0))"
-    return e.map(f"pe::Cast({inside}, poplar::UNSIGNED_INT)", [text], label)
+    return e.map_text(f"pe::Cast({inside}, poplar::UNSIGNED_INT)", [text], label)
 
 
 def _offsets(
@@ -85,10 +85,10 @@ def dynamic_slice_text(
     label: str,
 ) -> str:
     """Return the expression of a slice whose start is a tensor."""
-    held = e.cast(text, "i32", label) if dtype in UNSLICEABLE_TYPES else text
+    held = e.cast_text(text, "i32", label) if dtype in UNSLICEABLE_TYPES else text
     arguments = f"{held}, {offsets}, {initializer_text(dims)}, {initializer_text(sizes)}, {e.sequence}, {label}"
     made = f"popops::dynamicSlice(graph, {arguments})"
-    return e.cast(made, dtype, label) if dtype in UNSLICEABLE_TYPES else made
+    return e.cast_text(made, dtype, label) if dtype in UNSLICEABLE_TYPES else made
 
 
 @lowers("dynamic_update_slice")
@@ -142,7 +142,7 @@ def unsliceable_error(e: ProgramEmitter, op: Op, dtype: str) -> EmissionError:
 
 def copy_to_variable(e: ProgramEmitter, value: Value, source: str) -> None:
     """Bind a value to a new variable initialized with a copy of a tensor."""
-    e.define(value, e.variable(value.type, e.label(value)))
+    e.define(value, e.variable_text(value.type, e.label(value)))
     e.add(f"{e.sequence}.add(Copy({source}, {e.text(value)}));")
 
 
@@ -178,7 +178,8 @@ def _gather(e: ProgramEmitter, op: Op) -> None:
     vectors = parts[0] if len(parts) == 1 else _concatenate(parts, len(batch))
     vectors = e.temporary(f"{y.name}_places", vectors)
     arguments = (
-        f"{e.text(x)}, {vectors}, {len(batch)}, {initializer_text(offset)}, {initializer_text([*sizes, *words])}, "
+        f"{e.text(x)}, {vectors}, {len(batch)}, {initializer_text(offset)}, "
+        f"{initializer_text([*sizes, *words])}, "
         f"{initializer_text(collapsed)}, {initializer_text(index_map)}, {e.sequence}, {label}"
     )
     e.define(y, f"popops::gather(graph, {arguments})")
@@ -250,15 +251,17 @@ def _scatter(e: ProgramEmitter, op: Op) -> None:
             else COMBINE_EXPRESSIONS[how]
         )
         arguments += f", {named}"
-    made = f"{e.use('scattered' if how == 'set' else 'scattered_with')}({arguments}, {e.sequence}, "
+    made = f"{e.use_helper('scattered' if how == 'set' else 'scattered_with')}({arguments}, {e.sequence}, "
     made += f"{e.label(y)})"
     if wide:
         made = f"popops::cast(graph, {made}, poplar::HALF, {e.sequence}, {e.label(y)})"
     order = [*lead, *kept]
     shape = [x.type.shape[d] for d in order]
     view = reshape_view(made, (), (*shape, *words))
-    back = [*(order.index(d) for d in range(x.type.rank)),
-            *range(x.type.rank, x.type.rank + len(words))]  # fmt: skip
+    back = [
+        *(order.index(d) for d in range(x.type.rank)),
+        *range(x.type.rank, x.type.rank + len(words)),
+    ]
     e.define(y, shuffle_view(view, back))
 
 
@@ -278,7 +281,7 @@ def _row_indices(
     along = {d: s for s, d in layout.window.items()}
     text, dtype = cast_to_32_bits(e, indices)
     if dtype == "u32":
-        text = e.map("pe::Cast(pe::Min(pe::_1, pe::Const(2147483647u)), poplar::INT)", [text],
+        text = e.map_text("pe::Cast(pe::Min(pe::_1, pe::Const(2147483647u)), poplar::INT)", [text],
                      e.label(op.result))  # fmt: skip
     if text != e.text(indices):
         text = e.temporary(f"{op.result.name}_indices", text)
@@ -312,7 +315,7 @@ def _row_indices(
         return broadcast_view(zero, (), (), (prod(shape), 1))
     label = e.label(op.result)
     safe = f"pe::Select({row}, pe::Const({prod(extents)}), {inside})" if inside else row
-    made = e.map(f"pe::Cast({safe}, poplar::UNSIGNED_INT)", places, label)
+    made = e.map_text(f"pe::Cast({safe}, poplar::UNSIGNED_INT)", places, label)
     return e.temporary(f"{op.result.name}_rows", f"{made}.reshape({{{prod(shape)}, 1}})")
 
 

@@ -52,7 +52,7 @@ def _indices(e: ProgramEmitter, op: Op, shape: tuple[int, ...], whole: tuple[int
             text, dtype = cast_to_32_bits(e, starts[dim])
             if dtype != "u32":
                 inside = "pe::Cast(pe::Max(pe::_1, pe::Const(0)), poplar::UNSIGNED_INT)"
-                text = e.temporary(f"{starts[dim].name}_u", e.map(inside, [text], label))
+                text = e.temporary(f"{starts[dim].name}_u", e.map_text(inside, [text], label))
             places.append(broadcast_view(text, (), (), shape))
             place = f"({place} + pe::_{len(places)})" if place else f"pe::_{len(places)}"
         if place:
@@ -62,13 +62,15 @@ def _indices(e: ProgramEmitter, op: Op, shape: tuple[int, ...], whole: tuple[int
         return e.temporary(name, broadcast_view(e.constant(0, "u32"), (), (), shape))
     if terms == ["pe::_1"]:
         return places[0]
-    return e.temporary(name, e.map(" + ".join(terms), places, label))
+    return e.temporary(name, e.map_text(" + ".join(terms), places, label))
 
 
 def _hash(e: ProgramEmitter, op: Op, key: tuple[str, str], first: str, second: str) -> str:
     """Return both words of the hashes, along a new first dimension."""
     arguments = f"{key[0]}, {key[1]}, {first}, {second}, {e.sequence}, {e.label(op.results[0])}"
-    return e.temporary(f"{op.results[0].name}_hash", f"{e.use('threefry')}(graph, {arguments})")
+    return e.temporary(
+        f"{op.results[0].name}_hash", f"{e.use_helper('threefry')}(graph, {arguments})"
+    )
 
 
 def _zero(e: ProgramEmitter, shape: tuple[int, ...]) -> str:
@@ -82,13 +84,13 @@ def _original_scheme_words(
     """Return the 32-bit words at indices `words` of the `count` words of the original scheme."""
     half = (count + 1) // 2
     label = e.label(op.results[0])
-    first = e.temporary("word", e.map(f"pe::_1 % pe::Const({half}u)", [words], label))
+    first = e.temporary("word", e.map_text(f"pe::_1 % pe::Const({half}u)", [words], label))
     sum_ = f"pe::_1 + pe::Const({half}u)"
     both = f"pe::Select({sum_}, pe::Const(0u), {sum_} < pe::Const({count}u))"
-    second = e.map(both, [first], label)
+    second = e.map_text(both, [first], label)
     outs = _hash(e, op, key, first, second)
     chosen = f"pe::Select(pe::_1, pe::_2, pe::_3 < pe::Const({half}u))"
-    return e.map(chosen, [f"{outs}[0]", f"{outs}[1]", words], label)
+    return e.map_text(chosen, [f"{outs}[0]", f"{outs}[1]", words], label)
 
 
 @lowers("random_bits", "random_bits_at")
@@ -102,21 +104,21 @@ def _bits(e: ProgramEmitter, op: Op) -> None:
     key = _key_words(e, keys, shape)
     if op.attrs.get("scheme", "partitionable") == "partitionable":
         outs = _hash(e, op, key, _zero(e, shape), indices)
-        made = e.map("pe::_1 ^ pe::_2", [f"{outs}[0]", f"{outs}[1]"], label)
+        made = e.map_text("pe::_1 ^ pe::_2", [f"{outs}[0]", f"{outs}[1]"], label)
     else:
         count, share = num_counters(prod(whole), width), 32 // width
         words = indices
         if share > 1:
-            word = e.map(f"pe::_1 / pe::Const({share}u)", [indices], label)
+            word = e.map_text(f"pe::_1 / pe::Const({share}u)", [indices], label)
             words = e.temporary(f"{y.name}_word", word)
         made = _original_scheme_words(e, op, key, words, count)
         if share > 1:
             shift = f"pe::_1 >> pe::_2 % pe::Const({share}u) * pe::Const({width}u)"
-            made = e.map(shift, [made, indices], label)
+            made = e.map_text(shift, [made, indices], label)
     if width < 32:
         to = ELEMENTS[dtype].poplar
         low = f"pe::Cast(pe::_1 & pe::Const({(1 << width) - 1}u), poplar::INT)"
-        made = e.map(f"pe::Cast({low}, {to})", [made], label)
+        made = e.map_text(f"pe::Cast({low}, {to})", [made], label)
     e.define(y, made)
 
 
@@ -135,7 +137,7 @@ def _split(e: ProgramEmitter, op: Op) -> None:
     count = 2 * prod(whole)
     pieces = []
     for low in ("", " + pe::Const(1u)"):
-        words = e.temporary("word", e.map(f"pe::_1 * pe::Const(2u){low}", [indices], label))
+        words = e.temporary("word", e.map_text(f"pe::_1 * pe::Const(2u){low}", [indices], label))
         pieces.append(
             f"{_original_scheme_words(e, op, key, words, count)}.reshape({initializer_text((*shape, 1))})"
         )

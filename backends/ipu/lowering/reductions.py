@@ -36,7 +36,7 @@ def reduce_text(
     end = f"{initializer_text(dims)}, popops::Operation::{operation}, {e.sequence}, {label}"
     if e.keeps_nan and type.dtype in FLOATS and operation in ("MAX", "MIN"):
         wide = to_single(e, text, type, label)
-        return from_single(e, f"{e.use('extreme')}(graph, {wide}, {end})", type, label)
+        return from_single(e, f"{e.use_helper('extreme')}(graph, {wide}, {end})", type, label)
     if type.dtype == "f16" and operation in ("ADD", "MUL"):
         wide = f"popops::reduce(graph, {text}, poplar::FLOAT, {end})"
         return f"popops::cast(graph, {wide}, poplar::HALF, {e.sequence}, {label})"
@@ -49,8 +49,8 @@ def reduce_text(
     bits = f"{text}.reinterpret(poplar::INT)"
     if operation in ("ADD", "MUL"):
         return f"popops::reduce(graph, {bits}, {end}).reinterpret(poplar::UNSIGNED_INT)"
-    turned = e.map(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [bits], label)
-    made = e.map(
+    turned = e.map_text(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [bits], label)
+    made = e.map_text(
         f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [f"popops::reduce(graph, {turned}, {end})"], label
     )
     return f"{made}.reinterpret(poplar::UNSIGNED_INT)"
@@ -87,10 +87,12 @@ def ordered_keys(
     if type.dtype == "bool" or type.dtype in NARROW_INTEGERS:
         return f"popops::cast(graph, {text}, poplar::INT, {e.sequence}, {label})"
     if type.dtype == "u32":
-        return e.map(f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [f"{text}.reinterpret(poplar::INT)"], label)
+        return e.map_text(
+            f"pe::_1 ^ {SIGN_BIT_CONSTANT}", [f"{text}.reinterpret(poplar::INT)"], label
+        )
     if type.dtype == "i32":
         return text
-    wide, helper = to_single(e, text, type, label), e.use("ordered")
+    wide, helper = to_single(e, text, type, label), e.use_helper("ordered")
     return f"{helper}(graph, {wide}, {'true' if last else 'false'}, {e.sequence}, {label})"
 
 
@@ -114,7 +116,7 @@ def _argmax_or_argmin(e: ProgramEmitter, op: Op) -> None:
         if d != dim and n != 1:
             places += f".broadcast({n}, {d})"
     where = f"pe::Select(pe::_3, pe::Const({size}), pe::_1 == pe::_2)"
-    found = e.map(where, [keys, spread, places], label)
+    found = e.map_text(where, [keys, spread, places], label)
     end = f"popops::Operation::MIN, {e.sequence}, {label}"
     made = f"popops::reduce(graph, {found}, {{{dim}}}, {end})"
     if y.type.dtype != "i32":
@@ -163,7 +165,7 @@ def _cumulative(e: ProgramEmitter, op: Op) -> None:
         text = f"popops::cast(graph, {text}, {wide}, {e.sequence}, {e.label(y)})"
         back = element_of(y.type).poplar
     turn = f".reverse({dim})" if op.attrs["reverse"] else ""
-    made = f"{e.use('running')}(graph, {text}{turn}, {dim}, {combine}, {e.sequence}, {e.label(y)})"
+    made = f"{e.use_helper('running')}(graph, {text}{turn}, {dim}, {combine}, {e.sequence}, {e.label(y)})"
     made += turn
     if back:
         made = f"popops::cast(graph, {made}, {back}, {e.sequence}, {e.label(y)})"

@@ -76,7 +76,7 @@ def comm_group(e: ProgramEmitter, axes: Axes) -> str:
 def ring_groups(e: ProgramEmitter, axes: Axes) -> str:
     """Return the name of the constant that lists the groups."""
     rows = ", ".join("{" + ", ".join(map(str, group)) + "}" for group in e.groups(axes))
-    e.use("Groups")
+    e.use_helper("Groups")
     return define_constant(
         e, "const Groups {name} = {" + rows + "};", f"around_{axes_identifier(e, axes)}"
     )
@@ -85,7 +85,7 @@ def ring_groups(e: ProgramEmitter, axes: Axes) -> str:
 def define_constant(e: ProgramEmitter, definition: str, name: str) -> str:
     """Return the name of a constant defined before the function that builds the graph."""
     if definition not in e.globals:
-        made = e.fresh(name)
+        made = e.unused_identifier(name)
         e.globals[definition] = made
     return e.globals[definition]
 
@@ -100,7 +100,7 @@ def constant_definitions(e: ProgramEmitter) -> list[str]:
 
 def replica_index_name(e: ProgramEmitter) -> str:
     """Return the name of the tensor with the replica's index."""
-    return e.define_once("replica", "replica", f"{e.use('replica_index')}(graph)")
+    return e.define_once("replica", "replica", f"{e.use_helper('replica_index')}(graph)")
 
 
 def position_name(e: ProgramEmitter, axes: Axes) -> str:
@@ -112,8 +112,8 @@ def position_name(e: ProgramEmitter, axes: Axes) -> str:
         part = _along(axis, e)
         text = f"({text}) * pe::Const({axis.size}u) + {part}" if text else part
     key = f"position {axes}"
-    if key in e.known:
-        return e.known[key]
+    if key in e.preamble_names:
+        return e.preamble_names[key]
     name = f"place_along_{axes_identifier(e, axes)}"
     return e.define_once(
         key, name, f'popops::map(graph, {text}, {{{replica_index_name(e)}}}, step, "{name}")'

@@ -21,10 +21,10 @@ def _sort(e: ProgramEmitter, op: Op) -> None:
     for key in reversed(op.operands[:count]):
         keys = _move_to_end(ordered_keys(e, e.text(key), key.type, label), rank, dim)
         if order:
-            keys = f"{e.use('taken')}(graph, {keys}, {order}, {e.sequence}, {label})"
+            keys = f"{e.use_helper('taken')}(graph, {keys}, {order}, {e.sequence}, {label})"
         found = _permutation(e, keys, size, largest=False, label=label)
         if order:
-            found = f"{e.use('taken')}(graph, {order}, {found}, {e.sequence}, {label})"
+            found = f"{e.use_helper('taken')}(graph, {order}, {found}, {e.sequence}, {label})"
         order = e.temporary(f"{op.results[0].name}_order", found)
     for x, y in zip(op.operands, op.results, strict=True):
         text = _take(e, x, rank, dim, order, y)
@@ -47,7 +47,7 @@ def _permutation(e: ProgramEmitter, keys: str, count: int, *, largest: bool, lab
 
 def _take(e: ProgramEmitter, x: Value, rank: int, dim: int, order: str, y: Value) -> str:
     """Return the elements of `x` at the indices `order` along the dimension, moved to the end."""
-    helper = e.use("taken")
+    helper = e.use_helper("taken")
     if x.type.dtype != "key":
         text = _move_to_end(e.text(x), rank, dim)
         return f"{helper}(graph, {text}, {order}, {e.sequence}, {e.label(y)})"
@@ -71,13 +71,13 @@ def _top_k(e: ProgramEmitter, op: Op) -> None:
     if x.type.dtype in ("f32", "f16"):
         if x.type.dtype == "f16":
             text = f"popops::cast(graph, {text}, poplar::FLOAT, {e.sequence}, {label})"
-        keys = f"{e.use('total_order')}(graph, {text}, {e.sequence}, {label})"
+        keys = f"{e.use_helper('total_order')}(graph, {text}, {e.sequence}, {label})"
     else:
         keys = ordered_keys(e, text, x.type, label)
     count = values.type.shape[-1]
     order = e.temporary(
         f"{values.name}_order", _permutation(e, keys, count, largest=True, label=label)
     )
-    helper = e.use("taken")
+    helper = e.use_helper("taken")
     e.define(values, f"{helper}(graph, {e.text(x)}, {order}, {e.sequence}, {label})")
     e.define(indices, f"{order}.reinterpret(poplar::INT)")

@@ -32,7 +32,7 @@ def dilate_and_pad(
     sizes = []
     for dim, (n, (low, high), step) in enumerate(zip(shape, padding, dilation, strict=True)):
         if (low, high) != (0, 0) or (step > 1 and n > 1):
-            text = f"{e.use('padded')}({text}, {fill}, {dim}, {low}, {high}, {step - 1})"
+            text = f"{e.use_helper('padded')}({text}, {fill}, {dim}, {low}, {high}, {step - 1})"
         sizes.append(dilated_size(n, step) + low + high)
     return text, sizes
 
@@ -59,7 +59,7 @@ def window_view(
         if size > 1 or stride > 1:
             walked.append(dim)
             arguments = f"{text}, {dim}, {found}, {size}, {stride}, {step}"
-            text = f"{e.use('windows')}({arguments})"
+            text = f"{e.use_helper('windows')}({arguments})"
     return text, places, walked
 
 
@@ -193,11 +193,11 @@ def _select_and_scatter(e: ProgramEmitter, op: Op) -> None:
             label,
         ]
     )
-    made = f"{e.use('selected')}({arguments})"
+    made = f"{e.use_helper('selected')}({arguments})"
     walked = zip(attrs["padding"], attrs["base_dilation"], x.type.shape, strict=True)
     for dim, ((low, high), step, n) in enumerate(walked):
         if (low, high) != (0, 0):
-            made = f"{e.use('padded')}({made}, {zero}, {dim}, {-low}, {-high}, 0)"
+            made = f"{e.use_helper('padded')}({made}, {zero}, {dim}, {-low}, {-high}, 0)"
         if step > 1 and n > 1:
             made += f".subSample({step}, {dim})"
     e.define(y, made)

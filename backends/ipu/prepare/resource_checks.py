@@ -32,14 +32,14 @@ class ReplicaMemory:
     peak: int
 
     @property
-    def tile(self) -> int:
+    def tile_bytes(self) -> int:
         """Return the peak in bytes per tile, spread evenly."""
         return -(-self.peak // TILES_PER_IPU)
 
     @property
-    def share(self) -> float:
+    def tile_fraction(self) -> float:
         """Return the peak as a fraction of a tile's memory."""
-        return self.tile / TILE_BYTES
+        return self.tile_bytes / TILE_BYTES
 
 
 def check_replicas(emission: Emission) -> None:
@@ -109,7 +109,8 @@ def _check_stream(what: str, boundary: ProgramValue) -> None:
         raise EmissionError(
             f"{what} {boundary.label!r} ({boundary.shard_type} a replica) takes "
             f"{show_bytes(size)}, and "
-            f"a stream carries {show_bytes(MAX_STREAM_BYTES)}; shard it over more devices, or split it "
+            f"a stream carries {show_bytes(MAX_STREAM_BYTES)}; shard it over more devices, or "
+            "split it "
             "into several arguments"
         )
 
@@ -135,10 +136,11 @@ def estimate_memory(emission: Emission) -> ReplicaMemory:
 
 def check_memory(memory: ReplicaMemory) -> None:
     """Raise `EmissionError` if a tile's memory does not suffice."""
-    if memory.tile > TILE_BYTES:
+    if memory.tile_bytes > TILE_BYTES:
         raise EmissionError(
             f"the live values take {show_bytes(memory.peak)} on one replica, which is "
-            f"{memory.tile} bytes on each of {TILES_PER_IPU} tiles of {TILE_BYTES}; shard them over more "
+            f"{memory.tile_bytes} bytes on each of {TILES_PER_IPU} tiles of {TILE_BYTES}; shard "
+            "them over more "
             "devices, or compute in smaller batches"
         )
 

@@ -44,7 +44,7 @@ def test_senders(source: tuple[Axis, ...], target: tuple[Axis, ...]) -> None:
     senders = compiled.permute_senders(MESH, source, target).tolist()
     assert [mesh.sender(device, *names) for device in range(mesh.size)] == senders
     for device, sender in enumerate(senders):
-        assert sender in mesh.together(device, *names)
+        assert sender in mesh.combined_group(device, *names)
 
 
 def test_an_axis_that_the_mesh_lacks_is_named() -> None:

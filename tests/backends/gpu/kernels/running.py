@@ -23,16 +23,16 @@ ROOT = Path(__file__).parents[4]
 GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
 """Where kernels are to run compiled, as torch calls it; they are interpreted otherwise."""
 TINY = TileSizes(
-    flat=64,
-    row=32,
+    flat_elements=64,
+    max_row_elements=32,
     row_step_elements=32,
-    short=16,
-    small=64,
-    columns=8,
-    depth=4,
-    column=8,
-    programs=6,
-    share=1,
+    max_shared_row_elements=16,
+    short_rows_tile_elements=64,
+    tile_columns=8,
+    row_step_of_columns=4,
+    max_column_elements=8,
+    min_programs=6,
+    min_steps_per_part=1,
 )
 """Sizes by which small tensors take all forms of kernels."""
 
