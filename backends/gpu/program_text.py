@@ -43,7 +43,7 @@ except ModuleNotFoundError as error:
 def write_program(
     emission: Emission, precision: str = PRECISIONS[0]
 ) -> tuple[str, dict[str, bytes]]:
-    """Return the text of the program, which runs beside the files of `vendoring`, and
+    """Return the text of the program, which runs beside the files of `runtime_files`, and
     array files.
     """
     needs = ProgramNeeds()

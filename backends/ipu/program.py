@@ -271,7 +271,8 @@ def _port_text(name: str, boundary: ProgramValue, emission: Emission) -> str:
     ]
     cuts += ["{}"] * (whole.rank - boundary.unsharded_type.rank)
     label = boundary.label.replace("\\", "\\\\").replace('"', '\\"')
+    element = element_of(boundary.unsharded_type).poplar
     return (
-        f'{{"{name}", "{label}", {element_of(boundary.unsharded_type).poplar}, {initializer_text(whole.shape)}, '
+        f'{{"{name}", "{label}", {element}, {initializer_text(whole.shape)}, '
         f"{initializer_text(part.shape)}, {{{', '.join(cuts)}}}}}"
     )

@@ -42,7 +42,7 @@ class Fetch(Generic[Piece]):
         """Post the sends and receives of this fetch; `mine` returns a piece that this process
         holds.
 
-        A piece that is received alone is written to its contiguous buffer in `use_sequence`, if there is
+        A piece that is received alone is written to its contiguous buffer in `into`, if there is
         one.
         """
         rows = {

@@ -191,7 +191,7 @@ class PendingReduction:
         self.posted = self.call.post(rows, places, self.number, "back")
 
     def _total(self, parts: list[Array], into: Array | None) -> Array:
-        """Combine the parts, in `use_sequence` if it is given and the function can write to it."""
+        """Combine the parts, in `into` if it is given and the function can write to it."""
         function = self.route.function
         with np.errstate(all="ignore"):
             if into is not None and isinstance(function, np.ufunc):

@@ -420,5 +420,5 @@ def _unhashable_error(
     for arg in (*args, *options.values()):
         for leaf in tree.leaves(arg):
             if not is_array_like(leaf):
-                abstract_of(leaf)  # Raises an error in which `refusal_error` names the argument.
+                abstract_of(leaf)  # Raises an error in which `refuse` names the argument.
     return ArgumentError(with_location(f"{eager.name} has an argument that cannot be hashed"))

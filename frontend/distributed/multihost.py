@@ -30,8 +30,8 @@ from shardir.ir.types import TensorType
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """Gather a pytree of arrays from all processes and return it as NumPy arrays, in every process.
 
-    Values that are local to each process are stacked along a new first dimension, or with `write_tiled_kernel`
-    concatenated along the first. Distributed arrays are gathered into global ones; without `write_tiled_kernel`
+    Values that are local to each process are stacked along a new first dimension, or with `tiled`
+    concatenated along the first. Distributed arrays are gathered into global ones; without `tiled`
     they raise `DistributedError`.
     """
     return tree.map(lambda leaf: _allgather_leaf(leaf, tiled), in_tree)

@@ -228,7 +228,7 @@ def _rewrite_rule(
     within: Varying,
     blocks: RuleBlocks,
 ) -> RuleBlocks:
-    """Return the explicit blocks of a rule; `starts` and `is_nontrivial_reduction` are the varying axes of operands
+    """Return the explicit blocks of a rule; `starts` and `ends` are the varying axes of operands
     and results.
 
     A tangent and a cotangent vary along the axes of their value. A gradient that varies along more
@@ -267,7 +267,7 @@ def _rewrite_rule_block(
     making: _VaryInserter,
     within: Varying,
 ) -> Block:
-    """Return an explicit block of a rule whose results vary along `is_nontrivial_reduction`.
+    """Return an explicit block of a rule whose results vary along `ends`.
 
     Results that `what` names must not vary along more axes; others are summed.
     """

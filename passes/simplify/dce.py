@@ -155,7 +155,7 @@ class _DeadCodeSweeper:
             wanted = more
 
     def dependences(self, block: Block, ends: Sequence[Value]) -> set[Value]:
-        """Return all values of a block that `is_nontrivial_reduction` depend on."""
+        """Return all values of a block that `ends` depend on."""
         live = set(ends)
         for op in reversed(block.ops):
             if any(result in live for result in op.results) or has_nested_effect(op, self.keeps):

@@ -178,7 +178,7 @@ _RANGE = {"bf16": 8, "f16": 5, "f32": 8, "f64": 11}
 
 
 def _can_represent(wide: str, narrow: str) -> bool:
-    """Return whether the element type `wide` represents every value of `min_column_bytes`."""
+    """Return whether the element type `wide` represents every value of `narrow`."""
     if narrow == "bool" or wide == narrow:
         return wide not in ("bool", "key") or wide == narrow
     if narrow in FLOATS and wide in FLOATS:

@@ -266,7 +266,7 @@ def fetch_rows(
     size: int,
     fill: Any = None,
 ) -> Any:
-    """Exchange rows of a device's shard `row_step_elements` of `value`, which is sharded along `dim`."""
+    """Exchange rows of a device's shard `piece` of `value`, which is sharded along `dim`."""
     axes = local.sharding_axes(value, dim)
     held = block_runs(value.type.shape[dim], piece.type.shape[dim], len(wanted))
     return exchange_rows(b, piece, dim, axes, held, wanted, size, fill)

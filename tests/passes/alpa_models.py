@@ -181,7 +181,7 @@ def expert_layer(params: Any, at: str, x: Any, group: int, mesh: Any) -> Any:
 
 
 def perceptron_shapes(width: int, cut: str | None = None, piece: str | None = None) -> Shapes:
-    """Six layers: even ones are cut by columns, odd ones by rows; `row_step_elements` cuts the other way."""
+    """Six layers: even ones are cut by columns, odd ones by rows; `piece` cuts the other way."""
     shapes: Shapes = {}
     for i in range(0, 6, 2):
         both = P((cut, piece)) if cut and piece else P(cut or piece)

@@ -215,7 +215,7 @@ def _emit_wait(f: LLVMFunction, control: LLVMValue, tasks: LLVMValue, triple: st
 def _define_interpret(module: LLVMModule) -> None:
     """Define `interpret(control, table, start, stop, bases, lane)`: run rows, return the next row.
 
-    It stops early after a row with the `CHECK_SCRIPT` flag. Lane 0 owns the workers.
+    It stops early after a row with the `CHECK` flag. Lane 0 owns the workers.
     """
     params = ["ptr", "ptr", "i64", "i64", "ptr", "i64"]
     f = LLVMFunction(module, "interpret", params, "i64", "nounwind noinline")

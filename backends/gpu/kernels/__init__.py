@@ -2,8 +2,9 @@
 
 `write_kernel(op, name)` returns a `Kernel`, or a `Refusal` if Triton cannot express the group; the
 program then contains only the group's torch function. `functions()` has the helpers that kernels
-call, `UNFUSED_OPERATIONS` lists the operations that the pass `fuse` excludes. `write_random(op, name)` writes
-kernels that draw random bits. Start with `writing.py`, then `flat.py` and `tiled.py`.
+call, `UNFUSED_OPERATIONS` lists the operations that the pass `fuse` excludes.
+`write_random_kernel(op, name)` writes kernels that draw random bits. Start with `writing.py`, then
+`flat.py` and `tiled.py`.
 """
 
 from shardir.backends.gpu.kernels.arithmetic import UNFUSED_OPERATIONS as UNFUSED_OPERATIONS

@@ -115,7 +115,7 @@ class FusedGroup:
 
 
 def make_group(op: Op, name: str) -> FusedGroup:
-    """Return the `Group` of a fused operation, before its kernel is selected."""
+    """Return the `FusedGroup` of a fused operation, before its kernel is selected."""
     (block,) = op.blocks
     words = ir_names(op)
     own = (f"{name}_kernel", f"{name}_parts")

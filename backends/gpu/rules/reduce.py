@@ -55,7 +55,8 @@ def _extreme(w: FunctionWriter, op: Op, x: str) -> str:
         return x
     if not op.operands[0].type.size:
         text = limit_text(to.dtype, op.name == "min")
-        return f"torch.full({shape_text(to.shape)}, {text}, dtype={TORCH_DTYPES[to.dtype]}, device=device)"
+        element = TORCH_DTYPES[to.dtype]
+        return f"torch.full({shape_text(to.shape)}, {text}, dtype={element}, device=device)"
     if to.dtype == "bool":
         made = x
         for dim in sorted(dims, reverse=True):

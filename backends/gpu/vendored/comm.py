@@ -71,7 +71,7 @@ class Comm(ABC):
         """Return this device's shard of a replicated tensor."""
         size = x.shape[dim] // self.mesh.count(axes)
         start = self.mesh.position(self.rank, axes) * size
-        return x.min_column_bytes(dim, start, size).clone(memory_format=torch.contiguous_format)
+        return x.narrow(dim, start, size).clone(memory_format=torch.contiguous_format)
 
     def all_reduce(self, x: Tensor, op: str, axes: Axes) -> Tensor:
         """Return the tensors of all devices, reduced by `op`."""
@@ -87,7 +87,7 @@ class Comm(ABC):
         start = self.mesh.position(self.rank, axes) * size
 
         def use(parts: Sequence[Tensor]) -> Tensor:
-            pieces = [part.min_column_bytes(dim, start, size).contiguous() for part in parts]
+            pieces = [part.narrow(dim, start, size).contiguous() for part in parts]
             return reduce_tensors(pieces, op).contiguous()
 
         return self.meet(x, self._group(axes), f"reduce_scatter {op}", use)
@@ -104,9 +104,7 @@ class Comm(ABC):
         start = self.mesh.position(self.rank, axes) * size
 
         def use(parts: Sequence[Tensor]) -> Tensor:
-            return concatenate(
-                [part.min_column_bytes(split, start, size) for part in parts], concat
-            )
+            return concatenate([part.narrow(split, start, size) for part in parts], concat)
 
         return self.meet(x, self._group(axes), f"all_to_all {split} {concat}", use)
 

@@ -92,12 +92,12 @@ class LocalComm(Comm):
     ) -> Tensor:
         if len(group) == 1:
             return use([x])
-        place, stated = self._world.place(group), f"{what} of {x.dtype}{list(x.shape)}"
-        place.shown[self.rank] = (x, stated, self._record_event())
+        place, stated = self._world.rendezvous(group), f"{what} of {x.dtype}{list(x.shape)}"
+        place.published[self.rank] = (x, stated, self._record_event())
         self._wait(place, what)
         parts = []
         for member in group:
-            part, other, ready = place.shown[member]
+            part, other, ready = place.published[member]
             if other != stated:
                 error = CommError(
                     f"device {self.rank} is at {stated}, and device {member} is at {other}; "
@@ -108,12 +108,12 @@ class LocalComm(Comm):
             self._wait_for_event(ready)
             parts.append(part.to(self.device, non_blocking=True))
         made = use(parts)
-        place.taken[self.rank] = self._record_event()
+        place.read_events[self.rank] = self._record_event()
         self._wait(place, what)
         # Published tensors may be overwritten or freed once all devices have read them.
         for member in group:
-            self._wait_for_event(place.taken[member])
-        del place.shown[self.rank]
+            self._wait_for_event(place.read_events[member])
+        del place.published[self.rank]
         return made
 
     def _wait(self, place: Rendezvous, what: str) -> None:

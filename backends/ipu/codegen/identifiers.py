@@ -9,8 +9,8 @@ namespace new noexcept not not_eq nullptr operator or or_eq private protected pu
 reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template
 this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile
 wchar_t while xor xor_eq main"""
-_PROGRAM_NAMES = """Copy CrossReplicaCopy Graph Groups If RepeatWhileTrue Sequence Shape Switch Tensor build
-contract gcl graph pe poplar poplin popops poputil program shardir_ipu std step"""
+_PROGRAM_NAMES = """Copy CrossReplicaCopy Graph Groups If RepeatWhileTrue Sequence Shape Switch
+Tensor build contract gcl graph pe poplar poplin popops poputil program shardir_ipu std step"""
 """Names that the program's text uses itself."""
 _RESERVED = frozenset((_KEYWORDS + " " + _PROGRAM_NAMES).split())
 

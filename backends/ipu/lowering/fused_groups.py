@@ -276,7 +276,8 @@ def iota_view(e: ProgramEmitter, op: Op) -> str:
 def index_range(e: ProgramEmitter, size: int, dtype: str) -> str:
     """Return the name of a constant with the numbers 0, 1, ..., size - 1."""
     if dtype in ("i32", "u32", "f32"):
-        made = f"{e.use_helper('count')}<{ELEMENTS[dtype].cpp}>(graph, {ELEMENTS[dtype].poplar}, {size})"
+        element = ELEMENTS[dtype]
+        made = f"{e.use_helper('count')}<{element.cpp}>(graph, {element.poplar}, {size})"
     else:
         whole = index_range(e, size, "i32")
         made = f"popops::cast(graph, {whole}, {ELEMENTS[dtype].poplar}, step)"

@@ -86,7 +86,8 @@ def dynamic_slice_text(
 ) -> str:
     """Return the expression of a slice whose start is a tensor."""
     held = e.cast_text(text, "i32", label) if dtype in UNSLICEABLE_TYPES else text
-    arguments = f"{held}, {offsets}, {initializer_text(dims)}, {initializer_text(sizes)}, {e.sequence}, {label}"
+    arguments = f"{held}, {offsets}, {initializer_text(dims)}, {initializer_text(sizes)}"
+    arguments += f", {e.sequence}, {label}"
     made = f"popops::dynamicSlice(graph, {arguments})"
     return e.cast_text(made, dtype, label) if dtype in UNSLICEABLE_TYPES else made
 
@@ -251,7 +252,8 @@ def _scatter(e: ProgramEmitter, op: Op) -> None:
             else COMBINE_EXPRESSIONS[how]
         )
         arguments += f", {named}"
-    made = f"{e.use_helper('scattered' if how == 'set' else 'scattered_with')}({arguments}, {e.sequence}, "
+    helper = e.use_helper("scattered" if how == "set" else "scattered_with")
+    made = f"{helper}({arguments}, {e.sequence}, "
     made += f"{e.label(y)})"
     if wide:
         made = f"popops::cast(graph, {made}, poplar::HALF, {e.sequence}, {e.label(y)})"

@@ -139,7 +139,8 @@ def _split(e: ProgramEmitter, op: Op) -> None:
     for low in ("", " + pe::Const(1u)"):
         words = e.temporary("word", e.map_text(f"pe::_1 * pe::Const(2u){low}", [indices], label))
         pieces.append(
-            f"{_original_scheme_words(e, op, key, words, count)}.reshape({initializer_text((*shape, 1))})"
+            f"{_original_scheme_words(e, op, key, words, count)}"
+            f".reshape({initializer_text((*shape, 1))})"
         )
     e.define(y, f"poplar::concat({{{', '.join(pieces)}}}, {len(shape)})")
 

@@ -165,7 +165,8 @@ def _cumulative(e: ProgramEmitter, op: Op) -> None:
         text = f"popops::cast(graph, {text}, {wide}, {e.sequence}, {e.label(y)})"
         back = element_of(y.type).poplar
     turn = f".reverse({dim})" if op.attrs["reverse"] else ""
-    made = f"{e.use_helper('running')}(graph, {text}{turn}, {dim}, {combine}, {e.sequence}, {e.label(y)})"
+    helper = e.use_helper("running")
+    made = f"{helper}(graph, {text}{turn}, {dim}, {combine}, {e.sequence}, {e.label(y)})"
     made += turn
     if back:
         made = f"popops::cast(graph, {made}, {back}, {e.sequence}, {e.label(y)})"

@@ -246,7 +246,7 @@ def all_gather(
 ) -> Any:  # fmt: skip
     """Gather `x` of all positions, or of the group.
 
-    The arrays are stacked along a new dimension `axis`, or concatenated along it if `write_tiled_kernel`.
+    The arrays are stacked along a new dimension `axis`, or concatenated along it if `tiled`.
     """
     named, members = _axes_and_groups(axis_name, axis_index_groups, "all_gather")
     tiled = check_flag("tiled of all_gather", tiled)
@@ -283,7 +283,7 @@ def psum_scatter(
     """Sum `x` over all positions, or the group, and scatter the result.
 
     Along `scatter_dimension` each position keeps one element, without that dimension, or an equal
-    share if `write_tiled_kernel`. Raise `ShapeError` if the dimension is not divisible.
+    share if `tiled`. Raise `ShapeError` if the dimension is not divisible.
     """
     named, members = _axes_and_groups(axis_name, axis_index_groups, "psum_scatter")
     tiled = check_flag("tiled of psum_scatter", tiled)
@@ -317,7 +317,7 @@ def all_to_all(
 ) -> Any:  # fmt: skip
     """Send part i of `x` along `split_axis` to position i, which stacks the received parts.
 
-    They are stacked along a new dimension `concat_axis`, and `split_axis` is removed; if `write_tiled_kernel`,
+    They are stacked along a new dimension `concat_axis`, and `split_axis` is removed; if `tiled`,
     both dimensions stay, one shorter and one longer. Raise `ShapeError` if a dimension is not
     divisible.
     """

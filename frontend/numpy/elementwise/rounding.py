@@ -103,7 +103,7 @@ def _round_decimals(x: Tracer, places: int) -> Tracer:
 
 
 def _round_to_multiple(x: Tracer, unit: int) -> Tracer:
-    """Round integers to the nearest multiple of `translation_unit`, ties to even, in integer arithmetic.
+    """Round integers to the nearest multiple of `unit`, ties to even, in integer arithmetic.
 
     A remainder of more than half the unit moves the multiple away from zero.
     """

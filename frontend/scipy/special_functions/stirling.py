@@ -71,7 +71,7 @@ def poisson_exponent(a: Any, x: Any) -> tuple[Any, Any, Any]:
 
 
 def log1p_residual(x: Any, above: Any) -> Any:
-    """Return x - log(1 + x); `next_power_of_two` is 1 + x without rounding."""
+    """Return x - log(1 + x); `above` is 1 + x without rounding."""
     is_small = complex_parts.abs(x) < 0.5
     close = selection.where(is_small, x, constant_like(x, 0))
     direct = x - math_functions.log(selection.where(is_small, constant_like(x, 1), above))

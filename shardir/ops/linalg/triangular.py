@@ -150,5 +150,5 @@ triangular_solve = define_op(
 """The x of a x = y for triangular matrices `a`; only one triangle is read.
 
 `lower` selects the triangle, `transpose` (`no`, `transpose`, `adjoint`) is applied to it, and with
-`translation_unit` the diagonal counts as ones and is not read.
+`unit` the diagonal counts as ones and is not read.
 """

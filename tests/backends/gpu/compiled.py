@@ -42,11 +42,11 @@ def wrong(emission: Emission, folder: Path, kind: str) -> str:
     write_files(emission, "gpu", folder, {})
     if RUNTIME not in sys.modules:
         sys.path.insert(0, str(folder))
-    local, worker = (import_module(f"{RUNTIME}.{name}") for name in ("local", "work"))
+    local, worker = (import_module(f"{RUNTIME}.{name}") for name in ("threads", "worker"))
     (path,) = folder.glob("*.py")
     try:
         module = load(path)
-        wishes = worker.Wishes(results=folder / "made")
+        wishes = worker.RunOptions(results=folder / "made")
 
         def work(comm: Any) -> Any:
             return worker.Worker(module.main, module.PROGRAM, comm, wishes).work()

@@ -47,20 +47,20 @@ def main(root: Path) -> None:
 
 def _work(places: list[Path], root: Path, rank: int) -> None:
     distributed, local, worker = (
-        import_module(f"{RUNTIME}.{name}") for name in ("distributed", "local", "work")
+        import_module(f"{RUNTIME}.{name}") for name in ("distributed", "threads", "worker")
     )
     errors: dict[str, str] = {}
     modules = {path: load(path) for path in places}
     for path, module in modules.items():
         program = module.PROGRAM
         if program.devices.size == MESH["ranks"]:
-            wishes = worker.Wishes(results=path.parent / "gloo")
+            wishes = worker.RunOptions(results=path.parent / "gloo")
             comm = distributed.DistComm(program.devices, rank, "cpu", program.groups)
             with as_on_gpus(reads=bool(program.no_graph)):
                 worker.Worker(module.main, program, comm, wishes).work()
     for path in places[rank :: MESH["ranks"]]:
         module = modules[path]
-        wishes = worker.Wishes(results=path.parent / "threads")
+        wishes = worker.RunOptions(results=path.parent / "threads")
         mesh = module.PROGRAM.devices
 
         def work(comm: Any, module: Any = module, wishes: Any = wishes) -> Any:

@@ -274,7 +274,7 @@ def define_update(module: LLVMModule, dtype: str) -> None:
 def define_substitute(module: LLVMModule, dtype: str, unit: bool) -> None:
     """Define `substitute(rows, columns, left, x)`: replace x by the solution of left @ _ = x.
 
-    `left` is lower triangular with at most `BLOCK_COLUMNS` rows; `translation_unit`: its diagonal counts as
+    `left` is lower triangular with at most `BLOCK_COLUMNS` rows; `unit`: its diagonal counts as
     ones.
     """
     numbers = compute_arithmetic(dtype)
