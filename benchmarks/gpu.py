@@ -7,6 +7,7 @@ the bandwidth as part of that of a copy on the same GPU.
 
 import argparse
 import os
+import statistics
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -79,17 +80,17 @@ def wait(result: Any) -> None:
 
 
 def seconds(run: Run) -> float:
-    """The time of one run, when many are started one after the other: the best of several."""
+    """Return the seconds of one run when many are started one after the other: a median."""
     for _ in range(3):
         wait(run())
-    best = float("inf")
+    times = []
     for _ in range(REPEATS):
         started = time.perf_counter()
         for _ in range(RUNS):
             result = run()
         wait(result)
-        best = min(best, (time.perf_counter() - started) / RUNS)
-    return best
+        times.append((time.perf_counter() - started) / RUNS)
+    return statistics.median(times)
 
 
 def copy_bandwidth(kind: str, scale: int) -> float:
@@ -153,6 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scale", type=int, default=1, help="divides the sizes")
     parser.add_argument("--cpu", action="store_true", help="try the benchmark out where no GPU is")
+    parser.add_argument("names", nargs="*", help="the first words of workloads; otherwise all")
     options = parser.parse_args()
     reason = "" if options.cpu else reason_for_none()
     if reason:
@@ -171,6 +173,8 @@ def main() -> None:
     print(f"on {device}; torch {torch.__version__}; a copy moves {bandwidth / 1e9:,.0f} GB/s")
     print(f"\n{'milliseconds':<34}{''.join(f'{name:>14}' for name in LIBRARIES)}    ratio  of copy")
     for work in workloads(options.scale):
+        if options.names and not work.name.startswith(tuple(options.names)):
+            continue
         print(compare(work, kind, bandwidth), flush=True)
     print("\nratio: the time of the better of the two others by that of shardir; more is better")
 

@@ -13,7 +13,7 @@ from shardir.backends.gpu.vendored.arrays import to_numpy, to_torch
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import Sharding
-from tests.backends.gpu.as_on_gpus import as_on_gpus
+from tests.backends.gpu.device import DEVICE, without_cpu_kernels
 
 Array = npt.NDArray[Any]
 ALONE = Mesh("mesh", ())
@@ -45,14 +45,14 @@ def main_of(function: Function | Module) -> str:
 
 
 def run_text(module: Module, args: list[Array]) -> list[Array]:
-    """What the program of a module gives on the CPU."""
+    """Return the results of a module's program on the test device."""
     text = text_of(module).replace("from shardir_runtime import", f"from {RUNTIME} import")
     space: dict[str, Any] = {"__name__": "program", "__file__": "program.py"}
     exec(compile(text, "program.py", "exec"), space)
     params = module.main.body.params
-    given = [to_torch(x, p.type.dtype) for x, p in zip(args, params, strict=True)]
-    with as_on_gpus():
-        made = space["main"](SimpleNamespace(device=torch.device("cpu")), *given)
+    given = [to_torch(x, p.type.dtype).to(DEVICE) for x, p in zip(args, params, strict=True)]
+    with without_cpu_kernels():
+        made = space["main"](SimpleNamespace(device=torch.device(DEVICE)), *given)
     return [seen(to_numpy(x), v) for x, v in zip(made, module.main.body.returns, strict=True)]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shardir as sd
 import shardir.numpy as snp
@@ -13,12 +14,13 @@ from shardir.backends.gpu import backend as gpu
 from shardir.backends.gpu.backend import GPUShards, NoGPUError
 from shardir.frontend.errors import DeviceError, ShardingError
 from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.backends.gpu.device import DEVICE, GPU
 
 
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Four devices of kind gpu."""
-    monkeypatch.setattr(gpu, "BACKEND", gpu.GPUBackend("cpu"))
+    monkeypatch.setattr(gpu, "BACKEND", gpu.GPUBackend(DEVICE))
     with sd.config(num_gpu_devices=4):
         yield
 
@@ -44,7 +46,7 @@ def test_devices_are_gpus() -> None:
     assert [str(device) for device in devices] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
     assert repr(devices[1]) == "CudaDevice(id=1)"
     assert devices[0].platform == "gpu"
-    assert devices[0].device_kind == "cpu"
+    assert devices[0].device_kind == ("cpu" if not GPU else torch.cuda.get_device_name())
     assert devices[0] is sd.devices("gpu")[0]
     assert devices[0] is not sd.devices("cpu")[0]
     assert devices == sd.devices("cuda") == sd.local_devices(backend="gpu")

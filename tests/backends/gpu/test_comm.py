@@ -14,15 +14,16 @@ from shardir.backends.gpu.vendored.arrays import to_torch
 from shardir.backends.gpu.vendored.comm import Comm, CommError
 from shardir.backends.gpu.vendored.device_mesh import Mesh
 from shardir.backends.gpu.vendored.threads import run_threads
+from tests.backends.gpu.device import DEVICE
 from tests.backends.gpu.exchanges import CASES, MESH, Case, check, part_of
 
-DEVICES = ["cpu"] * MESH.size
+DEVICES = [DEVICE] * MESH.size
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_threads_exchange_as_the_reference_does(case: Case) -> None:
     def work(comm: Comm) -> Any:
-        return case.call(comm, to_torch(part_of(case, comm.rank), case.dtype))
+        return case.call(comm, to_torch(part_of(case, comm.rank), case.dtype).to(DEVICE))
 
     check(case, run_threads(Mesh(dict(MESH.axes)), DEVICES, work))
 

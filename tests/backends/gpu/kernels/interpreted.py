@@ -6,7 +6,6 @@ SHARDIR_TEST_DEVICE names a GPU (`make gpu`), they are compiled and run there.
 """
 
 import importlib.util
-import os
 import pickle
 import sys
 from pathlib import Path
@@ -18,14 +17,14 @@ import numpy as np
 import torch
 
 from shardir.backends.gpu.vendored.triton_interpreter import complete_interpreter
+from tests.backends.gpu.device import DEVICE, GPU
 
-GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
 TYPES = {"bf16": torch.bfloat16}
 
 
 def tensor(array: Any, dtype: str) -> Any:
     """A tensor of the bits of an array."""
-    made = torch.from_numpy(np.array(array)).to(GPU or "cpu")
+    made = torch.from_numpy(np.array(array)).to(DEVICE)
     return made.view(TYPES[dtype]) if dtype in TYPES else made
 
 

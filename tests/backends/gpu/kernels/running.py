@@ -16,12 +16,11 @@ from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.ops.control_flow.fused import fused
+from tests.backends.gpu.device import DEVICE, GPU
 from tests.extras import require
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]
-GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
-"""Where kernels are to run compiled, as torch calls it; they are interpreted otherwise."""
 TINY = TileSizes(
     flat_elements=64,
     max_row_elements=32,
@@ -43,7 +42,7 @@ def program(kernel: KernelText) -> str:
     body = [f"    {line}" for line in kernel.launch.splitlines()]
     head = f"def group({', '.join(kernel.operands)}):"
     if not kernel.operands:
-        body.insert(0, f'    device = "{GPU or "cpu"}"')
+        body.insert(0, f'    device = "{DEVICE}"')
     body.append(f"    return [{', '.join(kernel.results)}]")
     parts = ["\n".join(kernel.imports), *helpers, kernel.text, "\n".join([head, *body])]
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
