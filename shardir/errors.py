@@ -120,6 +120,10 @@ class PipelineError(ShardirError, ValueError):
     """A pipeline that cannot be built from its text."""
 
 
+class OutOfMemoryError(ShardirError, MemoryError):
+    """Memory that the system, or a limit, refuses. No state was changed."""
+
+
 class RuleError(ShardirError, ValueError):
     """A factor rule that cannot be parsed, or that does not fit an operation."""
 

@@ -1,10 +1,6 @@
 """Errors of native programs and of their settings."""
 
-from shardir.errors import ShardirError
-
-
-class OutOfMemoryError(ShardirError, MemoryError):
-    """Memory that the system, or the limit of the pool, refuses. No state was changed."""
+from shardir.errors import OutOfMemoryError as OutOfMemoryError, ShardirError
 
 
 class SettingError(ShardirError, ValueError):

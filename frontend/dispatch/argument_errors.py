@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from traceback import walk_tb
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
-from shardir.errors import ShardirError
+from shardir.errors import OutOfMemoryError, ShardirError
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
@@ -52,6 +52,19 @@ def raise_argument_error(
     found = _make_argument_error(name, args, options, error)
     if found is not None:
         raise found from error
+
+
+def raise_memory_error(name: str, error: MemoryError) -> NoReturn:
+    """Raise `OutOfMemoryError` for a constant of a call of `name` that the host cannot allocate."""
+    if isinstance(error, ShardirError):
+        raise error
+    reason = f": {error}" if str(error) else ""
+    raise OutOfMemoryError(
+        with_location(
+            f"the host has no memory for the constants of {name}{reason}; check the sizes in the "
+            "arguments"
+        )
+    ) from error
 
 
 def with_argument_errors(function: Function) -> Function:

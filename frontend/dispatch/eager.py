@@ -21,7 +21,11 @@ import numpy as np
 
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
 from shardir.errors import ShardirError
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.dispatch.argument_errors import (
+    FOREIGN_ERRORS,
+    raise_argument_error,
+    raise_memory_error,
+)
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.tracing.trace import current_trace
 
@@ -83,6 +87,8 @@ class PublicFunction:
         except FOREIGN_ERRORS as error:
             self.eager.refuse_arguments(args, options, error)
             raise
+        except MemoryError as error:
+            raise_memory_error(self.eager.name, error)
         except RecursionError:
             check_acyclic((*args, *options.values()))
             raise

@@ -142,7 +142,7 @@ def _check_index_range(what: str, number: int, dtype: str) -> None:
     """Raise `NumberRangeError` unless a bound of a loop fits into the integer type."""
     bounds = np.iinfo(NUMPY_DTYPES[dtype])
     if not bounds.min <= number <= bounds.max:
-        can_widen = dtype == canonical_dtype("i64") == "i32"
+        can_widen = dtype == canonical_dtype("i64") == "i32" and -(2**63) <= number < 2**63
         hint = "; shardir.enable_x64() makes it int64" if can_widen else ""
         raise NumberRangeError(
             with_location(

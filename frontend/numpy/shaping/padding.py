@@ -20,7 +20,14 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable
 from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, is_number, splat
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast,
+    convert,
+    is_number,
+    reshape,
+    splat,
+)
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
@@ -252,10 +259,18 @@ def _pad_static_mode(
 
 
 def _pad_wrap(x: Tracer, dim: int, low: int, high: int) -> Tracer:
+    """Return whole copies of x, between the end of one more copy and the start of another."""
     size = x.shape[dim]
-    before = [slice_dim(x, dim, size - low % size, size), *[x] * (low // size)]
-    after = [*[x] * (high // size), slice_dim(x, dim, 0, high % size)]
-    return concatenate_parts([part for part in (*before, x, *after) if part.shape[dim]], dim)
+    count = low // size + 1 + high // size
+    shape, repeated_shape = list(x.shape), list(x.shape)
+    shape.insert(dim, 1)
+    repeated_shape.insert(dim, count)
+    copies = x
+    if count > 1:
+        copies = broadcast(reshape(x, shape), repeated_shape)
+        copies = reshape(copies, replace_dim_size(x.shape, dim, count * size))
+    parts = (slice_dim(x, dim, size - low % size, size), copies, slice_dim(x, dim, 0, high % size))
+    return concatenate_parts([part for part in parts if part.shape[dim]], dim)
 
 
 def _pad_reflect(x: Tracer, dim: int, low: int, high: int, edge: bool, odd: bool) -> Tracer:

@@ -405,7 +405,9 @@ LOOPS: list[tuple[Callable[..., Any], str]] = [
 
 @pytest.mark.parametrize(("loop", "says"), LOOPS, ids=[says for _, says in LOOPS])
 def test_a_loop_counts_no_further_than_its_type(loop: Callable[..., Any], says: str) -> None:
-    hint = ", the type of the loop counter; shardir.enable_x64() makes it int64"
+    hint = ", the type of the loop counter"
+    if str(HUGE) not in says and str(HUGE - 1) not in says:
+        hint += "; shardir.enable_x64() makes it int64"
     for call in (loop, jit(loop)):
         with pytest.raises(NumberRangeError) as caught:
             call()

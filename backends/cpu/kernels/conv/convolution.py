@@ -8,7 +8,7 @@ an output position: no product with an inserted zero is computed.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 from shardir.backends.cpu.codegen.target import MachineDescription
@@ -30,6 +30,10 @@ from shardir.ops.contraction.convolution_factors import ConvolutionDims, parse_d
 
 MAX_CHECKED_DIMS = 3
 """Maximum number of dimensions that the kernels can check."""
+MAX_REMAINDERS = 1024
+"""Maximum number of products of a convolution of a dilated image. Published networks have at most
+some dozens; beyond the limit the NumPy reference computes the convolution, since compiling takes
+milliseconds per product."""
 MIN_INNERMOST_STEPS = 16
 """Minimum steps that the innermost K loop should have."""
 
@@ -61,11 +65,24 @@ def convolution_rule(
             return [*before, *made, *after]
     transformed = plan_features_last(op.attrs, image, filter, out, context)
     before, image, filter, out, after = transformed or ([], image, filter, out, [])
+    if remainder_count(op.attrs, out) > MAX_REMAINDERS:
+        return None
     products = list(convolution_products(op.attrs, image, filter, out, context.machine))
     if any(work.patches and len(work.patches.starts) > MAX_CHECKED_DIMS for work in products):
         return None
     made = [phase for work in products for phase in lower_product(work, context, "convolution")]
     return [*before, *made, *after]
+
+
+def remainder_count(attrs: Mapping[str, Any], out: BufferView) -> int:
+    """Return the number of products of a convolution of a dilated image: one for each remainder."""
+    places = [out.shape[p] for p in parse_dims(attrs["dims"])[2].spatial]
+    return prod(
+        min(spread // gcd(stride, spread), size)
+        for size, stride, spread in zip(
+            places, attrs["strides"], attrs["lhs_dilation"], strict=True
+        )
+    )
 
 
 def convolution_order(op: Op, operands: Sequence[BufferView]) -> Sequence[int]:

@@ -1,0 +1,57 @@
+"""Absurd sizes in arguments end with an error that names the call, not with a hang."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir.numpy as snp
+from shardir import lax
+from shardir.errors import OutOfMemoryError
+
+CONSTANTS: dict[str, Callable[[], Any]] = {
+    "pad": lambda: snp.pad(snp.ones(4), 10**14, mode="linear_ramp"),
+    "repeat": lambda: snp.repeat(snp.ones(4), np.array([10**14] * 4)),
+}
+RESULTS: dict[str, Callable[[], Any]] = {
+    "wrap": lambda: snp.pad(snp.ones(4), 10**14, mode="wrap"),
+    "dilated image": lambda: lax.conv_general_dilated(
+        snp.ones((1, 1, 8)), snp.ones((1, 1, 3)), (1,), [(0, 0)], lhs_dilation=(10**30,)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_error_names_the_call_whose_constants_do_not_fit(name: str) -> None:
+    with pytest.raises(
+        OutOfMemoryError,
+        match=rf"^the host has no memory for the constants of {name}: Unable to allocate .*; "
+        r"check the sizes in the arguments\n  --> .*test_absurd_sizes\.py:\d+:\d+",
+    ):
+        CONSTANTS[name]()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_that_do_not_fit_are_refused(name: str) -> None:
+    with pytest.raises(OutOfMemoryError, match=r"^no memory for \d+\.\d [TP]iB: "):
+        RESULTS[name]()
+
+
+@pytest.mark.parametrize("widths", [(0, 0), (1, 2), (7, 5), (30, 31), (100, 0)])
+def test_wrapped_padding_repeats_the_array_as_numpy_does(widths: tuple[int, int]) -> None:
+    for shape in [(3,), (2, 3), (4, 1)]:
+        x = np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape)
+        got = snp.pad(x, widths, mode="wrap")
+        np.testing.assert_array_equal(got, np.pad(x, widths, mode="wrap"))
+
+
+@pytest.mark.parametrize("dilation", [1000, 100_000])
+def test_convolutions_of_far_dilated_images_have_the_right_numbers(dilation: int) -> None:
+    x, w = np.arange(1.0, 9.0, dtype=np.float32), np.array([1, 2, 4], np.float32)
+    got = lax.conv_general_dilated(
+        x[None, None], w[None, None], (1,), [(0, 0)], lhs_dilation=(dilation,)
+    )
+    dilated = np.zeros(7 * dilation + 1, np.float32)
+    dilated[::dilation] = x
+    np.testing.assert_array_equal(got[0, 0], np.correlate(dilated, w, "valid"))
