@@ -60,7 +60,8 @@ sweep: $(VENV)/.test ## the errors of vector functions over all bit patterns, in
 .PHONY: gpu
 gpu: $(VENV)/.test ## the emitted programs and their kernels, compiled, on a machine with a GPU
 	$(BIN)/python -m tests.backends.gpu.compiled
-	SHARDIR_TEST_DEVICE=cuda $(BIN)/pytest -n 0 tests/backends/gpu/kernels
+	SHARDIR_TEST_DEVICE=cuda $(BIN)/pytest -n 0 tests/backends/gpu/kernels \
+	  $(addprefix tests/backends/gpu/test_,rules.py comm.py backend.py streams.py graphs.py)
 	$(BIN)/python benchmarks/gpu.py
 
 .PHONY: format
