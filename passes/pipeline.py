@@ -58,7 +58,7 @@ class Pass:
 
     def __str__(self) -> str:
         chosen = [
-            f"{f.name}={_format_option(getattr(self, f.name))}"
+            f"{f.name}={format_option(getattr(self, f.name))}"
             for f in fields(self)
             if getattr(self, f.name) != f.default
         ]
@@ -152,7 +152,8 @@ _OPTION_PARSERS: dict[object, Callable[[str], object]] = {
 }
 
 
-def _format_option(value: object) -> str:
+def format_option(value: object) -> str:
+    """Return the value of an option as a pipeline states it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -10,6 +10,9 @@ from shardir._lazy import lazy_names
 
 refuse_subinterpreters()
 
+__version__ = "0.1.0"
+"""The version of the package; pyproject.toml reads it from here."""
+
 TABLE = {
     # user programs
     "shardir.frontend.arrays.array": ("Array", "ShapeDtypeStruct"),

@@ -1,18 +1,19 @@
-"""The command line: `opt` runs passes, `run` runs a program, `explain` explains shardings, `emit`
-writes source code for other machines."""
+"""The command line: `opt` runs passes, `passes` lists them, `run` runs a program, `explain`
+explains shardings, `emit` writes source code for other machines."""
 
 import os
 import sys
 import warnings
 from contextlib import suppress
 from errno import EPIPE
+from importlib.metadata import version
 from io import TextIOWrapper
-from typing import NoReturn, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
 from shardir.errors import ShardirError, bound_message
-from shardir.frontend.cli import emit, explain, opt, run
+from shardir.frontend.cli import emit, explain, opt, passes, run
 
 app = typer.Typer(
     add_completion=False,
@@ -24,6 +25,25 @@ app.command(epilog=opt.EXAMPLES)(opt.opt)
 app.command(epilog=run.EXAMPLES)(run.run)
 app.command(epilog=explain.EXAMPLES)(explain.explain)
 app.command(epilog=emit.EXAMPLES)(emit.emit)
+app.command(epilog=passes.EXAMPLES)(passes.passes)
+
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        typer.echo(f"shardir {version('shardir')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    shows_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="print the version and exit", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

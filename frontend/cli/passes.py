@@ -1,0 +1,58 @@
+"""`shardir passes` lists the passes that a pipeline can name, with their options."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from inspect import getdoc
+from typing import Annotated, Any
+
+import typer
+
+from shardir.errors import suggest_name
+from shardir.frontend.cli.files import CommandError
+from shardir.passes import PASSES
+from shardir.passes.pass_aliases import current_name
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pass, format_option
+
+EXAMPLES = """Examples:
+
+  shardir passes
+
+  shardir passes reshard"""
+
+
+def passes(
+    name: Annotated[
+        str | None, typer.Argument(help="a pass to describe completely (default: list all)")
+    ] = None,
+) -> None:
+    """List the passes and their options, or describe one pass."""
+    if name is None:
+        for each in sorted(PASSES):
+            typer.echo(f"{each}: {_summary(PASSES[each])}")
+            for option in _options(PASSES[each]):
+                typer.echo(f"    {option}")
+        typer.echo(f"\ndefault pipeline: {DEFAULT_PIPELINE}")
+        typer.echo(f"pipeline with the decisions of OpenXLA Shardy: {SHARDY_PIPELINE}")
+        return
+    chosen = current_name(name)
+    if chosen not in PASSES:
+        hint = suggest_name(name, PASSES) or "`shardir passes` lists all"
+        raise CommandError(f"no pass is called {name!r}; {hint}")
+    typer.echo(f"{chosen}: {getdoc(PASSES[chosen])}")
+    if options := list(_options(PASSES[chosen])):
+        typer.echo("\noptions")
+        for option in options:
+            typer.echo(f"    {option}")
+
+
+def _summary(kind: type[Pass]) -> str:
+    return (getdoc(kind) or "").partition("\n")[0]
+
+
+def _options(kind: type[Pass]) -> Iterator[str]:
+    """Yield each option with its type or valid values, and its default."""
+    for field in fields(kind):
+        field_type: Any = field.type
+        values = "|".join(kind.choices.get(field.name, ())) or getattr(field_type, "__name__", "")
+        default = format_option(field.default)
+        yield f"{field.name}=<{values}>" + (f"  default: {default}" if default else "")
