@@ -6,6 +6,7 @@ whole, a test whose call imports it when it does. What starts other processes sa
 """
 
 import gc
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -36,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*modules): modules of extras that a test needs")
     settings.load_profile("long" if config.getoption("--long") else "quick")
+    # A shell starts background jobs with SIGINT ignored, which the programs of tests would inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
