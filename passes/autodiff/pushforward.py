@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Tangents
 from shardir.ir.types import INEXACT
-from shardir.op_rules.tangents import Tangents, diagonal_tangent
+from shardir.op_rules.tangents import diagonal_tangent
 from shardir.ops.elementwise.elementwise import zero_vjp
 from shardir.passes.autodiff.activity import active_values
 from shardir.passes.autodiff.pullback import Pullback, error

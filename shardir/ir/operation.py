@@ -1,23 +1,25 @@
-"""Declarations of operations, and tables of per-target rules."""
+"""Operations: their declarations, their applications to values in blocks, and rule tables.
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+Values and operations compare by identity, so they can be dictionary keys: an analysis is a
+`dict[Value, ...]` beside the module, never a field of it.
+
+The blocks of an operation (such as the body of a loop) may use values of the enclosing blocks; such
+captured values are loop-invariant. Each value has one definition in its function (SSA form).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import NoRule
+from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
-
-if TYPE_CHECKING:
-    from shardir.ir.module import DataFlowEdge, Op
-    from shardir.op_rules.batching import BatchRule
-    from shardir.op_rules.partitioning import Partitioning
-    from shardir.op_rules.tangents import TangentRule
-    from shardir.op_rules.vma import VmaRule
+from shardir.op_rules.vma import VmaRule
 
 Rule = TypeVar("Rule")
 
@@ -58,6 +60,58 @@ Attr = Any  # bool | int | float | complex | str | Symbol | Axis | Dense | tuple
 Result = Any  # TensorType of the only result, or a tuple of them
 
 
+BatchRule = Callable[..., Any]
+"""The type of a batching rule:
+
+(builder, batching, operands..., attributes) -> the result or a tuple of results. `batching` is a
+`BatchedOp`, which states the operands that have the new dimension. A result that depends on no
+batched operand may lack the new dimension.
+"""
+Tangents = Sequence["Value | None"]
+TangentRule = Callable[[Any, "Op", Tangents], Tangents | None]
+"""The type of a tangent rule:
+
+(builder, operation, tangents of its operands) -> tangents of its results. `None` is zero; `None` as
+the whole result means that the rule does not cover this case.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """The `partition` rule of an operation.
+
+    `lower(builder, local, operands..., attributes)` appends the per-device operations and returns
+    the local result, or a tuple of them; `local` is a `LocalOp` and the operands are local values.
+    It is called if any factor is sharded. Without `lower`, the operation itself runs on local
+    types.
+
+    `shardable(rule, operand types..., result, attributes)` lists the factors that may be sharded;
+    the default is `default_shardable_factors`. Other factors are gathered before the operation.
+
+    `reduction(attributes)` names the reduction of results that are partial over sharded reduced
+    factors; the default is the rule's `reduction`, and without either `lower` leaves no partial
+    results.
+
+    `uneven(rule, operand types..., result, attributes)` lists the factors that may be sharded
+    unevenly: shorter shards have padding with unspecified values. The default is the pass-through
+    factors and, if partial results can be combined, the reduced ones; never factors that share a
+    dimension.
+
+    `masked` are the operands in which padding along sharded reduced factors is replaced by the
+    reduction's identity before the operation runs; the default is all.
+
+    `factors(operand types..., result, attributes)` is the factor rule that partitioning uses if it
+    differs from that of propagation; its signature is that of `OpSpec.factors`.
+    """
+
+    lower: Callable[..., Any] | None = None
+    shardable: Callable[..., Iterable[int]] | None = None
+    reduction: Callable[..., str] | None = None
+    uneven: Callable[..., Iterable[int]] | None = None
+    masked: tuple[int, ...] | None = None
+    factors: Callable[..., FactorRule] | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OpSpec:
     """The target-independent declaration of an operation.
@@ -89,23 +143,23 @@ class OpSpec:
     `None` where there is none. For several results, the cotangent is a tuple with `None` for unused
     ones.
     """
-    jvp: "TangentRule | None" = None
+    jvp: TangentRule | None = None
     """The tangents of the results given those of the operands, where that is simpler than the
     derivation from the vjp. See `shardir.op_rules.tangents`.
     """
-    batch: "BatchRule | None" = None
+    batch: BatchRule | None = None
     """How the operation is batched over a leading dimension; elementwise operations need no rule.
 
     See `shardir.op_rules.batching`.
     """
-    partition: "Partitioning | None" = None
+    partition: Partitioning | None = None
     """Partitioning rules beyond the default derivation from factors. See
     `shardir.op_rules.partitioning`."""
     linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
     """Groups of operands in which the operation is jointly linear, or (attributes) -> groups, where
     its jvp does not imply them; see `shardir.op_rules.linearity`.
     """
-    vma: "VmaRule | None" = None
+    vma: VmaRule | None = None
     """The manual axes along which operands must vary and results vary; `None`: all vary along the
     same axes. See `shardir.op_rules.vma`.
     """
@@ -153,6 +207,126 @@ def factor_rule(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """The position in the user's program that an operation was traced from."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A tensor in SSA form: a block parameter or one result of one operation.
+
+    `name` is for readers. A value keeps its name through every pass, so that the text before and
+    after a pass differs only where the pass changed the program. `sharding` is `None` while no
+    sharding is stated or inferred.
+    """
+
+    type: TensorType
+    name: str = ""
+    sharding: Sharding | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One application of an operation to values.
+
+    `why` states the purpose of an operation that a pass created.
+    """
+
+    spec: OpSpec
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attrs: Mapping[str, Attr] = field(default_factory=dict)
+    blocks: tuple["Block", ...] = ()
+    loc: Loc | None = None
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def result(self) -> Value:
+        """The only result; raises `ValueError` if the operation has another number of results."""
+        (result,) = self.results
+        return result
+
+    @property
+    def tensors(self) -> tuple[Value, ...]:
+        """The operands followed by the results, in the order of `FactorRule.tensors`."""
+        return self.operands + self.results
+
+    def factors(self) -> FactorRule | None:
+        """Return the factor rule: the factors of this operation and the dimensions they map to."""
+        return factor_rule(
+            self.spec,
+            tuple(value.type for value in self.operands),
+            tuple(value.type for value in self.results),
+            tuple(self.attrs.items()),
+        )
+
+    def edges(self) -> tuple["DataFlowEdge", ...]:
+        """Return the data flow edges into and out of the blocks of this operation."""
+        return self.spec.edges(self) if self.spec.edges else ()
+
+    def uses(self) -> Iterator[Value]:
+        """Yield the operands and the values that the blocks capture, with repetitions."""
+        yield from self.operands
+        for block in self.blocks:
+            yield from block.captures()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Operations in topological order, with parameters and returned values."""
+
+    params: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    returns: tuple[Value, ...]
+
+    def values(self) -> Iterator[Value]:
+        """Yield every value that this block defines, excluding those of nested blocks."""
+        yield from self.params
+        for op in self.ops:
+            yield from op.results
+
+    def walk(self) -> Iterator[Op]:
+        """Yield every operation, each before the operations of its blocks."""
+        for op in self.ops:
+            yield op
+            for block in op.blocks:
+                yield from block.walk()
+
+    def captures(self) -> tuple[Value, ...]:
+        """Return the values that the block uses but does not define, in order of first use."""
+        defined = set(self.values())
+        used: dict[Value, None] = {}
+        for op in self.ops:
+            used.update(dict.fromkeys(v for v in op.uses() if v not in defined))
+        used.update(dict.fromkeys(v for v in self.returns if v not in defined))
+        return tuple(used)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFlowEdge:
+    """A data flow edge: the values of `sources` flow to all `targets`, so all have one sharding.
+
+    The first target owns the edge (the result of a loop operation). Values in `stacked` have one
+    additional leading dimension (the stacked inputs and outputs of a scan).
+    """
+
+    sources: tuple[Value, ...]
+    targets: tuple[Value, ...]
+    stacked: tuple[Value, ...] = ()
+
+
 class RuleTable(Generic[Rule]):
     """The rules of one target, keyed by operation."""
 
@@ -171,7 +345,7 @@ class RuleTable(Generic[Rule]):
 
         return register
 
-    def of(self, op: "Op") -> Rule:
+    def of(self, op: Op) -> Rule:
         """Return the rule for an operation; raise `NoRule` with its name and source line."""
         if op.spec not in self._rules:
             names = ", ".join(f"%{value.name}" for value in op.results)

@@ -6,22 +6,12 @@ value. For elementwise operations that follows from their factors. Operations wh
 dimensions declare these (`shift_dims`); operations that need other changes declare a rule.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from shardir.ir.operation import BatchRule, Op, Value
 from shardir.ir.types import TensorType
-
-if TYPE_CHECKING:
-    from shardir.ir.module import Op, Value
-
-BatchRule = Callable[..., Any]
-"""The type of a batching rule:
-
-(builder, batching, operands..., attributes) -> the result or a tuple of results. `batching` is a
-`BatchedOp`, which states the operands that have the new dimension. A result that depends on no
-batched operand may lack the new dimension.
-"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +21,7 @@ class BatchedOp:
     `op` is the operation without the new dimension; `batched` states which operands have it.
     """
 
-    op: "Op"
+    op: Op
     size: int
     batched: tuple[bool, ...]
 
@@ -50,7 +40,7 @@ class BatchedOp:
         results = self.results
         return results[0] if len(results) == 1 else results
 
-    def batch_all(self, b: Any, operands: Sequence["Value"]) -> tuple["Value", ...]:
+    def batch_all(self, b: Any, operands: Sequence[Value]) -> tuple[Value, ...]:
         """Return the operands, each with the new dimension."""
         pairs = zip(operands, self.batched, strict=True)
         return tuple(
@@ -58,7 +48,7 @@ class BatchedOp:
         )
 
 
-def broadcast_over_batch(b: Any, x: "Value", size: int) -> "Value":
+def broadcast_over_batch(b: Any, x: Value, size: int) -> Value:
     """Return `x` broadcast along a new leading dimension."""
     why, b.why = b.why, "broadcast along the batch dimension"
     type = x.type.with_shape((size, *x.type.shape))
@@ -67,7 +57,7 @@ def broadcast_over_batch(b: Any, x: "Value", size: int) -> "Value":
     return made
 
 
-def broadcast_batch_scalars(b: Any, x: "Value", type: TensorType) -> "Value":
+def broadcast_batch_scalars(b: Any, x: Value, type: TensorType) -> Value:
     """Return `x`, one element per batch entry, broadcast to `type` along the other dimensions."""
     if x.type.shape == type.shape:
         return x
@@ -75,7 +65,7 @@ def broadcast_batch_scalars(b: Any, x: "Value", type: TensorType) -> "Value":
     return made
 
 
-def batch_elementwise(b: Any, many: BatchedOp, *operands: "Value", **attrs: Any) -> Any:
+def batch_elementwise(b: Any, many: BatchedOp, *operands: Value, **attrs: Any) -> Any:
     """Apply the batching rule of an operation whose factors map to all operands alike.
 
     Scalar operands stay scalars unless they are batched.
@@ -97,7 +87,7 @@ def shift_dims(*names: str, **ahead: Any) -> BatchRule:
     have one entry per dimension and get the given entry for the new one.
     """
 
-    def rule(b: Any, many: BatchedOp, *operands: "Value", **attrs: Any) -> Any:
+    def rule(b: Any, many: BatchedOp, *operands: Value, **attrs: Any) -> Any:
         for name in names:
             if name in attrs:
                 attrs[name] = increment_dims(attrs[name])

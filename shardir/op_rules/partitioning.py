@@ -7,57 +7,19 @@ shard in the global tensor (iota, random bits), that have attributes which count
 not state how.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shardir.ir.mesh import Mesh
+from shardir.ir.operation import Op, Value
 from shardir.ir.sharding import Axes, count_positions
 from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
-
-if TYPE_CHECKING:
-    from shardir.ir.module import Op, Value
-
-
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """The `partition` rule of an operation.
-
-    `lower(builder, local, operands..., attributes)` appends the per-device operations and returns
-    the local result, or a tuple of them; `local` is a `LocalOp` and the operands are local values.
-    It is called if any factor is sharded. Without `lower`, the operation itself runs on local
-    types.
-
-    `shardable(rule, operand types..., result, attributes)` lists the factors that may be sharded;
-    the default is `default_shardable_factors`. Other factors are gathered before the operation.
-
-    `reduction(attributes)` names the reduction of results that are partial over sharded reduced
-    factors; the default is the rule's `reduction`, and without either `lower` leaves no partial
-    results.
-
-    `uneven(rule, operand types..., result, attributes)` lists the factors that may be sharded
-    unevenly: shorter shards have padding with unspecified values. The default is the pass-through
-    factors and, if partial results can be combined, the reduced ones; never factors that share a
-    dimension.
-
-    `masked` are the operands in which padding along sharded reduced factors is replaced by the
-    reduction's identity before the operation runs; the default is all.
-
-    `factors(operand types..., result, attributes)` is the factor rule that partitioning uses if it
-    differs from that of propagation; its signature is that of `OpSpec.factors`.
-    """
-
-    lower: Callable[..., Any] | None = None
-    shardable: Callable[..., Iterable[int]] | None = None
-    reduction: Callable[..., str] | None = None
-    uneven: Callable[..., Iterable[int]] | None = None
-    masked: tuple[int, ...] | None = None
-    factors: Callable[..., FactorRule] | None = None
 
 
 def default_shardable_factors(rule: FactorRule) -> tuple[int, ...]:
@@ -92,7 +54,7 @@ class LocalOp:
     `op` is the operation on global tensors, whose values have closed shardings.
     """
 
-    op: "Op"
+    op: Op
     mesh: Mesh
 
     @cached_property
@@ -111,15 +73,15 @@ class LocalOp:
         (result,) = self.results
         return result
 
-    def sharding_axes(self, value: "Value", dim: int) -> Axes:
+    def sharding_axes(self, value: Value, dim: int) -> Axes:
         """Return the axes along which a dimension of an operand or result is sharded."""
         return value.sharding.dims[dim].axes if value.sharding else ()
 
-    def num_shards(self, value: "Value", dim: int) -> int:
+    def num_shards(self, value: Value, dim: int) -> int:
         """Return the number of shards along a dimension of an operand or result."""
         return count_positions(self.sharding_axes(value, dim))
 
-    def shard_start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
+    def shard_start(self, b: Any, value: Value, dim: int, dtype: str = "i32") -> Value | None:
         """Return the start of the device's shard of `value` along `dim` as a scalar integer.
 
         Returns `None` if the dimension is not sharded.
@@ -134,12 +96,12 @@ class LocalOp:
         start: Value = b.mul(place, size, name=f"{value.name}.start")
         return start
 
-    def is_uneven(self, value: "Value", dim: int) -> bool:
+    def is_uneven(self, value: Value, dim: int) -> bool:
         """Return whether the last shards of `value` along `dim` are shorter and thus padded."""
         sharding = value.sharding
         return sharding is not None and value.type.shape[dim] % sharding.dims[dim].num_shards != 0
 
-    def valid_mask(self, b: Any, value: "Value", dim: int) -> "Value | None":
+    def valid_mask(self, b: Any, value: Value, dim: int) -> Value | None:
         """Return the mask of the valid positions of the device's shard along `dim`: bool, rank 1.
 
         Returns `None` if no shard has padding.
@@ -155,8 +117,8 @@ class LocalOp:
         return inside
 
     def mask_padding(
-        self, b: Any, piece: "Value", value: "Value", dims: Iterable[int], filler: complex
-    ) -> "Value":
+        self, b: Any, piece: Value, value: Value, dims: Iterable[int], filler: complex
+    ) -> Value:
         """Return the device's shard of `value` with `filler` in its padding along `dims`."""
         everywhere = None
         for dim in dims:
@@ -168,14 +130,14 @@ class LocalOp:
         masked: Value = b.select(everywhere, piece, b.full(filler, piece.type))
         return masked
 
-    def is_first(self, b: Any, axes: Axes) -> "Value":
+    def is_first(self, b: Any, axes: Axes) -> Value:
         """Return whether the device is the first along `axes`, as a scalar bool."""
         place = b.axis_index(axes=axes)
         first: Value = b.eq(place, b.full(0, place.type))
         return first
 
 
-def local_type_of(value: "Value") -> TensorType:
+def local_type_of(value: Value) -> TensorType:
     """Return the type of the local shard of a value."""
     if value.sharding is None:
         return value.type

@@ -7,25 +7,15 @@ operands, the vjp already contains the derivatives (`diagonal_tangent`). The tan
 without a rule are derived from the vjp by `shardir.passes.autodiff.pushforward`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from shardir.ir.operation import Op, Tangents, Value
 from shardir.ir.types import COMPLEX, INEXACT
 
-if TYPE_CHECKING:
-    from shardir.ir.module import Op, Value
 
-Tangents = Sequence["Value | None"]
-TangentRule = Callable[[Any, "Op", Tangents], Tangents | None]
-"""The type of a tangent rule:
-
-(builder, operation, tangents of its operands) -> tangents of its results. `None` is zero; `None` as
-the whole result means that the rule does not cover this case.
-"""
-
-
-def linear_tangent(b: Any, op: "Op", tangents: Tangents) -> Tangents:
+def linear_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangent of an operation that is jointly linear in its floating-point operands."""
     if op.result.type.dtype not in INEXACT:
         return (None,)
@@ -40,7 +30,7 @@ def linear_tangent(b: Any, op: "Op", tangents: Tangents) -> Tangents:
     return (_apply_to(b, op, operands),)
 
 
-def multilinear_tangent(b: Any, op: "Op", tangents: Tangents) -> Tangents:
+def multilinear_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangent of a product: linear in each operand with the others fixed."""
     parts = []
     for i, tangent in enumerate(tangents):
@@ -49,7 +39,7 @@ def multilinear_tangent(b: Any, op: "Op", tangents: Tangents) -> Tangents:
     return (reduce(b.add, parts),)
 
 
-def diagonal_tangent(b: Any, op: "Op", tangents: Tangents) -> Tangents | None:
+def diagonal_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
     """Return the tangent of an elementwise operation: its vjp applied to tangents.
 
     For complex types this holds only where the operation has a complex derivative.
@@ -73,7 +63,7 @@ NOT_HOLOMORPHIC = ("sign",)
 """Elementwise complex operations that are neither holomorphic nor linear."""
 
 
-def _apply_to(b: Any, op: "Op", operands: Sequence["Value"]) -> "Value":
+def _apply_to(b: Any, op: Op, operands: Sequence[Value]) -> Value:
     """Return the operation applied to other operands."""
     y = op.result
     made: Value = b.emit(op.spec, *operands, result=y.type, sharding=y.sharding, **op.attrs)

@@ -268,3 +268,6 @@ def _definitions(block: Block) -> Iterator[Value]:
         yield from op.results
         for inner in op.blocks:
             yield from _definitions(inner)
+
+
+Module.to_text = staticmethod(print_module)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from shardir.ir.module import DataFlowEdge, Op
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Tangents, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, RuleBuilder, pointwise_rule
-from shardir.op_rules.tangents import Tangents, linear_tangent
+from shardir.op_rules.tangents import linear_tangent
 
 
 def _constraint_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:

@@ -9,9 +9,8 @@ from math import prod
 
 import numpy as np
 
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Partitioning, define_op
 from shardir.ir.types import TensorType
-from shardir.op_rules.partitioning import Partitioning
 from shardir.op_rules.tangents import multilinear_tangent
 from shardir.ops.contraction.convolution_batching import convolution_batch
 from shardir.ops.contraction.convolution_factors import (

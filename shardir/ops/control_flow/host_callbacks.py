@@ -11,11 +11,11 @@ import numpy as np
 
 from shardir.errors import InterpretError, VectorizeError
 from shardir.ir.host_function import host_function_of
-from shardir.ir.operation import OpSpec, define_op
+from shardir.ir.operation import OpSpec, Partitioning, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import Partitioning, all_factors
+from shardir.op_rules.partitioning import all_factors
 
 VMAP_METHODS = ("none", "sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
 """The methods of calling a function under `vmap`; `none` refuses it.

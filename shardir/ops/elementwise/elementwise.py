@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OpSpec, define_op
+from shardir.ir.operation import OpSpec, TangentRule, define_op
 from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, TensorType
 from shardir.op_rules.factors import FactorRule, pointwise_rule
-from shardir.op_rules.tangents import TangentRule, linear_tangent
+from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise import numerics, special
 from shardir.ops.elementwise.term import Term, vjp_from_formula
 from shardir.ops.type_checks import (

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.module import Op
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Partitioning, Tangents, define_op
 from shardir.ir.types import TensorType, dtype_name
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import Partitioning
-from shardir.op_rules.tangents import Tangents, linear_tangent
+from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES, is_float
 from shardir.ops.indexing.batching import gather_batch, scatter_batch
 from shardir.ops.indexing.gradients import gather_vjp, scatter_vjp

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Symbol, define_op
+from shardir.ir.operation import Partitioning, Symbol, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import Partitioning, default_shardable_factors
+from shardir.op_rules.partitioning import default_shardable_factors
 from shardir.ops.linalg.matrices import (
     Array,
     Matrix,

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OPS, Symbol, define_op
+from shardir.ir.operation import OPS, Partitioning, Symbol, define_op
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import LocalOp, Partitioning
+from shardir.op_rules.partitioning import LocalOp
 from shardir.op_rules.vma import join_varying
 from shardir.ops.random import threefry
 from shardir.ops.random.threefry import SCHEMES, Array

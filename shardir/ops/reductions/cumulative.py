@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OPS, OpSpec, define_op
+from shardir.ir.operation import OPS, OpSpec, TangentRule, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import identity_element
-from shardir.op_rules.tangents import TangentRule, linear_tangent
+from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise import numerics
 from shardir.ops.reductions.cumulative_partitioning import Combine, partition_scan
 from shardir.ops.type_checks import FLOAT, NUMERIC, ORDERED, DtypeDomain, check_dim

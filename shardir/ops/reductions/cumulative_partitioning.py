@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from shardir.ir.operation import Partitioning
 from shardir.ir.sharding import Axes, count_positions
-from shardir.op_rules.partitioning import LocalOp, Partitioning, all_factors
+from shardir.op_rules.partitioning import LocalOp, all_factors
 from shardir.op_rules.row_exchange import slice_rows
 
 MAX_GATHERED_DEVICES = 8

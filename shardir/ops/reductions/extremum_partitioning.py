@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Dense
+from shardir.ir.operation import Dense, Partitioning
 from shardir.ir.types import FLOATS, TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import LocalOp, Partitioning, all_factors, identity_element
+from shardir.op_rules.partitioning import LocalOp, all_factors, identity_element
 from shardir.op_rules.row_exchange import slice_rows
 from shardir.ops.type_checks import Ints
 

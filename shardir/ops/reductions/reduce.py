@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OpSpec, define_op
+from shardir.ir.operation import OpSpec, TangentRule, define_op
 from shardir.ir.types import INTEGERS, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.op_rules.tangents import TangentRule, linear_tangent
+from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise.elementwise import zero_vjp
 from shardir.ops.elementwise.numerics import (
     HALF_PRECISION_DTYPES,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.module import Op
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Partitioning, Tangents, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import Partitioning, all_factors, factors_without_replicated
-from shardir.op_rules.tangents import Tangents, linear_tangent
+from shardir.op_rules.partitioning import all_factors, factors_without_replicated
+from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 from shardir.ops.reductions.select_and_scatter_partitioning import (
     partition_select_and_scatter,

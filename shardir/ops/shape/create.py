@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Dense, define_op
+from shardir.ir.operation import Dense, Partitioning, define_op
 from shardir.ir.sharding import count_positions
 from shardir.ir.types import COMPLEX, FLOATS, TensorType
-from shardir.op_rules.partitioning import LocalOp, Partitioning
+from shardir.op_rules.partitioning import LocalOp
 from shardir.ops.elementwise.numerics import round_to
 from shardir.ops.type_checks import ARITHMETIC, REAL, check_dim, require_result_type
 

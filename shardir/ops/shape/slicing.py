@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Partitioning, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.op_rules.partitioning import Partitioning
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.shape.dynamic_slice_partitioning import (
     dynamic_slice_factors,
