@@ -9,4 +9,4 @@ The package is imported when `shardir.distributed.initialize` finds MPI, since i
 initializes MPI.
 """
 
-from shardir.backends.mpi.world import World as World, connect as connect
+from shardir.backends.mpi.job import Job as Job, connect as connect

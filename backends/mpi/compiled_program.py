@@ -24,6 +24,7 @@ from shardir.backends.mpi.device_ownership import DeviceOwnership
 from shardir.backends.mpi.input_check import Links
 from shardir.backends.mpi.process_blocks import ProcessBlocks
 from shardir.backends.mpi.session import ProgramSession
+from shardir.backends.mpi.world import World
 from shardir.backends.shard_windows import (
     ShardIndex,
     ShardWindows,
@@ -41,7 +42,6 @@ from shardir.ops.communication.async_collectives import done, is_started
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.schedule.python_steps import ExchangeInto
-    from shardir.backends.mpi.world import World
 
 
 class CompiledProgram(Executable):
@@ -54,7 +54,7 @@ class CompiledProgram(Executable):
         lower: Lower,
         owners: Sequence[int],
         blocks: ProcessBlocks,
-        world: "World",
+        world: World,
         *,
         checks_inputs: bool,
     ) -> None:

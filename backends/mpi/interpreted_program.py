@@ -8,22 +8,19 @@ This class runs any program on any devices; if the devices of each process form 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from shardir.backends.base import Array, InputCheck, Shards
 from shardir.backends.mpi.collective_routes import CollectiveRoute, FinishCollective
 from shardir.backends.mpi.device_ownership import DeviceOwnership
 from shardir.backends.mpi.route_selection import select_route
 from shardir.backends.mpi.session import ProgramSession
+from shardir.backends.mpi.world import World
 from shardir.backends.numpy.executor import Environment, NumPyExecutable as LocalProgram, PreparedOp
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Op, Value
 from shardir.ops.communication.async_collectives import done, is_started
 from shardir.verify.divergence import find_differing
-
-if TYPE_CHECKING:
-    from shardir.backends.mpi.world import World
 
 
 class InterpretedProgram(LocalProgram):
@@ -32,7 +29,7 @@ class InterpretedProgram(LocalProgram):
     passes = ""
 
     def __init__(
-        self, module: Module, owners: Sequence[int], world: "World", *, checks_inputs: bool
+        self, module: Module, owners: Sequence[int], world: World, *, checks_inputs: bool
     ) -> None:
         function = module.main
         mesh = spmd_mesh_of(module) if function.spmd else Mesh("one", (), (0,))

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,11 +21,9 @@ from shardir.backends.mpi.input_check import (
     dissemination_rounds,
 )
 from shardir.backends.mpi.program_agreement import identity_of
+from shardir.backends.mpi.world import World
 from shardir.ir.module import Block, Module, Op
 from shardir.text.printer import format_axis
-
-if TYPE_CHECKING:
-    from shardir.backends.mpi.world import World
 
 
 @dataclass
@@ -50,7 +47,7 @@ class ProgramSession:
         self,
         module: Module,
         owners: Sequence[int],
-        world: "World",
+        world: World,
         compiler: str,
         checks_inputs: bool,
     ) -> None:

@@ -1,37 +1,27 @@
-"""The process group of an MPI job, and the communication of this process with the others."""
+"""The communication of this process with the other processes of an MPI job."""
 
-import atexit
 import os
 import socket
 import sys
-import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
 from typing import NoReturn
 from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
 
-from shardir.backends.base import Array, Executable, Lower, ProcessLink
+from shardir.backends.base import Array, ProcessLink
 from shardir.backends.cpu.threads.workers import share_cores
 from shardir.backends.mpi.deadlock_detector import ExecutionPoint
 from shardir.backends.mpi.heartbeat import Heartbeat
-from shardir.backends.mpi.interpreted_program import InterpretedProgram
 from shardir.backends.mpi.messages import MessageChannel, end_job
-from shardir.backends.mpi.process_blocks import process_blocks_of
 from shardir.backends.mpi.program_agreement import (
     DisagreementError,
     ProgramIdentity,
     check_agreement,
 )
-from shardir.errors import MergeError
-from shardir.interpret.interpreter import spmd_mesh_of
-from shardir.ir.module import Module
 
 END_POLL_SECONDS = 1e-3
 LOST_LAUNCHER_EXIT_CODE = 13
@@ -41,7 +31,7 @@ MAX_DESCRIPTION_CHARACTERS = 200
 
 
 class World(ProcessLink):
-    """The link to all processes of the job; compiles programs that run on several processes."""
+    """The link to all processes of the job."""
 
     def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
         self.comm = comm
@@ -70,25 +60,6 @@ class World(ProcessLink):
 
     def process_name(self, process: int) -> str:
         return self.messages.process_name(process)
-
-    def compile(
-        self,
-        module: Module,
-        owners: Sequence[int],
-        lower: Lower | None = None,
-        *,
-        checks_inputs: bool = True,
-    ) -> Executable:
-        if lower is not None and module.main.spmd and self.index in owners:
-            blocks = process_blocks_of(spmd_mesh_of(module), owners, self.index)
-            if blocks is not None:
-                from shardir.backends.mpi.compiled_program import CompiledProgram
-
-                with suppress(MergeError):
-                    return CompiledProgram(
-                        module, lower, owners, blocks, self, checks_inputs=checks_inputs
-                    )
-        return InterpretedProgram(module, owners, self, checks_inputs=checks_inputs)
 
     def count(self, *words: object) -> int:
         """Return how often these words have been counted before, and count them."""
@@ -224,39 +195,3 @@ def _available_cores() -> int:
     """Return the number of cores that this process may run on."""
     cores = _affinity()
     return len(cores) if cores is not None else os.cpu_count() or 1
-
-
-def connect(seconds: float) -> World:
-    """Return the world of the processes that were started together with this one.
-
-    Afterwards an uncaught exception in any thread ends all of them.
-    """
-    world = World(MPI.COMM_WORLD.Dup(), seconds)
-    if world.size > 1:
-        _end_all_on_exceptions(world)
-        atexit.register(world.wait_for_end)
-    return world
-
-
-def _end_all_on_exceptions(world: World) -> None:
-    before, before_in_threads = sys.excepthook, threading.excepthook
-    where = world.process_name(world.index)
-
-    def stop(name: str) -> None:
-        end_job(world.comm, f"shardir: {where} ends the job, because of the {name} above", 1)
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        try:
-            before(kind, error, trace)
-        except Exception:
-            with suppress(Exception):
-                traceback.print_exception(kind, error, trace)
-        stop(kind.__name__)
-
-    def hook_in_threads(args: threading.ExceptHookArgs) -> None:
-        with suppress(Exception):
-            before_in_threads(args)
-        if args.exc_type is not SystemExit:
-            stop(args.exc_type.__name__)
-
-    sys.excepthook, threading.excepthook = hook, hook_in_threads

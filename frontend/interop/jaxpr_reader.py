@@ -21,6 +21,7 @@ from shardir.frontend.interop.rule_registry import (
     Equation,
     ImportedProgramError,
     LiteralScalar,
+    NestedJaxprReader,
     UnknownPrimitiveError,
     dtype_name_of,
 )
@@ -35,7 +36,7 @@ ClosedJaxpr = Any
 """A `ClosedJaxpr`: a jaxpr and its constants."""
 
 
-class JaxprReader:
+class JaxprReader(NestedJaxprReader):
     """An evaluator of the jaxprs of one call."""
 
     def __init__(self, constants: dict[int, tuple[Any, Array]] | None = None) -> None:
@@ -43,13 +44,11 @@ class JaxprReader:
         self._constants = {} if constants is None else constants
 
     def read(self, closed: ClosedJaxpr, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
-        """Return the results of a closed jaxpr for these arguments."""
         return self.read_open(closed.jaxpr, closed.consts, args)
 
     def read_open(
         self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
     ) -> list[Tracer]:
-        """Return the results of a jaxpr with separate constants."""
         values: dict[Any, Tracer | LiteralScalar] = {}
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             values[variable] = self.constant(const)

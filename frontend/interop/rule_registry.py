@@ -5,9 +5,10 @@ modules `rules_*` register rules; `primitive_aliases` lists other names of primi
 versions.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -16,9 +17,6 @@ from shardir.frontend.tracing.operands import splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
-
-if TYPE_CHECKING:
-    from shardir.frontend.interop.jaxpr_reader import JaxprReader
 
 
 class UnknownPrimitiveError(ShardirError, NotImplementedError):
@@ -46,6 +44,20 @@ class LiteralScalar:
         return splat(self.value, TensorType(tuple(shape), self.dtype), self.weak)
 
 
+class NestedJaxprReader(ABC):
+    """The reader of an equation, as rules of primitives with nested jaxprs use it."""
+
+    @abstractmethod
+    def read(self, closed: Any, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
+        """Return the results of a closed jaxpr for these arguments."""
+
+    @abstractmethod
+    def read_open(
+        self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
+    ) -> list[Tracer]:
+        """Return the results of a jaxpr with separate constants."""
+
+
 @dataclass(frozen=True)
 class Equation:
     """One equation of a jaxpr: its parameters, operands, results and reader.
@@ -57,7 +69,7 @@ class Equation:
     params: dict[str, Any]
     operands: list[Tracer | LiteralScalar]
     results: list[Any]
-    reader: "JaxprReader"
+    reader: NestedJaxprReader
     source: Any
 
     @property

@@ -1,5 +1,5 @@
 """`profile`: the time of each operation of a function relative to the limits of the machine.
 
-Input: a function and arguments. Output: a `Profile` with a table (`table`) and a Chrome trace
-(`trace_events`). Start with `profile`.
+Input: a function and arguments. Output: a `Profile` (`profile_data`), which prints as a table
+and is saved as a Chrome trace. Start with `profile`.
 """

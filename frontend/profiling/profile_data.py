@@ -1,14 +1,23 @@
-"""The result of `profile`: runs, their activities, and a row for each operation."""
+"""The result of `profile`: runs, their activities, and a row for each operation.
+
+A profile prints as a table, and is saved in Chrome's trace format, which Perfetto (ui.perfetto.dev)
+and chrome://tracing show.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from shardir.backends.numpy.profiling import Span
-from shardir.frontend.profiling.activity_names import covered_nanoseconds
-from shardir.frontend.profiling.table import format_table
-from shardir.frontend.profiling.trace_events import trace_events
+from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
+from shardir.frontend.profiling.activity_names import (
+    activity_name,
+    covered_nanoseconds,
+    format_locations,
+    is_collective_activity,
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,141 @@ class Profile:
 
     def save(self, path: str | Path) -> None:
         """Write the last run as a trace file for Perfetto (ui.perfetto.dev) or chrome://tracing."""
-        Path(path).write_text(json.dumps({"traceEvents": trace_events(self)}), "utf-8")
+        Path(path).write_text(json.dumps({"traceEvents": _trace_events(self)}), "utf-8")
 
     def __str__(self) -> str:
-        return format_table(self)
+        return _format_table(self)
+
+
+def _format_table(profile: Profile) -> str:
+    """Return the operations as a table, the slowest first, below a summary."""
+    minimum = min(run.seconds for run in profile.runs)
+    runs = len(profile.runs)
+    lines = [
+        f"profile of {profile.name}: {_format_time(profile.seconds)} a call (median of {runs}, "
+        f"minimum {_format_time(minimum)}); first call {_format_time(profile.first)}"
+    ]
+    if profile.workers and profile.bandwidth and profile.flops:
+        lines.append(
+            f"this machine: {profile.workers} workers, copies {profile.bandwidth / 1e9:.1f} GB/s, "
+            f"float32 arithmetic {profile.flops / 1e9:.1f} Gflop/s"
+        )
+    if lost := max(run.lost for run in profile.runs):
+        lines.append(f"a call has too many tasks to record: its first {lost:,} are missing below")
+    total = profile.seconds
+    table = [("time", "share", "GB/s", "Gflop/s", "of limit", "busy", "operation", "where")]
+    for row in profile.rows:
+        table.append(
+            (
+                _format_time(row.seconds),
+                f"{row.seconds / total:.1%}",
+                _format_rate(row.memory / row.seconds) if row.memory else "",
+                _format_rate(row.flops / row.seconds) if row.flops else "",
+                "" if row.roofline_fraction is None else f"{row.roofline_fraction:.0%}",
+                f"{row.busy:.0%}",
+                row.name + (f" x {row.executions}" if row.executions > 1 else ""),
+                row.where,
+            )
+        )
+    between = "between operations: Python, dispatch" + (", and missing tasks" if lost else "")
+    rest = (
+        _format_time(profile.outside),
+        f"{profile.outside / total:.1%}",
+        "",
+        "",
+        "",
+        "",
+        between,
+        "",
+    )
+    return "\n".join([*lines, "", *_align_columns([*table, rest])]) + "\n"
+
+
+def _align_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: numbers aligned right, the last two columns left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for cells in table:
+        right = [cell.rjust(width) for cell, width in zip(cells[:-2], widths, strict=False)]
+        lines.append("  ".join([*right, cells[-2].ljust(widths[-2]), cells[-1]]).rstrip())
+    return lines
+
+
+def _format_rate(per_second: float) -> str:
+    return f"{per_second / 1e9:.3g}"
+
+
+def _format_time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}" if seconds < 1000 * scale else f"{seconds:.0f} s"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def _trace_events(profile: Profile) -> list[dict[str, Any]]:
+    """Return the last run as events of Chrome's trace format."""
+    run = profile.runs[-1]
+    threads = sorted({span.thread for span in run.spans})
+    tracks = {"calls": 0, "operations": 1} | {_track_name(t): 2 + i for i, t in enumerate(threads)}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"shardir {profile.name}"}}
+    ]
+    for name, number in tracks.items():
+        named = {"ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
+        events += [
+            {**named, "name": "thread_name"},
+            {**named, "name": "thread_sort_index", "args": {"sort_index": number}},
+        ]
+
+    def add(name: str, track: str, begin: int, end: int, category: str = "", **args: Any) -> None:
+        events.append(
+            {
+                "ph": "X",
+                "pid": 0,
+                "tid": tracks[track],
+                "name": name,
+                "cat": category or track,
+                "ts": (begin - run.begin) / 1e3,
+                "dur": (end - begin) / 1e3,
+                "args": args,
+            }
+        )
+
+    add(profile.name, "calls", run.begin, run.end)
+    for spans in _group_by_execution(run.spans):
+        activity = spans[0].activity
+        begin, end = spans[0].begin, max(span.end for span in spans)
+        args: dict[str, Any] = {"where": format_locations(activity.op)}
+        if activity.memory:
+            args["GB/s"] = round(activity.memory / max(end - begin, 1), 3)
+        if activity.flops:
+            args["Gflop/s"] = round(activity.flops / max(end - begin, 1), 3)
+        category = "collective" if is_collective_activity(activity) else "operation"
+        add(activity_name(activity), "operations", begin, end, category, **args)
+    for span in run.spans:
+        where = format_locations(span.activity.op)
+        args = {"operation": activity_name(span.activity), "task": span.task, "where": where}
+        add(span.label, _track_name(span.thread), span.begin, span.end, "task", **args)
+    return events
+
+
+def _group_by_execution(spans: Sequence[Span]) -> list[list[Span]]:
+    """Return the spans of each execution of an operation, which are adjacent."""
+    made: list[list[Span]] = []
+    last: Activity | None = None
+    for span in spans:
+        if span.activity != last or (
+            span.starts_activity and len(made[-1]) > 1 and made[-1][0].task == 0
+        ):
+            made.append([])
+        made[-1].append(span)
+        last = span.activity
+    return made
+
+
+def _track_name(thread: int) -> str:
+    if thread == PYTHON_THREAD:
+        return "numpy"
+    if thread >= 1000:
+        return f"other caller {thread - 999}"
+    return f"worker {thread}" if thread else "worker 0 (caller)"

@@ -6,7 +6,6 @@ stacked operands in place.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
@@ -19,19 +18,17 @@ from shardir.backends.cpu.schedule.items import (
     ScanItem,
     WhileItem,
 )
+from shardir.backends.cpu.schedule.lowering_state import LoweringState
 from shardir.ir.module import Block, Op, Value
 
-if TYPE_CHECKING:
-    from shardir.backends.cpu.schedule.function_lowering import FunctionLowering
-
-ControlFlowLowering = Callable[["FunctionLowering", Op], Sequence[Item]]
+ControlFlowLowering = Callable[[LoweringState, Op], Sequence[Item]]
 
 WRITES_INTO_TARGETS = frozenset({"case"})
 """Operations with blocks that can write their results into given targets."""
 
 
 def _plan_carried_values(
-    lowering: "FunctionLowering", block: Block, inits: Sequence[Value], items: list[Item]
+    lowering: LoweringState, block: Block, inits: Sequence[Value], items: list[Item]
 ) -> tuple[list[BufferView], list[BufferView]]:
     """Return the views where each carried value is read, and where its successor is written.
 
@@ -61,7 +58,7 @@ def _plan_carried_values(
 
 
 def _swap_pairs(
-    lowering: "FunctionLowering", reads: Sequence[BufferView], writes: Sequence[BufferView]
+    lowering: LoweringState, reads: Sequence[BufferView], writes: Sequence[BufferView]
 ) -> tuple[tuple[int, int], ...]:
     """Return the pairs of slots that swap. Either of a pair may hold the value after the loop."""
     pairs = []
@@ -74,7 +71,7 @@ def _swap_pairs(
 
 
 def _row_view(
-    lowering: "FunctionLowering", value: Value, stacked: BufferView, rows: list[RowPointer]
+    lowering: LoweringState, value: Value, stacked: BufferView, rows: list[RowPointer]
 ) -> BufferView:
     """Return a view of one row of a stacked array."""
     lowering.buffers.append(
@@ -86,7 +83,7 @@ def _row_view(
     return BufferView(slot, 0, stacked.shape[1:], stacked.strides[1:], stacked.dtype)
 
 
-def _lower_scan(lowering: "FunctionLowering", op: Op) -> list[Item]:
+def _lower_scan(lowering: LoweringState, op: Op) -> list[Item]:
     (body,), count = op.blocks, op.attrs["carries"]
     items: list[Item] = []
     rows: list[RowPointer] = []
@@ -112,7 +109,7 @@ def _lower_scan(lowering: "FunctionLowering", op: Op) -> list[Item]:
     return items
 
 
-def _lower_while(lowering: "FunctionLowering", op: Op) -> list[Item]:
+def _lower_while(lowering: LoweringState, op: Op) -> list[Item]:
     condition, body = op.blocks
     items: list[Item] = []
     reads, writes = _plan_carried_values(lowering, body, op.operands, items)
@@ -133,7 +130,7 @@ def _lower_while(lowering: "FunctionLowering", op: Op) -> list[Item]:
     return items
 
 
-def _lower_case(lowering: "FunctionLowering", op: Op) -> list[Item]:
+def _lower_case(lowering: LoweringState, op: Op) -> list[Item]:
     index = lowering.views[op.operands[0]]
     results = [lowering.targets.get(value) or lowering.buffer(value) for value in op.results]
     lowering.mark_used(index, *results)

@@ -26,6 +26,7 @@ from shardir.backends.cpu.schedule.buffer_views import (
 )
 from shardir.backends.cpu.schedule.in_place import IN_PLACE_OPS
 from shardir.backends.cpu.schedule.items import CopyItem, Item, WorkItem
+from shardir.backends.cpu.schedule.lowering_state import LoweringState
 from shardir.backends.cpu.schedule.schedule import ResultSource
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import Dense
@@ -86,60 +87,12 @@ def lower_function(function: Function, orders: Mapping[str, Order]) -> Lowered:
     )
 
 
-class FunctionLowering:
-    """The state of lowering: views of values, buffers, and the position in the program."""
-
-    def __init__(self, orders: Mapping[str, Order]) -> None:
-        self.orders = orders
-        self.buffers: list[PlannedBuffer] = []
-        self.constants: list[npt.NDArray[np.generic]] = []
-        self.views: dict[Value, BufferView] = {}
-        self.targets: dict[Value, BufferView] = {}
-        self.rows: dict[int, BufferView] = {}
-        self.in_place_pairs: list[tuple[int, PlannedBuffer, PlannedBuffer]] = []
-        self.position = 0
-
-    # Buffers.
-
-    def buffer(
-        self,
-        value: Value,
-        kind: BufferKind = BufferKind.ARENA,
-        strides: tuple[int, ...] | None = None,
-        number: int = 0,
-        pinned: bool = False,
-    ) -> BufferView:
-        """Add a buffer for a value and return the view of all of it."""
-        self.buffers.append(
-            PlannedBuffer(kind, value.type.nbytes, number, value.name, pinned=pinned)
-        )
-        byte_strides = row_major_strides(value.type) if strides is None else strides
-        return BufferView(
-            len(self.buffers) - 1, 0, value.type.shape, byte_strides, value.type.dtype
-        )
-
-    def mark_used(self, *views: BufferView) -> None:
-        """Mark the memory of the views as live at the current position."""
-        for view in views:
-            self.buffers[view.slot].extend_live_range(self.position)
-            if view.slot in self.rows:
-                self.mark_used(self.rows[view.slot])
-
-    def extend_live_ranges(self, start: int) -> None:
-        """Extend buffers that are older than `start` and used since then: a loop ends here."""
-        for buffer in self.buffers:
-            if buffer.first < start <= buffer.last:
-                buffer.extend_live_range(self.position)
-
-    # Blocks.
+class FunctionLowering(LoweringState):
+    """Lower blocks operation by operation."""
 
     def block(
         self, block: Block, targets: Sequence[BufferView], owned: bool = False
     ) -> tuple[list[Item], list[BufferView]]:
-        """Lower a block; return its items and the views of its results, which are `targets`.
-
-        `owned` results may instead be all of an argument, or the memory of another result.
-        """
         makers = {result: op for op in block.ops for result in op.results}
         users: dict[Value, list[Op]] = {}
         for op in block.ops:
@@ -223,8 +176,6 @@ class FunctionLowering:
             buffer.kind in (BufferKind.ARGUMENT, BufferKind.RESULT) and buffer.nbytes == view.nbytes
         )
         return is_complete and view.offset == 0 and is_row_major(view)
-
-    # Operations.
 
     def _lower_op(self, op: Op, users: Mapping[Value, Sequence[Op]], items: list[Item]) -> None:
         self.position += 1

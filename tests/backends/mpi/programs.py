@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.backends.mpi import World, connect, route_selection
+from shardir.backends.mpi import Job, connect, route_selection
 from shardir.backends.numpy import BACKEND
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
@@ -45,7 +45,7 @@ def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
     ]
 
 
-def compiled_for(world: World, module: Module, owner: tuple[int, ...], native: bool) -> Any:
+def compiled_for(world: Job, module: Module, owner: tuple[int, ...], native: bool) -> Any:
     """The program of this process, as machine code if that is wanted and can be."""
     lower = (lambda passes: Pipeline.parse(passes)(module)) if native else None
     return world.compile(module, owner, lower)
@@ -60,7 +60,7 @@ class Sample:
         self.shards = shards_of(self.module, random_arguments(self.module, whole=True))
         self.want = BACKEND.compile(self.module)(self.shards)
 
-    def check(self, world: World, native: bool, exactly: bool) -> None:
+    def check(self, world: Job, native: bool, exactly: bool) -> None:
         for way in ("in order", "in turn", "at random"):
             owner = owners(self.size, world.size, way)
             local = [device for device in range(self.size) if owner[device] == world.index]

@@ -12,7 +12,7 @@ import shardir as sd
 import shardir.numpy as jnp
 from shardir.backends.cpu import availability
 from shardir.frontend.errors import ArgumentError, NumberRangeError
-from shardir.frontend.profiling.table import _format_time
+from shardir.frontend.profiling.profile_data import _format_time
 from tests.refusing import refused
 from tests.threads import at_once
 

@@ -19,7 +19,8 @@ from shardir.backends.cpu.kernels.elementwise.vector_access import (
     splat_value,
 )
 from shardir.backends.cpu.kernels.math import inline, registers
-from shardir.backends.cpu.kernels.math.division import Divisor, prepare_invariant_divisor
+from shardir.backends.cpu.kernels.math.application import Divisor
+from shardir.backends.cpu.kernels.math.division import prepare_invariant_divisor
 from shardir.backends.cpu.kernels.math.registers import VectorValue
 from shardir.ir.types import INTEGERS
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
 from shardir.backends.cpu.kernels.math.registers import (
@@ -15,8 +15,23 @@ from shardir.backends.cpu.kernels.math.registers import (
 from shardir.ir.operation import Attr
 from shardir.ir.types import COMPLEX, FLOATS, SIGNED
 
-if TYPE_CHECKING:
-    from shardir.backends.cpu.kernels.math.division import Divisor
+
+class Divisor(NamedTuple):
+    """The properties of integer divisors that a division needs, which a loop precomputes if
+    invariant.
+
+    `safe` is the divisor, with 1 in place of 0 (`none`), which has no quotient, and of -1
+    (`is_minus_one`, if signed), since the least integer has no negative. `one` flags divisors of 1;
+    it is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift of a
+    word quotient.
+    """
+
+    is_zero: LLVMValue
+    is_minus_one: LLVMValue | None
+    safe: LLVMValue
+    inverse: LLVMValue | None
+    is_one: LLVMValue | None = None
+    shift: LLVMValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,7 @@ class OpApplication:
     operands: tuple[VectorValue, ...]
     dtypes: tuple[str, ...]
     result: str
-    divisor: "Divisor | None" = None
+    divisor: Divisor | None = None
     """Precomputed properties of the second operand of an integer division."""
 
     @property

@@ -1,31 +1,11 @@
 """Quotients and remainders of integers, for which there are no vector instructions."""
 
-from typing import NamedTuple
-
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type, lane_count, vector_type
-from shardir.backends.cpu.kernels.math.application import OpApplication
+from shardir.backends.cpu.kernels.math.application import Divisor, OpApplication
 from shardir.backends.cpu.kernels.math.registers import VectorValue
 from shardir.ir.types import SIGNED
 
 TYPE_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
-
-
-class Divisor(NamedTuple):
-    """The properties of integer divisors that a division needs, which a loop precomputes if
-    invariant.
-
-    `safe` is the divisor, with 1 in place of 0 (`none`), which has no quotient, and of -1
-    (`is_minus_one`, if signed), since the least integer has no negative. `one` flags divisors of 1;
-    it is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift of a
-    word quotient.
-    """
-
-    is_zero: LLVMValue
-    is_minus_one: LLVMValue | None
-    safe: LLVMValue
-    inverse: LLVMValue | None
-    is_one: LLVMValue | None = None
-    shift: LLVMValue | None = None
 
 
 def prepare_divisor(y: LLVMValue, dtype: str) -> Divisor:

@@ -8,11 +8,10 @@ from shardir.backends.cpu.kernels.math import (
     complex_arithmetic,
     complex_functions,
     complex_inverse,
-    division,
     integers,
     library,
 )
-from shardir.backends.cpu.kernels.math.application import OpApplication, VectorRule
+from shardir.backends.cpu.kernels.math.application import Divisor, OpApplication, VectorRule
 from shardir.backends.cpu.kernels.math.conversion import bitcast_rule, convert_rule
 from shardir.backends.cpu.kernels.math.registers import (
     NARROW_FLOATS,
@@ -49,7 +48,7 @@ def emit_elementwise(
     operands: Sequence[VectorValue],
     dtypes: Sequence[str],
     result: str,
-    divisor: division.Divisor | None = None,
+    divisor: Divisor | None = None,
 ) -> VectorValue | None:
     """Append the instructions of an elementwise operation on vectors of any number of lanes.
 
