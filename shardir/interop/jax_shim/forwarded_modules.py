@@ -4,19 +4,22 @@ Their files are executed as part of a program in which `import jax` imports shar
 installed, but it is not imported.
 """
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 FORWARDED_MODULES = frozenset(["jax.example_libraries.optimizers", "jax.example_libraries.stax"])
 """The forwarded modules."""
 
 
-def load_forwarded(full: str) -> ModuleType | None:
-    """Return the module `full` on top of shardir; `None` if JAX or the module is not installed."""
-    # `Program` imports names through this module.
-    from shardir.interop.jax_shim.program import Program
+Execute = Callable[[CodeType, dict[str, Any]], None]
+"""A function that runs code of a program in a namespace."""
 
+
+def load_forwarded(full: str, execute: Execute) -> ModuleType | None:
+    """Return the module `full` on top of shardir; `None` if JAX or the module is not installed."""
     found = find_spec("jax")
     if found is None or found.origin is None:
         return None
@@ -26,5 +29,5 @@ def load_forwarded(full: str) -> ModuleType | None:
     module = ModuleType(full)
     module.__dict__["__file__"] = str(path)
     code = compile(path.read_bytes(), str(path), "exec")
-    Program().execute(code, module.__dict__)
+    execute(code, module.__dict__)
     return module

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
-import shardir
 from shardir.frontend.source_locations import with_location
 from shardir.interop.jax_shim import stubs
-from shardir.interop.jax_shim.forwarded_modules import FORWARDED_MODULES, load_forwarded
+from shardir.interop.jax_shim.forwarded_modules import (
+    FORWARDED_MODULES,
+    Execute,
+    load_forwarded,
+)
 from shardir.interop.jax_shim.jax_config import JaxConfig, apply_xla_flags
 from shardir.interop.jax_shim.renamed import (
     CONTAINER_MODULES,
@@ -17,7 +20,7 @@ from shardir.interop.jax_shim.renamed import (
     NO_OP_FUNCTIONS,
     current_name,
 )
-from shardir.interop.jax_shim.suggestions import UncoveredName, explain_uncovered
+from shardir.interop.jax_shim.suggestions import ROOT, UncoveredName, explain_uncovered
 
 JAX_VERSION = "0.10.2"
 """The version of JAX whose names are provided."""
@@ -38,6 +41,9 @@ class MissingNameError(Exception):
 
 class ModuleFacade(ModuleType):
     """A module with JAX's name `full`; `backing` is the corresponding shardir module, if any."""
+
+    execute: ClassVar[Execute]
+    """Run the code of a forwarded module; `program` sets it, since programs look up names here."""
 
     def __init__(self, full: str, backing: ModuleType | None) -> None:
         super().__init__(full, f"{full}, by shardir")
@@ -91,7 +97,10 @@ def _look_up_fallback(full: str) -> Any:
         return stubs.do_nothing
     if full in CONTAINER_MODULES:
         return ModuleFacade(full, None)
-    if full in FORWARDED_MODULES and (lent := load_forwarded(full)) is not None:
+    if (
+        full in FORWARDED_MODULES
+        and (lent := load_forwarded(full, ModuleFacade.execute)) is not None
+    ):
         return lent
     if (recent := current_name(full)) != full:
         return look_up_jax(recent)
@@ -119,7 +128,7 @@ def _get_attribute(owner: ModuleType | None, name: str) -> Any:
     if owner is None or name.startswith("_"):
         raise MissingNameError(name)
     # Imported submodules are attributes of their package even if they are not public.
-    if owner is shardir and name not in _public_root_names():
+    if owner is ROOT and name not in _public_root_names():
         raise MissingNameError(name)
     try:
         found = getattr(owner, name)
@@ -139,8 +148,8 @@ def _get_attribute(owner: ModuleType | None, name: str) -> Any:
 
 def _public_root_names() -> frozenset[str]:
     """Return the public names of `shardir`, including its modules."""
-    names = {name for names in shardir.TABLE.values() for name in names}
-    modules = {module.rpartition(".")[2] for module, lent in shardir.TABLE.items() if not lent}
+    names = {name for names in ROOT.TABLE.values() for name in names}
+    modules = {module.rpartition(".")[2] for module, lent in ROOT.TABLE.items() if not lent}
     return frozenset(names | modules)
 
 
@@ -163,7 +172,7 @@ CONSTRUCTED_MODULES: Mapping[str, Callable[[str], Any]] = {
 }
 """Modules that are constructed instead of looked up."""
 
-JAX_MODULE = ModuleFacade("jax", shardir)
+JAX_MODULE = ModuleFacade("jax", ROOT)
 """The module that `import jax` returns."""
 
 JAX_MODULE.__dict__.update(

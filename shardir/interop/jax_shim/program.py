@@ -20,7 +20,12 @@ from typing import Any
 
 from shardir.frontend.source_locations import with_location
 from shardir.interop.jax_shim.jax_config import apply_xla_flags
-from shardir.interop.jax_shim.module_facade import JAX_MODULE, MissingNameError, look_up_jax
+from shardir.interop.jax_shim.module_facade import (
+    JAX_MODULE,
+    MissingNameError,
+    ModuleFacade,
+    look_up_jax,
+)
 from shardir.interop.jax_shim.suggestions import (
     LIBRARIES_ON_JAX,
     UncoveredImport,
@@ -151,3 +156,10 @@ class _ProgramLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = self._builtins
         super().exec_module(module)
+
+
+def _execute_forwarded(code: CodeType, namespace: dict[str, Any]) -> None:
+    Program().execute(code, namespace)
+
+
+ModuleFacade.execute = staticmethod(_execute_forwarded)

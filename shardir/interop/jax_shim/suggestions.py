@@ -5,10 +5,13 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-import shardir
 from shardir.errors import ShardirError
 from shardir.interop.jax_shim.renamed import MOVED_NAMES, NO_OP_CONTEXTS, NO_OP_FUNCTIONS
+
+ROOT: Any = import_module("shardir")
+"""The root package. It lists `interop` among its modules, so the name is resolved at run time."""
 
 
 class UncoveredName(ShardirError, AttributeError):
@@ -135,7 +138,7 @@ def list_covered() -> tuple[str, ...]:
 
 
 def _iterate_covered() -> Iterator[str]:
-    yield from (f"jax.{name}" for names in shardir.TABLE.values() for name in sorted(names))
+    yield from (f"jax.{name}" for names in ROOT.TABLE.values() for name in sorted(names))
     for space in SEARCHED_NAMESPACES:
         yield f"jax.{space}"
         outer, _, last = f"shardir.{space}".rpartition(".")
