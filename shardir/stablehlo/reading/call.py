@@ -8,7 +8,7 @@ operations through it.
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lark import Token
 
@@ -19,10 +19,8 @@ from shardir.ir.operation import OPS, Attr
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading.function_state import FunctionState
 from shardir.stablehlo.reading.types import TypeParser
-
-if TYPE_CHECKING:
-    from shardir.stablehlo.reading.function import FunctionReader
 
 SHARDING = "sdy.sharding"
 UNUSED_NAME = "%unused"
@@ -44,7 +42,7 @@ class OperationReader:
     """The parts of an operation; with `operands=False`, its operands are not resolved."""
 
     def __init__(
-        self, reader: "FunctionReader", written: records.OpRecord, *, operands: bool = True
+        self, reader: FunctionState, written: records.OpRecord, *, operands: bool = True
     ) -> None:
         self.reader, self.written = reader, written
         self._with_operands = operands
@@ -210,7 +208,7 @@ class OperationReader:
             and self.name not in OPERATIONS_WITHOUT_RESULTS
         ):
             # Unused results need no names.
-            known = self.name in READERS
+            known = self.name in READERS or self.name in CALLEES
             count = len(signature.results) if signature.operands is not None else int(known)
             return [UNUSED_NAME] * count
         for result in self.written.results:
@@ -317,6 +315,23 @@ class OperationReader:
         assert signature is not None
         return signature.results[len(signature.results) - len(self.names) + number]
 
+
+def _callee(call: OperationReader) -> Token:
+    symbol: Token = call.symbol or call.attr("callee")
+    return symbol
+
+
+def _decomposition(call: OperationReader) -> Token:
+    symbol: Token = call.attr("decomposition")
+    return symbol
+
+
+CALLEES: dict[str, Callable[[OperationReader], Token]] = {
+    "call": _callee,
+    "func.call": _callee,
+    "stablehlo.composite": _decomposition,
+}
+"""The operations that are read as calls, and the function that each of them calls."""
 
 ReadingRule = Callable[[OperationReader], tuple[Value, ...]]
 READERS: dict[str, ReadingRule] = {}

@@ -74,18 +74,3 @@ def _iota(call: OperationReader) -> Values:
 @register_reader("bitcast_convert")
 def _bitcast(call: OperationReader) -> Values:
     return call.emit("bitcast", *call.take_operands(1))
-
-
-@register_reader("func.call")
-def _call(call: OperationReader) -> Values:
-    symbol = call.symbol or call.attr("callee")
-    return call.reader.inline_call(call, symbol)
-
-
-READERS["call"] = _call
-
-
-@register_reader("composite")
-def _composite(call: OperationReader) -> Values:
-    """Read a composite as a call of its decomposition."""
-    return call.reader.inline_call(call, call.attr("decomposition"))

@@ -124,7 +124,9 @@ def _named_computation(call: OperationReader) -> Values:
     for param, value, sharding in zip(params, call.operands, ins, strict=True):
         if reader.types.type(param.type) != value.type:
             raise call.fail(f"this parameter is given {value.type}", param.type)
-        inner = reader.cross_call_boundary(call, value, sharding, entering=True)
+        inner = reader.cross_call_boundary(
+            value, sharding, call.derive_name("edge"), call.written.loc, entering=True
+        )
         reader.bind(str(param.name), inner, param.name)
     returns = reader.inline_block(block)
     reader.values = outer
@@ -132,7 +134,9 @@ def _named_computation(call: OperationReader) -> Values:
         raise call.fail("a named computation does not return what it states")
     outs = read_shardings(call, "out_shardings", call.results)
     return tuple(
-        reader.cross_call_boundary(call, value, sharding, entering=False)
+        reader.cross_call_boundary(
+            value, sharding, call.derive_name("edge"), call.written.loc, entering=False
+        )
         for value, sharding in zip(returns, outs, strict=True)
     )
 

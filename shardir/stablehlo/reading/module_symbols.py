@@ -1,0 +1,140 @@
+"""The functions, meshes, aliases and types that a module of StableHLO text declares."""
+
+from lark import Token
+
+from shardir.ir.module import Loc
+from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading.locations import Locations
+from shardir.stablehlo.reading.shardings import ShardingResolver
+from shardir.stablehlo.reading.syntax import MlirSource
+from shardir.stablehlo.reading.types import TypeParser
+
+
+class ModuleSymbols:
+    """The state that the functions of a module share."""
+
+    def __init__(self, source: MlirSource, *, whole: bool = False) -> None:
+        self.source = source
+        self.keep_opaque = whole
+        """True if an operation that would become several operations stays opaque."""
+        self.types = TypeParser(source)
+        self.shardings = ShardingResolver(self.types)
+        self.functions: dict[str, records.FunctionRecord] = {}
+        self.aliases: dict[str, str] = {}
+        self.locations = Locations()
+        self._operations: dict[str, int] = {}
+
+    def declare(self, statements: list[object]) -> None:
+        """Collect meshes, functions and aliases, in any order."""
+        for statement in statements:
+            match statement:
+                case records.NestedModuleRecord():
+                    self.declare(statement.statements)
+                case records.MeshRecord():
+                    self.shardings.declare_mesh(statement)
+                case records.AliasRecord():
+                    text = str(statement.value) if isinstance(statement.value, Token) else ""
+                    self.aliases[str(statement.name)] = text
+                    self.locations.aliases[str(statement.name)] = text
+                case records.FunctionRecord():
+                    self.declare_function(statement)
+                case records.OpRecord():
+                    self.declare_generic(statement)
+
+    def declare_function(self, function: records.FunctionRecord) -> None:
+        name = self.types.string(function.name)
+        if name in self.functions:
+            raise self.source.fail(f"two functions are called @{name}", function.name)
+        self.functions[name] = function
+
+    def declare_generic(self, op: records.OpRecord) -> None:
+        """Declare a module, mesh or function in generic form."""
+        name = op.name.strip('"')
+        entries = {
+            entry.key.strip('"'): entry.value
+            for part in op.parts
+            for dict_ in (part.dict if isinstance(part, records.PropertiesRecord) else part,)
+            if isinstance(dict_, records.DictRecord)
+            for entry in dict_.entries
+        }
+        blocks = [
+            b for part in op.parts if isinstance(part, records.RegionsRecord) for b in part.blocks
+        ]
+        symbol = entries.get("sym_name")
+        if name == "builtin.module" and len(blocks) == 1:
+            self.declare(blocks[0].statements)
+        elif name == "sdy.mesh" and symbol is not None and isinstance(entries.get("mesh"), Token):
+            self.shardings.declare_mesh(records.MeshRecord(symbol, entries["mesh"]))
+        elif name == "func.func" and symbol is not None and len(blocks) == 1:
+            self.declare_function(_function_of_generic(op.name, symbol, entries, blocks[0]))
+        else:
+            raise self.source.fail("a module may contain only meshes and functions", op.name)
+
+    def called_functions(self) -> set[str]:
+        """Return the names of all functions that are called."""
+        found: set[str] = set()
+
+        def walk(node: object) -> None:
+            if isinstance(node, Token):
+                if node.type == "SYMBOL":
+                    found.add(self.types.string(node))
+            elif isinstance(node, records.FunctionRecord):
+                walk(node.body)
+            elif isinstance(node, tuple | list):
+                for part in node:
+                    walk(part)
+
+        for function in self.functions.values():
+            walk(function)
+        return found
+
+    def count_operations_of(self, function: records.FunctionRecord) -> int:
+        """Return the number of operations of a function after inlining.
+
+        Every reference to a function counts as a call. A recursive call counts as zero, because the
+        reader rejects recursion.
+        """
+        name = str(function.name)
+        if name not in self._operations:
+            self._operations[name] = 0
+            self._operations[name] = self._count_operations(function.body)
+        return self._operations[name]
+
+    def _count_operations(self, node: object) -> int:
+        if isinstance(node, Token):
+            callee = self.functions.get(self.types.string(node)) if node.type == "SYMBOL" else None
+            return 0 if callee is None else self.count_operations_of(callee)
+        if not isinstance(node, tuple | list):
+            return 0
+        return isinstance(node, records.OpRecord) + sum(map(self._count_operations, node))
+
+    def resolve_location(self, token: Token | None) -> Loc | None:
+        return None if token is None else self.locations.read(str(token))
+
+
+def _function_of_generic(
+    at: Token, name: Token, entries: dict[str, object], body: records.BlockRecord
+) -> records.FunctionRecord:
+    """Return a function in generic form as a record of the pretty form."""
+    stated = entries.get("function_type")
+    types = stated.results if isinstance(stated, records.FunctionTypeRecord) else []
+    visibility = entries.get("sym_visibility")
+
+    def dicts(key: str, count: int) -> list[records.DictRecord | None]:
+        lists = entries.get(key)
+        if not isinstance(lists, records.ListsRecord):
+            return [None] * count
+        return [
+            item if isinstance(item, records.DictRecord) else None for item in lists.lists[0].items
+        ]
+
+    params = [
+        records.ParamRecord(param.name, param.type, attrs)
+        for param, attrs in zip(body.params, dicts("arg_attrs", len(body.params)), strict=False)
+    ]
+    results = [
+        records.ParamRecord(None, type, attrs)
+        for type, attrs in zip(types, dicts("res_attrs", len(types)), strict=False)
+    ]
+    word = Token("VISIBILITY", visibility.strip('"')) if isinstance(visibility, Token) else None
+    return records.FunctionRecord(at, word, name, params, results, body)
