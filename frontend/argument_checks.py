@@ -1,13 +1,15 @@
-"""Checks and conversions of arguments that must be known while tracing: integers, flags, names."""
+"""Checks and conversions of arguments that must be known while tracing: integers, flags, names,
+and functions of the user."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from inspect import signature
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from shardir.errors import ShardirError, count_noun
-from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -84,7 +86,7 @@ def check_flag(what: str, given: Any) -> bool:
     """
     try:
         # Several elements have no truth value. An empty array would be false by accident.
-        if not isinstance(given, (np.ndarray, Operators)) or given.size == 1:
+        if not isinstance(given, (np.ndarray, ArrayBase)) or given.size == 1:
             return bool(given)
     except ShardirError:
         raise
@@ -106,3 +108,35 @@ def check_not_in_place(what: str, inplace: bool) -> None:
                 f"{what} cannot write into an array; take the result and pass inplace=False"
             )
         )
+
+
+def check_call_signature(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> None:
+    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
+    if not callable(fun):
+        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
+    try:
+        known = signature(fun)
+    except (TypeError, ValueError):
+        return  # Some functions that are not written in Python have no signature.
+    try:
+        known.bind(*args, **(options or {}))
+    except TypeError as error:
+        takes = f"({', '.join(known.parameters)})"
+        raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
+
+
+def call_user_function(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> Any:
+    """Call `fun`, named `what` in errors, with these arguments and return its result.
+
+    Raises `ArgumentError` if the function does not accept them.
+    """
+    try:
+        return fun(*args, **(options or {}))
+    except TypeError as error:
+        if not isinstance(error, ShardirError):
+            check_call_signature(fun, what, args, options)
+        raise

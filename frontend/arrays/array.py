@@ -17,6 +17,7 @@ import numpy.typing as npt
 from shardir.backends.device_shards import wait_for
 from shardir.backends.storage import Storage
 from shardir.errors import count_noun
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_import import copy_numpy, import_numpy
 from shardir.frontend.arrays.conversions import Convertible
 from shardir.frontend.arrays.native_import import import_natively
@@ -51,7 +52,7 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import normalize_bools, to_numpy
-from shardir.frontend.tracing.promotion import AbstractValue, DType, canonical_dtype, user_dtype
+from shardir.frontend.tracing.promotion import DType, canonical_dtype, user_dtype
 from shardir.ir.types import TensorType, dtype_name
 
 

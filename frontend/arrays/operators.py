@@ -7,7 +7,6 @@ Each one calls a function of the NumPy-like namespace, which is looked up at fir
 import warnings
 from functools import cache, update_wrapper
 from importlib import import_module
-from math import prod
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -15,10 +14,11 @@ import numpy as np
 
 from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
 from shardir.errors import suggest_name
+from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.promotion import AbstractValue, DType
+from shardir.frontend.tracing.promotion import DType
 
 _NUMBER_TYPES = (bool, int, float, complex, np.ndarray, np.generic)
 
@@ -139,8 +139,9 @@ class NamespaceOperator:
         return f"<operator {self._name}>"
 
 
-class Operators:
-    """Base class of tracers and arrays. Subclasses define `shape` and `dtype`."""
+class Operators(ArrayBase):
+    """Operators and methods of tracers and arrays. Subclasses define `shape`, `abstract` and
+    `dtype`."""
 
     __slots__ = ()
 
@@ -163,15 +164,7 @@ class Operators:
         raise UnknownMethod(with_location(f"{text}; {guess}" if guess else text))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        raise NotImplementedError
-
-    @property
     def dtype(self) -> DType:
-        raise NotImplementedError
-
-    @property
-    def abstract(self) -> AbstractValue:
         raise NotImplementedError
 
     @property
@@ -188,14 +181,6 @@ class Operators:
             stacklevel=2,
         )
         return self.dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
 
     @property
     def itemsize(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.shard_exchange import check_equal_across_processes
@@ -16,7 +17,6 @@ from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import locate_errors, with_location
 from shardir.frontend.tracing.operands import abstract_of, to_numpy
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import TensorType
 
 STACKED_AXIS_NAME = "pmap"

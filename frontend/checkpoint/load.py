@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import suggest_name
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.shard_buffers import Buffer, pad_shard
 from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
@@ -52,7 +53,6 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import locate_errors
 from shardir.frontend.tracing.operands import abstract_of, is_number
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 
 MAX_LISTED_NAMES = 10

@@ -11,6 +11,7 @@ from traceback import walk_tb
 from typing import Any, NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
@@ -46,8 +47,6 @@ def raise_argument_error(
     if isinstance(error, NotAnArrayError) and error.about:
         _name_argument(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
-        from shardir.frontend.tracing.parameters import check_call_signature
-
         check_call_signature(fun, name, args, options)
     found = _make_argument_error(name, args, options, error)
     if found is not None:

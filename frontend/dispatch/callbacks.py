@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager_call import is_array_like, run_temporary
 from shardir.frontend.errors import ArgumentError, CallbackShardingError
@@ -22,7 +23,7 @@ from shardir.frontend.tracing.operands import (
     narrow_array,
     operand_dtype,
 )
-from shardir.frontend.tracing.parameters import check_call_signature, function_name
+from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.promotion import NARROW_DTYPES, dtype_of, result_type
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.eager_call import (
     ArgumentLeaf,
@@ -20,8 +22,8 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature, leaf_labels
-from shardir.frontend.tracing.promotion import AbstractValue, user_dtype
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import replace_float0
@@ -58,7 +59,7 @@ from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature, function_name
+from shardir.frontend.tracing.parameters import Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 

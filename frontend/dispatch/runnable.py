@@ -23,6 +23,7 @@ from shardir.backends.device_shards import DeviceExecutable
 from shardir.compilation_progress import has_listener, report, report_compilation_of
 from shardir.cost.memory import MemoryEstimate
 from shardir.errors import PipelineError
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import jax_key_words
 from shardir.frontend.arrays.shard_buffers import (
@@ -45,7 +46,6 @@ from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_a
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import locate_errors, with_location
 from shardir.frontend.tracing.operands import is_number, narrow_array
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.module import Module
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.shard_buffers import local_indices
 from shardir.frontend.arrays.signature import signature_of
@@ -22,8 +24,7 @@ from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.shardings.sub_axes import num_shards
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import to_numpy
-from shardir.frontend.tracing.parameters import call_user_function
-from shardir.frontend.tracing.promotion import AbstractValue, dtype_of
+from shardir.frontend.tracing.promotion import dtype_of
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 DIVISIBLE_SHAPE_REMEDY = "choose a shape that divides"

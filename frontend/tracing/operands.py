@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from shardir import ops
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
-from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import capture_array, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Dense

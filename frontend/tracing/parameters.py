@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Self
 
-from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.dispatch.eager import static_key
 from shardir.frontend.errors import ArgumentError
@@ -156,38 +155,6 @@ class Parameters:
         """Return the donated arguments of a call."""
         given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
-
-
-def check_call_signature(
-    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
-) -> None:
-    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
-    if not callable(fun):
-        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
-    try:
-        known = signature(fun)
-    except (TypeError, ValueError):
-        return  # Some functions that are not written in Python have no signature.
-    try:
-        known.bind(*args, **(options or {}))
-    except TypeError as error:
-        takes = f"({', '.join(known.parameters)})"
-        raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
-
-
-def call_user_function(
-    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
-) -> Any:
-    """Call `fun`, named `what` in errors, with these arguments and return its result.
-
-    Raises `ArgumentError` if the function does not accept them.
-    """
-    try:
-        return fun(*args, **(options or {}))
-    except TypeError as error:
-        if not isinstance(error, ShardirError):
-            check_call_signature(fun, what, args, options)
-        raise
 
 
 def leaf_labels(base: str, arg: Any) -> list[str]:

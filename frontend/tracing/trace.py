@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import OutsideTraceError
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
 from shardir.frontend.tracing.named_axes import checked_axes
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import infer_types

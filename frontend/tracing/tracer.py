@@ -7,6 +7,7 @@ alternative.
 
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import (
     LeakedTracerError,
@@ -15,7 +16,7 @@ from shardir.frontend.errors import (
     TracedValueError,
 )
 from shardir.frontend.source_locations import CallSite, underline, with_location
-from shardir.frontend.tracing.promotion import AbstractValue, DType, user_dtype
+from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.ir.module import Value
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import Any, final
 import numpy as np
 
 from shardir.errors import DifferentiateError, count_noun
+from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import call_user_function
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
 from shardir.frontend.transforms.custom_rules import (

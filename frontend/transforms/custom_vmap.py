@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from shardir.errors import VectorizeError
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError, BatchError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal

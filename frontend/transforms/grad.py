@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat
-from shardir.frontend.tracing.parameters import Parameters, call_user_function, leaf_labels
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,

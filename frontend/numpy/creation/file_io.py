@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
 from shardir.frontend.arrays.device_transfer import device_put
@@ -16,7 +17,6 @@ from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions

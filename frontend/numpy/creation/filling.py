@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import MAX_RANK, check_flag, check_integer, is_one_of
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
@@ -42,7 +43,7 @@ from shardir.frontend.tracing.operands import (
     reshape,
     splat,
 )
-from shardir.frontend.tracing.promotion import AbstractValue, dtype_of
+from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType

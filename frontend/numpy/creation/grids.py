@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import as_integer
+from shardir.frontend.argument_checks import as_integer, call_user_function
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
@@ -31,7 +31,6 @@ from shardir.frontend.tracing.operands import (
     convert,
     is_number,
 )
-from shardir.frontend.tracing.parameters import call_user_function
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import MAX_RANK, check_integer, check_not_in_place
+from shardir.frontend.argument_checks import (
+    MAX_RANK,
+    call_user_function,
+    check_integer,
+    check_not_in_place,
+)
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
@@ -16,7 +21,6 @@ from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of, as_tracer, reshape
-from shardir.frontend.tracing.parameters import call_user_function
 
 MAX_INDEX = (1 << 31) - 1
 

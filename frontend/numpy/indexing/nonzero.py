@@ -14,6 +14,7 @@ import numpy.typing as npt
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.composed import composed_function
@@ -33,7 +34,7 @@ from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, reshape
-from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
