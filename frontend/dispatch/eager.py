@@ -17,10 +17,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
-from shardir.errors import ShardirError
 from shardir.frontend.dispatch.argument_errors import (
     FOREIGN_ERRORS,
     raise_argument_error,
@@ -174,33 +171,3 @@ def parameter_names(
         tuple(p.name for p in known if p.kind in by_position),
         next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
     )
-
-
-class UnhashableError(ShardirError, TypeError):
-    """A static argument cannot be hashed."""
-
-
-def static_key(value: Any) -> Any:
-    """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
-
-    The key distinguishes values that Python compares equal: 1, 1.0 and True are different
-    arguments.
-    """
-    kind = type(value)
-    if value is None or kind is str or kind is type:
-        return value
-    if kind is tuple or kind is list:
-        return (kind, *map(static_key, value))
-    if kind is slice:
-        return (slice, static_key(value.start), static_key(value.stop), static_key(value.step))
-    if kind is dict:
-        return (dict, *((key, static_key(each)) for key, each in value.items()))
-    if isinstance(value, float) and (value == 0 or value != value):
-        return kind, repr(value)
-    if isinstance(value, np.ndarray):
-        return kind, value.shape, value.dtype, value.tobytes()
-    try:
-        hash(value)
-    except TypeError as error:
-        raise UnhashableError(f"{value!r} cannot be hashed") from error
-    return kind, value

@@ -16,7 +16,7 @@ from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
-from shardir.frontend.dispatch.eager import EagerFunction, UnhashableError, static_key
+from shardir.frontend.dispatch.eager import EagerFunction
 from shardir.frontend.dispatch.execution_context import execution_context
 from shardir.frontend.dispatch.fingerprint import module_fingerprint
 from shardir.frontend.dispatch.lowering import LoweredProgram, lower
@@ -28,6 +28,7 @@ from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of, as_tracer, is_number, not_an_array_error
+from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.op_rules.custom_rules import rules_in_force

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Self
 
+import numpy as np
+
+from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_items
-from shardir.frontend.dispatch.eager import static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
@@ -216,3 +218,33 @@ def _resolve_argnames(
                 )
             )
     return frozenset(listed)
+
+
+class UnhashableError(ShardirError, TypeError):
+    """A static argument cannot be hashed."""
+
+
+def static_key(value: Any) -> Any:
+    """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
+
+    The key distinguishes values that Python compares equal: 1, 1.0 and True are different
+    arguments.
+    """
+    kind = type(value)
+    if value is None or kind is str or kind is type:
+        return value
+    if kind is tuple or kind is list:
+        return (kind, *map(static_key, value))
+    if kind is slice:
+        return (slice, static_key(value.start), static_key(value.stop), static_key(value.step))
+    if kind is dict:
+        return (dict, *((key, static_key(each)) for key, each in value.items()))
+    if isinstance(value, float) and (value == 0 or value != value):
+        return kind, repr(value)
+    if isinstance(value, np.ndarray):
+        return kind, value.shape, value.dtype, value.tobytes()
+    try:
+        hash(value)
+    except TypeError as error:
+        raise UnhashableError(f"{value!r} cannot be hashed") from error
+    return kind, value

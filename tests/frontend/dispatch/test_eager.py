@@ -11,7 +11,7 @@ from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import enable_x64
 from shardir.frontend.dispatch import eager_call
-from shardir.frontend.dispatch.eager import UnhashableError, parameter_names, public, static_key
+from shardir.frontend.dispatch.eager import parameter_names, public
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
     ArgumentError,
@@ -26,6 +26,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
+from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import emit
 
 MESH = make_mesh((4, 2), ("a", "b"))
