@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import signature_of
@@ -15,7 +16,7 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import Mesh, as_device_array
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.source_locations import locate_errors, with_location
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import abstract_of, to_numpy
 from shardir.ir.types import TensorType
 

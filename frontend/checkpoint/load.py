@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import suggest_name
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.shard_buffers import Buffer, pad_shard
@@ -51,7 +52,6 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
-from shardir.frontend.source_locations import locate_errors
 from shardir.frontend.tracing.operands import abstract_of, is_number
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 

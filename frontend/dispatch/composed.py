@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.pytree import tree
 from shardir.frontend.tracing.trace import current_trace
 

@@ -18,7 +18,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
-from shardir.frontend.dispatch.argument_errors import (
+from shardir.frontend.argument_errors import (
     FOREIGN_ERRORS,
     raise_argument_error,
     raise_memory_error,

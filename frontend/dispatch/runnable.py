@@ -23,6 +23,7 @@ from shardir.backends.device_shards import DeviceExecutable
 from shardir.compilation_progress import has_listener, report, report_compilation_of
 from shardir.cost.memory import MemoryEstimate
 from shardir.errors import PipelineError
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import jax_key_words
@@ -44,7 +45,7 @@ from shardir.frontend.distributed.replicated_inputs import ReplicatedInputs, par
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.sharding import Sharding
-from shardir.frontend.source_locations import locate_errors, with_location
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import is_number, narrow_array
 from shardir.ir.module import Module
 from shardir.passes.pass_aliases import current_name

@@ -12,8 +12,8 @@ from operator import index
 from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy.creation.filling import arange

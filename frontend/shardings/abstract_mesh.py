@@ -13,11 +13,12 @@ from math import prod
 
 import numpy as np
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import DeviceError, MeshError
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import Mesh, as_axis_names, check_mesh_shape
-from shardir.frontend.source_locations import locate_errors, with_location
+from shardir.frontend.source_locations import with_location
 
 
 class AbstractDevice(Device):

@@ -10,12 +10,12 @@ many as the setting `num_gpu_devices` states, which may share GPUs.
 import numpy as np
 
 from shardir.backends.device_shards import get_device_backend
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.launcher_environment import warn_if_launched_together
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import DeviceError
 from shardir.frontend.shardings.platforms import describe_device
-from shardir.frontend.source_locations import locate_errors
 
 
 class Device:

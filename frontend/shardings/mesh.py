@@ -14,11 +14,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
 from shardir.frontend.shardings.devices import Device, devices as all_devices
-from shardir.frontend.source_locations import locate_errors
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, final
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.shardings.devices import Device
@@ -22,7 +23,6 @@ from shardir.frontend.shardings.sub_axes import (
     num_shards,
     shard_number,
 )
-from shardir.frontend.source_locations import locate_errors
 
 Index = tuple[slice, ...]
 DimensionSharding = SubAxes | Unconstrained

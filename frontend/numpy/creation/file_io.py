@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch import view_launch
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.dispatch.composed import RecordedCall, composed_function, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.filling import asarray

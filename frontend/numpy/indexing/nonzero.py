@@ -14,9 +14,9 @@ import numpy.typing as npt
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.argument_errors import FOREIGN_ERRORS
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import contract

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray

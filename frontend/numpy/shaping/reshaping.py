@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.tracer_helpers.axes import (

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.numpy.creation import filling

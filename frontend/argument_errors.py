@@ -1,4 +1,4 @@
-"""Conversion of errors of Python and NumPy inside of public functions to `ArgumentError`.
+"""Errors of public functions: the user's line, and `ArgumentError` for errors of Python and NumPy.
 
 Most invalid arguments are found by specific checks with specific messages. For the remaining ones
 Python reports what is wrong with a value, but not which argument it belongs to.
@@ -15,7 +15,8 @@ from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
-from shardir.frontend.source_locations import is_internal_code, with_location
+from shardir.frontend.source_locations import has_location, is_internal_code, with_location
+from shardir.frontend.tracing.parameters import Parameters
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -80,6 +81,24 @@ def with_argument_errors(function: Function) -> Function:
     return cast(Function, wrapper)
 
 
+def locate_errors(function: Function) -> Function:
+    """Decorate `function` so that errors of this package show the user's line."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except ShardirError as error:
+            if has_location(str(error)):
+                raise
+            raise type(error)(with_location(str(error))) from None
+        except TypeError as error:
+            raise_argument_error(function, function.__name__, args, options, error)
+            raise
+
+    return cast(Function, wrapper)
+
+
 def _name_argument(
     error: NotAnArrayError,
     fun: Callable[..., Any],
@@ -92,8 +111,6 @@ def _name_argument(
     Each enclosing function overwrites the name, so that the message names the function that the
     user called.
     """
-    from shardir.frontend.tracing.parameters import Parameters
-
     culprit, says = error.about or (None, "")
     known = Parameters.of(fun)
     given = [(known.label(i), arg) for i, arg in enumerate(args)]
