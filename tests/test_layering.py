@@ -130,7 +130,6 @@ CYCLES = {
     "shardir/frontend/numpy/indexing": 2,
     "shardir/frontend/numpy/linear_algebra": 3,
     "shardir/frontend/profiling": 3,
-    "shardir/frontend/shardings": 2,
     "shardir/stablehlo": 15,
 }
 """The largest number of modules in an import cycle that is left in each package. Cycles may only

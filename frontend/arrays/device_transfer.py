@@ -20,7 +20,7 @@ from shardir.frontend.distributed.shard_exchange import (
 )
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
-from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,

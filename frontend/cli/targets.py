@@ -30,8 +30,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import format_error_location

@@ -43,7 +43,7 @@ from shardir.frontend.dispatch.sharding_inspection import sharding_observer
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import ReplicatedInputs, participating_processes
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
-from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import is_number, narrow_array

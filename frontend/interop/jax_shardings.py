@@ -5,9 +5,8 @@ from typing import Any
 import jax
 
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
 from shardir.frontend.shardings.devices import devices as all_devices
-from shardir.frontend.shardings.mesh import Mesh, current_mesh, make_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh, make_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import constrain

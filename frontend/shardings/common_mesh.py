@@ -12,9 +12,8 @@ from itertools import pairwise
 
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import IncompatibleDevicesError, ShardingError
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
 from shardir.frontend.shardings.devices import Device
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding

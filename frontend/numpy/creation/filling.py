@@ -25,7 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
-from shardir.frontend.shardings.abstract_mesh import is_abstract_assignment
+from shardir.frontend.shardings.devices import is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import resolve_sharding
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
