@@ -1,5 +1,5 @@
-"""Checks and conversions of arguments that must be known while tracing: integers, flags, names,
-and functions of the user."""
+"""Checks and conversions of arguments that must be known while tracing: integers, shapes,
+flags, names, and functions of the user."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import signature
@@ -10,7 +10,7 @@ import numpy as np
 
 from shardir.errors import ShardirError, count_noun
 from shardir.frontend.arrays.abstract_value import ArrayBase
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -65,6 +65,28 @@ def check_integers(what: str, given: Any, rank: int | None = None) -> tuple[int,
             with_location(f"{what} has {count_noun(rank, 'number')} here, got {sizes}")
         )
     return sizes
+
+
+def canonicalize_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape from one integer or several.
+
+    Raise `ShapeError` for a size that is not an integer or is negative. A traced size raises the
+    error of its `__index__`, which states why it cannot be a size.
+    """
+    given = as_items(shape)
+    sizes = []
+    for size in given:
+        found = as_integer(size)
+        if found is None:
+            raise ShapeError(
+                with_location(
+                    f"shape {brief(given)} has the size {size!r}, which is no whole number"
+                )
+            )
+        sizes.append(found)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(with_location(f"shape {tuple(sizes)} has a negative size"))
+    return tuple(sizes)
 
 
 def check_real(what: str, given: Any) -> float:

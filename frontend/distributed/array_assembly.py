@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_checks import call_user_function, canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.shard_buffers import local_indices
@@ -13,7 +13,6 @@ from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import check_replicated_shards
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief_with_type

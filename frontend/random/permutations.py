@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.elementwise import math_functions
@@ -12,7 +13,7 @@ from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.sorting import searching
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.random.continuous_distributions import sample_gumbel
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.random.keys import counter_scheme, require_single_key, split
 from shardir.frontend.random.original_threefry import count_words, draw_original_bits
 from shardir.frontend.shardings.resharding import apply_out_sharding

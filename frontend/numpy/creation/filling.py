@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import MAX_RANK, check_flag, check_integer, is_one_of
+from shardir.frontend.argument_checks import (
+    MAX_RANK,
+    canonicalize_shape,
+    check_flag,
+    check_integer,
+    is_one_of,
+)
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
@@ -21,7 +27,6 @@ from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import as_integer, call_user_function
+from shardir.frontend.argument_checks import as_integer, call_user_function, canonicalize_shape
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     common_kind,
