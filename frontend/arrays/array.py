@@ -21,6 +21,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_import import copy_numpy, import_numpy
 from shardir.frontend.arrays.conversions import Convertible
 from shardir.frontend.arrays.native_import import import_natively
+from shardir.frontend.arrays.numpy_conversion import normalize_bools, to_numpy
 from shardir.frontend.arrays.shard_buffers import (
     Buffer,
     assemble_shards,
@@ -51,7 +52,6 @@ from shardir.frontend.errors import (
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import normalize_bools, to_numpy
 from shardir.frontend.tracing.promotion import DType, canonical_dtype, user_dtype
 from shardir.ir.types import TensorType, dtype_name
 

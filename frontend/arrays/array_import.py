@@ -14,10 +14,10 @@ import numpy.typing as npt
 from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage, is_storage
 from shardir.frontend.arrays.dlpack import read_dlpack
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.compilation import prepare_backend
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
 
 MIN_POOLED_BYTES = 1 << 12
 """Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""

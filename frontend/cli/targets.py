@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.cli.files import (
     CommandError,
@@ -34,7 +35,6 @@ from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import format_error_location
-from shardir.frontend.tracing.operands import abstract_of
 from shardir.ir.module import Loc, Module
 from shardir.text.decimal_text import parse_natural_number
 

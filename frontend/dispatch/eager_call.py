@@ -13,6 +13,7 @@ import numpy as np
 
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
@@ -27,7 +28,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, is_number, not_an_array_error
+from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer

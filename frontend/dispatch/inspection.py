@@ -7,6 +7,7 @@ from typing import Any
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.eager_call import (
     ArgumentLeaf,
@@ -21,7 +22,6 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace

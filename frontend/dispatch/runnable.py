@@ -27,6 +27,7 @@ from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.numpy_conversion import is_number, narrow_array
 from shardir.frontend.arrays.shard_buffers import (
     Buffer,
     pad_to_shards,
@@ -46,7 +47,6 @@ from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import is_number, narrow_array
 from shardir.ir.module import Module
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (

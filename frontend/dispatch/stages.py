@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.cost.communication import Collective, list_collectives
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
 from shardir.frontend.dispatch.cost_analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.dispatch.donation import run_with_donation
@@ -17,7 +18,6 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module

@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.argument_checks import call_user_function, canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.shard_buffers import local_indices
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.processes import process_index
@@ -22,7 +23,6 @@ from shardir.frontend.shardings.requested_sharding import resolve_sharding
 from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.shardings.sub_axes import num_shards
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager_call import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
@@ -14,7 +15,6 @@ from shardir.frontend.optim.transformations import Transformation, require_param
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
 
 Mask = Any
 """A container of bools like the parameters, or a function from parameters to one."""

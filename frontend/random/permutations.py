@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.elementwise import math_functions
@@ -19,7 +20,7 @@ from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, convert, is_number
+from shardir.frontend.tracing.operands import as_tracer, convert
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -21,6 +21,7 @@ from shardir.frontend.argument_checks import (
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, narrow_array
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.arrays.zero_pages import MIN_ZERO_PAGE_ELEMENTS, allocate_zeros
 from shardir.frontend.dispatch.composed import composed_function
@@ -36,14 +37,11 @@ from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
-    abstract_of,
     as_tracer,
     broadcast,
     check_integer_range,
     convert,
-    is_number,
     is_raw_buffer,
-    narrow_array,
     operand_dtype,
     reshape,
     splat,

@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.argument_checks import as_integer, call_user_function, canonicalize_shape
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
@@ -29,7 +30,6 @@ from shardir.frontend.tracing.operands import (
     broadcast_shapes,
     constant,
     convert,
-    is_number,
 )
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import current_trace, emit
