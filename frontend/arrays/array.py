@@ -323,7 +323,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     if type(array) is np.ndarray and not weak and not dtype:
         known, on = signature_of_numpy(array), default_sharding()
         if known is not None and array.flags.carray:
-            made: Array | None = import_natively(array, known[0], on)
+            made: Array | None = import_natively(array, known[0], on, Array)
             if made is not None:
                 return made
         if known is not None and fits_dtype(array, known[1]):

@@ -136,7 +136,7 @@ def _parametrize_captures(block: Block, axes: Axes) -> tuple[Block, tuple[Value,
     trace = require_trace("a block is closed")
     program = trace.program
     # A value may have two identities until its name is final.
-    program.assign_names(trace)
+    trace.assign_names()
     (block,) = remove_explicit_varying(axes, program.rename_block(block))
     outside = tuple(map(program.named_value, block.captures()))
     new = {value: Value(value.type, program.names.fresh(value.name)) for value in outside}
