@@ -21,8 +21,8 @@ def import_natively(
 ) -> Any:
     """Return a copy of a NumPy array in one allocation, or `None` if Python code must make it.
 
-    `kind` is the class of the result. The result is `None` until native code is available, for large arrays, and for integers that do
-    not fit.
+    `kind` is the class of the result. The result is `None` until native code is available, for
+    large arrays, and for integers that do not fit.
     """
     key = array.shape, array.dtype, signature, sharding
     launch = _import_launches.get(key)

@@ -9,7 +9,8 @@ import numpy as np
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.numpy_conversion import abstract_of, narrow_array
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.eager_call import is_array_like, run_temporary
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import run_temporary
 from shardir.frontend.errors import ArgumentError, CallbackShardingError
 from shardir.frontend.lax.control_flow.body_tracing import as_list
 from shardir.frontend.pytree import tree

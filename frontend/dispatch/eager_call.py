@@ -6,7 +6,6 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,13 @@ import numpy as np
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
-from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
+from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
+from shardir.frontend.dispatch.argument_signatures import (
+    ArgumentLeaf,
+    is_array_like,
+    signature_of_leaf,
+)
 from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.eager import EagerFunction
 from shardir.frontend.dispatch.execution_context import execution_context
@@ -45,15 +49,6 @@ Each is an argument of the compiled program, and compilation with thousands of a
 seconds.
 """
 
-_ARRAY_TYPES = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
-
-
-def is_array_like(x: Any) -> bool:
-    """Return whether a pytree leaf is traced (arrays and numbers) rather than static."""
-    return isinstance(x, _ARRAY_TYPES) or (
-        (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
-    )
-
 
 def _is_argument(x: Any) -> bool:
     """Return whether a leaf of an eager call is an argument of its program."""
@@ -74,37 +69,6 @@ def is_same_context(before: TraceContext) -> bool:
     snapshot, mesh, rules, running = before
     same = config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
     return same and execution_context() is running
-
-
-_number_signatures: dict[tuple[type, bool], ArraySignature] = {}
-
-
-def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
-    """Return the signature of an argument; raises `NotAnArrayError` that names it."""
-    if type(leaf) is Array:
-        return leaf.signature
-    if is_number(leaf):
-        key = type(leaf), config.enable_x64
-        if key not in _number_signatures:
-            _number_signatures[key] = signature_of(abstract_of(leaf), None)
-        return _number_signatures[key]
-    if type(leaf) is np.ndarray and (known := signature_of_numpy(leaf)) is not None:
-        return known[0]
-    if isinstance(leaf, Tracer):
-        leaf.check(None)
-    if isinstance(leaf, ShapeDtypeStruct):
-        return leaf.signature
-    return signature_of(abstract_of(leaf, name), None)
-
-
-@dataclass(frozen=True)
-class ArgumentLeaf:
-    """An argument of a program: its name in the program, its description in errors, its
-    signature."""
-
-    name: str
-    description: str
-    signature: ArraySignature
 
 
 def trace_call(

@@ -18,20 +18,20 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.config import resolve_uneven_mode
 from shardir.frontend.dispatch.argument_signatures import (
+    ArgumentLeaf,
     check_argument_leaf,
     check_traceable,
+    is_array_like,
     resolve_argument_sharding,
+    signature_of_leaf,
     signatures_of,
 )
 from shardir.frontend.dispatch.compilation import FlattenArrays, array_flattener, prepare_backend
 from shardir.frontend.dispatch.donation import run_with_donation
 from shardir.frontend.dispatch.eager_call import (
     MAX_CACHED_PROGRAMS,
-    ArgumentLeaf,
     TraceContext,
-    is_array_like,
     is_same_context,
-    signature_of_leaf,
     trace_call,
     trace_context,
 )

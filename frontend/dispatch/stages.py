@@ -9,9 +9,9 @@ from shardir.cost.communication import Collective, list_collectives
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
+from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
 from shardir.frontend.dispatch.cost_analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.dispatch.donation import run_with_donation
-from shardir.frontend.dispatch.eager_call import signature_of_leaf
 from shardir.frontend.dispatch.lowering import LoweredProgram
 from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
 from shardir.frontend.errors import ArgumentError

@@ -6,7 +6,8 @@ from typing import Any
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree

@@ -6,8 +6,9 @@ from functools import wraps
 from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow.body_tracing import as_list, set_weak_types
