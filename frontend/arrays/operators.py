@@ -125,12 +125,7 @@ class NamespaceOperator:
         if not has_vectorcall(function):
             self._can_share_cache = False
         elif function._answers is not None:
-            from shardir.frontend.dispatch.native_call_cache import native_cache_for
-
-            table = function._answers.table
-            self._can_share_cache = (
-                native_cache_for(self, function.static, table, self._swapped) is not None
-            )
+            self._can_share_cache = function.share_native_cache(self, self._swapped)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -8,8 +8,8 @@ from shardir.backends.cpu import is_available
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import signature_of
-from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.execution_context import default_array_device
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import SingleDeviceSharding
 from shardir.ir.types import NUMPY_DTYPES, TensorType

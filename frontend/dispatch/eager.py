@@ -101,6 +101,17 @@ class PublicFunction:
     def static(self) -> "StaticArguments":
         return self.eager.native_static_arguments
 
+    def share_native_cache(self, operator: Any, swapped: bool) -> bool:
+        """Let `operator`, which calls this function, use the native call cache of this function.
+
+        `swapped` exchanges the two arguments. Return whether it was possible.
+        """
+        assert self._answers is not None
+        # Imported late for start-up time: the call cache imports the code generator.
+        from shardir.frontend.dispatch.native_call_cache import native_cache_for
+
+        return native_cache_for(operator, self.static, self._answers.table, swapped) is not None
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 

@@ -20,11 +20,11 @@ from shardir.frontend.dispatch.argument_signatures import (
     is_array_like,
     signature_of_leaf,
 )
-from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.eager import EagerFunction
 from shardir.frontend.dispatch.execution_context import execution_context
 from shardir.frontend.dispatch.fingerprint import module_fingerprint
 from shardir.frontend.dispatch.lowering import LoweredProgram, lower
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.scalar_arguments import is_wide_int, numbers_as_arrays
 from shardir.frontend.errors import ArgumentError, NotAnArrayError

@@ -30,7 +30,7 @@ from shardir.frontend import config
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import execution_context
 from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
-from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings import mesh

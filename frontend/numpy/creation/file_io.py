@@ -12,7 +12,8 @@ from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch import view_launch
-from shardir.frontend.dispatch.composed import RecordedCall, composed_function, recorded_calls
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.quoting import brief_with_type
