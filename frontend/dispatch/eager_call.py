@@ -6,10 +6,13 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import raise_argument_error
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
@@ -20,7 +23,6 @@ from shardir.frontend.dispatch.argument_signatures import (
     is_array_like,
     signature_of_leaf,
 )
-from shardir.frontend.dispatch.eager import EagerFunction
 from shardir.frontend.dispatch.execution_context import execution_context
 from shardir.frontend.dispatch.fingerprint import module_fingerprint
 from shardir.frontend.dispatch.lowering import LoweredProgram, lower
@@ -37,6 +39,9 @@ from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.op_rules.custom_rules import rules_in_force
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch.call_cache import StaticArguments
 
 MAX_CACHED_PROGRAMS = 4096
 """Maximum number of programs in a cache; a full cache is cleared."""
@@ -110,6 +115,67 @@ def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> 
     return as_tracer(result)
 
 
+class EagerFunction:
+    """Calls one function outside of traces.
+
+    `public_function` is the object that the user calls; it owns the native call cache.
+    """
+
+    public_function: Any = None
+
+    def __init__(
+        self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
+    ) -> None:
+        self.names, self.positional, self.variadic = parameter_names(fun)
+        if unknown := [name for name in static if name not in self.names]:
+            raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
+        self.fun, self.cached, self.name = fun, cached, name
+        self.static = frozenset(static)
+        self.static_positions = frozenset(
+            i for i, name in enumerate(self.positional) if name in self.static
+        )
+        self.programs: dict[Any, Any] = {}
+
+    @property
+    def native_static_arguments(self) -> "StaticArguments":
+        """The positions and names of static arguments, for the native call cache."""
+        # Imported late for start-up time: the call cache imports the code generator.
+        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
+
+        return StaticArguments(sorted(self.static_positions), sorted(self.static))
+
+    def refuse_arguments(
+        self, args: tuple[Any, ...], options: dict[str, Any], error: Exception
+    ) -> None:
+        """Raise `ArgumentError` if the arguments of a call caused `error`."""
+        raise_argument_error(self.fun, self.name, args, options, error)
+
+    def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return call_eagerly(self, args, options)
+
+
+def parameter_names(
+    fun: Callable[..., Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Return the names of all parameters, of the positional ones, and of the variadic one
+    (`*args`).
+    """
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
+        code = fun.__code__
+        given = code.co_argcount + code.co_kwonlyargcount
+        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+        names = code.co_varnames[: given + more]
+        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
+    known = signature(fun).parameters.values()
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(p.name for p in known),
+        tuple(p.name for p in known if p.kind in by_position),
+        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
+    )
+
+
 def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call a public function outside of a trace."""
     given = args, options
@@ -165,6 +231,7 @@ def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str,
             launch = None
         done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
     elif launch is not None and is_same_context(where[2]):
+        # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import insert_call
 
         insert_call(

@@ -11,7 +11,8 @@ from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import enable_x64
 from shardir.frontend.dispatch import eager_call
-from shardir.frontend.dispatch.eager import parameter_names, public
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.eager_call import parameter_names
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
     ArgumentError,
