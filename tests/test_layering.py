@@ -128,7 +128,6 @@ CYCLES = {
     "shardir/frontend/numpy": 3,
     "shardir/frontend/numpy/indexing": 2,
     "shardir/frontend/numpy/linear_algebra": 3,
-    "shardir/frontend/profiling": 3,
     "shardir/stablehlo": 15,
 }
 """The largest number of modules in an import cycle that is left in each package. Cycles may only
