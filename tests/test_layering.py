@@ -124,7 +124,6 @@ CYCLES = {
     "shardir/backends/cpu/kernels/math": 2,
     "shardir/backends/cpu/schedule": 2,
     "shardir/backends/mpi": 4,
-    "shardir/frontend/interop": 2,
     "shardir/frontend/numpy": 3,
     "shardir/frontend/numpy/indexing": 2,
     "shardir/frontend/numpy/linear_algebra": 3,
