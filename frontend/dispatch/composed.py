@@ -18,7 +18,7 @@ from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_call
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+    from shardir.backends.cpu.dispatch.call_cache import CallCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,12 +34,6 @@ class ComposedFunction:
         update_wrapper(self, fun)
         self._fun, self._unused, self._blind = fun, unused, blind
         self._answers: CallCache | None = None
-
-    @property
-    def static(self) -> "StaticArguments":
-        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
-
-        return StaticArguments(all=True)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         try:
@@ -79,7 +73,7 @@ class ComposedFunction:
             native_cache_for,
         )
 
-        answers = native_cache_for(self, self.static)
+        answers = native_cache_for(self, None)
         if answers is not None:
             insert_composed_call(answers, made, did, args, options, self._unused, self._blind)
 
@@ -92,7 +86,7 @@ class ComposedFunction:
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import native_cache_for
 
-        return native_cache_for(operator, self.static, self._answers.table, swapped) is not None
+        return native_cache_for(operator, None, self._answers.table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

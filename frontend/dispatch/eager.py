@@ -24,7 +24,7 @@ from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+    from shardir.backends.cpu.dispatch.call_cache import CallCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -91,10 +91,6 @@ class PublicFunction:
         out_sharding = options.pop("out_sharding")
         return apply_out_sharding(self(*args, **options), out_sharding)
 
-    @property
-    def static(self) -> "StaticArguments":
-        return self.eager.native_static_arguments
-
     def share_native_cache(self, operator: Any, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
@@ -104,7 +100,8 @@ class PublicFunction:
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import native_cache_for
 
-        return native_cache_for(operator, self.static, self._answers.table, swapped) is not None
+        static, table = (self.eager.static_positions, self.eager.static), self._answers.table
+        return native_cache_for(operator, static, table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

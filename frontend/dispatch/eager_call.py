@@ -8,7 +8,7 @@ place of the arrays, lowers and compiles it.
 from collections.abc import Callable, Iterator, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +39,6 @@ from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.op_rules.custom_rules import rules_in_force
-
-if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import StaticArguments
 
 MAX_CACHED_PROGRAMS = 4096
 """Maximum number of programs in a cache; a full cache is cleared."""
@@ -136,14 +133,6 @@ class EagerFunction:
         )
         self.programs: dict[Any, Any] = {}
 
-    @property
-    def native_static_arguments(self) -> "StaticArguments":
-        """The positions and names of static arguments, for the native call cache."""
-        # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
-
-        return StaticArguments(sorted(self.static_positions), sorted(self.static))
-
     def refuse_arguments(
         self, args: tuple[Any, ...], options: dict[str, Any], error: Exception
     ) -> None:
@@ -234,9 +223,8 @@ def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str,
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import insert_call
 
-        insert_call(
-            eager.public_function, eager.native_static_arguments, launch, structure, *given, leaves
-        )
+        static = eager.static_positions, eager.static
+        insert_call(eager.public_function, static, launch, structure, *given, leaves)
     return made
 
 

@@ -190,14 +190,14 @@ class JitFunction:
                 args, options
             )
             if not program.donated and is_same_context(key[2]):
-                from shardir.backends.cpu.dispatch.call_cache import StaticArguments
+                # Imported late for start-up time: the call cache imports the code generator.
                 from shardir.frontend.dispatch.native_call_cache import (
                     insert_call,
                     with_distinct_arrays,
                 )
 
                 call = with_distinct_arrays(args, options, leaves)
-                static = StaticArguments(sorted(known.static), sorted(known.static_names))
+                static = known.static, known.static_names
                 insert_call(self, static, program.launch, results, *call)
             if alone is not None:
                 if len(self._fast_path) >= MAX_CACHED_PROGRAMS:
