@@ -41,6 +41,7 @@ def import_natively(
 def _is_native_ready() -> bool:
     if not is_available():
         return False
+    # Imported late for start-up time: this module imports the code generator.
     from shardir.backends.cpu.dispatch.tiered_code import has_call_cache
 
     return has_call_cache()
@@ -53,6 +54,7 @@ def _make_import_launch(
     sharding: Sharding,
     kind: type,
 ) -> Launch | None:
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch, numpy_layout
     from shardir.backends.cpu.dispatch.array_import import ArrayImport
     from shardir.backends.cpu.dispatch.tiered_code import launch_code

@@ -35,6 +35,7 @@ def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
 
 @lru_cache(1 << 10)
 def _zeros_launch(shape: tuple[int, ...], dtype: str, device: Device) -> Launch | None:
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch
     from shardir.backends.cpu.dispatch.tiered_code import launch_code
 

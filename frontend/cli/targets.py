@@ -73,6 +73,7 @@ def load_target(
         known = _option_object(args, module, ARGS, target)
         of_jax = _is_jax_function(function, module)
         if of_jax:
+            # JAX is an optional dependency.
             from shardir.frontend.interop.jax_tracing import apply_settings_to_jax
 
             stack.enter_context(apply_settings_to_jax())
@@ -155,6 +156,7 @@ def _lower_function(
 ) -> Lowered:
     traced: Any = function
     if of_jax:
+        # JAX is an optional dependency.
         from shardir.frontend.interop.imported_function import from_jax
 
         traced = from_jax(function)
@@ -208,6 +210,7 @@ def _sharded_struct(x: Any, spec: Any, mesh: Mesh) -> Any:
     if spec is None or not hasattr(x, "shape"):
         return x
     if _is_jax_spec(spec):
+        # JAX is an optional dependency.
         from shardir.frontend.interop.jax_shardings import convert_spec
 
         spec = convert_spec(spec)

@@ -130,6 +130,7 @@ class JitFunction:
         """Return whether the native call cache has become available since the last check."""
         if self._native_cache_requested or sys.is_finalizing():  # Imports fail during shutdown.
             return False
+        # Imported late for start-up time: this module imports the code generator.
         from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
 
         self._native_cache_requested = call_cache_code_if_ready() is not None

@@ -79,10 +79,12 @@ def settings_observer(name: str) -> PassObserver | None:
     """Return the observer that the settings request for the passes of the program `name`."""
     chosen: list[PassObserver] = []
     if config.dump_dir is not None and process_index() == 0:
+        # Imported late for start-up time: few programs are dumped.
         from shardir.passes.dump import warning_dump
 
         chosen.append(warning_dump(config.dump_dir, name))
     if config.verify:
+        # Imported late for start-up time: this module imports the interpreter.
         from shardir.passes.numerics_check import NumericsCheck
 
         chosen.append(NumericsCheck())

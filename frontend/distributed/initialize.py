@@ -179,7 +179,7 @@ def _connect(found: LauncherInfo, seconds: float, patience: float) -> ProcessLin
             "is not installed; pip install 'shardir[mpi]'"
         )
     with limit_join_time(found, patience):
-        try:
+        try:  # mpi4py is an optional dependency.
             from shardir.backends.mpi import connect
         except (ImportError, RuntimeError) as error:
             why = str(error).partition("\n")[0]

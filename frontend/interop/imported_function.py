@@ -6,6 +6,7 @@ call outside of a trace compiles the function as `jit` does.
 
 from collections.abc import Callable
 from functools import update_wrapper
+from types import MethodType
 from typing import Any, final
 
 import jax
@@ -150,8 +151,6 @@ class ImportedFunction:
         return info.result if isinstance(info, UpdatedObjects) else info
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        from types import MethodType
-
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:

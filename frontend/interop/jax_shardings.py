@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import numpy as np
 
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.devices import devices as all_devices
@@ -34,8 +35,6 @@ def _make_mesh(mesh: Any, shape: dict[str, int]) -> Mesh:
     known = {device.id: device for device in all_devices()}
     numbers = getattr(mesh, "device_ids", None) if isinstance(mesh, jax.sharding.Mesh) else None
     if numbers is not None and all(int(i) in known for i in numbers.flat):
-        import numpy as np
-
         chosen = np.array([known[int(i)] for i in numbers.flat], dtype=object)
         return Mesh(chosen.reshape(numbers.shape), names)
     if len(known) >= _size_product(sizes):
