@@ -18,8 +18,10 @@ from shardir.frontend.config import config
 from shardir.frontend.distributed.launcher_environment import warn_if_launched_together
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import DeviceError
-from shardir.frontend.shardings.platforms import describe_device
 from shardir.frontend.source_locations import with_location
+
+TPU_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)
+"""Eight TPU cores, two on each of 2x2 chips, along the ring that connects adjacent chips."""
 
 
 class Device:
@@ -73,6 +75,23 @@ class Device:
 
 
 _devices: dict[tuple[int, str], Device] = {}
+
+
+def describe_device(platform: str, id: int) -> str:
+    """Return the text of device `id` of `platform`, in the format of JAX.
+
+    Programs and documents written for accelerators print their devices and draw arrays on them,
+    with the setting `shown_platform`.
+    """
+    if platform == "gpu":
+        return f"CudaDevice(id={id})"
+    if platform == "tpu":
+        chip, core = divmod(id, 2)
+        place = f"({chip % 2},{chip // 2},0)"
+        return f"TpuDevice(id={id}, process_index=0, coords={place}, core_on_chip={core})"
+    if platform == "ipu":
+        return f"IpuDevice(id={id}, num_tiles=1472, version=ipu2)"
+    return f"CpuDevice(id={id})"
 
 
 def find_device(id: int, backend: str = "cpu") -> Device:

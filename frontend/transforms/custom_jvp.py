@@ -1,6 +1,7 @@
 """`custom_jvp`: functions with a custom JVP rule."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -23,11 +24,26 @@ from shardir.frontend.transforms.custom_rules import (
     nondiff_positions,
 )
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
-from shardir.frontend.transforms.symbolic_zero import SymbolicZero
 from shardir.ir.module import Block
 from shardir.ir.types import INEXACT
 
 JvpRule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class SymbolicZero:
+    """A zero of this shape and element type that is never computed.
+
+    A rule of `custom_jvp` with `symbolic_zeros` gets one for each argument that is not
+    differentiated, and may return one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
 
 @final
