@@ -15,13 +15,13 @@ from shardir.frontend.dispatch.argument_signatures import (
     signature_of_leaf,
 )
 from shardir.frontend.dispatch.eager_call import result_tracer, trace_call
-from shardir.frontend.dispatch.jit import ArgNames, ArgNums, jit
+from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
 from shardir.frontend.tracing.tracer import Tracer
@@ -29,9 +29,9 @@ from shardir.frontend.tracing.tracer import Tracer
 
 def make_ir(
     fun: Callable[..., Any],
-    static_argnums: ArgNums = None,
+    static_argnums: ArgNums | None = None,
     *,
-    static_argnames: ArgNames = None,
+    static_argnames: ArgNames | None = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
     """Return a function that returns the program that `jit` of `fun` would make for its arguments.

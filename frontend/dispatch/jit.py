@@ -59,16 +59,12 @@ from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters, function_name
+from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.dispatch.call_cache import CallCache
-
-ArgNums = int | Sequence[int] | None
-ArgNames = str | Sequence[str] | None
-
 
 _FastPathEntry = tuple[Launch, tree.PyTreeDef | None, TraceContext, Runnable]
 """The launch of a call with only arrays, the structure of its results unless that is one array, the
@@ -357,10 +353,10 @@ class _JitOptions(TypedDict, total=False):
 
     in_shardings: Any
     out_shardings: Any
-    static_argnums: ArgNums
-    static_argnames: ArgNames
-    donate_argnums: ArgNums
-    donate_argnames: ArgNames
+    static_argnums: ArgNums | None
+    static_argnames: ArgNames | None
+    donate_argnums: ArgNums | None
+    donate_argnames: ArgNames | None
     keep_unused: bool
     inline: bool
     uneven: str | None
@@ -383,10 +379,10 @@ def jit(
     *,
     in_shardings: Any = None,
     out_shardings: Any = None,
-    static_argnums: ArgNums = None,
-    static_argnames: ArgNames = None,
-    donate_argnums: ArgNums = None,
-    donate_argnames: ArgNames = None,
+    static_argnums: ArgNums | None = None,
+    static_argnames: ArgNames | None = None,
+    donate_argnums: ArgNums | None = None,
+    donate_argnames: ArgNames | None = None,
     keep_unused: bool = False,
     inline: bool = False,
     uneven: str | None = None,

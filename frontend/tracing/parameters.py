@@ -14,6 +14,8 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 
+ArgNums = int | Sequence[int]
+ArgNames = str | Sequence[str]
 Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -38,10 +40,10 @@ class Parameters:
     def of(
         cls,
         fun: Callable[..., Any],
-        static_argnums: int | Sequence[int] | None = None,
-        static_argnames: str | Sequence[str] | None = None,
-        donate_argnums: int | Sequence[int] | None = None,
-        donate_argnames: str | Sequence[str] | None = None,
+        static_argnums: ArgNums | None = None,
+        static_argnames: ArgNames | None = None,
+        donate_argnums: ArgNums | None = None,
+        donate_argnames: ArgNames | None = None,
         *,
         word: str = "static",
     ) -> Self:

@@ -11,10 +11,8 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
-from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.ir.types import COMPLEX, INEXACT
-
-ArgNums = int | Sequence[int]
 
 
 def resolve_argnums(

@@ -20,7 +20,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat
-from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,
@@ -32,7 +32,6 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import make_varying_explicit
 from shardir.frontend.transforms.differentiated_arguments import (
     FLOAT0,
-    ArgNums,
     active_leaves,
     resolve_argnums,
 )

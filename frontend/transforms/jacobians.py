@@ -21,15 +21,11 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype
-from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import axis_position, communicates_along, varying_axes_of
-from shardir.frontend.transforms.differentiated_arguments import (
-    ArgNums,
-    active_leaves,
-    resolve_argnums,
-)
+from shardir.frontend.transforms.differentiated_arguments import active_leaves, resolve_argnums
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp, vjp_per_device
 from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.types import COMPLEX, INEXACT
