@@ -17,8 +17,12 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
-from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_memory_error
-from shardir.frontend.dispatch.eager_call import EagerFunction
+from shardir.frontend.argument_errors import (
+    FOREIGN_ERRORS,
+    raise_argument_error,
+    raise_memory_error,
+)
+from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.tracing.trace import current_trace
@@ -77,9 +81,9 @@ class PublicFunction:
                 return self._call_with_out_sharding(args, dict(options))
             if current_trace() is not None:
                 return self._fun(*args, **options)
-            return self.eager(args, options)
+            return call_eagerly(self.eager, args, options)
         except FOREIGN_ERRORS as error:
-            self.eager.refuse_arguments(args, options, error)
+            raise_argument_error(self._fun, self.eager.name, args, options, error)
             raise
         except MemoryError as error:
             raise_memory_error(self.eager.name, error)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_errors import raise_argument_error
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
@@ -113,7 +112,7 @@ def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> 
 
 
 class EagerFunction:
-    """Calls one function outside of traces.
+    """A public function with its compiled programs; `call_eagerly` calls it outside of traces.
 
     `public_function` is the object that the user calls; it owns the native call cache.
     """
@@ -132,15 +131,6 @@ class EagerFunction:
             i for i, name in enumerate(self.positional) if name in self.static
         )
         self.programs: dict[Any, Any] = {}
-
-    def refuse_arguments(
-        self, args: tuple[Any, ...], options: dict[str, Any], error: Exception
-    ) -> None:
-        """Raise `ArgumentError` if the arguments of a call caused `error`."""
-        raise_argument_error(self.fun, self.name, args, options, error)
-
-    def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return call_eagerly(self, args, options)
 
 
 def parameter_names(
@@ -441,5 +431,5 @@ def _unhashable_error(
     for arg in (*args, *options.values()):
         for leaf in tree.leaves(arg):
             if not is_array_like(leaf):
-                abstract_of(leaf)  # Raises an error in which `refuse` names the argument.
+                abstract_of(leaf)  # Raises an error, in which the caller names the argument.
     return ArgumentError(with_location(f"{eager.name} has an argument that cannot be hashed"))

@@ -10,7 +10,7 @@ from shardir import ops
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import enable_x64
-from shardir.frontend.dispatch import eager_call
+from shardir.frontend.dispatch import eager as eager_module, eager_call
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.eager_call import parameter_names
 from shardir.frontend.dispatch.jit import jit
@@ -230,7 +230,7 @@ def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return call_eagerly(eager, args, options)
 
     call_eagerly = eager_call.call_eagerly
-    monkeypatch.setattr(eager_call, "call_eagerly", counted)
+    monkeypatch.setattr(eager_module, "call_eagerly", counted)
     return called
 
 
