@@ -2,8 +2,9 @@
 flags, names, and functions of the user."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from inspect import signature
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from operator import index
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,33 @@ def check_not_in_place(what: str, inplace: bool) -> None:
                 f"{what} cannot write into an array; take the result and pass inplace=False"
             )
         )
+
+
+def parameter_names(
+    fun: Callable[..., Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Return the names of all parameters, of the positional ones, and of the variadic one
+    (`*args`).
+
+    Some functions that are not written in Python have no signature; they count as variadic.
+    """
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
+        code = fun.__code__
+        given = code.co_argcount + code.co_kwonlyargcount
+        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+        names = code.co_varnames[: given + more]
+        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
+    try:
+        known = signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return (), (), "args"
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(p.name for p in known),
+        tuple(p.name for p in known if p.kind in by_position),
+        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
+    )
 
 
 def check_call_signature(

@@ -11,12 +11,11 @@ from traceback import walk_tb
 from typing import Any, NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
-from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.argument_checks import check_call_signature, parameter_names
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import has_location, is_internal_code, with_location
-from shardir.frontend.tracing.parameters import Parameters
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -112,8 +111,9 @@ def _name_argument(
     user called.
     """
     culprit, says = error.about or (None, "")
-    known = Parameters.of(fun)
-    given = [(known.label(i), arg) for i, arg in enumerate(args)]
+    _, names, variadic = parameter_names(fun)
+    rest = (f"{variadic or 'args'}.{i}" for i in range(len(args) - len(names)))
+    given = list(zip((*names, *rest), args, strict=False))
     for label, arg in [*given, *options.items()]:
         try:
             path = _find_path(arg, culprit)

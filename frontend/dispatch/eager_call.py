@@ -6,12 +6,11 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
@@ -131,28 +130,6 @@ class EagerFunction:
             i for i, name in enumerate(self.positional) if name in self.static
         )
         self.programs: dict[Any, Any] = {}
-
-
-def parameter_names(
-    fun: Callable[..., Any],
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Return the names of all parameters, of the positional ones, and of the variadic one
-    (`*args`).
-    """
-    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
-        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
-        code = fun.__code__
-        given = code.co_argcount + code.co_kwonlyargcount
-        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-        names = code.co_varnames[: given + more]
-        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
-    known = signature(fun).parameters.values()
-    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    return (
-        tuple(p.name for p in known),
-        tuple(p.name for p in known if p.kind in by_position),
-        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
-    )
 
 
 def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

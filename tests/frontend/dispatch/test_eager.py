@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from shardir import ops
+from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import enable_x64
 from shardir.frontend.dispatch import eager as eager_module, eager_call
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.dispatch.eager_call import parameter_names
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
     ArgumentError,
