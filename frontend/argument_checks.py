@@ -1,14 +1,17 @@
-"""Checks and conversions of arguments that must be known while tracing: integers, flags, names."""
+"""Checks and conversions of arguments that must be known while tracing: integers, shapes,
+flags, names, and functions of the user."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from operator import index
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from shardir.errors import ShardirError, count_noun
-from shardir.frontend.arrays.operators import Operators
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.arrays.abstract_value import ArrayBase
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -65,6 +68,28 @@ def check_integers(what: str, given: Any, rank: int | None = None) -> tuple[int,
     return sizes
 
 
+def canonicalize_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape from one integer or several.
+
+    Raise `ShapeError` for a size that is not an integer or is negative. A traced size raises the
+    error of its `__index__`, which states why it cannot be a size.
+    """
+    given = as_items(shape)
+    sizes = []
+    for size in given:
+        found = as_integer(size)
+        if found is None:
+            raise ShapeError(
+                with_location(
+                    f"shape {brief(given)} has the size {size!r}, which is no whole number"
+                )
+            )
+        sizes.append(found)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(with_location(f"shape {tuple(sizes)} has a negative size"))
+    return tuple(sizes)
+
+
 def check_real(what: str, given: Any) -> float:
     """Return `given` as a real number; raises `ArgumentError` for anything else."""
     try:
@@ -84,7 +109,7 @@ def check_flag(what: str, given: Any) -> bool:
     """
     try:
         # Several elements have no truth value. An empty array would be false by accident.
-        if not isinstance(given, (np.ndarray, Operators)) or given.size == 1:
+        if not isinstance(given, (np.ndarray, ArrayBase)) or given.size == 1:
             return bool(given)
     except ShardirError:
         raise
@@ -106,3 +131,62 @@ def check_not_in_place(what: str, inplace: bool) -> None:
                 f"{what} cannot write into an array; take the result and pass inplace=False"
             )
         )
+
+
+def parameter_names(
+    fun: Callable[..., Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Return the names of all parameters, of the positional ones, and of the variadic one
+    (`*args`).
+
+    Some functions that are not written in Python have no signature; they count as variadic.
+    """
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
+        code = fun.__code__
+        given = code.co_argcount + code.co_kwonlyargcount
+        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+        names = code.co_varnames[: given + more]
+        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
+    try:
+        known = signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return (), (), "args"
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(p.name for p in known),
+        tuple(p.name for p in known if p.kind in by_position),
+        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
+    )
+
+
+def check_call_signature(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> None:
+    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
+    if not callable(fun):
+        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
+    try:
+        known = signature(fun)
+    except (TypeError, ValueError):
+        return  # Some functions that are not written in Python have no signature.
+    try:
+        known.bind(*args, **(options or {}))
+    except TypeError as error:
+        takes = f"({', '.join(known.parameters)})"
+        raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
+
+
+def call_user_function(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> Any:
+    """Call `fun`, named `what` in errors, with these arguments and return its result.
+
+    Raises `ArgumentError` if the function does not accept them.
+    """
+    try:
+        return fun(*args, **(options or {}))
+    except TypeError as error:
+        if not isinstance(error, ShardirError):
+            check_call_signature(fun, what, args, options)
+        raise

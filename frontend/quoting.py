@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.arrays.abstract_value import ArrayBase
 
 MAX_OBJECT_CHARACTERS = 60
 """Maximum length of a quoted object, in characters."""
@@ -16,7 +16,7 @@ MAX_TEXT_CHARACTERS = 300
 def brief(x: Any) -> str:
     """Return the element type and shape of an array, or the shortened `repr` of any other
     object."""
-    if isinstance(x, Operators):
+    if isinstance(x, ArrayBase):
         return str(x.abstract.type)
     if isinstance(x, np.ndarray) and x.ndim:
         return f"{x.dtype}{[*x.shape]}"

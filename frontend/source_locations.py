@@ -15,16 +15,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from importlib.util import find_spec
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import optree
 
 from shardir import errors
-from shardir.errors import ShardirError
 from shardir.ir.module import Loc
 
 
@@ -305,24 +303,9 @@ def format_error_location(error: BaseException) -> str:
     return ""
 
 
-def locate_errors(function: Function) -> Function:
-    """Decorate `function` so that errors of this package show the user's line."""
-
-    @wraps(function)
-    def wrapper(*args: object, **options: object) -> object:
-        try:
-            return function(*args, **options)
-        except ShardirError as error:
-            if _ARROW in str(error):
-                raise
-            raise type(error)(with_location(str(error))) from None
-        except TypeError as error:
-            from shardir.frontend.dispatch.argument_errors import raise_argument_error
-
-            raise_argument_error(function, function.__name__, args, options, error)
-            raise
-
-    return cast(Function, wrapper)
+def has_location(message: str) -> bool:
+    """Return whether a message shows a source line already."""
+    return _ARROW in message
 
 
 _ARROW = "--> "

@@ -14,6 +14,7 @@ from shardir.cost.communication import Collective, format_axes, list_collectives
 from shardir.errors import ShardirError, suggest_name
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.jit import JitFunction, jit
 from shardir.frontend.dispatch.runnable import default_pipeline
 from shardir.frontend.dispatch.stages import Compiled, Lowered
@@ -21,7 +22,6 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import (

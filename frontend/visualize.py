@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Protocol, runtime_checkable
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.errors import ArgumentError, ShardingError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.shardings.sub_axes import num_shards

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.shardings.abstract_mesh": ("AbstractMesh",),
     "shardir.frontend.shardings.axis_type": ("AxisType",),
-    "shardir.frontend.shardings.mesh": ("Mesh",),
+    "shardir.frontend.shardings.mesh": ("AbstractMesh", "Mesh"),
     "shardir.frontend.shardings.partition_spec": ("PartitionSpec",),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.shardings.resharding": ("auto_axes", "explicit_axes", "reshard"),
@@ -17,9 +16,8 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.shardings.abstract_mesh import AbstractMesh as AbstractMesh
     from shardir.frontend.shardings.axis_type import AxisType as AxisType
-    from shardir.frontend.shardings.mesh import Mesh as Mesh
+    from shardir.frontend.shardings.mesh import AbstractMesh as AbstractMesh, Mesh as Mesh
     from shardir.frontend.shardings.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.shardings.positional_sharding import (
         PositionalSharding as PositionalSharding,

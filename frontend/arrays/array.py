@@ -17,9 +17,11 @@ import numpy.typing as npt
 from shardir.backends.device_shards import wait_for
 from shardir.backends.storage import Storage
 from shardir.errors import count_noun
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_import import copy_numpy, import_numpy
 from shardir.frontend.arrays.conversions import Convertible
 from shardir.frontend.arrays.native_import import import_natively
+from shardir.frontend.arrays.numpy_conversion import normalize_bools, to_numpy
 from shardir.frontend.arrays.shard_buffers import (
     Buffer,
     assemble_shards,
@@ -50,8 +52,7 @@ from shardir.frontend.errors import (
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import normalize_bools, to_numpy
-from shardir.frontend.tracing.promotion import AbstractValue, DType, canonical_dtype, user_dtype
+from shardir.frontend.tracing.promotion import DType, canonical_dtype, user_dtype
 from shardir.ir.types import TensorType, dtype_name
 
 
@@ -322,7 +323,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     if type(array) is np.ndarray and not weak and not dtype:
         known, on = signature_of_numpy(array), default_sharding()
         if known is not None and array.flags.carray:
-            made: Array | None = import_natively(array, known[0], on)
+            made: Array | None = import_natively(array, known[0], on, Array)
             if made is not None:
                 return made
         if known is not None and fits_dtype(array, known[1]):

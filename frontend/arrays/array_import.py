@@ -14,10 +14,10 @@ import numpy.typing as npt
 from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage, is_storage
 from shardir.frontend.arrays.dlpack import read_dlpack
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.compilation import prepare_backend
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
 
 MIN_POOLED_BYTES = 1 << 12
 """Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""
@@ -40,6 +40,7 @@ def copy_numpy(numbers: NumpyArray, kind: np.dtype[Any]) -> Storage:
             # The result of `astype` of a NumPy scalar does not own memory.
             return Storage.wrap(np.array(numbers, kind, order="C"))
     _prepare_cpu_backend()
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
     from shardir.backends.cpu.codegen.target import host_machine
     from shardir.backends.cpu.threads.memory import allocate
@@ -48,6 +49,7 @@ def copy_numpy(numbers: NumpyArray, kind: np.dtype[Any]) -> Storage:
     if numbers.dtype is kind and numbers.flags.c_contiguous:
         given = numbers.__array_interface__["data"][0]
         if should_stream_stores(nbytes, nbytes, host_machine()):
+            # Imported late for start-up time: most copies do not need it.
             from shardir.backends.cpu.threads.bulk_copy import bulk_copy
 
             bulk_copy(nbytes)(given, block.address)

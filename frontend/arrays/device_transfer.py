@@ -10,6 +10,7 @@ from shardir.backends.storage import Storage
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array import Array, make_committed_array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_numpy
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, to_numpy
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.config import resolve_uneven_mode
 from shardir.frontend.dispatch.compilation import install_native_wait
@@ -20,7 +21,7 @@ from shardir.frontend.distributed.shard_exchange import (
 )
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
-from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
@@ -28,7 +29,7 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, is_number, to_numpy
+from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer

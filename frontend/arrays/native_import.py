@@ -16,11 +16,13 @@ MAX_CACHED_IMPORTS = 4096
 _import_launches: dict[Any, Launch | None] = {}
 
 
-def import_natively(array: npt.NDArray[Any], signature: ArraySignature, sharding: Sharding) -> Any:
-    """Return a copy of an array in one allocation, or `None` if Python code must make it.
+def import_natively(
+    array: npt.NDArray[Any], signature: ArraySignature, sharding: Sharding, kind: type
+) -> Any:
+    """Return a copy of a NumPy array in one allocation, or `None` if Python code must make it.
 
-    The result is `None` until native code is available, for large arrays, and for integers that do
-    not fit.
+    `kind` is the class of the result. The result is `None` until native code is available, for
+    large arrays, and for integers that do not fit.
     """
     key = array.shape, array.dtype, signature, sharding
     launch = _import_launches.get(key)
@@ -30,7 +32,7 @@ def import_natively(array: npt.NDArray[Any], signature: ArraySignature, sharding
         if len(_import_launches) >= MAX_CACHED_IMPORTS:
             _import_launches.clear()
         launch = _import_launches[key] = _make_import_launch(
-            array.shape, array.dtype, signature, sharding
+            array.shape, array.dtype, signature, sharding, kind
         )
     made = None if launch is None else launch([array])
     return None if made is None else made[0]
@@ -39,18 +41,23 @@ def import_natively(array: npt.NDArray[Any], signature: ArraySignature, sharding
 def _is_native_ready() -> bool:
     if not is_available():
         return False
+    # Imported late for start-up time: this module imports the code generator.
     from shardir.backends.cpu.dispatch.tiered_code import has_call_cache
 
     return has_call_cache()
 
 
 def _make_import_launch(
-    shape: tuple[int, ...], given: np.dtype[Any], signature: ArraySignature, sharding: Sharding
+    shape: tuple[int, ...],
+    given: np.dtype[Any],
+    signature: ArraySignature,
+    sharding: Sharding,
+    kind: type,
 ) -> Launch | None:
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch, numpy_layout
     from shardir.backends.cpu.dispatch.array_import import ArrayImport
     from shardir.backends.cpu.dispatch.tiered_code import launch_code
-    from shardir.frontend.arrays.array import Array
 
     if not numpy_layout.has_known_layout():
         return None
@@ -58,7 +65,7 @@ def _make_import_launch(
     return launch.make_launch(
         launch_code(),
         program=0,
-        kind=Array,
+        kind=kind,
         template=(),
         arguments=[launch.LaunchArgument(-1, entry=ArrayImport(shape, given, kept))],
         places=(),

@@ -7,7 +7,6 @@ Each one calls a function of the NumPy-like namespace, which is looked up at fir
 import warnings
 from functools import cache, update_wrapper
 from importlib import import_module
-from math import prod
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -15,10 +14,11 @@ import numpy as np
 
 from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
 from shardir.errors import suggest_name
+from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.promotion import AbstractValue, DType
+from shardir.frontend.tracing.promotion import DType
 
 _NUMBER_TYPES = (bool, int, float, complex, np.ndarray, np.generic)
 
@@ -125,12 +125,7 @@ class NamespaceOperator:
         if not has_vectorcall(function):
             self._can_share_cache = False
         elif function._answers is not None:
-            from shardir.frontend.dispatch.native_call_cache import native_cache_for
-
-            table = function._answers.table
-            self._can_share_cache = (
-                native_cache_for(self, function.static, table, self._swapped) is not None
-            )
+            self._can_share_cache = function.share_native_cache(self, self._swapped)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -139,8 +134,9 @@ class NamespaceOperator:
         return f"<operator {self._name}>"
 
 
-class Operators:
-    """Base class of tracers and arrays. Subclasses define `shape` and `dtype`."""
+class Operators(ArrayBase):
+    """Operators and methods of tracers and arrays. Subclasses define `shape`, `abstract` and
+    `dtype`."""
 
     __slots__ = ()
 
@@ -163,15 +159,7 @@ class Operators:
         raise UnknownMethod(with_location(f"{text}; {guess}" if guess else text))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        raise NotImplementedError
-
-    @property
     def dtype(self) -> DType:
-        raise NotImplementedError
-
-    @property
-    def abstract(self) -> AbstractValue:
         raise NotImplementedError
 
     @property
@@ -188,14 +176,6 @@ class Operators:
             stacklevel=2,
         )
         return self.dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
 
     @property
     def itemsize(self) -> int:

@@ -8,11 +8,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.promotion import AbstractValue, DType, dtype_of, user_dtype
+from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.ir.types import TensorType
 
 

@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import abstract_of, to_numpy
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.shard_exchange import check_equal_across_processes
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -14,9 +17,7 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import Mesh, as_device_array
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.source_locations import locate_errors, with_location
-from shardir.frontend.tracing.operands import abstract_of, to_numpy
-from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
 
 STACKED_AXIS_NAME = "pmap"

@@ -5,13 +5,13 @@ from math import prod
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu import is_available
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import signature_of
-from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.execution_context import default_array_device
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import SingleDeviceSharding
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 
 MIN_ZERO_PAGE_ELEMENTS = 1 << 12
@@ -35,6 +35,7 @@ def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
 
 @lru_cache(1 << 10)
 def _zeros_launch(shape: tuple[int, ...], dtype: str, device: Device) -> Launch | None:
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch
     from shardir.backends.cpu.dispatch.tiered_code import launch_code
 

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import suggest_name
+from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.shard_buffers import Buffer, pad_shard
 from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
 from shardir.frontend.checkpoint.chunk_checksums import chunk_checksum, overlapping_chunks
@@ -50,9 +53,6 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
-from shardir.frontend.source_locations import locate_errors
-from shardir.frontend.tracing.operands import abstract_of, is_number
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 
 MAX_LISTED_NAMES = 10

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import abstract_of, to_numpy
 from shardir.frontend.arrays.shard_buffers import Buffer
 from shardir.frontend.checkpoint.chunk_checksums import compute_checksums
 from shardir.frontend.checkpoint.folder import (
@@ -32,8 +34,7 @@ from shardir.frontend.distributed.shard_exchange import Box, ShardHolders, full_
 from shardir.frontend.errors import ArgumentError, CheckpointError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import quote_message, quote_path, quote_text
-from shardir.frontend.source_locations import locate_errors, with_location
-from shardir.frontend.tracing.operands import abstract_of, to_numpy
+from shardir.frontend.source_locations import with_location
 
 STORAGE_DTYPES: Mapping[str, str] = {"bf16": "uint16", "c128": "float64", "key": "uint64"}
 """Element types that safetensors does not support in NumPy, and the type in which they are

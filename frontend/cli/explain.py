@@ -79,7 +79,7 @@ def explain(
     rule: RuleTexts = None,
 ) -> None:
     """Explain the shardings of a program, and the effect of other annotations."""
-    from shardir.passes import explain as explaining
+    from shardir.passes import explain as explaining  # For start-up time.
 
     with rules(parse_rules(rule or ())):
         program = load_target(file, mesh, args, specs)

@@ -84,7 +84,7 @@ def parse_modules(text: str, name: str, form: ModuleFormat | None) -> list[Modul
     if form is ModuleFormat.ir or (form is None and not _is_stablehlo(text, name)):
         modules = [parse(text, name)]
     else:
-        from shardir.stablehlo import reader
+        from shardir.stablehlo import reader  # For start-up time.
 
         modules = [reader.read(part, name) for part in reader.split_modules(text)]
         for line in _unknown_operation_warnings(modules):

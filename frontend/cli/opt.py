@@ -76,6 +76,7 @@ def opt(
             result = pipeline(module, combine_observers(*chosen))
         verify(result)
         if to is ModuleFormat.stablehlo:
+            # Imported late for start-up time.
             from shardir.stablehlo.printer import show as show_stablehlo
 
             printed.append(show_stablehlo(result, locations=locations))

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.cli.files import (
     CommandError,
@@ -30,12 +31,10 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import format_error_location
-from shardir.frontend.tracing.operands import abstract_of
 from shardir.ir.module import Loc, Module
 from shardir.text.decimal_text import parse_natural_number
 
@@ -74,6 +73,7 @@ def load_target(
         known = _option_object(args, module, ARGS, target)
         of_jax = _is_jax_function(function, module)
         if of_jax:
+            # JAX is an optional dependency.
             from shardir.frontend.interop.jax_tracing import apply_settings_to_jax
 
             stack.enter_context(apply_settings_to_jax())
@@ -156,6 +156,7 @@ def _lower_function(
 ) -> Lowered:
     traced: Any = function
     if of_jax:
+        # JAX is an optional dependency.
         from shardir.frontend.interop.imported_function import from_jax
 
         traced = from_jax(function)
@@ -209,6 +210,7 @@ def _sharded_struct(x: Any, spec: Any, mesh: Mesh) -> Any:
     if spec is None or not hasattr(x, "shape"):
         return x
     if _is_jax_spec(spec):
+        # JAX is an optional dependency.
         from shardir.frontend.interop.jax_shardings import convert_spec
 
         spec = convert_spec(spec)

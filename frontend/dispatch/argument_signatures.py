@@ -2,16 +2,63 @@
 shardings."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any
 
-from shardir.frontend.arrays.signature import ArraySignature
-from shardir.frontend.dispatch.eager_call import ArgumentLeaf, is_array_like, signature_of_leaf
+import numpy as np
+
+from shardir.frontend.arrays.array import Array, signature_of_numpy
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
+from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
+from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.tracer import Tracer
+
+
+@dataclass(frozen=True)
+class ArgumentLeaf:
+    """An argument of a program: its name in the program, its description in errors, its
+    signature."""
+
+    name: str
+    description: str
+    signature: ArraySignature
+
+
+_ARRAY_TYPES = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
+
+
+def is_array_like(x: Any) -> bool:
+    """Return whether a pytree leaf is traced (arrays and numbers) rather than static."""
+    return isinstance(x, _ARRAY_TYPES) or (
+        (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
+    )
+
+
+_number_signatures: dict[tuple[type, bool], ArraySignature] = {}
+
+
+def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
+    """Return the signature of an argument; raises `NotAnArrayError` that names it."""
+    if type(leaf) is Array:
+        return leaf.signature
+    if is_number(leaf):
+        key = type(leaf), config.enable_x64
+        if key not in _number_signatures:
+            _number_signatures[key] = signature_of(abstract_of(leaf), None)
+        return _number_signatures[key]
+    if type(leaf) is np.ndarray and (known := signature_of_numpy(leaf)) is not None:
+        return known[0]
+    if isinstance(leaf, Tracer):
+        leaf.check(None)
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf.signature
+    return signature_of(abstract_of(leaf, name), None)
 
 
 def check_traceable(fun: Any, word: str) -> Callable[..., Any]:

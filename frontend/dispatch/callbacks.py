@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.arrays.numpy_conversion import abstract_of, narrow_array
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.eager_call import is_array_like, run_temporary
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import run_temporary
 from shardir.frontend.errors import ArgumentError, CallbackShardingError
 from shardir.frontend.lax.control_flow.body_tracing import as_list
 from shardir.frontend.pytree import tree
@@ -15,14 +18,8 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import is_in_manual_region
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import (
-    abstract_of,
-    as_tracer,
-    check_integer_range,
-    narrow_array,
-    operand_dtype,
-)
-from shardir.frontend.tracing.parameters import check_call_signature, function_name
+from shardir.frontend.tracing.operands import as_tracer, check_integer_range, operand_dtype
+from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.promotion import NARROW_DTYPES, dtype_of, result_type
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -32,6 +32,7 @@ def array_flattener(kind: type) -> FlattenArrays:
     known = _array_flatteners.get(kind)
     if known is not None:
         return known
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import flatten_arguments, tiered_code
 
     made = flatten_arguments.make_flatten(tiered_code.launch_code()["gather"], kind) or (
@@ -51,6 +52,7 @@ def install_native_wait(callable_object: object, kind: type) -> bool:
     """
     if not is_available():
         return False
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import block_until_ready, tiered_code
 
     return tiered_code.has_call_cache() and block_until_ready.install_block_until_ready(

@@ -7,37 +7,20 @@ signatures of arrays (unless they are arguments of the final call) and on the va
 arguments.
 """
 
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
-from shardir.frontend.pytree import tree
+from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+    from shardir.backends.cpu.dispatch.call_cache import CallCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class RecordedCall(NamedTuple):
-    """A record of one call outside of traces: the arguments, the leaves of the `launch`, and its
-    result."""
-
-    arguments: Sequence[Any]
-    launch: Launch | None
-    leaves: Sequence[Any]
-    structure: tree.PyTreeDef | None
-    result: Any
-
-
-recorded_calls: ContextVar[list[RecordedCall] | None] = ContextVar("shardir_watched", default=None)
-"""The list that records calls while it is set; the native call cache is bypassed then."""
 
 
 @vectorcall_class
@@ -51,12 +34,6 @@ class ComposedFunction:
         update_wrapper(self, fun)
         self._fun, self._unused, self._blind = fun, unused, blind
         self._answers: CallCache | None = None
-
-    @property
-    def static(self) -> "StaticArguments":
-        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
-
-        return StaticArguments(all=True)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         try:
@@ -90,14 +67,26 @@ class ComposedFunction:
     def _insert(
         self, made: Any, did: RecordedCall, args: tuple[Any, ...], options: dict[str, Any]
     ) -> None:
+        # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import (
             insert_composed_call,
             native_cache_for,
         )
 
-        answers = native_cache_for(self, self.static)
+        answers = native_cache_for(self, None)
         if answers is not None:
             insert_composed_call(answers, made, did, args, options, self._unused, self._blind)
+
+    def share_native_cache(self, operator: Any, swapped: bool) -> bool:
+        """Let `operator`, which calls this function, use the native call cache of this function.
+
+        `swapped` exchanges the two arguments. Return whether it was possible.
+        """
+        assert self._answers is not None
+        # Imported late for start-up time: the call cache imports the code generator.
+        from shardir.frontend.dispatch.native_call_cache import native_cache_for
+
+        return native_cache_for(operator, None, self._answers.table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from shardir.errors import ShardirError
+from shardir.frontend.argument_checks import call_user_function, check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.callbacks import emit_callback
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
@@ -14,11 +15,7 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import (
-    call_user_function,
-    check_call_signature,
-    function_name,
-)
+from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.visualize import visualize_array_sharding as draw, visualize_sharding

@@ -11,26 +11,24 @@ The native call cache (`CallCache`) repeats a call with arrays, numbers and stat
 that were seen before without running Python code.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
-from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
-from shardir.errors import ShardirError
-from shardir.frontend.dispatch.argument_errors import (
+from shardir.frontend.argument_errors import (
     FOREIGN_ERRORS,
     raise_argument_error,
     raise_memory_error,
 )
+from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+    from shardir.backends.cpu.dispatch.call_cache import CallCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -70,7 +68,7 @@ class PublicFunction:
     __name__: str
     __qualname__: str
 
-    def __init__(self, fun: Callable[..., Any], outside: "EagerFunction") -> None:
+    def __init__(self, fun: Callable[..., Any], outside: EagerFunction) -> None:
         update_wrapper(self, fun)
         self._fun, self.eager = fun, outside
         self._has_out_sharding = "out_sharding" in outside.names
@@ -83,9 +81,9 @@ class PublicFunction:
                 return self._call_with_out_sharding(args, dict(options))
             if current_trace() is not None:
                 return self._fun(*args, **options)
-            return self.eager(args, options)
+            return call_eagerly(self.eager, args, options)
         except FOREIGN_ERRORS as error:
-            self.eager.refuse_arguments(args, options, error)
+            raise_argument_error(self._fun, self.eager.name, args, options, error)
             raise
         except MemoryError as error:
             raise_memory_error(self.eager.name, error)
@@ -94,15 +92,20 @@ class PublicFunction:
             raise
 
     def _call_with_out_sharding(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        # The module resharding places arrays with functions of the namespaces.
-        from shardir.frontend.shardings.resharding import apply_out_sharding
-
         out_sharding = options.pop("out_sharding")
         return apply_out_sharding(self(*args, **options), out_sharding)
 
-    @property
-    def static(self) -> "StaticArguments":
-        return self.eager.native_static_arguments
+    def share_native_cache(self, operator: Any, swapped: bool) -> bool:
+        """Let `operator`, which calls this function, use the native call cache of this function.
+
+        `swapped` exchanges the two arguments. Return whether it was possible.
+        """
+        assert self._answers is not None
+        # Imported late for start-up time: the call cache imports the code generator.
+        from shardir.frontend.dispatch.native_call_cache import native_cache_for
+
+        static, table = (self.eager.static_positions, self.eager.static), self._answers.table
+        return native_cache_for(operator, static, table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -112,95 +115,3 @@ class PublicFunction:
 
     def __repr__(self) -> str:
         return f"<function {self.__module__}.{self.__qualname__}>"
-
-
-class EagerFunction:
-    """Calls one function outside of traces.
-
-    `public_function` is the object that the user calls; it owns the native call cache.
-    """
-
-    public_function: Any = None
-
-    def __init__(
-        self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
-    ) -> None:
-        self.names, self.positional, self.variadic = parameter_names(fun)
-        if unknown := [name for name in static if name not in self.names]:
-            raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
-        self.fun, self.cached, self.name = fun, cached, name
-        self.static = frozenset(static)
-        self.static_positions = frozenset(
-            i for i, name in enumerate(self.positional) if name in self.static
-        )
-        self.programs: dict[Any, Any] = {}
-
-    @property
-    def native_static_arguments(self) -> "StaticArguments":
-        """The positions and names of static arguments, for the native call cache."""
-        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
-
-        return StaticArguments(sorted(self.static_positions), sorted(self.static))
-
-    def refuse_arguments(
-        self, args: tuple[Any, ...], options: dict[str, Any], error: Exception
-    ) -> None:
-        """Raise `ArgumentError` if the arguments of a call caused `error`."""
-        raise_argument_error(self.fun, self.name, args, options, error)
-
-    def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        from shardir.frontend.dispatch.eager_call import call_eagerly
-
-        return call_eagerly(self, args, options)
-
-
-def parameter_names(
-    fun: Callable[..., Any],
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Return the names of all parameters, of the positional ones, and of the variadic one
-    (`*args`).
-    """
-    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
-        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
-        code = fun.__code__
-        given = code.co_argcount + code.co_kwonlyargcount
-        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-        names = code.co_varnames[: given + more]
-        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
-    known = signature(fun).parameters.values()
-    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    return (
-        tuple(p.name for p in known),
-        tuple(p.name for p in known if p.kind in by_position),
-        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
-    )
-
-
-class UnhashableError(ShardirError, TypeError):
-    """A static argument cannot be hashed."""
-
-
-def static_key(value: Any) -> Any:
-    """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
-
-    The key distinguishes values that Python compares equal: 1, 1.0 and True are different
-    arguments.
-    """
-    kind = type(value)
-    if value is None or kind is str or kind is type:
-        return value
-    if kind is tuple or kind is list:
-        return (kind, *map(static_key, value))
-    if kind is slice:
-        return (slice, static_key(value.start), static_key(value.stop), static_key(value.step))
-    if kind is dict:
-        return (dict, *((key, static_key(each)) for key, each in value.items()))
-    if isinstance(value, float) and (value == 0 or value != value):
-        return kind, repr(value)
-    if isinstance(value, np.ndarray):
-        return kind, value.shape, value.dtype, value.tobytes()
-    try:
-        hash(value)
-    except TypeError as error:
-        raise UnhashableError(f"{value!r} cannot be hashed") from error
-    return kind, value

@@ -6,20 +6,25 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
-from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
+from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
-from shardir.frontend.dispatch.eager import EagerFunction, UnhashableError, static_key
+from shardir.frontend.dispatch.argument_signatures import (
+    ArgumentLeaf,
+    is_array_like,
+    signature_of_leaf,
+)
 from shardir.frontend.dispatch.execution_context import execution_context
 from shardir.frontend.dispatch.fingerprint import module_fingerprint
 from shardir.frontend.dispatch.lowering import LoweredProgram, lower
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.scalar_arguments import is_wide_int, numbers_as_arrays
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
@@ -27,7 +32,8 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, is_number, not_an_array_error
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.op_rules.custom_rules import rules_in_force
@@ -42,15 +48,6 @@ MAX_LIST_ELEMENTS = 1024
 Each is an argument of the compiled program, and compilation with thousands of arguments takes
 seconds.
 """
-
-_ARRAY_TYPES = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
-
-
-def is_array_like(x: Any) -> bool:
-    """Return whether a pytree leaf is traced (arrays and numbers) rather than static."""
-    return isinstance(x, _ARRAY_TYPES) or (
-        (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
-    )
 
 
 def _is_argument(x: Any) -> bool:
@@ -72,37 +69,6 @@ def is_same_context(before: TraceContext) -> bool:
     snapshot, mesh, rules, running = before
     same = config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
     return same and execution_context() is running
-
-
-_number_signatures: dict[tuple[type, bool], ArraySignature] = {}
-
-
-def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
-    """Return the signature of an argument; raises `NotAnArrayError` that names it."""
-    if type(leaf) is Array:
-        return leaf.signature
-    if is_number(leaf):
-        key = type(leaf), config.enable_x64
-        if key not in _number_signatures:
-            _number_signatures[key] = signature_of(abstract_of(leaf), None)
-        return _number_signatures[key]
-    if type(leaf) is np.ndarray and (known := signature_of_numpy(leaf)) is not None:
-        return known[0]
-    if isinstance(leaf, Tracer):
-        leaf.check(None)
-    if isinstance(leaf, ShapeDtypeStruct):
-        return leaf.signature
-    return signature_of(abstract_of(leaf, name), None)
-
-
-@dataclass(frozen=True)
-class ArgumentLeaf:
-    """An argument of a program: its name in the program, its description in errors, its
-    signature."""
-
-    name: str
-    description: str
-    signature: ArraySignature
 
 
 def trace_call(
@@ -142,6 +108,28 @@ def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> 
             )
         )
     return as_tracer(result)
+
+
+class EagerFunction:
+    """A public function with its compiled programs; `call_eagerly` calls it outside of traces.
+
+    `public_function` is the object that the user calls; it owns the native call cache.
+    """
+
+    public_function: Any = None
+
+    def __init__(
+        self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
+    ) -> None:
+        self.names, self.positional, self.variadic = parameter_names(fun)
+        if unknown := [name for name in static if name not in self.names]:
+            raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
+        self.fun, self.cached, self.name = fun, cached, name
+        self.static = frozenset(static)
+        self.static_positions = frozenset(
+            i for i, name in enumerate(self.positional) if name in self.static
+        )
+        self.programs: dict[Any, Any] = {}
 
 
 def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -199,11 +187,11 @@ def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str,
             launch = None
         done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
     elif launch is not None and is_same_context(where[2]):
+        # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import insert_call
 
-        insert_call(
-            eager.public_function, eager.native_static_arguments, launch, structure, *given, leaves
-        )
+        static = eager.static_positions, eager.static
+        insert_call(eager.public_function, static, launch, structure, *given, leaves)
     return made
 
 
@@ -420,5 +408,5 @@ def _unhashable_error(
     for arg in (*args, *options.values()):
         for leaf in tree.leaves(arg):
             if not is_array_like(leaf):
-                abstract_of(leaf)  # Raises an error in which `refuse` names the argument.
+                abstract_of(leaf)  # Raises an error, in which the caller names the argument.
     return ArgumentError(with_location(f"{eager.name} has an argument that cannot be hashed"))

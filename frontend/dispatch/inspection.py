@@ -5,32 +5,33 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.dispatch.eager_call import (
+from shardir.frontend.dispatch.argument_signatures import (
     ArgumentLeaf,
     is_array_like,
-    result_tracer,
     signature_of_leaf,
-    trace_call,
 )
-from shardir.frontend.dispatch.jit import ArgNames, ArgNums, jit
+from shardir.frontend.dispatch.eager_call import result_tracer, trace_call
+from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature, leaf_labels
-from shardir.frontend.tracing.promotion import AbstractValue, user_dtype
+from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, leaf_labels
+from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
 def make_ir(
     fun: Callable[..., Any],
-    static_argnums: ArgNums = None,
+    static_argnums: ArgNums | None = None,
     *,
-    static_argnames: ArgNames = None,
+    static_argnames: ArgNames | None = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
     """Return a function that returns the program that `jit` of `fun` would make for its arguments.

@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.config import resolve_uneven_mode
 from shardir.frontend.dispatch.argument_signatures import (
+    ArgumentLeaf,
     check_argument_leaf,
     check_traceable,
+    is_array_like,
     resolve_argument_sharding,
+    signature_of_leaf,
     signatures_of,
 )
 from shardir.frontend.dispatch.compilation import FlattenArrays, array_flattener, prepare_backend
 from shardir.frontend.dispatch.donation import run_with_donation
 from shardir.frontend.dispatch.eager_call import (
     MAX_CACHED_PROGRAMS,
-    ArgumentLeaf,
     TraceContext,
-    is_array_like,
     is_same_context,
-    signature_of_leaf,
     trace_call,
     trace_context,
 )
@@ -58,16 +59,12 @@ from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature, function_name
+from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.dispatch.call_cache import CallCache
-
-ArgNums = int | Sequence[int] | None
-ArgNames = str | Sequence[str] | None
-
 
 _FastPathEntry = tuple[Launch, tree.PyTreeDef | None, TraceContext, Runnable]
 """The launch of a call with only arrays, the structure of its results unless that is one array, the
@@ -129,6 +126,7 @@ class JitFunction:
         """Return whether the native call cache has become available since the last check."""
         if self._native_cache_requested or sys.is_finalizing():  # Imports fail during shutdown.
             return False
+        # Imported late for start-up time: this module imports the code generator.
         from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
 
         self._native_cache_requested = call_cache_code_if_ready() is not None
@@ -189,14 +187,14 @@ class JitFunction:
                 args, options
             )
             if not program.donated and is_same_context(key[2]):
-                from shardir.backends.cpu.dispatch.call_cache import StaticArguments
+                # Imported late for start-up time: the call cache imports the code generator.
                 from shardir.frontend.dispatch.native_call_cache import (
                     insert_call,
                     with_distinct_arrays,
                 )
 
                 call = with_distinct_arrays(args, options, leaves)
-                static = StaticArguments(sorted(known.static), sorted(known.static_names))
+                static = known.static, known.static_names
                 insert_call(self, static, program.launch, results, *call)
             if alone is not None:
                 if len(self._fast_path) >= MAX_CACHED_PROGRAMS:
@@ -355,10 +353,10 @@ class _JitOptions(TypedDict, total=False):
 
     in_shardings: Any
     out_shardings: Any
-    static_argnums: ArgNums
-    static_argnames: ArgNames
-    donate_argnums: ArgNums
-    donate_argnames: ArgNames
+    static_argnums: ArgNums | None
+    static_argnames: ArgNames | None
+    donate_argnums: ArgNums | None
+    donate_argnames: ArgNames | None
     keep_unused: bool
     inline: bool
     uneven: str | None
@@ -381,10 +379,10 @@ def jit(
     *,
     in_shardings: Any = None,
     out_shardings: Any = None,
-    static_argnums: ArgNums = None,
-    static_argnames: ArgNames = None,
-    donate_argnums: ArgNums = None,
-    donate_argnames: ArgNames = None,
+    static_argnums: ArgNums | None = None,
+    static_argnames: ArgNames | None = None,
+    donate_argnums: ArgNums | None = None,
+    donate_argnames: ArgNames | None = None,
     keep_unused: bool = False,
     inline: bool = False,
     uneven: str | None = None,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.execution_context import default_array_device
 from shardir.frontend.errors import IndivisibleError, ShardingError
@@ -25,7 +26,6 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.sharding import Sharding as UserSharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import replace_shardings, resolve_token
-from shardir.frontend.source_locations import locate_errors
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value

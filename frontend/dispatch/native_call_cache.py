@@ -7,7 +7,7 @@ leaves of the launch, no entry is added, and Python code continues to run such c
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -26,11 +26,12 @@ from shardir.backends.cpu.dispatch.call_cache import (
 from shardir.backends.cpu.dispatch.object_layout import slot_offsets
 from shardir.backends.cpu.dispatch.once import memoize_once
 from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
+from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall
 from shardir.frontend import config
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import execution_context
-from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
-from shardir.frontend.dispatch.eager_call import signature_of_leaf
+from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings import mesh
@@ -64,9 +65,13 @@ def _type_offsets() -> ctypes.Array[ctypes.c_int64] | None:
     return (ctypes.c_int64 * len(words))(*words)
 
 
+StaticParameters = tuple[Iterable[int], Iterable[str]] | None
+"""The positions and names of static arguments; `None`: all arguments but arrays are static."""
+
+
 def native_cache_for(
     callable_object: Any,
-    static: StaticArguments,
+    static: StaticParameters,
     table: CallTable | None = None,
     swap: bool = False,
 ) -> CallCache | None:
@@ -76,8 +81,6 @@ def native_cache_for(
     table of a function with the same calls; `swap` exchanges its two arguments. An object keeps the
     cache that it has.
     """
-    from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall
-
     known: CallCache | None = callable_object._answers
     if known is not None:
         return known.install(callable_object)
@@ -86,14 +89,17 @@ def native_cache_for(
     if facts is None or code is None:
         return None
     slow: Any = type(callable_object).__call__
-    return CallCache(code, facts, _TRACE_CONTEXT, slow, static, table, swap).install(
-        callable_object
+    fixed = (
+        StaticArguments(all=True)
+        if static is None
+        else StaticArguments(sorted(static[0]), sorted(static[1]))
     )
+    return CallCache(code, facts, _TRACE_CONTEXT, slow, fixed, table, swap).install(callable_object)
 
 
 def insert_call(
     callable_object: object,
-    static: StaticArguments,
+    static: StaticParameters,
     launch: Launch,
     structure: tree.PyTreeDef | None,
     args: tuple[Any, ...],

@@ -6,7 +6,6 @@ signature of each result.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any, final
 
 import numpy as np
@@ -20,11 +19,14 @@ from shardir.backends.base import (
     UnshardedExecutable,
 )
 from shardir.backends.device_shards import DeviceExecutable
-from shardir.compilation_progress import has_listener, report, report_compilation_of
+from shardir.compilation_progress import report_compilation_of
 from shardir.cost.memory import MemoryEstimate
 from shardir.errors import PipelineError
+from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.numpy_conversion import is_number, narrow_array
 from shardir.frontend.arrays.shard_buffers import (
     Buffer,
     pad_to_shards,
@@ -37,22 +39,22 @@ from shardir.frontend.dispatch import view_launch
 from shardir.frontend.dispatch.compilation import backend_pipeline, compile_module
 from shardir.frontend.dispatch.donation import reusable_parameters
 from shardir.frontend.dispatch.lowering import LoweredProgram
-from shardir.frontend.dispatch.sharding_inspection import sharding_observer
+from shardir.frontend.dispatch.pass_observers import (
+    progress_observer,
+    settings_observer,
+    sharding_observer,
+)
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import ReplicatedInputs, participating_processes
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
-from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.sharding import Sharding
-from shardir.frontend.source_locations import locate_errors, with_location
-from shardir.frontend.tracing.operands import is_number, narrow_array
-from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (
     DEFAULT_PIPELINE,
     SHARDY_PIPELINE,
-    Pass,
-    PassObserver,
     Pipeline,
     combine_observers,
 )
@@ -72,32 +74,6 @@ def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
         options["reshard"]["uneven"] = str(plan.uneven)
     chosen = [replace(step, **options.get(step.name, {})) for step in steps.passes]
     return Pipeline(tuple(chosen))
-
-
-def settings_observer(name: str) -> PassObserver | None:
-    """Return the observer that the settings request for the passes of the program `name`."""
-    chosen: list[PassObserver] = []
-    if config.dump_dir is not None and process_index() == 0:
-        from shardir.passes.dump import warning_dump
-
-        chosen.append(warning_dump(config.dump_dir, name))
-    if config.verify:
-        from shardir.passes.numerics_check import NumericsCheck
-
-        chosen.append(NumericsCheck())
-    return combine_observers(*chosen)
-
-
-def progress_observer(steps: Pipeline) -> PassObserver | None:
-    """Return an observer that reports progress, or `None` if no callback is registered."""
-    if not has_listener():
-        return None
-    numbers = count(1)
-
-    def report_pass(step: Pass, before: Module, after: Module, seconds: float) -> None:
-        report(step.name, next(numbers), len(steps.passes))
-
-    return report_pass
 
 
 class AbstractExecutable(Executable):

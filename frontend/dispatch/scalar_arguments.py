@@ -6,8 +6,8 @@ import numpy as np
 
 from shardir.backends.storage import Storage
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
-from shardir.frontend.tracing.operands import abstract_of
 
 NUMBER_TYPES = {bool, int, float, complex}
 MAX_CACHED_SCALARS = 4096

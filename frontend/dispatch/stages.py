@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.cost.communication import Collective, list_collectives
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
+from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
 from shardir.frontend.dispatch.cost_analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.dispatch.donation import run_with_donation
-from shardir.frontend.dispatch.eager_call import signature_of_leaf
 from shardir.frontend.dispatch.lowering import LoweredProgram
 from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
@@ -115,14 +115,14 @@ class Lowered:
 
         Raises `ExplainError` when there is no value of this name.
         """
-        from shardir.passes import explain
+        from shardir.passes import explain  # For start-up time.
 
         return explain.explain(self, value)
 
     def conflicts(self) -> "Conflicts":
         """Return the conflicts between shardings, how each was resolved, and the communication it
         causes."""
-        from shardir.passes import explain
+        from shardir.passes import explain  # For start-up time.
 
         return explain.conflicts(self)
 
@@ -134,7 +134,7 @@ class Lowered:
         axes come, and more expensive alternatives. Raises `ExplainError` when there is no such
         collective.
         """
-        from shardir.passes import explain
+        from shardir.passes import explain  # For start-up time.
 
         return explain.explain_collective(
             self, collective, pipeline=str(default_pipeline(self._plan))
@@ -145,20 +145,20 @@ class Lowered:
 
         `without` names values (`%w`, `result 0`) whose annotations are removed.
         """
-        from shardir.passes import explain
+        from shardir.passes import explain  # For start-up time.
 
         return explain.what_if(self, annotations, without=without)
 
     def order_sensitive(self) -> "OrderSensitivity":
         """Return the values whose sharding depends on the order of propagation."""
-        from shardir.passes import explain
+        from shardir.passes import explain  # For start-up time.
 
         return explain.order_sensitive(self)
 
     def coverage(self) -> "Coverage":
         """Return operations without a factor rule, replicated dimensions, and annotations without
         effect."""
-        from shardir.passes import explain
+        from shardir.passes import explain  # For start-up time.
 
         return explain.coverage(self)
 
@@ -183,7 +183,7 @@ class Lowered:
         default), and for features that the target does not support. `options` are options of the
         target.
         """
-        from shardir.frontend.dispatch import emission as emitting
+        from shardir.frontend.dispatch import emission as emitting  # For start-up time.
 
         emission = self.emission(
             target,
@@ -207,7 +207,7 @@ class Lowered:
     ) -> "Emission":
         """Return the input of the target for `emit`: the program of one device, after the target's
         passes."""
-        from shardir.frontend.dispatch import emission
+        from shardir.frontend.dispatch import emission  # For start-up time.
 
         seconds = emission.MAX_SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds
         given = None
@@ -228,7 +228,7 @@ class Lowered:
     @property
     def naming(self) -> "BoundaryNames":
         """The names of arguments and results in the user's program."""
-        from shardir.frontend.dispatch.emission import BoundaryNames
+        from shardir.frontend.dispatch.emission import BoundaryNames  # For start-up time.
 
         numbered = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
         return BoundaryNames(
@@ -342,6 +342,7 @@ class Compiled:
 
     def communication(self) -> "Communication":
         """Return tables of the collectives of one run: by kind, by axes, by line of the program."""
+        # Imported late for start-up time.
         from shardir.passes.explain.communication import communication
 
         return communication(self.module)

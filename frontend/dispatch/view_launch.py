@@ -55,6 +55,7 @@ def view_launch(
             and 0 < seen * MAX_RETAINED_RATIO < value.type.size
         ):
             return None
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch
     from shardir.backends.cpu.dispatch.tiered_code import launch_code
 
@@ -120,6 +121,7 @@ def _contiguous_offset(op: Op) -> int | None:
 def bytes_view_launch(given: bytes, made: Array) -> Launch | None:
     """Return a launch that makes an array like `made` from other bytes, or `None` if `made` is no
     view."""
+    # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch, numpy_layout
     from shardir.backends.cpu.dispatch.tiered_code import launch_code
 

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import call_user_function, canonicalize_shape
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.shard_buffers import local_indices
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import check_replicated_shards
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief_with_type
@@ -21,9 +23,7 @@ from shardir.frontend.shardings.requested_sharding import resolve_sharding
 from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.shardings.sub_axes import num_shards
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import to_numpy
-from shardir.frontend.tracing.parameters import call_user_function
-from shardir.frontend.tracing.promotion import AbstractValue, dtype_of
+from shardir.frontend.tracing.promotion import dtype_of
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 DIVISIBLE_SHAPE_REMEDY = "choose a shape that divides"

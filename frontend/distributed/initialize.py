@@ -18,6 +18,7 @@ from inspect import signature
 
 from shardir.backends.base import ProcessLink
 from shardir.errors import count_noun, suggest_name
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.gather_api import barrier
 from shardir.frontend.distributed.join_timeout import limit_join_time
@@ -29,7 +30,6 @@ from shardir.frontend.distributed.launcher_environment import (
 from shardir.frontend.distributed.processes import ProcessGroup, process_group, set_process_group
 from shardir.frontend.errors import ArgumentError, DistributedError, SettingError
 from shardir.frontend.shardings.devices import has_devices
-from shardir.frontend.source_locations import locate_errors
 
 NO_LAUNCHER = "no launcher"
 """The launcher name of a process that was started alone."""
@@ -179,7 +179,7 @@ def _connect(found: LauncherInfo, seconds: float, patience: float) -> ProcessLin
             "is not installed; pip install 'shardir[mpi]'"
         )
     with limit_join_time(found, patience):
-        try:
+        try:  # mpi4py is an optional dependency.
             from shardir.backends.mpi import connect
         except (ImportError, RuntimeError) as error:
             why = str(error).partition("\n")[0]

@@ -10,6 +10,7 @@ import numpy as np
 
 from shardir.backends.base import Storage
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.shard_buffers import Buffer
@@ -23,7 +24,6 @@ from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.requested_sharding import broadcast_sharding_requests
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import TensorType
 
 

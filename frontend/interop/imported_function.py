@@ -6,6 +6,7 @@ call outside of a trace compiles the function as `jit` does.
 
 from collections.abc import Callable
 from functools import update_wrapper
+from types import MethodType
 from typing import Any, final
 
 import jax
@@ -14,7 +15,8 @@ import numpy as np
 from shardir.errors import ShardirError
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import is_jax_key
-from shardir.frontend.dispatch.eager_call import MAX_CACHED_PROGRAMS, is_array_like, trace_context
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.jit import JitFunction, Lowered
 from shardir.frontend.errors import ArgumentError, LostUpdateError, NotAnArrayError
 from shardir.frontend.interop.graph_objects import (
@@ -149,8 +151,6 @@ class ImportedFunction:
         return info.result if isinstance(info, UpdatedObjects) else info
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        from types import MethodType
-
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:

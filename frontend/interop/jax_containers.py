@@ -12,12 +12,12 @@ from typing import Any
 
 import jax
 
-from shardir.frontend.dispatch.eager import UnhashableError, static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.interop.graph_objects import is_graph_object, objects_within
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.traced_program import TracedProgram
 

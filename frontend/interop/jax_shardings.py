@@ -3,11 +3,11 @@
 from typing import Any
 
 import jax
+import numpy as np
 
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
 from shardir.frontend.shardings.devices import devices as all_devices
-from shardir.frontend.shardings.mesh import Mesh, current_mesh, make_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh, make_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
@@ -35,8 +35,6 @@ def _make_mesh(mesh: Any, shape: dict[str, int]) -> Mesh:
     known = {device.id: device for device in all_devices()}
     numbers = getattr(mesh, "device_ids", None) if isinstance(mesh, jax.sharding.Mesh) else None
     if numbers is not None and all(int(i) in known for i in numbers.flat):
-        import numpy as np
-
         chosen = np.array([known[int(i)] for i in numbers.flat], dtype=object)
         return Mesh(chosen.reshape(numbers.shape), names)
     if len(known) >= _size_product(sizes):

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from shardir.errors import ShardirError
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.tracer import Tracer
@@ -95,8 +96,6 @@ class Equation:
 
     def unsupported_form_error(self, form: str, way_out: str) -> UnknownPrimitiveError:
         """Return the error for an unsupported form of the primitive."""
-        from shardir.frontend.source_locations import with_location
-
         return UnknownPrimitiveError(with_location(f"{self.name} of JAX with {form}; {way_out}"))
 
 

@@ -22,9 +22,8 @@ from shardir.frontend.interop.rule_registry import (
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.frontend.transforms.custom_jvp import SymbolicZero, custom_jvp
 from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal, custom_vjp
-from shardir.frontend.transforms.symbolic_zero import SymbolicZero
 from shardir.ir.types import INEXACT
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 from shardir.frontend.interop.rule_registry import Equation, register_rule
 from shardir.frontend.lax import elementwise, reductions
 from shardir.frontend.tracing.tracer import Tracer
@@ -39,8 +40,6 @@ def _apply_implementation(equation: Equation) -> Any:
     def function(*args: Any) -> list[Any]:
         results = primitive.impl(*args, **params)
         return list(results) if primitive.multiple_results else [results]
-
-    from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 
     tracers: list[Tracer] = equation.tracers
     program, _ = trace_to_jaxpr(function, [jax_struct_of(x) for x in tracers])

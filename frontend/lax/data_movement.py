@@ -6,15 +6,13 @@ from operator import index
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
-from shardir.frontend.numpy.tracer_helpers.axes import (
-    canonicalize_axes,
-    canonicalize_axis,
-    canonicalize_shape,
-)
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -22,7 +20,6 @@ from shardir.frontend.tracing.operands import (
     broadcast as _broadcast,
     broadcast_shapes as _together,
     convert,
-    is_number,
     reshape as _reshape,
     splat,
 )

@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -17,7 +18,6 @@ from shardir.frontend.tracing.operands import (
     as_tracer,
     broadcast,
     convert,
-    is_number,
     operand_dtype,
     splat,
 )

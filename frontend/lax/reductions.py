@@ -136,9 +136,9 @@ def associative_scan(
     `fn` combines two containers like `elems` elementwise; it must be associative. The first result
     is the first element; with `reverse` the scan starts at the end.
     """
+    from shardir.frontend.argument_checks import check_call_signature
     from shardir.frontend.lax.control_flow.body_tracing import check_structure
     from shardir.frontend.pytree import tree
-    from shardir.frontend.tracing.parameters import check_call_signature
 
     what = "the function of associative_scan"
     check_call_signature(fn, what, (elems, elems))

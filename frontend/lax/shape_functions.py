@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import MAX_RANK, check_integer
+from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import NumberRangeError
 from shardir.frontend.lax.data_movement import full
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, operand_dtype, reshape
+from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import user_dtype
 
 

@@ -9,8 +9,8 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
 from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
+from shardir.frontend.shardings.mesh import AbstractMesh
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
 from shardir.ir.types import FLOATS, TensorType

@@ -11,14 +11,14 @@ from functools import wraps
 from math import exp, prod, sqrt
 from typing import Any
 
-from shardir.frontend.argument_checks import check_integers, check_real
+from shardir.frontend.argument_checks import canonicalize_shape, check_integers, check_real
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions
 from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.quoting import brief
 from shardir.frontend.random import continuous_distributions, keys as random_keys, uniform_numbers
 from shardir.frontend.shardings.resharding import apply_out_sharding

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_errors import FOREIGN_ERRORS
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError

@@ -12,8 +12,9 @@ from operator import index
 from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy.creation.filling import arange
@@ -28,7 +29,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
-from shardir.frontend.tracing.operands import as_tracer, convert, is_number, splat
+from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol

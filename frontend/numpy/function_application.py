@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
 from shardir.frontend.dispatch.jit import JitFunction
@@ -16,7 +17,6 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canoni
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import call_user_function
 
 
 def apply_along_axis(

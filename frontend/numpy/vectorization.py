@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.dispatch.argument_signatures import check_traceable
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -13,7 +14,6 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, broadcast_shapes, reshape
-from shardir.frontend.tracing.parameters import call_user_function
 
 _PART = r"\((\w+(,\w+)*)?\)"
 _SIGNATURE = re.compile(rf"{_PART}(,{_PART})*->{_PART}(,{_PART})*")

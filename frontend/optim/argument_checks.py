@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.operators import Operators
-from shardir.frontend.dispatch.eager_call import is_array_like
+from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ArgumentError, StructureError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
 
 
 def check_numbers(what: str, **values: Any) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shardir.frontend.argument_checks import check_flag
-from shardir.frontend.dispatch.eager_call import is_array_like
+from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
@@ -14,8 +15,6 @@ from shardir.frontend.optim.transformations import Transformation, require_param
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
-from shardir.frontend.tracing.parameters import call_user_function
 
 Mask = Any
 """A container of bools like the parameters, or a function from parameters to one."""

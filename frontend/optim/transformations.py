@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
@@ -10,7 +11,6 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import call_user_function
 
 
 class Transformation(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 import optree
 
-from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree.tree import NAMESPACE, PyTreeDef, flatten, map as map_tree
 from shardir.frontend.pytree.tree_checks import (
@@ -18,7 +18,6 @@ from shardir.frontend.pytree.tree_checks import (
 )
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import call_user_function
 
 
 @dataclass(frozen=True, slots=True)

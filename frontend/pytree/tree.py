@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.errors import ShardirError
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.tree_checks import (
     already_registered_error,
@@ -257,8 +258,6 @@ def _check_call_error(
     error: Exception, word: str, function: Callable[..., Any], args: Sequence[Any]
 ) -> None:
     """Raise `ArgumentError` if `error` means that a function does not accept so many arguments."""
-    from shardir.frontend.tracing.parameters import check_call_signature
-
     if isinstance(error, TypeError) and not isinstance(error, ShardirError) and args:
         check_call_signature(function, f"the function of tree.{word}", args)
 

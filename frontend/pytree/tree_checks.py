@@ -5,6 +5,7 @@ from typing import Any
 
 import optree
 
+from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.errors import StructureError
 from shardir.frontend.source_locations import with_location
 
@@ -84,9 +85,6 @@ def checked_is_leaf(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
     results."""
 
     def check_result(*place: Any) -> bool:
-        from shardir.frontend.argument_checks import check_flag
-        from shardir.frontend.tracing.parameters import call_user_function
-
         found = call_user_function(is_leaf, "is_leaf", place)
         if not hasattr(found, "__bool__"):
             raise StructureError(

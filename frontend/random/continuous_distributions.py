@@ -5,13 +5,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_between, draw_unit, float_dtype_name
 from shardir.frontend.source_locations import with_location

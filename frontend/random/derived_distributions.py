@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.linear_algebra import einsum, linalg
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands
 from shardir.frontend.random.continuous_distributions import normal, rademacher, resolve_shape
 from shardir.frontend.random.keys import require_single_key, split

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import KeyImplementationError, NumberRangeError, RandomError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, constant, convert
+from shardir.frontend.tracing.operands import as_tracer, constant, convert
 from shardir.frontend.tracing.promotion import KEY, KeyType
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer

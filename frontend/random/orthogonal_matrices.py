@@ -3,10 +3,10 @@
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import square_diagonal, transpose_matrices
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.random.continuous_distributions import normal
 from shardir.frontend.source_locations import with_location

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.elementwise import math_functions
@@ -12,13 +14,13 @@ from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.sorting import searching
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.random.continuous_distributions import sample_gumbel
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, convert, is_number
+from shardir.frontend.tracing.operands import as_tracer, convert
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

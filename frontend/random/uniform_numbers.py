@@ -4,16 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.random.keys import counter_scheme, require_single_key, split
 from shardir.frontend.random.original_threefry import count_words, draw_original_bits
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, is_number, splat
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

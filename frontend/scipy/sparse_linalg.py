@@ -10,6 +10,7 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import custom_solves, loops
 from shardir.frontend.numpy import dtypes
@@ -19,7 +20,6 @@ from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
 from shardir.frontend.tracing.promotion import inexact_dtype, user_dtype
 from shardir.ir.types import COMPLEX
 

@@ -10,15 +10,14 @@ pre, size)` denotes the part in the middle; the full axis is `Axis(name, 1, n)`.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import IncompatibleDevicesError, ShardingError
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
 from shardir.frontend.shardings.devices import Device
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sub_axes import SubAxes, SubAxis, row_major_sub_axes
-from shardir.frontend.source_locations import locate_errors
 from shardir.ir.sharding import Axes, Axis
 
 MeshAxes = tuple[tuple[str, int], ...]

@@ -4,18 +4,24 @@ There is exactly one `Device` object for each id. It is created when it is first
 setting `num_cpu_devices` determines how many devices `devices()` lists. `virtual_devices` returns
 any number of devices, so that meshes larger than this machine can be described, propagated and
 partitioned, though not run. `devices("gpu")` lists one device for each GPU that torch finds, or as
-many as the setting `num_gpu_devices` states, which may share GPUs.
+many as the setting `num_gpu_devices` states, which may share GPUs. The abstract devices of an
+`AbstractMesh` exist on no machine.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from shardir.backends.device_shards import get_device_backend
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.launcher_environment import warn_if_launched_together
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import DeviceError
-from shardir.frontend.shardings.platforms import describe_device
-from shardir.frontend.source_locations import locate_errors
+from shardir.frontend.source_locations import with_location
+
+TPU_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)
+"""Eight TPU cores, two on each of 2x2 chips, along the ring that connects adjacent chips."""
 
 
 class Device:
@@ -69,6 +75,23 @@ class Device:
 
 
 _devices: dict[tuple[int, str], Device] = {}
+
+
+def describe_device(platform: str, id: int) -> str:
+    """Return the text of device `id` of `platform`, in the format of JAX.
+
+    Programs and documents written for accelerators print their devices and draw arrays on them,
+    with the setting `shown_platform`.
+    """
+    if platform == "gpu":
+        return f"CudaDevice(id={id})"
+    if platform == "tpu":
+        chip, core = divmod(id, 2)
+        place = f"({chip % 2},{chip // 2},0)"
+        return f"TpuDevice(id={id}, process_index=0, coords={place}, core_on_chip={core})"
+    if platform == "ipu":
+        return f"IpuDevice(id={id}, num_tiles=1472, version=ipu2)"
+    return f"CpuDevice(id={id})"
 
 
 def find_device(id: int, backend: str = "cpu") -> Device:
@@ -148,3 +171,43 @@ def local_device_count(backend: str | None = None) -> int:
 def default_backend() -> str:
     """Return the default platform of arrays."""
     return config.shown_platform
+
+
+class AbstractDevice(Device):
+    """A device of an `AbstractMesh`; devices with the same id are the same object."""
+
+    __slots__ = ()
+
+    @property
+    def device_kind(self) -> str:
+        return "abstract"
+
+    def __repr__(self) -> str:
+        return f"AbstractDevice(id={self.id})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (find_abstract_device, (self.id,))
+
+
+_abstract_devices: dict[int, AbstractDevice] = {}
+
+
+def find_abstract_device(id: int) -> AbstractDevice:
+    """Return the only abstract device with this id."""
+    device = _abstract_devices.get(id)
+    return device if device is not None else _abstract_devices.setdefault(id, AbstractDevice(id))
+
+
+def is_abstract_assignment(devices: Sequence[Device]) -> bool:
+    """Return whether these devices, all of one mesh, are abstract."""
+    return isinstance(devices[0], AbstractDevice)
+
+
+def abstract_device_error(what: str, count: int) -> DeviceError:
+    """Return the error for `what` that needs memory or processors of abstract devices."""
+    return DeviceError(
+        with_location(
+            f"{what} {count} abstract devices, which have no memory and run no programs; "
+            "use a Mesh of devices() instead of the AbstractMesh"
+        )
+    )

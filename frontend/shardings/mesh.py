@@ -3,6 +3,15 @@
 mesh = make_mesh((4, 2), ("data", "model"))
 with mesh:  # A bare PartitionSpec refers to this mesh.
     ...
+
+An `AbstractMesh` serves to trace, lower and partition programs for devices that this machine lacks:
+
+mesh = AbstractMesh((16, 16, 8), ("data", "model", "pipe"))
+x = ShapeDtypeStruct((4096, 4096), "float32", sharding=NamedSharding(mesh, P("data", "model")))
+jit(f).lower(x).compile().as_text()
+
+Its devices have no memory. Everything that reads a program works as for any mesh; placing an array
+there, or running a program, is an error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +23,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
-from shardir.frontend.shardings.devices import Device, devices as all_devices
-from shardir.frontend.source_locations import locate_errors
+from shardir.frontend.shardings.devices import Device, devices as all_devices, find_abstract_device
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
@@ -116,8 +125,6 @@ class Mesh(metaclass=_InternedMeta):
     @property
     def abstract_mesh(self) -> "Mesh":
         """The abstract mesh with the same axes."""
-        from shardir.frontend.shardings.abstract_mesh import AbstractMesh
-
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @property
@@ -280,3 +287,45 @@ def _too_few_devices_error(shape: tuple[int, ...], have: int, all_of_them: bool)
         f"a mesh of shape {shape} needs {prod(shape)} devices, and there are {have}; choose sizes "
         f"whose product is at most {have}, or {more}"
     )
+
+
+MAX_ABSTRACT_DEVICES = 1 << 20
+"""Maximum number of abstract devices, because each one is a Python object."""
+_NO_DEVICES = np.array(None, dtype=object)
+
+
+class AbstractMesh(Mesh):
+    """A mesh given by its sizes and names alone: `AbstractMesh((16, 8), ("data", "model"))`.
+
+    Raises `MeshError` for sizes that are not integers above 0, and if there is not one name per
+    size.
+    """
+
+    @locate_errors
+    def __init__(
+        self,
+        axis_sizes: int | Sequence[int],
+        axis_names: str | Sequence[str] = (),
+        axis_types: AxisType | Sequence[AxisType] | None = None,
+    ) -> None:
+        sizes = check_mesh_shape(axis_sizes)
+        names = as_axis_names(axis_names)
+        if len(sizes) != len(names):
+            raise MeshError(
+                f"an AbstractMesh has sizes {sizes} and axes {names}; name every dimension"
+            )
+        if prod(sizes) > MAX_ABSTRACT_DEVICES:
+            raise MeshError(
+                f"an AbstractMesh of sizes {sizes} has more than the maximum of "
+                f"{MAX_ABSTRACT_DEVICES} "
+                "devices"
+            )
+        devices = np.empty(prod(sizes), dtype=object)
+        devices[:] = [find_abstract_device(id) for id in range(devices.size)]
+        super().__init__(devices.reshape(sizes) if names else _NO_DEVICES, names, axis_types)
+
+    def __repr__(self) -> str:
+        return f"Abstract{super().__repr__()}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (AbstractMesh, (self.axis_sizes, self.axis_names, self.axis_types))

@@ -10,8 +10,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Final
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import ArgumentError, ShardingError
-from shardir.frontend.source_locations import locate_errors, with_location
+from shardir.frontend.source_locations import with_location
 
 
 class Unconstrained(Enum):

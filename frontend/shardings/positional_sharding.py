@@ -15,6 +15,7 @@ from typing import Self, final
 import numpy as np
 
 from shardir.frontend.argument_checks import as_items
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import as_device_array
@@ -27,7 +28,6 @@ from shardir.frontend.shardings.sub_axes import (
     shard_number,
     split_sub_axes,
 )
-from shardir.frontend.source_locations import locate_errors
 
 
 @final

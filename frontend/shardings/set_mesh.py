@@ -1,8 +1,13 @@
 """`set_mesh`: a mesh that stays entered until another one is set or a block ends."""
 
 from shardir.frontend.errors import MeshError
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
-from shardir.frontend.shardings.mesh import Mesh, current_mesh, entered_meshes, set_entered_meshes
+from shardir.frontend.shardings.mesh import (
+    AbstractMesh,
+    Mesh,
+    current_mesh,
+    entered_meshes,
+    set_entered_meshes,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, final
 
+from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.shardings.devices import Device
@@ -22,24 +24,13 @@ from shardir.frontend.shardings.sub_axes import (
     num_shards,
     shard_number,
 )
-from shardir.frontend.source_locations import locate_errors
 
 Index = tuple[slice, ...]
 DimensionSharding = SubAxes | Unconstrained
 
 
 def _check_rank(given: Any) -> int:
-    from shardir.frontend.argument_checks import MAX_RANK, check_integer  # It imports this file.
-
     return check_integer("ndim of is_equivalent_to", given, 0, MAX_RANK)
-
-
-def _check_shape(given: Any) -> tuple[int, ...]:
-    from shardir.frontend.numpy.tracer_helpers.axes import (
-        canonicalize_shape,  # It imports this file.
-    )
-
-    return canonicalize_shape(given)
 
 
 class Sharding(ABC):
@@ -131,7 +122,7 @@ class Sharding(ABC):
 
         Raises `IndivisibleError` when the sharding does not divide a dimension evenly.
         """
-        shape = _check_shape(global_shape)
+        shape = canonicalize_shape(global_shape)
         self.check_divides(shape, "or replicate it")
         return self.stored_shape(shape)
 
@@ -178,7 +169,7 @@ class Sharding(ABC):
         A dimension that is not sharded is `slice(None)`. Raises `IndivisibleError` when the
         sharding does not divide a dimension evenly.
         """
-        shape = _check_shape(global_shape)
+        shape = canonicalize_shape(global_shape)
         self.shard_shape(shape)
         return self.stored_indices_map(shape)
 

@@ -11,27 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from shardir import ops as ops_
 from shardir.frontend.errors import ShardingError
+from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
-from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sub_axes import num_shards
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import emit, require_trace
 from shardir.frontend.tracing.traced_program import TracedProgram
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Attr
 from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding
 
-if TYPE_CHECKING:
-    from shardir.frontend.shardings.mesh import Mesh
-    from shardir.frontend.shardings.sharding import Sharding as UserSharding
-    from shardir.frontend.tracing.tracer import Tracer
 
-
-def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
+def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
     """Return the traced value with the constraint that it has `sharding`.
 
     Raises `ShardingError` when a value of this rank cannot have it. Dimensions need not divide.
@@ -47,11 +43,11 @@ def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
     return constrained
 
 
-_manual_axes: "ContextVar[tuple[tuple[Mesh, str], ...]]" = ContextVar("shardir_manual", default=())
+_manual_axes: ContextVar[tuple[tuple[Mesh, str], ...]] = ContextVar("shardir_manual", default=())
 
 
 @contextmanager
-def manual_axes(mesh: "Mesh", names: Sequence[str]) -> Iterator[None]:
+def manual_axes(mesh: Mesh, names: Sequence[str]) -> Iterator[None]:
     """Mark axes of a mesh as manual inside the block: each device runs its own code along them."""
     token = _manual_axes.set((*_manual_axes.get(), *((mesh, name) for name in names)))
     try:
@@ -65,7 +61,7 @@ def is_in_manual_region() -> bool:
     return bool(_manual_axes.get())
 
 
-def _check_no_manual_axes(sharding: "UserSharding", rank: int) -> None:
+def _check_no_manual_axes(sharding: UserSharding, rank: int) -> None:
     """Raise `ShardingError` if a sharding uses an axis that is manual at the current line."""
     for mesh, name in _manual_axes.get():
         if mesh.device_assignment != sharding.device_assignment:
@@ -82,7 +78,7 @@ def _check_no_manual_axes(sharding: "UserSharding", rank: int) -> None:
                     )
 
 
-def sharding_token(program: TracedProgram, sharding: "UserSharding", rank: int) -> Sharding:
+def sharding_token(program: TracedProgram, sharding: UserSharding, rank: int) -> Sharding:
     """Return the token that represents `sharding` until the mesh of the program is known."""
     cuts = sharding.sub_axes(rank)
     known = program.requested_shardings
@@ -97,7 +93,7 @@ def sharding_token(program: TracedProgram, sharding: "UserSharding", rank: int) 
     return Sharding(mesh, tuple(dims))
 
 
-def axis_token(program: TracedProgram, mesh: "Mesh", name: str) -> Axis:
+def axis_token(program: TracedProgram, mesh: Mesh, name: str) -> Axis:
     """Return the token that represents a mesh axis in attributes."""
     whole = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
     key = whole, len(mesh.axis_names)
@@ -140,7 +136,7 @@ def _resolve_attribute(attr: Attr, expressed: "ResolvedShardings") -> Attr:
 
 
 def renumber_tokens(
-    block: Block, requested: "Sequence[tuple[UserSharding, int]]", program: TracedProgram
+    block: Block, requested: Sequence[tuple[UserSharding, int]], program: TracedProgram
 ) -> Block:
     """Return a block of another program, with shardings `requested`, with tokens of
     `program`."""

@@ -12,12 +12,18 @@ import numpy.typing as npt
 
 from shardir import ops
 from shardir.errors import OperationTypeError
-from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
+from shardir.frontend.arrays.array import Array, from_numpy
+from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.numpy_conversion import (
+    PYTHON_NUMBER_TYPES,
+    abstract_of,
+    is_number,
+    to_numpy,
+)
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
-from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
-from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import capture_array, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Dense
@@ -28,13 +34,6 @@ MAX_CONSTANT_BYTES = 256
 parameters.
 """
 
-_PYTHON = {bool: ("bool", False), int: ("i64", True), float: ("f64", True), complex: ("c128", True)}
-
-
-def is_number(x: Any) -> bool:
-    """Return whether `x` is a Python number, which has a weak type."""
-    return type(x) in _PYTHON
-
 
 def operand_dtype(x: Any) -> tuple[str, bool]:
     """Return the element type of an operand and whether it is weak.
@@ -43,7 +42,7 @@ def operand_dtype(x: Any) -> tuple[str, bool]:
     """
     if isinstance(x, Tracer):
         return x.value.type.dtype, x.weak_type
-    known = _PYTHON.get(type(x))
+    known = PYTHON_NUMBER_TYPES.get(type(x))
     if known is not None:
         return canonical_dtype(known[0]), known[1]
     abstract = abstract_of(x)
@@ -67,105 +66,6 @@ def is_raw_buffer(x: Any) -> bool:
     return True
 
 
-def abstract_of(x: Any, name: str = "") -> AbstractValue:
-    """Return the abstract value of an operand; raises `NotAnArrayError` that mentions `name`."""
-    found = getattr(x, "abstract", None)
-    if isinstance(found, AbstractValue):
-        return found
-    if type(x) in _PYTHON:
-        dtype, weak = _PYTHON[type(x)]
-        return AbstractValue(TensorType((), canonical_dtype(dtype)), weak)
-    if is_jax_key(x):
-        return AbstractValue(TensorType(x.shape, "key"))
-    if hasattr(x, "__jax_array__"):
-        return abstract_of(x.__jax_array__(), name)
-    array = _as_array(x, name)
-    return AbstractValue(TensorType(array.shape, _dtype_of(array, x, name)))
-
-
-def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
-    """Return a NumPy array of a canonical element type.
-
-    Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention
-    `name`.
-    """
-    if (keys := jax_key_words(x)) is not None:
-        return keys
-    array = _as_array(x, name)
-    return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
-
-
-def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
-    if isinstance(x, np.ma.MaskedArray):
-        raise not_an_array_error(
-            x,
-            name,
-            "is a masked array, which shardir does not support; pass x.filled(number), or the mask "
-            "as a separate array",
-        )
-    if hasattr(x, "__jax_array__"):
-        return np.asarray(x.__jax_array__())
-    if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
-        x, "__array__"
-    ):
-        way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
-        raise not_an_array_error(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
-    return np.asarray(x)
-
-
-def not_an_array_error(x: Any, name: str, says: str) -> NotAnArrayError:
-    """Return the error for `x`. The caller may replace `name` by a better one."""
-    error = NotAnArrayError(with_location(f"{name or 'an operand'} {says}"))
-    error.about = x, says
-    return error
-
-
-def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
-    try:
-        return canonical_dtype(dtype_name(array.dtype))
-    except TypeError as error:
-        raise not_an_array_error(x, name, f"is {brief_with_type(x)}: {error}") from None
-
-
-def narrow_array(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
-    """Return `array` converted to `dtype`, which is its own type or a narrower one of the same
-    kind.
-
-    Raises `NumberRangeError` that mentions `name` when an integer does not fit.
-    """
-    if array.dtype == dtype:
-        return normalize_bools(array)
-    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
-        bounds = np.iinfo(dtype)
-        lowest, highest = int(array.min()), int(array.max())
-        if lowest < bounds.min or highest > bounds.max:
-            odd = lowest if lowest < bounds.min else highest
-            raise NumberRangeError(
-                with_location(
-                    f"{name or 'an operand'} has the number {odd}, which does not fit into {dtype}"
-                    + (
-                        "; shardir.enable_x64() allows 64-bit integers"
-                        if dtype.itemsize == 4
-                        else ""
-                    )
-                )
-            )
-    with np.errstate(all="ignore"):
-        return array.astype(dtype)
-
-
-def normalize_bools(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `array`, or a copy of a boolean array that has bytes other than 0 and 1.
-
-    NumPy treats every nonzero byte as true (of `octets.view(bool)`, for example); programs require
-    1.
-    """
-    if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max() <= 1:
-        return array
-    plain: npt.NDArray[Any] = array.view(np.uint8) != 0
-    return plain
-
-
 def as_tracer(x: Any) -> Tracer:
     """Return a tracer of the current trace for an object that can be converted to an array.
 
@@ -178,13 +78,11 @@ def as_tracer(x: Any) -> Tracer:
         if x._trace is not trace:
             x.check(trace)
         return x
-    if type(x) in _PYTHON:
+    if type(x) in PYTHON_NUMBER_TYPES:
         abstract = abstract_of(x)
         return splat(x, abstract.type, weak=abstract.weak)
     if isinstance(x, (list, tuple)):
         return _stack_items(x)
-    from shardir.frontend.arrays.array import Array, from_numpy
-
     if isinstance(x, Array):
         return capture_array(x)
     if hasattr(x, "__jax_array__"):

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Self
 
+import numpy as np
+
 from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_items
-from shardir.frontend.dispatch.eager import static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 
+ArgNums = int | Sequence[int]
+ArgNames = str | Sequence[str]
 Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -37,10 +40,10 @@ class Parameters:
     def of(
         cls,
         fun: Callable[..., Any],
-        static_argnums: int | Sequence[int] | None = None,
-        static_argnames: str | Sequence[str] | None = None,
-        donate_argnums: int | Sequence[int] | None = None,
-        donate_argnames: str | Sequence[str] | None = None,
+        static_argnums: ArgNums | None = None,
+        static_argnames: ArgNames | None = None,
+        donate_argnums: ArgNums | None = None,
+        donate_argnames: ArgNames | None = None,
         *,
         word: str = "static",
     ) -> Self:
@@ -158,38 +161,6 @@ class Parameters:
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
 
 
-def check_call_signature(
-    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
-) -> None:
-    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
-    if not callable(fun):
-        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
-    try:
-        known = signature(fun)
-    except (TypeError, ValueError):
-        return  # Some functions that are not written in Python have no signature.
-    try:
-        known.bind(*args, **(options or {}))
-    except TypeError as error:
-        takes = f"({', '.join(known.parameters)})"
-        raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
-
-
-def call_user_function(
-    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
-) -> Any:
-    """Call `fun`, named `what` in errors, with these arguments and return its result.
-
-    Raises `ArgumentError` if the function does not accept them.
-    """
-    try:
-        return fun(*args, **(options or {}))
-    except TypeError as error:
-        if not isinstance(error, ShardirError):
-            check_call_signature(fun, what, args, options)
-        raise
-
-
 def leaf_labels(base: str, arg: Any) -> list[str]:
     """Return a name for each leaf of `arg`, made of `base` and its path."""
     return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
@@ -249,3 +220,33 @@ def _resolve_argnames(
                 )
             )
     return frozenset(listed)
+
+
+class UnhashableError(ShardirError, TypeError):
+    """A static argument cannot be hashed."""
+
+
+def static_key(value: Any) -> Any:
+    """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
+
+    The key distinguishes values that Python compares equal: 1, 1.0 and True are different
+    arguments.
+    """
+    kind = type(value)
+    if value is None or kind is str or kind is type:
+        return value
+    if kind is tuple or kind is list:
+        return (kind, *map(static_key, value))
+    if kind is slice:
+        return (slice, static_key(value.start), static_key(value.stop), static_key(value.step))
+    if kind is dict:
+        return (dict, *((key, static_key(each)) for key, each in value.items()))
+    if isinstance(value, float) and (value == 0 or value != value):
+        return kind, repr(value)
+    if isinstance(value, np.ndarray):
+        return kind, value.shape, value.dtype, value.tobytes()
+    try:
+        hash(value)
+    except TypeError as error:
+        raise UnhashableError(f"{value!r} cannot be hashed") from error
+    return kind, value

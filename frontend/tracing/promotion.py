@@ -4,7 +4,6 @@ A Python number has a weak type: it takes the type of any array of the same kind
 keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 32-bit counterpart.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, final
 
@@ -14,8 +13,9 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
 from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
+from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, dtype_name
 
 
 @final
@@ -79,20 +79,10 @@ def dtype_of(spec: Any) -> str:
 
 def invalid_dtype_error(spec: object) -> NotAnArrayError:
     """Return the error for an object that is no element type."""
-    from shardir.frontend.quoting import brief  # quoting imports arrays, which import this module
-
     known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
     return NotAnArrayError(
         with_location(f"{brief(spec)} is no element type; the element types are {known}")
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AbstractValue:
-    """The abstract value of an array: its type, and whether the type is weak."""
-
-    type: TensorType
-    weak: bool = False
 
 
 # The direct successors of each type in the promotion lattice. Starred types are weak.

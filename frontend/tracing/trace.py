@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import OutsideTraceError
+from shardir.frontend.shardings.sharding import Sharding as UserSharding
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
 from shardir.frontend.tracing.named_axes import checked_axes
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import infer_types
@@ -25,10 +27,6 @@ from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS, Attr, OpSpec, Result
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.vma import Varying
-
-if TYPE_CHECKING:
-    from shardir.frontend.arrays.array import Array
-    from shardir.frontend.shardings.sharding import Sharding as UserSharding
 
 Origin = Value | Varying
 """A value that determines the varying manual axes of another, or these axes themselves."""
@@ -77,6 +75,15 @@ class Trace:
             self.program.name_hints[value] = name
         self.params.append(value)
         return Tracer(self, value, abstract.weak, None)
+
+    def assign_names(self) -> None:
+        """Assign names to all values recorded so far in this trace and those that enclose it."""
+        if self.parent is not None:
+            self.parent.assign_names()
+        for value in self.params:
+            self.program.named_value(value)
+        for op in self.ops:
+            self.program.assign_operation_names(op)
 
 
 def current_trace() -> Trace | None:
@@ -176,7 +183,7 @@ def _defined_values(block: Block) -> Iterator[Value]:
             yield from _defined_values(inner)
 
 
-def capture_array(array: "Array") -> Tracer:
+def capture_array(array: Array) -> Tracer:
     """Return the parameter of the outermost trace for a captured array, one per array."""
     trace = require_trace("an array is captured")
     program = trace.program
@@ -221,8 +228,8 @@ class TracedFunction:
     function: Function
     params: tuple[AbstractValue, ...]
     results: tuple[AbstractValue, ...]
-    captured: "tuple[Array, ...]"
-    requested_shardings: "tuple[tuple[UserSharding, int], ...]"
+    captured: tuple[Array, ...]
+    requested_shardings: tuple[tuple[UserSharding, int], ...]
 
 
 @trace_boundary
@@ -313,7 +320,7 @@ def trace_function(
     for its parameters. New values take names from `current_trace().program.names`.
     """
     outer = require_trace(name)
-    outer.program.assign_names(outer)
+    outer.assign_names()
 
     def name_and_call(*tracers: Tracer) -> Sequence[Tracer]:
         # Parameters need names first: tracing inside may settle the names of its operations.

@@ -5,17 +5,12 @@ expression emits gets the name. All others get numbers in program order when the
 ends. Values are unnamed objects until then.
 """
 
-from typing import TYPE_CHECKING
-
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.shardings.sharding import Sharding as UserSharding
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
 from shardir.op_rules.vma import Varying
-
-if TYPE_CHECKING:
-    from shardir.frontend.arrays.array import Array
-    from shardir.frontend.shardings.sharding import Sharding as UserSharding
-    from shardir.frontend.tracing.trace import Trace
 
 
 class TracedProgram:
@@ -74,23 +69,15 @@ class TracedProgram:
         named = self._named_values[value] = Value(value.type, name, value.sharding)
         self.unnamed_values[named] = value
 
-    def assign_names(self, trace: "Trace") -> None:
-        """Assign names to all values recorded so far in `trace` and the traces that enclose it."""
-        if trace.parent is not None:
-            self.assign_names(trace.parent)
-        for value in trace.params:
-            self.named_value(value)
-        for op in trace.ops:
-            self._assign_operation_names(op)
-
-    def _assign_operation_names(self, op: Op) -> None:
+    def assign_operation_names(self, op: Op) -> None:
+        """Assign names to the results of an operation and to all values in its blocks."""
         for value in op.results:
             self.named_value(value)
         for block in op.blocks:
             for value in block.params:
                 self.named_value(value)
             for inner in block.ops:
-                self._assign_operation_names(inner)
+                self.assign_operation_names(inner)
 
     def rename_block(self, block: Block) -> Block:
         """Return the block with final names for all values."""

@@ -5,8 +5,10 @@ An operation that needs concrete elements raises an error that shows the user's 
 alternative.
 """
 
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from collections.abc import Iterator
+from typing import Any, NoReturn, Protocol, final
 
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import (
     LeakedTracerError,
@@ -15,13 +17,18 @@ from shardir.frontend.errors import (
     TracedValueError,
 )
 from shardir.frontend.source_locations import CallSite, underline, with_location
-from shardir.frontend.tracing.promotion import AbstractValue, DType, user_dtype
+from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.ir.module import Value
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-    from shardir.frontend.tracing.trace import Trace
+class TraceScope(Protocol):
+    """The attributes of a `Trace` from which a tracer tells where it may be used."""
+
+    what: str
+    has_ended: bool
+
+    @property
+    def parent(self) -> "TraceScope | None": ...
 
 
 @final
@@ -35,7 +42,7 @@ class Tracer(Operators):
 
     __slots__ = ("_site", "_trace", "value", "weak_type")
 
-    def __init__(self, trace: "Trace", value: Value, weak: bool, site: CallSite | None) -> None:
+    def __init__(self, trace: TraceScope, value: Value, weak: bool, site: CallSite | None) -> None:
         self._trace, self.value, self.weak_type, self._site = trace, value, weak, site
 
     @property
@@ -50,7 +57,7 @@ class Tracer(Operators):
     def abstract(self) -> AbstractValue:
         return AbstractValue(self.value.type, self.weak_type)
 
-    def check(self, trace: "Trace | None") -> None:
+    def check(self, trace: TraceScope | None) -> None:
         """Raise `LeakedTracerError` unless the tracer belongs to `trace` or to a trace that
         encloses it.
         """
@@ -132,7 +139,7 @@ class Tracer(Operators):
             raise TracedValueError(with_location("a traced array of rank 0 has no len()"))
         return self.shape[0]
 
-    def __iter__(self) -> "Iterator[Any]":
+    def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TracedValueError(
                 with_location("a traced array of rank 0 cannot be iterated over")

@@ -1,17 +1,18 @@
 """`custom_jvp`: functions with a custom JVP rule."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from shardir.errors import DifferentiateError, count_noun
+from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import call_user_function
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
 from shardir.frontend.transforms.custom_rules import (
@@ -23,11 +24,26 @@ from shardir.frontend.transforms.custom_rules import (
     nondiff_positions,
 )
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
-from shardir.frontend.transforms.symbolic_zero import SymbolicZero
 from shardir.ir.module import Block
 from shardir.ir.types import INEXACT
 
 JvpRule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class SymbolicZero:
+    """A zero of this shape and element type that is never computed.
+
+    A rule of `custom_jvp` with `symbolic_zeros` gets one for each argument that is not
+    differentiated, and may return one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
 
 @final

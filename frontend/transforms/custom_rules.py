@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.lax.control_flow.body_tracing import as_list, set_weak_types
 from shardir.frontend.pytree import tree
@@ -20,7 +22,6 @@ from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.trace import (
     Trace,
     emit,

@@ -8,13 +8,15 @@ from typing import Any, final
 import numpy as np
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
-from shardir.frontend.tracing.parameters import call_user_function, function_name
+from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import current_trace, require_trace, trace_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from shardir.errors import VectorizeError
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError, BatchError
+from shardir.frontend.lax.control_flow.loops import map as map_slices
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal
@@ -68,9 +69,6 @@ class custom_vmap(CustomFunction):
 
 def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
     """Return `fun` with a batching rule that loops over its slices."""
-    # lax.loops imports modules that import this one.
-    from shardir.frontend.lax.control_flow.loops import map as map_slices
-
     made = custom_vmap(fun)
 
     def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:

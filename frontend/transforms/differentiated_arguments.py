@@ -6,15 +6,13 @@ from typing import Any
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.arrays.float0 import FLOAT0 as FLOAT0
-from shardir.frontend.dispatch.eager_call import is_array_like
+from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
-from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.ir.types import COMPLEX, INEXACT
-
-ArgNums = int | Sequence[int]
 
 
 def resolve_argnums(

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import check_flag
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat
-from shardir.frontend.tracing.parameters import Parameters, call_user_function, leaf_labels
+from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,
@@ -31,7 +32,6 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import make_varying_explicit
 from shardir.frontend.transforms.differentiated_arguments import (
     FLOAT0,
-    ArgNums,
     active_leaves,
     resolve_argnums,
 )

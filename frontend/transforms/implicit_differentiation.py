@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from shardir.errors import DifferentiateError
+from shardir.frontend.argument_checks import call_user_function, check_call_signature
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of
-from shardir.frontend.tracing.parameters import call_user_function, check_call_signature
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.frontend.transforms.custom_vjp import custom_vjp

@@ -10,7 +10,8 @@ from math import prod
 from typing import Any
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager_call import run_temporary
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.elementwise import selection
@@ -19,16 +20,12 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import checked_axes
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, operand_dtype
-from shardir.frontend.tracing.parameters import Parameters, call_user_function, leaf_labels
+from shardir.frontend.tracing.operands import as_tracer, operand_dtype
+from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import axis_position, communicates_along, varying_axes_of
-from shardir.frontend.transforms.differentiated_arguments import (
-    ArgNums,
-    active_leaves,
-    resolve_argnums,
-)
+from shardir.frontend.transforms.differentiated_arguments import active_leaves, resolve_argnums
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp, vjp_per_device
 from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.types import COMPLEX, INEXACT

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_util import Partial
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, convert, operand_dtype
+from shardir.frontend.tracing.operands import convert, operand_dtype
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0

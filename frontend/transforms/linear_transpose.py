@@ -4,14 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, splat
-from shardir.frontend.tracing.parameters import call_user_function, function_name, leaf_labels
+from shardir.frontend.tracing.operands import as_tracer, splat
+from shardir.frontend.tracing.parameters import function_name, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,

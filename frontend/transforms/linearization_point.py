@@ -10,16 +10,18 @@ from functools import partial
 from typing import Any
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import check_flag
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.argument_checks import check_call_signature, check_flag
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.sharding_tokens import renumber_tokens
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, convert, operand_dtype
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature, leaf_labels
-from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import axis_token, constrain, manual_axes
 from shardir.frontend.tracing.named_axes import NamedAxis, bind_axes, bound_axes
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.trace import emit, require_trace, trace_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
@@ -136,7 +136,7 @@ def _parametrize_captures(block: Block, axes: Axes) -> tuple[Block, tuple[Value,
     trace = require_trace("a block is closed")
     program = trace.program
     # A value may have two identities until its name is final.
-    program.assign_names(trace)
+    trace.assign_names()
     (block,) = remove_explicit_varying(axes, program.rename_block(block))
     outside = tuple(map(program.named_value, block.captures()))
     new = {value: Value(value.type, program.names.fresh(value.name)) for value in outside}

@@ -20,12 +20,10 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import as_device_array
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.mapped_axes import check_axis_entries, is_axis_number
 from shardir.frontend.transforms.pmap_call import PmapCall, PmapParameters
-
-ArgNums = int | Sequence[int] | None
 
 
 def pmap(
@@ -34,11 +32,11 @@ def pmap(
     *,
     in_axes: Any = 0,
     out_axes: Any = 0,
-    static_broadcasted_argnums: ArgNums = None,
+    static_broadcasted_argnums: ArgNums | None = None,
     devices: Sequence[Device] | None = None,
     backend: str | None = None,
     axis_size: int | None = None,
-    donate_argnums: ArgNums = None,
+    donate_argnums: ArgNums | None = None,
     uneven: str | None = None,
 ) -> Any:
     """Return a function that computes `fun` for every slice of its arguments, each on its own
@@ -122,7 +120,11 @@ class PmapFunction:
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, mapping: "PmapParameters", static: ArgNums, donated: ArgNums, uneven: str | None
+        self,
+        mapping: "PmapParameters",
+        static: ArgNums | None,
+        donated: ArgNums | None,
+        uneven: str | None,
     ) -> None:
         update_wrapper(self, mapping.fun)
         self._mapping = mapping

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import (
     ArgumentError,
     AxisError,
@@ -27,8 +30,8 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, reshape
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature
+from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.parameters import Parameters
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion

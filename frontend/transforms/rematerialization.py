@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow.body_tracing import as_list, set_weak_types
@@ -15,12 +16,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import (
-    Parameters,
-    call_user_function,
-    function_name,
-    leaf_labels,
-)
+from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction

@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Any
 
-from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_checks import check_call_signature, check_flag
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.parameters import Parameters, check_call_signature
+from shardir.frontend.tracing.parameters import Parameters
 from shardir.frontend.transforms.manual_region import is_manual_axis
 from shardir.frontend.transforms.shard_map_call import (
     ShardMapCall,

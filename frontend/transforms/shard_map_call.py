@@ -7,8 +7,10 @@ from typing import Any
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
@@ -18,7 +20,7 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, splat
+from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer

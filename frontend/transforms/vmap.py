@@ -11,17 +11,19 @@ from functools import wraps
 from typing import Any
 
 from shardir.errors import VectorizeError
-from shardir.frontend.argument_checks import check_integer
-from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.argument_checks import call_user_function, check_integer
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import bind_batch_axis
-from shardir.frontend.tracing.operands import abstract_of, as_tracer
-from shardir.frontend.tracing.parameters import Parameters, call_user_function, leaf_labels
-from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,

@@ -365,7 +365,7 @@ def test_arrays_are_made_of_numpys_by_machine_code() -> None:
         array = (A > 3 if kind is bool else A).astype(kind)
         wanted = snp.asarray(array.tolist(), dtype=kind)
         made = [snp.asarray(array), snp.array(array), sd.device_put(array)]
-        made.append(import_natively(array, made[0].signature, made[0].sharding))
+        made.append(import_natively(array, made[0].signature, made[0].sharding, sd.Array))
         array[:] = array[::-1]
         for each in made:
             assert each.dtype == wanted.dtype

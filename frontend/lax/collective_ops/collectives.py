@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend.argument_checks import check_flag, check_integer, check_integers
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.collective_ops.axis_index_groups import (
     IrregularGroups,
@@ -19,7 +20,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import NamedAxis, axes_size, ir_axes, resolve_axis_names
-from shardir.frontend.tracing.operands import as_tracer, convert, is_number, reshape, splat
+from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardir.frontend.dispatch.eager_call import is_array_like
+from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
@@ -12,8 +14,6 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert
-from shardir.frontend.tracing.parameters import check_call_signature
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.trace import trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import record_queries

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_checks import check_call_signature, check_integer
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ControlFlowError, NumberRangeError
 from shardir.frontend.lax.control_flow.body_tracing import (
@@ -29,8 +30,7 @@ from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
-from shardir.frontend.tracing.parameters import check_call_signature
-from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns

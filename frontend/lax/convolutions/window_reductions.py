@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, broadcast, convert
-from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch import view_launch
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
-from shardir.frontend.dispatch.composed import RecordedCall, composed_function, recorded_calls
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions

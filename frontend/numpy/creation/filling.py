@@ -11,38 +11,42 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import MAX_RANK, check_flag, check_integer, is_one_of
+from shardir.frontend.argument_checks import (
+    MAX_RANK,
+    canonicalize_shape,
+    check_flag,
+    check_integer,
+    is_one_of,
+)
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, narrow_array
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.arrays.zero_pages import MIN_ZERO_PAGE_ELEMENTS, allocate_zeros
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
-from shardir.frontend.shardings.abstract_mesh import is_abstract_assignment
+from shardir.frontend.shardings.devices import is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import resolve_sharding
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
-    abstract_of,
     as_tracer,
     broadcast,
     check_integer_range,
     convert,
-    is_number,
     is_raw_buffer,
-    narrow_array,
     operand_dtype,
     reshape,
     splat,
 )
-from shardir.frontend.tracing.promotion import AbstractValue, dtype_of
+from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType

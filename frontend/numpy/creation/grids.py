@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import as_integer
+from shardir.frontend.argument_checks import as_integer, call_user_function, canonicalize_shape
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     common_kind,
@@ -29,9 +30,7 @@ from shardir.frontend.tracing.operands import (
     broadcast_shapes,
     constant,
     convert,
-    is_number,
 )
-from shardir.frontend.tracing.parameters import call_user_function
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer

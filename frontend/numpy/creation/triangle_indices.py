@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import MAX_RANK, check_integer, check_not_in_place
+from shardir.frontend.argument_checks import (
+    MAX_RANK,
+    call_user_function,
+    check_integer,
+    check_not_in_place,
+)
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
@@ -15,8 +21,7 @@ from shardir.frontend.numpy.indexing.nonzero import as_default_index_array, nonz
 from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, as_tracer, reshape
-from shardir.frontend.tracing.parameters import call_user_function
+from shardir.frontend.tracing.operands import as_tracer, reshape
 
 MAX_INDEX = (1 << 31) - 1
 

@@ -13,6 +13,7 @@ import numpy as np
 from shardir.backends.storage import Storage
 from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_integer
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
@@ -25,7 +26,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer, broadcast, convert
-from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -21,7 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     require_real,
 )
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import align, as_tracer, convert, is_number
+from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
 

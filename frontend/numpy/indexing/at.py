@@ -8,7 +8,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_checks import call_user_function, is_one_of
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.numpy.creation import filling
@@ -19,7 +19,6 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
-from shardir.frontend.tracing.parameters import call_user_function
 
 UPDATE_MODES = ("drop", "fill", "clip", "promise_in_bounds")
 

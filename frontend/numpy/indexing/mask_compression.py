@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, default_sharding, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.signature import ArraySignature, signature_of
-from shardir.frontend.tracing.promotion import AbstractValue
 from shardir.frontend.tracing.trace import current_trace
 from shardir.ir.types import TensorType
 

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import check_not_in_place, is_one_of
+from shardir.frontend.argument_checks import canonicalize_shape, check_not_in_place, is_one_of
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
@@ -25,7 +26,6 @@ from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
@@ -33,7 +33,7 @@ from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, reshape
-from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.frontend.arrays.array import fits_dtype, signature_of_numpy
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.numpy.indexing.index_items import canonicalize_item, is_mask
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import broadcast_shapes, to_numpy
+from shardir.frontend.tracing.operands import broadcast_shapes
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, make_index_vectors
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
@@ -20,7 +21,6 @@ from shardir.frontend.tracing.operands import (
     broadcast,
     constant,
     convert,
-    is_number,
     operand_dtype,
     reshape,
     splat,

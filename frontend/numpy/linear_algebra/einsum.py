@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import contract
@@ -22,7 +23,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, convert, promote, reshape
+from shardir.frontend.tracing.operands import convert, promote, reshape
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -5,6 +5,7 @@ from math import pi
 from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.elementwise.arithmetic import remainder
@@ -27,14 +28,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     inexact_kind,
 )
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import (
-    as_tracer,
-    broadcast,
-    convert,
-    is_number,
-    promote_to,
-    splat,
-)
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_flag, check_integer
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy.creation import filling, grids
@@ -20,15 +21,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operan
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import (
-    abstract_of,
-    as_tracer,
-    convert,
-    is_number,
-    promote_inexact,
-    reshape,
-    splat,
-)
+from shardir.frontend.tracing.operands import as_tracer, convert, promote_inexact, reshape, splat
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS
 

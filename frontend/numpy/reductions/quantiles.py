@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
@@ -33,11 +34,9 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
-    abstract_of,
     as_tracer,
     broadcast,
     convert,
-    is_number,
     promote_to,
     reshape,
     splat,

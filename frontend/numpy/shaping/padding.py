@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
@@ -20,14 +21,7 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable
 from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import (
-    as_tracer,
-    broadcast,
-    convert,
-    is_number,
-    reshape,
-    splat,
-)
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, reshape, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType

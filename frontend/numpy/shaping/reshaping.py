@@ -5,14 +5,11 @@ from math import prod
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.tracer_helpers.axes import (
-    canonicalize_axes,
-    canonicalize_axis,
-    canonicalize_shape,
-)
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import Ints, as_ints
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (

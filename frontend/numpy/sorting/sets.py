@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array, from_numpy
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.numpy.creation import filling
@@ -27,13 +28,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import (
-    as_indices,
-    as_tracer,
-    operand_dtype,
-    reshape,
-    to_numpy,
-)
+from shardir.frontend.tracing.operands import as_indices, as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype, result_type
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -1,12 +1,11 @@
-"""Validation and canonicalization of the axes and shapes that users pass."""
+"""Validation and canonicalization of the axes that users pass."""
 
 from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import as_integer, as_items
-from shardir.frontend.errors import AxisError, ShapeError
-from shardir.frontend.quoting import brief
+from shardir.frontend.argument_checks import as_items
+from shardir.frontend.errors import AxisError
 from shardir.frontend.source_locations import with_location
 
 
@@ -31,25 +30,3 @@ def canonicalize_axes(axes: Any, rank: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise AxisError(with_location(f"axes {tuple(given)} name one dimension twice"))
     return found
-
-
-def canonicalize_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape from one integer or several.
-
-    Raise `ShapeError` for a size that is not an integer or is negative. A traced size raises the
-    error of its `__index__`, which states why it cannot be a size.
-    """
-    given = as_items(shape)
-    sizes = []
-    for size in given:
-        found = as_integer(size)
-        if found is None:
-            raise ShapeError(
-                with_location(
-                    f"shape {brief(given)} has the size {size!r}, which is no whole number"
-                )
-            )
-        sizes.append(found)
-    if min(sizes, default=0) < 0:
-        raise ShapeError(with_location(f"shape {tuple(sizes)} has a negative size"))
-    return tuple(sizes)

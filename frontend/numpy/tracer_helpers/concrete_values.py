@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.arrays.numpy_conversion import abstract_of, not_an_array_error
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import abstract_of, not_an_array_error
 from shardir.frontend.tracing.tracer import Tracer
 
 

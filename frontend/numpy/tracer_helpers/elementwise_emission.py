@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -13,7 +14,6 @@ from shardir.frontend.tracing.operands import (
     broadcast,
     broadcast_shapes,
     convert,
-    is_number,
     operand_dtype,
     splat,
 )

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree.tree_checks import check_acyclic
-from shardir.frontend.tracing.operands import abstract_of
 from shardir.ir.types import COMPLEX, TensorType
 
 

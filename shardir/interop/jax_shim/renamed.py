@@ -10,7 +10,7 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.custom_batching.custom_vmap": "custom_vmap",
     "jax.custom_batching.sequential_vmap": "sequential_vmap",
     "jax.custom_derivatives.CustomVJPPrimal": "frontend.transforms.custom_vjp.CustomVJPPrimal",
-    "jax.custom_derivatives.SymbolicZero": "frontend.transforms.symbolic_zero.SymbolicZero",
+    "jax.custom_derivatives.SymbolicZero": "frontend.transforms.custom_jvp.SymbolicZero",
     "jax.custom_derivatives.closure_convert": "closure_convert",
     "jax.custom_derivatives.custom_gradient": "custom_gradient",
     "jax.custom_derivatives.custom_jvp": "custom_jvp",

@@ -7,8 +7,10 @@ from typing import Any
 import numpy.typing as npt
 
 from shardir.frontend.arrays.array import Array, ShapeDtypeStruct
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.distributed.processes import process_count, process_index
 from shardir.frontend.shardings.devices import (
+    TPU_RING_ORDER,
     Device,
     default_backend,
     device_count,
@@ -17,8 +19,6 @@ from shardir.frontend.shardings.devices import (
     local_devices,
 )
 from shardir.frontend.shardings.mesh import DeviceArray, create_device_mesh, current_mesh
-from shardir.frontend.shardings.platforms import TPU_RING_ORDER
-from shardir.frontend.tracing.operands import abstract_of
 from shardir.frontend.tracing.promotion import user_dtype
 
 ArrayLike = Array | npt.ArrayLike

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shardir.numpy as snp
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
@@ -19,7 +20,7 @@ from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding, SingleDeviceSharding
-from shardir.frontend.tracing.promotion import KEY, AbstractValue
+from shardir.frontend.tracing.promotion import KEY
 from shardir.ir.types import TensorType
 
 MESH = make_mesh((4, 2), ("a", "b"))

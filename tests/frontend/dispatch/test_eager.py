@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from shardir import ops
+from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import enable_x64
-from shardir.frontend.dispatch import eager_call
-from shardir.frontend.dispatch.eager import UnhashableError, parameter_names, public, static_key
+from shardir.frontend.dispatch import eager as eager_module, eager_call
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
     ArgumentError,
@@ -26,6 +27,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
+from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import emit
 
 MESH = make_mesh((4, 2), ("a", "b"))
@@ -228,7 +230,7 @@ def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return call_eagerly(eager, args, options)
 
     call_eagerly = eager_call.call_eagerly
-    monkeypatch.setattr(eager_call, "call_eagerly", counted)
+    monkeypatch.setattr(eager_module, "call_eagerly", counted)
     return called
 
 

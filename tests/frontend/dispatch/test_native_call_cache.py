@@ -14,7 +14,7 @@ import shardir.numpy as snp
 from shardir.backends.cpu.dispatch import tiered_code
 from shardir.backends.cpu.dispatch.call_cache import INSERT_INTERVAL_CALLS, CallTable
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch import eager_call, native_call_cache
+from shardir.frontend.dispatch import eager as eager_module, eager_call, native_call_cache
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from tests.counting import count_calls
@@ -85,7 +85,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         called.append("jit")
         return compiled(self, args, options)
 
-    monkeypatch.setattr(eager_call, "call_eagerly", counted)
+    monkeypatch.setattr(eager_module, "call_eagerly", counted)
     monkeypatch.setattr(JitFunction, "_call_slow_path", noted)
     return called
 

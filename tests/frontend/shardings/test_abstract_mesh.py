@@ -13,8 +13,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import DeviceError, MeshError
 from shardir.frontend.lax.api import psum
 from shardir.frontend.numpy import api as snp
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
-from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec as P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.transforms.shard_map import shard_map

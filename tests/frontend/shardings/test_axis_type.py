@@ -11,8 +11,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
 from shardir.frontend.errors import ArgumentError, MeshError, NoMeshError
-from shardir.frontend.shardings.abstract_mesh import AbstractMesh
-from shardir.frontend.shardings.mesh import Mesh, make_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, make_mesh
 from shardir.sharding import (
     AxisType,
     NamedSharding,

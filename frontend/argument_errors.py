@@ -1,4 +1,4 @@
-"""Conversion of errors of Python and NumPy inside of public functions to `ArgumentError`.
+"""Errors of public functions: the user's line, and `ArgumentError` for errors of Python and NumPy.
 
 Most invalid arguments are found by specific checks with specific messages. For the remaining ones
 Python reports what is wrong with a value, but not which argument it belongs to.
@@ -11,10 +11,11 @@ from traceback import walk_tb
 from typing import Any, NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
+from shardir.frontend.argument_checks import check_call_signature, parameter_names
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
-from shardir.frontend.source_locations import is_internal_code, with_location
+from shardir.frontend.source_locations import has_location, is_internal_code, with_location
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,8 +47,6 @@ def raise_argument_error(
     if isinstance(error, NotAnArrayError) and error.about:
         _name_argument(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
-        from shardir.frontend.tracing.parameters import check_call_signature
-
         check_call_signature(fun, name, args, options)
     found = _make_argument_error(name, args, options, error)
     if found is not None:
@@ -81,6 +80,24 @@ def with_argument_errors(function: Function) -> Function:
     return cast(Function, wrapper)
 
 
+def locate_errors(function: Function) -> Function:
+    """Decorate `function` so that errors of this package show the user's line."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except ShardirError as error:
+            if has_location(str(error)):
+                raise
+            raise type(error)(with_location(str(error))) from None
+        except TypeError as error:
+            raise_argument_error(function, function.__name__, args, options, error)
+            raise
+
+    return cast(Function, wrapper)
+
+
 def _name_argument(
     error: NotAnArrayError,
     fun: Callable[..., Any],
@@ -93,11 +110,10 @@ def _name_argument(
     Each enclosing function overwrites the name, so that the message names the function that the
     user called.
     """
-    from shardir.frontend.tracing.parameters import Parameters
-
     culprit, says = error.about or (None, "")
-    known = Parameters.of(fun)
-    given = [(known.label(i), arg) for i, arg in enumerate(args)]
+    _, names, variadic = parameter_names(fun)
+    rest = (f"{variadic or 'args'}.{i}" for i in range(len(args) - len(names)))
+    given = list(zip((*names, *rest), args, strict=False))
     for label, arg in [*given, *options.items()]:
         try:
             path = _find_path(arg, culprit)

@@ -1,0 +1,40 @@
+"""Abstract values: the type of an array without its elements, and the base class of all objects
+that have one."""
+
+from dataclasses import dataclass
+from math import prod
+
+from shardir.ir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class AbstractValue:
+    """The abstract value of an array: its type, and whether the type is weak."""
+
+    type: TensorType
+    weak: bool = False
+
+
+class ArrayBase:
+    """Base class of arrays and tracers, for modules that only distinguish them from other objects.
+
+    Subclasses define `shape` and `abstract`; `operators` adds the operators and methods.
+    """
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def abstract(self) -> AbstractValue:
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)

@@ -1,0 +1,126 @@
+"""Conversion of numbers and arrays of other libraries to NumPy arrays and abstract values."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
+from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.promotion import canonical_dtype
+from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
+
+PYTHON_NUMBER_TYPES = {
+    bool: ("bool", False),
+    int: ("i64", True),
+    float: ("f64", True),
+    complex: ("c128", True),
+}
+"""The element type of each Python number type before narrowing, and whether it is weak."""
+
+
+def is_number(x: Any) -> bool:
+    """Return whether `x` is a Python number, which has a weak type."""
+    return type(x) in PYTHON_NUMBER_TYPES
+
+
+def abstract_of(x: Any, name: str = "") -> AbstractValue:
+    """Return the abstract value of an operand; raises `NotAnArrayError` that mentions `name`."""
+    found = getattr(x, "abstract", None)
+    if isinstance(found, AbstractValue):
+        return found
+    if type(x) in PYTHON_NUMBER_TYPES:
+        dtype, weak = PYTHON_NUMBER_TYPES[type(x)]
+        return AbstractValue(TensorType((), canonical_dtype(dtype)), weak)
+    if is_jax_key(x):
+        return AbstractValue(TensorType(x.shape, "key"))
+    if hasattr(x, "__jax_array__"):
+        return abstract_of(x.__jax_array__(), name)
+    array = _as_array(x, name)
+    return AbstractValue(TensorType(array.shape, _dtype_of(array, x, name)))
+
+
+def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
+    """Return a NumPy array of a canonical element type.
+
+    Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention
+    `name`.
+    """
+    if (keys := jax_key_words(x)) is not None:
+        return keys
+    array = _as_array(x, name)
+    return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
+
+
+def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise not_an_array_error(
+            x,
+            name,
+            "is a masked array, which shardir does not support; pass x.filled(number), or the mask "
+            "as a separate array",
+        )
+    if hasattr(x, "__jax_array__"):
+        return np.asarray(x.__jax_array__())
+    if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
+        x, "__array__"
+    ):
+        way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
+        raise not_an_array_error(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
+    return np.asarray(x)
+
+
+def not_an_array_error(x: Any, name: str, says: str) -> NotAnArrayError:
+    """Return the error for `x`. The caller may replace `name` by a better one."""
+    error = NotAnArrayError(with_location(f"{name or 'an operand'} {says}"))
+    error.about = x, says
+    return error
+
+
+def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
+    try:
+        return canonical_dtype(dtype_name(array.dtype))
+    except TypeError as error:
+        raise not_an_array_error(x, name, f"is {brief_with_type(x)}: {error}") from None
+
+
+def narrow_array(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
+    """Return `array` converted to `dtype`, which is its own type or a narrower one of the same
+    kind.
+
+    Raises `NumberRangeError` that mentions `name` when an integer does not fit.
+    """
+    if array.dtype == dtype:
+        return normalize_bools(array)
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        bounds = np.iinfo(dtype)
+        lowest, highest = int(array.min()), int(array.max())
+        if lowest < bounds.min or highest > bounds.max:
+            odd = lowest if lowest < bounds.min else highest
+            raise NumberRangeError(
+                with_location(
+                    f"{name or 'an operand'} has the number {odd}, which does not fit into {dtype}"
+                    + (
+                        "; shardir.enable_x64() allows 64-bit integers"
+                        if dtype.itemsize == 4
+                        else ""
+                    )
+                )
+            )
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def normalize_bools(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `array`, or a copy of a boolean array that has bytes other than 0 and 1.
+
+    NumPy treats every nonzero byte as true (of `octets.view(bool)`, for example); programs require
+    1.
+    """
+    if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max() <= 1:
+        return array
+    plain: npt.NDArray[Any] = array.view(np.uint8) != 0
+    return plain
