@@ -54,9 +54,14 @@ def _namespace_function(name: str) -> Any:
     return getattr(import_module("shardir.frontend.numpy.api"), name)
 
 
+_INDEXING_MODULES = {"At": "indexing.at", "view": "shaping.views"}
+"""The modules of functions that are not in `indexing.getitem`."""
+
+
 @cache
 def _indexing_function(name: str) -> Any:
-    return getattr(import_module("shardir.frontend.numpy.indexing.getitem"), name)
+    module = _INDEXING_MODULES.get(name, "indexing.getitem")
+    return getattr(import_module(f"shardir.frontend.numpy.{module}"), name)
 
 
 def _binary(function: str, swapped: bool = False) -> Any:

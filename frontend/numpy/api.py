@@ -276,7 +276,6 @@ from shardir.frontend.numpy.elementwise.selection import (
     minimum as minimum,
     piecewise as piecewise,
     select as select,
-    where as where,
 )
 from shardir.frontend.numpy.function_application import (
     apply_along_axis as apply_along_axis,
@@ -290,6 +289,7 @@ from shardir.frontend.numpy.indexing.nonzero import (
     place as place,
     ravel_multi_index as ravel_multi_index,
     unravel_index as unravel_index,
+    where as where,
 )
 from shardir.frontend.numpy.indexing.selection_by_index import (
     choose as choose,

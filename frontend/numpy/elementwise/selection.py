@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise.comparison import emit_comparison
 from shardir.frontend.numpy.elementwise.complex_parts import is_complex
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
-from shardir.frontend.numpy.indexing import nonzero
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
@@ -72,24 +70,12 @@ def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:
     )
 
 
-@composed_function()
-def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
+@public()
+def where(condition: Any, x: Any, y: Any, /) -> Any:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
-    The result has the promoted type of `x` and `y`. With only a condition, return
-    `nonzero(condition, **options)`.
+    The result has the promoted type of `x` and `y`.
     """
-    if x is None and y is None:
-        return nonzero.nonzero(condition, **options)
-    if x is None or y is None or options:
-        raise ArgumentError(
-            with_location("where takes a condition, or a condition and two arrays to choose from")
-        )
-    return _where(condition, x, y)
-
-
-@public()
-def _where(condition: Any, x: Any, y: Any) -> Any:
     return emit_select(as_bool(condition), x, y)
 
 

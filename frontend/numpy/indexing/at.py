@@ -13,6 +13,7 @@ from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic
+from shardir.frontend.numpy.indexing.getitem import getitem_with_mode
 from shardir.frontend.numpy.indexing.subscripts import parse_subscript
 from shardir.frontend.numpy.indexing.updates import update, update_masked
 from shardir.frontend.quoting import brief
@@ -124,8 +125,6 @@ class IndexedUpdate:
         With `mode="fill"` (or `"drop"`) they give `fill_value`: by default NaN, the lowest value of
         signed integer types, the highest of unsigned ones, and true for bools.
         """
-        from shardir.frontend.numpy.indexing.getitem import getitem_with_mode
-
         mode = _check_options(options)
         result = getitem_with_mode(
             self._array, self._index, "fill" if mode == "drop" else mode, fill_value

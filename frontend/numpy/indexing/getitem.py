@@ -14,7 +14,6 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import IndexingError
-from shardir.frontend.numpy.indexing.at import At as At
 from shardir.frontend.numpy.indexing.index_vectors import (
     are_in_range,
     clamp_index_vectors,
@@ -23,7 +22,6 @@ from shardir.frontend.numpy.indexing.index_vectors import (
 )
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
 from shardir.frontend.numpy.indexing.subscripts import Subscript, parse_subscript
-from shardir.frontend.numpy.shaping.views import view as view
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit

@@ -19,13 +19,15 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
+from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
+from shardir.frontend.numpy.shaping.reshaping import ravel
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
@@ -141,8 +143,6 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     """Return the flat indices of the nonzero elements; see `nonzero` for `size` and
     `fill_value`.
     """
-    from shardir.frontend.numpy.shaping.reshaping import ravel
-
     if size is None and is_plain_mask(a) and a.size < 1 << 31:
         return as_default_index_array(true_indices(a).array)
     if size is None:
@@ -306,8 +306,6 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
 
 @public(name="place")
 def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
-    from shardir.frontend.numpy.indexing.updates import convert_lossless
-
     x, flags = as_tracer(arr), as_bool(mask)
     new = convert_lossless(x, vals)
     if flags.size != x.size or not new.size:
@@ -317,3 +315,19 @@ def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
     order = arithmetic.remainder(prefix_sums(reshaping.ravel(flags)) - 1, new.size)
     filled = reshape(take.take(new, order, mode="promise_in_bounds"), x.shape)
     return selection.where(reshape(flags, x.shape), filled, x)
+
+
+@composed_function()
+def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
+    """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
+
+    The result has the promoted type of `x` and `y`. With only a condition, return
+    `nonzero(condition, **options)`.
+    """
+    if x is None and y is None:
+        return nonzero(condition, **options)
+    if x is None or y is None or options:
+        raise ArgumentError(
+            with_location("where takes a condition, or a condition and two arrays to choose from")
+        )
+    return selection.where(condition, x, y)

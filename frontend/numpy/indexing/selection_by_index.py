@@ -15,6 +15,7 @@ from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, wrap_negative_indices
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
+from shardir.frontend.numpy.indexing.nonzero import concrete_nonzero, flatnonzero
 from shardir.frontend.numpy.indexing.take import (
     broadcast_except_axis,
     require_index_array,
@@ -187,8 +188,6 @@ def compress(
     if axis is not None:
         axis = canonicalize_axis(axis, tensor_type_of(a).rank)
     if size is None:
-        from shardir.frontend.numpy.indexing.nonzero import concrete_nonzero
-
         label = "argument condition of compress"
         flat = (
             np.ravel(to_concrete_array(condition, label)) if is_concrete(condition) else condition
@@ -216,8 +215,6 @@ def _take_positions(a: Any, positions: Any, axis: int | None) -> Any:
 
 @public(static=("axis", "size"), name="compress")
 def _compress_to_size(condition: Any, a: Any, axis: int | None, size: int, fill_value: Any) -> Any:
-    from shardir.frontend.numpy.indexing.nonzero import flatnonzero
-
     x = as_tracer(a)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0

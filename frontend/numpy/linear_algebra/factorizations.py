@@ -12,17 +12,20 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     SVDResult,
     conjugate_transpose,
     hermitian_part,
+    identity_like,
+    lu_factor_and_solve,
     promote_matrices,
     promote_square_matrices,
     real_dtype,
     scale_matrix_axis,
     transpose_matrices,
 )
+from shardir.frontend.numpy.linear_algebra.norms import vector_norm
 from shardir.frontend.numpy.shaping.reshaping import flip
 from shardir.frontend.numpy.sorting import sort_functions
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, convert
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -176,8 +179,6 @@ def machine_epsilon(x: Tracer) -> float:
 
 def emit_pinv(x: Tracer, rtol: Tracer) -> Tracer:
     """Emit `pinv` with one relative tolerance per matrix."""
-    from shardir.frontend.tracing.operands import broadcast
-
     limit = broadcast(convert(rtol, real_dtype(x)), x.shape[:-2])
     result: Tracer = emit("pinv", x, limit)
     return result
@@ -185,15 +186,8 @@ def emit_pinv(x: Tracer, rtol: Tracer) -> Tracer:
 
 def left_eigenvectors(x: Tracer, vectors: Tracer) -> Tracer:
     """Return the vectors v with v^H x = value v^H, of norm 1, in the order of the right ones."""
-    from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
-        identity_like,
-        lu_factor_and_solve,
-    )
-
     inverse = emit_conjugate(
         transpose_matrices(lu_factor_and_solve(vectors, identity_like(vectors, x.shape[-1])))
     )
-    from shardir.frontend.numpy.linear_algebra.linalg import vector_norm
-
     size = vector_norm(inverse, axis=-2, keepdims=True)
     return as_tracer(inverse / size)

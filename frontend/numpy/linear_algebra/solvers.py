@@ -19,6 +19,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     square_diagonal,
     transpose_matrices,
 )
+from shardir.frontend.numpy.linear_algebra.norms import norm
 from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
 from shardir.frontend.numpy.shaping.reshaping import moveaxis
 from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
@@ -244,8 +245,6 @@ def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Any:
 @public(static=("p",))
 def cond(x: Any, p: Any = None) -> Any:
     """Return the condition number in the norm `p`, by default 2."""
-    from shardir.frontend.numpy.linear_algebra.linalg import norm
-
     (v,) = promote_matrices("cond", x)
     if p in (None, 2, -2):
         values = emit("svd", v, full=False, vectors=False)

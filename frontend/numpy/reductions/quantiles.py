@@ -14,6 +14,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
 from shardir.frontend.numpy.elementwise.rounding import COMPUTATION_DTYPES
+from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
     reduction_size,
@@ -371,8 +372,6 @@ def _read_fractions(lines: Tracer, fractions: Tracer, method: str, nans: bool) -
 
 def _take_ranks(ranked: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:
     """Return the elements of sorted lines at two positions each."""
-    from shardir.frontend.numpy.indexing.take import take_along_axis
-
     low, high = (take_along_axis(ranked, i, axis=0, mode="promise_in_bounds") for i in (down, up))
     return low, high
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.shaping.reshaping import atleast_3d
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
 from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable
@@ -98,8 +99,6 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
 @public(static=("dtype",))
 def dstack(tup: Any, dtype: Any = None) -> Any:
     """Concatenate along the third dimension."""
-    from shardir.frontend.numpy.shaping.reshaping import atleast_3d
-
     return concatenate([atleast_3d(x) for x in _promote_arrays(tup, "dstack", dtype)], 2)
 
 

@@ -10,6 +10,8 @@ from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.elementwise import arithmetic, rounding
+from shardir.frontend.numpy.reductions import basic_reductions, quantiles
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     concatenate_parts,
@@ -201,16 +203,14 @@ def _ramp_border(x: Tracer, dim: int, ends: SidePair, width: int, first: bool) -
     """Return a linear ramp from the end value to the edge elements, which are `width` steps
     away.
     """
-    from shardir.frontend.numpy import api as snp
-
     dtype, count = x.value.type.dtype, width
     edge = _edge_border(x, dim, 1, first)
     end = convert(as_tracer(ends[0] if first else ends[1]), dtype)
     shape = replace_dim_size((1,) * x.ndim, dim, width)
     steps = np.arange(width) if first else np.arange(width)[::-1]
-    factors = snp.asarray(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
+    factors = as_tracer(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
     difference = (edge - end) * factors
-    part = snp.floor_divide(difference, count) if dtype in INTEGERS else difference / count
+    part = arithmetic.floor_divide(difference, count) if dtype in INTEGERS else difference / count
     return convert(end + part, dtype)
 
 
@@ -291,19 +291,24 @@ def _pad_reflect(x: Tracer, dim: int, low: int, high: int, edge: bool, odd: bool
     return x
 
 
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "maximum": basic_reductions.max,
+    "mean": basic_reductions.mean,
+    "median": quantiles.median,
+    "minimum": basic_reductions.min,
+}
+
+
 def _statistic_border(
     x: Tracer, dim: int, mode: str, lengths: SidePair, width: int, first: bool
 ) -> Tracer:
     """Return the statistic of the elements at one end, repeated `width` times."""
-    from shardir.frontend.numpy import api as snp
-
     size, dtype = x.shape[dim], x.value.type.dtype
-    name = {"maximum": "max", "minimum": "min"}.get(mode, mode)
     count = min(lengths[0] if first else lengths[1], size)
     if count < 1:
         raise OperationTypeError(with_location(f"stat_length must be at least 1, got {count}"))
     part = slice_dim(x, dim, 0, count) if first else slice_dim(x, dim, size - count, size)
-    value = getattr(snp, name)(part, axis=dim, keepdims=True)
+    value = _STATISTICS[mode](part, axis=dim, keepdims=True)
     if value.value.type.dtype != dtype:
-        value = convert(snp.round(value), dtype)
+        value = convert(rounding.round(value), dtype)
     return broadcast(value, replace_dim_size(x.shape, dim, width))

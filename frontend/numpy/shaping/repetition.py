@@ -14,6 +14,7 @@ from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.take import take
+from shardir.frontend.numpy.shaping.reshaping import moveaxis
 from shardir.frontend.numpy.sorting import searching
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
@@ -23,7 +24,12 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     replace_dim_size,
     slice_dim,
 )
-from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints, is_concrete, to_hashable
+from shardir.frontend.numpy.tracer_helpers.concrete_values import (
+    as_ints,
+    is_concrete,
+    require_concrete,
+    to_hashable,
+)
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
@@ -201,8 +207,6 @@ def _insert_static(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
     new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
     if not isinstance(obj, (tuple, slice)):
         # With one index, the first dimension of the values is the number of inserted elements.
-        from shardir.frontend.numpy.shaping.reshaping import moveaxis
-
         new = moveaxis(new, 0, dim)
     size = x.shape[dim]
     index = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(_as_numpy_index(obj))
@@ -229,8 +233,6 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     """Remove zeros at the front ("f" in `trim`) and the back ("b"); the vector must be concrete."""
-    from shardir.frontend.numpy.tracer_helpers.concrete_values import require_concrete
-
     numbers = require_concrete(
         filt,
         "argument filt of trim_zeros",
