@@ -1,4 +1,7 @@
-"""`docs/map.md` names files that exist, and every file that treats floats of 16 bits specially."""
+"""`docs/map.md` and `docs/glossary.md` name files that exist.
+
+The map also names every file that treats floats of 16 bits specially.
+"""
 
 import re
 from pathlib import Path
@@ -10,6 +13,13 @@ PACKAGES = ("shardir", "passes", "frontend", "backends")
 
 def test_every_named_file_exists() -> None:
     assert [name for name in sorted(NAMED) if not (ROOT / name).exists()] == []
+
+
+def test_every_file_named_in_the_glossary_exists() -> None:
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)+[\w.]*)`", text))
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_the_page_names_every_file_that_a_new_dtype_concerns() -> None:

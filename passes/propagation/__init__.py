@@ -1,8 +1,9 @@
 """Sharding propagation, one concept per file.
 
-From the inside out: `projection` maps dimension shardings to factors; `basic` and `aggressive`
-decide how far each factor can be sharded; `step` propagates through one operation, memoized;
-`network` represents a function as nodes that wake each other; `worklist` runs it to a fixed point;
-`priorities` defines in which rounds axes may move in which direction; `draft`, `constants` and
-`constraints` prepare the function; `finish` writes the shardings back; `record` holds the history.
+From the inside out: `factor_projection` maps dimension shardings to factors; `basic` and
+`aggressive` decide how far each factor can be sharded; `step` propagates through one operation,
+memoized; `propagation_network` represents a function as nodes that wake each other; `worklist` runs
+it to a fixed point; `priorities` defines in which rounds axes may move in which direction; `draft`,
+`split_constants` and `apply_constraints` prepare the function; `finish` writes the shardings back;
+`record` holds the history.
 """

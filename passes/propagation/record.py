@@ -2,8 +2,8 @@
 
 A step is a visit of one operation that changed a sharding. It records which axes each tensor
 gained, along which factor, from which tensor; and each axis that stopped, with one reason.
-Recording is off unless a `Record` is given: propagation memoizes steps, so the same events serve
-all operations with equal rules and shardings.
+Recording is off unless a `PropagationRecord` is given: propagation memoizes steps, so the same
+events serve all operations with equal rules and shardings.
 """
 
 from collections.abc import Callable

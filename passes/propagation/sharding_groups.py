@@ -4,7 +4,7 @@
 Before propagation begins, the members are made equal: if all stated shardings agree, all members
 take them. If they conflict, an open constraint is inserted behind each member, which takes its
 place in the group and is used by all its users. From then on a change of one member is set on the
-others, whatever sharding they had (`Network.groups`).
+others, whatever sharding they had (`groups` of `propagation_network`).
 
 before: `%x: f32[8@a]`, `%y: f32[8@b]`, both in group 0
 after:  `%x.1 = sharding_constraint(%x) : f32[8@?]`, `%y.1 = sharding_constraint(%y) : f32[8@?]`,

@@ -22,8 +22,8 @@ from shardir.backends.cpu.threads import memory
 IMPORT_KINDS = ("same", "truth", "float", "signed", "unsigned")
 """The conversion of elements: none, nonzero bytes to 1, or to half their width."""
 IMPORT_WORDS = ("shape", "dtype", "kind", "count")
-"""The words of an import after those of `type_offsets.SIZE_WORDS`: shape and dtype as objects, the
-conversion, and the number of elements, or of bytes that stay the same."""
+"""The words of an import after those of the block size (`SIZE_ROW_WORDS`): shape and
+dtype as objects, the conversion, and the number of elements, or of bytes that stay the same."""
 ELEMENTS_PER_VECTOR, BYTES_PER_VECTOR = 16, 64
 """Elements, and bytes, that are converted in one step."""
 

@@ -1,7 +1,8 @@
 """Lowering rules of all operations to torch, one module per family.
 
-Input: an operation and a `Writer`. Output: an expression or lines. Importing the package registers
-all rules in `lowering.RULES`. Start with `arithmetic.py`; `groups.py` lowers fused groups.
+Input: an operation and a `FunctionWriter`. Output: an expression or lines. Importing the
+package registers all rules in `lowering.RULES`. Start with `arithmetic.py`; `groups.py` lowers
+fused groups.
 """
 
 from shardir.backends.gpu.rules import (

@@ -55,8 +55,8 @@ def emit_elementwise(
     `op` is its name in the IR, `dtypes` and `result` are the IR's element types of operands and
     result; all operands have the same number of lanes. Values are represented as in `registers`.
     Functions of more than a few instructions are calls of `library`, whose symbols the module then
-    declares (`library.symbols_of`). `divisor` are precomputed properties of the second operand of
-    an integer division. Returns `None` if the operation is not supported.
+    declares (`library.imported_symbols`). `divisor` are precomputed properties of the second
+    operand of an integer division. Returns `None` if the operation is not supported.
     """
     a = OpApplication(function, op, attrs, tuple(operands), tuple(dtypes), result, divisor)
     rule = _select_rule(a)

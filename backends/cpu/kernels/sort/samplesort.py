@@ -141,8 +141,8 @@ KernelText = Callable[[str, SortKeys], str]
 
 
 class _BucketRecord:
-    """Reads the record of the kernels; the constants are the positions of its `Lines` and
-    limits."""
+    """Reads the record of the kernels; the constants are the positions of its
+    `ContiguousLines` and limits."""
 
     SOURCE, PARTED, TARGET, STACK, ALLOWED, SAMPLES = 6, 9, 12, 15, 18, 19
 

@@ -11,7 +11,7 @@ from tests.frontend.scipy.accuracy import BOUNDS
 
 PAGE = Path(__file__).parents[5] / "docs/numerics.md"
 EXACT = {*test_basic_rules.UNARY, *test_basic_rules.BINARY, "select", "clamp", "convert"}
-"""What `test_exact` compares bit by bit."""
+"""Operations whose results are exact, so that no error bound is stated."""
 WORDS = {"random_hash", "random_fold_in"}
 UNCHANGED = {
     "checkpoint-name",
