@@ -6,16 +6,18 @@ are incompatible, one of two rules decides (as in OpenXLA Shardy, docs/insert-ex
 there): of two tensors the larger one is followed; among more, the axes with the most data are taken
 one after the other. Axes of a factor that must be unsharded move to a factor that all tensors
 contain, if its size permits: an all-to-all is cheaper than a gather.
+
+`BlockShardings` states the shardings that an operation with regions requires.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from shardir.ir.module import Op
+from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Attr, OpSpec
-from shardir.ir.sharding import Axes, DimSharding, Sharding, count_positions
+from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
 from shardir.ir.sub_axes import (
     append_axis,
     can_coexist,
@@ -316,3 +318,46 @@ def pending_reduction(op: Op, rule: FactorRule) -> str | None:
         return declared.reduction(**op.attrs)
     # The maximum of Boolean values is `any`.
     return {"or": "max", "and": "min"}.get(rule.reduction or "", rule.reduction)
+
+
+class BlockShardings:
+    """Required shardings of each operand, parameter, yielded value and result of `op`,
+    an operation with regions.
+
+    All values that an edge ties together (the operand, the parameter, the yielded value and the
+    result of a loop carry) have one sharding, that of the edge's owner. The arrays that a scan
+    slices or stacks have one more leading dimension, which is unsharded: each step needs its slice
+    on all devices.
+
+    `settled` returns the final sharding of a value, `whole` the unsharded sharding of a value,
+    which applies to values outside of edges (loop conditions and branch indices).
+    """
+
+    def __init__(
+        self,
+        op: Op,
+        settled: Callable[[Value], Sharding],
+        whole: Callable[[Value], Sharding],
+    ) -> None:
+        # Edges name values, and one value may enter an operation in several positions. A distinct
+        # copy for each position keeps the positions distinguishable.
+        operands = tuple(replace(value) for value in op.operands)
+        blocks = tuple(Block(b.params, (), tuple(map(replace, b.returns))) for b in op.blocks)
+        places = replace(op, operands=operands, blocks=blocks)
+        needs: dict[Value, Sharding] = {}
+        for edge in places.edges():
+            owner = edge.targets[0]
+            cut = replace(settled(owner), unreduced=(), reduction="add")
+            if owner in edge.stacked:
+                cut = replace(cut, dims=cut.dims[1:])
+            for value in (*edge.sources, *edge.targets):
+                stacked = value in edge.stacked
+                needs[value] = replace(cut, dims=(REPLICATED_DIM, *cut.dims)) if stacked else cut
+
+        def required(value: Value) -> Sharding:
+            return needs.get(value) or whole(value)
+
+        self.operands = tuple(map(required, operands))
+        self.params = {p: required(p) for b in blocks for p in b.params}
+        self.returns = tuple(tuple(map(required, b.returns)) for b in blocks)
+        self.results = tuple(map(required, op.results))

@@ -24,8 +24,12 @@ from shardir.ir.sharding import Sharding
 from shardir.op_rules.factors import FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_computation
 from shardir.passes.pipeline import Pass
-from shardir.passes.resharding.align import Alignment, partitioning_rule, pending_reduction
-from shardir.passes.resharding.block_shardings import BlockShardings
+from shardir.passes.resharding.align import (
+    Alignment,
+    BlockShardings,
+    partitioning_rule,
+    pending_reduction,
+)
 from shardir.passes.resharding.cost import reshard_cost
 from shardir.passes.resharding.explanations import Explanations
 from shardir.passes.resharding.layouts import LAYOUT_POLICIES, choose_alignment

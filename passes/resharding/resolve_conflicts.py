@@ -23,7 +23,7 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.def_use import ASSUMED_WHILE_ITERATIONS
 from shardir.passes.pipeline import Pass, Pipeline
-from shardir.passes.resharding.block_shardings import BlockShardings
+from shardir.passes.resharding.align import BlockShardings
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.passes.resharding.explanations import Explanations
 from shardir.passes.resharding.result_candidates import (
