@@ -18,11 +18,10 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, spl
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 UNSIGNED_DTYPE_BY_BITS = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
-_MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
-_BITS_OF_ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0000000000000}
 
 
 def float_dtype_name(dtype: Any) -> str:
@@ -60,13 +59,13 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
 
 def draw_unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
     """Return uniform numbers in [0, 1): random mantissa bits with the exponent of 1, minus 1."""
-    stored = NUMPY_DTYPES[name].itemsize * 8
-    # A mantissa of less than 8 bits, that of bf16, uses 8 random bits.
-    width = 8 if _MANTISSA_BITS[name] < 8 else stored
-    drawn = convert(draw_bits(key, shape, width), UNSIGNED_DTYPE_BY_BITS[stored])
+    info = DTYPE_INFO[name]
+    # A mantissa of less than 8 bits uses 8 random bits.
+    width = 8 if info.mantissa_bits < 8 else info.bits
+    drawn = convert(draw_bits(key, shape, width), UNSIGNED_DTYPE_BY_BITS[info.bits])
     kind = drawn.value.type
-    mantissa = emit("shift_right_logical", drawn, splat(width - _MANTISSA_BITS[name], kind))
-    word = emit("or", mantissa, splat(_BITS_OF_ONE[name], kind))
+    mantissa = emit("shift_right_logical", drawn, splat(width - info.mantissa_bits, kind))
+    word = emit("or", mantissa, splat(info.one_bits, kind))
     from_one = emit("bitcast", word, result=TensorType(shape, name))
     below_one: Tracer = emit("sub", from_one, splat(1.0, from_one.value.type))
     return below_one

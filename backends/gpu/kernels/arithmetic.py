@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shardir.backends.gpu.kernels.conversion import convert
 from shardir.backends.gpu.kernels.terms import TRITON_TYPES, KernelTerm, parenthesize
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 Rule = Callable[[Op, Sequence[KernelTerm]], str]
 RULES: dict[str, Rule] = {}
@@ -58,7 +58,7 @@ def round_text(text: str, dtype: str) -> str:
 
 def needs_rounding(op: Op) -> bool:
     """Return whether the operation is computed in more bits than its result has."""
-    return op.result.type.dtype in HALF_PRECISION_DTYPES and op.name not in EXACT_NARROW_OPERATIONS
+    return op.result.type.dtype in NARROW_FLOATS and op.name not in EXACT_NARROW_OPERATIONS
 
 
 def _libdevice_rule(name: str) -> Rule:

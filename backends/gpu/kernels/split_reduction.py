@@ -20,8 +20,8 @@ from shardir.backends.gpu.kernels.tiled_reduction import (
     write_kept_index,
     write_reduction_loop,
 )
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 def count_parts(group: FusedGroup, tile: ReductionTile, sizes: TileSizes) -> int:
@@ -58,7 +58,7 @@ def write_split_kernel(group: FusedGroup, tile: ReductionTile, parts: int) -> Ke
 def _partial_dtype(op: Op) -> str:
     """Return the element type of partial results."""
     dtype = op.result.type.dtype
-    return "f32" if dtype in HALF_PRECISION_DTYPES else dtype
+    return "f32" if dtype in NARROW_FLOATS else dtype
 
 
 def _partial_kernel(

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 
 BF16 = NUMPY_DTYPES["bf16"]
-HALF_PRECISION_DTYPES = ("f16", "bf16")
-"""Floating-point types that are computed in f32 and rounded once."""
 
 
 def compute_in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -26,8 +25,7 @@ def compute_in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
 
     def compute(*operands: Array) -> Array:
         wide = [
-            x.astype(np.float32) if dtype_name(x.dtype) in HALF_PRECISION_DTYPES else x
-            for x in operands
+            x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x for x in operands
         ]
         return np.asarray(function(*wide))
 
