@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from shardir.backends.gpu.kernels.terms import COMPUTE_TYPES, TRITON_TYPES, KernelTerm, parenthesize
+from shardir.backends.gpu.dtypes import COMPUTE_TYPES, TRITON_TYPES
+from shardir.backends.gpu.kernels.terms import KernelTerm, parenthesize
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 

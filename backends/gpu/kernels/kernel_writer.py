@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.arithmetic import expression, needs_rounding, round_text
 from shardir.backends.gpu.kernels.conversion import convert
 from shardir.backends.gpu.kernels.group_layout import GroupLayout, needs_no_line
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES, KernelTerm, number_term, parenthesize
+from shardir.backends.gpu.kernels.terms import KernelTerm, number_term, parenthesize
 from shardir.backends.gpu.kernels.tile_reduction import reduce_tile
 from shardir.backends.gpu.kernels.tile_sides import IndexVariables, TileSide
 from shardir.ir.dtypes import NARROW_FLOATS

@@ -8,11 +8,12 @@ bit-reproducible.
 
 from dataclasses import replace
 
+from shardir.backends.gpu.dtypes import POINTER_TYPES
 from shardir.backends.gpu.kernels.group import FusedGroup
 from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelText
 from shardir.backends.gpu.kernels.kernel_text import function_text
 from shardir.backends.gpu.kernels.reduction_rounds import ReductionRounds
-from shardir.backends.gpu.kernels.terms import POINTER_TYPES, KernelTerm
+from shardir.backends.gpu.kernels.terms import KernelTerm
 from shardir.backends.gpu.kernels.tile_reduction import identity_element, reduce_tile
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes, ceil_divide, next_power_of_two
 from shardir.backends.gpu.kernels.tiled_reduction import (

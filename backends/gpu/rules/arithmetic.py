@@ -8,9 +8,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, word_text
+from shardir.backends.gpu.torch_text import word_text
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op, Value
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED

@@ -4,9 +4,10 @@ Floats use torch (cuBLAS, cuDNN). Integers, which matrix units do not multiply, 
 f64 products of 16-bit limbs.
 """
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import TORCH_DTYPES, list_text
+from shardir.backends.gpu.torch_text import list_text
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, INTEGERS

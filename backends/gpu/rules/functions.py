@@ -1,9 +1,9 @@
 """Elementwise functions of one operand, and shifts."""
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
-from shardir.backends.gpu.torch_text import TORCH_DTYPES
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED

@@ -1,9 +1,10 @@
 """Reductions, argmax and argmin, and cumulative reductions."""
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, limit_text, shape_text
+from shardir.backends.gpu.torch_text import limit_text, shape_text
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, FLOATS

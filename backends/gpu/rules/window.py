@@ -1,9 +1,10 @@
 """Window reductions, and the scatter that is the gradient of window maximum and minimum."""
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, limit_text, list_text
+from shardir.backends.gpu.torch_text import limit_text, list_text
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 

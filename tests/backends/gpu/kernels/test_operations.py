@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.arithmetic import REFUSAL_REASONS, RULES
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
