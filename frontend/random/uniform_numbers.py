@@ -54,7 +54,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     name = dtype_of(np.uint64 if dtype is None else dtype)
     if name not in UNSIGNED:
         raise RandomError(with_location(f"random bits are unsigned integers, not {name}"))
-    return draw_bits(require_single_key(key), canonicalize_shape(shape), int(name[1:]))
+    return draw_bits(require_single_key(key), canonicalize_shape(shape), DTYPE_INFO[name].bits)
 
 
 def draw_unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
@@ -127,7 +127,7 @@ def randint(
     name = dtype_of(int if dtype is None else dtype)
     if name not in INTEGERS:
         raise RandomError(with_location(f"random integers cannot be of type {name}"))
-    working = name if int(name[1:]) >= 32 else "i32"
+    working = name if DTYPE_INFO[name].bits >= 32 else "i32"
     info = np.iinfo(NUMPY_DTYPES[working])
     above: bool | None = None
     if working != name:
@@ -179,7 +179,7 @@ def _randint(
                 with_location(f"the bounds of randint are integers, got {bound.value.type}")
             )
     low, high = (_clamp_traced(x, working) for x in bounds)
-    unsigned = NUMPY_DTYPES["u" + working.lstrip("iu")]
+    unsigned = NUMPY_DTYPES[UNSIGNED_DTYPE_BY_BITS[DTYPE_INFO[working].bits]]
     keys = split(require_single_key(key), 2)
     width = unsigned.itemsize * 8
     upper, lower = (draw_bits(keys[i], shape, width) for i in range(2))

@@ -32,7 +32,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import COMPUTE_DTYPES
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 
 REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims", "promote_integers")
@@ -55,7 +55,7 @@ def accumulation_dtype(dtype: str) -> str:
         return canonical_dtype("i64")
     if dtype in INTEGERS:
         usual = canonical_dtype("u64" if dtype in UNSIGNED else "i64")
-        return dtype if int(dtype[1:]) > int(usual[1:]) else usual
+        return dtype if DTYPE_INFO[dtype].bits > DTYPE_INFO[usual].bits else usual
     return dtype
 
 
