@@ -18,10 +18,8 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, spl
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
-
-UNSIGNED_DTYPE_BY_BITS = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
 
 
 def float_dtype_name(dtype: Any) -> str:
@@ -40,7 +38,7 @@ def draw_bits(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
         "random_bits",
         key,
         scheme=counter_scheme(),
-        result=TensorType(shape, UNSIGNED_DTYPE_BY_BITS[width]),
+        result=TensorType(shape, UNSIGNED_BY_BITS[width]),
     )
     return drawn
 
@@ -62,7 +60,7 @@ def draw_unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
     info = DTYPE_INFO[name]
     # A mantissa of less than 8 bits uses 8 random bits.
     width = 8 if info.mantissa_bits < 8 else info.bits
-    drawn = convert(draw_bits(key, shape, width), UNSIGNED_DTYPE_BY_BITS[info.bits])
+    drawn = convert(draw_bits(key, shape, width), UNSIGNED_BY_BITS[info.bits])
     kind = drawn.value.type
     mantissa = emit("shift_right_logical", drawn, splat(width - info.mantissa_bits, kind))
     word = emit("or", mantissa, splat(info.one_bits, kind))
@@ -179,7 +177,7 @@ def _randint(
                 with_location(f"the bounds of randint are integers, got {bound.value.type}")
             )
     low, high = (_clamp_traced(x, working) for x in bounds)
-    unsigned = NUMPY_DTYPES[UNSIGNED_DTYPE_BY_BITS[DTYPE_INFO[working].bits]]
+    unsigned = NUMPY_DTYPES[UNSIGNED_BY_BITS[DTYPE_INFO[working].bits]]
     keys = split(require_single_key(key), 2)
     width = unsigned.itemsize * 8
     upper, lower = (draw_bits(keys[i], shape, width) for i in range(2))

@@ -9,6 +9,7 @@ half first), so that operations that only move data accept arrays of keys like o
 """
 
 from dataclasses import dataclass
+from math import frexp, inf, nan
 from typing import Any, Literal
 
 import ml_dtypes
@@ -47,30 +48,34 @@ class DTypeInfo:
         return self.mantissa_bits + 1
 
     @property
-    def max_exponent(self) -> int:
-        """The exponent of the largest power of two of an IEEE float."""
-        return (1 << self.exponent_bits - 1) - 1
-
-    @property
-    def one_bits(self) -> int:
-        """The bit pattern of the number 1 of an IEEE float."""
-        return self.max_exponent << self.mantissa_bits
-
-    @property
-    def infinity_bits(self) -> int:
-        """The bit pattern of infinity of an IEEE float."""
-        return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
-
-    @property
-    def nan_bits(self) -> int:
-        """The bit pattern of the canonical quiet NaN of an IEEE float."""
-        return self.infinity_bits | 1 << self.mantissa_bits - 1
-
-    @property
     def max_finite(self) -> float:
         """The largest finite number of a float."""
         info: Any = ml_dtypes.finfo  # Its annotations lack the type of the argument.
         return float(info(self.numpy).max)
+
+    @property
+    def max_exponent(self) -> int:
+        """The exponent of the largest power of two of a float."""
+        return frexp(self.max_finite)[1] - 1
+
+    @property
+    def one_bits(self) -> int:
+        """The bit pattern of the number 1 of a float."""
+        return self._bits_of(1.0)
+
+    @property
+    def largest_bits(self) -> int:
+        """The bit pattern of infinity, or of the largest number of a float without infinity."""
+        has_infinity = np.isinf(np.asarray(inf).astype(self.numpy))
+        return self._bits_of(inf if has_infinity else self.max_finite)
+
+    @property
+    def nan_bits(self) -> int:
+        """The bit pattern of a quiet NaN of a float."""
+        return self._bits_of(nan)
+
+    def _bits_of(self, number: float) -> int:
+        return int(np.asarray(number).astype(self.numpy).view(f"u{self.numpy.itemsize}"))
 
     @property
     def is_extension(self) -> bool:
@@ -112,6 +117,8 @@ NUMPY_DTYPES = {name: info.numpy for name, info in DTYPE_INFO.items()}
 SIGNED = _names_of_kind("signed")
 UNSIGNED = _names_of_kind("unsigned")
 INTEGERS = SIGNED + UNSIGNED
+SIGNED_BY_BITS = {DTYPE_INFO[name].bits: name for name in SIGNED}
+UNSIGNED_BY_BITS = {DTYPE_INFO[name].bits: name for name in UNSIGNED}
 FLOATS = _names_of_kind("float")
 COMPLEX = _names_of_kind("complex")
 INEXACT = FLOATS + COMPLEX

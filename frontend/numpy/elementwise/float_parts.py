@@ -30,7 +30,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, SIGNED_BY_BITS
 from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, UNSIGNED
 
 
@@ -108,7 +108,7 @@ def emit_signbit(x: Tracer) -> Tracer:
     """Return whether the highest bit is set, tested as the sign of an integer of the same bits."""
     if x.value.type.dtype not in INTEGERS:
         width = x.value.type.numpy.itemsize * 8
-        x = emit("bitcast", x, result=x.value.type.with_dtype(f"i{width}"))
+        x = emit("bitcast", x, result=x.value.type.with_dtype(SIGNED_BY_BITS[width]))
     return emit_elementwise("lt", x, constant_like(x, 0))
 
 
@@ -187,7 +187,7 @@ def scale_by_power_of_two(x: Tracer, exponent: Tracer) -> Tracer:
     dtype = x.value.type.dtype
     info = DTYPE_INFO[dtype]
     bits, max_exponent = info.mantissa_bits, info.max_exponent
-    word = f"i{x.value.type.numpy.itemsize * 8}"
+    word = SIGNED_BY_BITS[info.bits]
     limit = 2 * max_exponent + bits + 1
 
     def within(e: Tracer, low: int, high: int) -> Tracer:
@@ -244,7 +244,7 @@ def _mantissa_and_exponent(x: Tracer) -> tuple[Tracer, Tracer]:
     """
     bits, width = DTYPE_INFO[x.value.type.dtype].mantissa_bits, x.value.type.numpy.itemsize * 8
     bias = (1 << width - bits - 2) - 1
-    word: Tracer = emit("bitcast", x, result=x.value.type.with_dtype(f"i{width}"))
+    word: Tracer = emit("bitcast", x, result=x.value.type.with_dtype(SIGNED_BY_BITS[width]))
     size = emit_elementwise("and", word, constant_like(word, (1 << width - 1) - 1))
     # A subnormal number has no implicit leading bit; it is shifted until one exists.
     small = emit_elementwise("lt", size, constant_like(size, 1 << bits))

@@ -5,7 +5,7 @@ from math import inf, prod
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS, SIGNED_BY_BITS, UNSIGNED_BY_BITS
 from shardir.ir.module import Value
 from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
@@ -97,7 +97,7 @@ def _reduce_precision(call: OperationReader) -> Values:
         raise call.fail(f"reduce_precision does not apply to {x.type}")
     info = DTYPE_INFO[x.type.dtype]
     bits_of_exponent, bits_of_mantissa = info.exponent_bits, info.mantissa_bits
-    word = x.type.with_dtype(f"u{8 * x.type.numpy.itemsize}")
+    word = x.type.with_dtype(UNSIGNED_BY_BITS[info.bits])
     sign_bit = 1 << (8 * x.type.numpy.itemsize - 1)
     exponent_mask = ((1 << bits_of_exponent) - 1) << bits_of_mantissa
     bits = call.emit_step("bitcast", x, result=word)
@@ -146,7 +146,7 @@ def to_total_order(call: OperationReader, x: Value) -> Value:
     if x.type.dtype not in FLOATS:
         return x
     width = 8 * x.type.numpy.itemsize
-    word = x.type.with_dtype(f"i{width}")
+    word = x.type.with_dtype(SIGNED_BY_BITS[width])
     bits = call.emit_step("bitcast", x, result=word)
     negative = call.emit_step("shift_right_arithmetic", bits, splat(call, width - 1, word))
     others = call.emit_step("and", negative, splat(call, (1 << (width - 1)) - 1, word))

@@ -10,7 +10,7 @@ from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.ir.dtypes import DTYPE_INFO, FLOATS, UNSIGNED
 
 NAN_BITS = {dtype: DTYPE_INFO[dtype].nan_bits for dtype in FLOATS}
-INFINITY_BITS = {dtype: DTYPE_INFO[dtype].infinity_bits for dtype in FLOATS}
+LARGEST_BITS = {dtype: DTYPE_INFO[dtype].largest_bits for dtype in FLOATS}
 COMPRESS_FEATURE_BY_BYTES = {2: "avx512vbmi2", 4: "avx512f", 8: "avx512f"}
 """The x86 feature that compresses lanes of this many bytes in a register."""
 
@@ -119,7 +119,7 @@ class SortKeys(NamedTuple):
         """Convert elements, as stored in memory, to keys: one or a vector."""
         if self.dtype in NAN_BITS:
             size = bits & self.max_key
-            bits = f.select(size.is_("sgt", INFINITY_BITS[self.dtype]), NAN_BITS[self.dtype], bits)
+            bits = f.select(size.is_("sgt", LARGEST_BITS[self.dtype]), NAN_BITS[self.dtype], bits)
         return self.to_elements(f, bits)
 
     def to_elements(self, f: LLVMFunction, key: LLVMValue) -> LLVMValue:
