@@ -9,11 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
-from shardir.backends.cpu.codegen.half_precision import (
-    narrow_to_halves,
-    round_f64_to_odd_f32,
-    widen_halves,
-)
 from shardir.backends.cpu.codegen.llvm_text import (
     FLOAT_TYPES,
     LLVMFunction,
@@ -21,6 +16,11 @@ from shardir.backends.cpu.codegen.llvm_text import (
     element_type,
     lane_count,
     vector_type,
+)
+from shardir.backends.cpu.codegen.narrow_floats import (
+    narrow_floats,
+    round_f64_to_odd_f32,
+    widen_floats,
 )
 from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, NARROW_FLOATS, UNSIGNED
 from shardir.ir.types import TensorType
@@ -56,7 +56,7 @@ def widen_elements(f: LLVMFunction, value: LLVMValue, kind: ElementKind) -> LLVM
     if kind.dtype == "bool":
         return value.is_("ne", 0).to(value.type, "zext")
     if kind.dtype in NARROW_FLOATS:
-        value = widen_halves(f, value, kind.dtype)
+        value = widen_floats(f, value, kind.dtype)
     if element_type(value.type) != kind.type:
         value = value.to(vector_type(kind.type, count), "fpext")
     return value
@@ -75,7 +75,7 @@ def narrow_elements(f: LLVMFunction, value: LLVMValue, kind: ElementKind) -> LLV
     elif element_type(value.type) == "double" and kind.dtype == "f32":
         return value.to(vector_type("float", count), "fptrunc")
     if kind.dtype in NARROW_FLOATS:
-        return narrow_to_halves(f, value, kind.dtype)
+        return narrow_floats(f, value, kind.dtype)
     return value
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
-from shardir.backends.cpu.codegen.half_precision import narrow_to_halves, widen_halves
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
+from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.ir.dtypes import (
     COMPLEX,
@@ -119,7 +119,7 @@ def widen(f: LLVMFunction, x: LLVMValue, dtype: str, to: Arithmetic) -> LLVMValu
     """Convert loaded elements of `dtype` to the arithmetic type."""
     type = vector_type(to.type, lane_count(x.type))
     if dtype in NARROW_FLOATS:
-        x = widen_halves(f, x, dtype)
+        x = widen_floats(f, x, dtype)
     if x.type == type:
         return x
     if dtype in INTEGERS:
@@ -132,4 +132,4 @@ def widen(f: LLVMFunction, x: LLVMValue, dtype: str, to: Arithmetic) -> LLVMValu
 
 def narrow_to_storage(f: LLVMFunction, x: LLVMValue, dtype: str) -> LLVMValue:
     """Convert a computed value or plane to its storage type; halves are rounded to nearest even."""
-    return narrow_to_halves(f, x, dtype) if dtype in NARROW_FLOATS else x
+    return narrow_floats(f, x, dtype) if dtype in NARROW_FLOATS else x

@@ -1,7 +1,6 @@
 """Conversions to another element type (`convert`), equal to
 `shardir.ops.elementwise.numerics.convert`, and reinterpretations of bits (`bitcast`)."""
 
-from shardir.backends.cpu.codegen.half_precision import round_f64_to_odd_f32
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -9,6 +8,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
+from shardir.backends.cpu.codegen.narrow_floats import round_f64_to_odd_f32
 from shardir.backends.cpu.kernels.math.application import OpApplication
 from shardir.backends.cpu.kernels.math.registers import (
     VectorValue,

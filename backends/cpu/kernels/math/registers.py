@@ -7,7 +7,6 @@ nonzero byte is true, as in NumPy's arrays.
 """
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES, REGISTER_TYPES
-from shardir.backends.cpu.codegen.half_precision import narrow_to_halves, widen_halves
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -15,6 +14,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     literal,
     vector_type,
 )
+from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
 from shardir.ir.dtypes import NARROW_FLOATS, REAL_OF
 
 VectorValue = LLVMValue | tuple[LLVMValue, LLVMValue]
@@ -110,7 +110,7 @@ def widen_elements(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLV
     if dtype == "bool":
         return stored.is_("ne", 0)
     if dtype in NARROW_FLOATS:
-        return widen_halves(function, stored, dtype)
+        return widen_floats(function, stored, dtype)
     return stored
 
 
@@ -120,7 +120,7 @@ def narrow_elements(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLV
     if dtype == "bool":
         return value.to(vector_type("i8", count), "zext")
     if dtype in NARROW_FLOATS:
-        return narrow_to_halves(function, value, dtype)
+        return narrow_floats(function, value, dtype)
     return value
 
 
