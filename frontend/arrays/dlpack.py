@@ -52,7 +52,7 @@ def export_dlpack(numbers: npt.NDArray[Any], **options: Any) -> Any:
 
 
 def read_dlpack(x: Any) -> npt.NDArray[Any]:
-    """Return another library's array as a NumPy array, also of a dtype that NumPy does not import."""
+    """Return another library's array as a NumPy array, of any dtype of the IR."""
     given = _WordExporter(x)
     numbers: npt.NDArray[Any] = np.from_dlpack(given)
     return numbers if given.dtype is None else numbers.view(given.dtype)
@@ -60,7 +60,7 @@ def read_dlpack(x: Any) -> npt.NDArray[Any]:
 
 @final
 class _WordExporter:
-    """Wrapper of another library's array that exports dtypes that NumPy does not support as integers."""
+    """Wrapper of another library's array that exports dtypes that NumPy lacks as integers."""
 
     def __init__(self, x: Any) -> None:
         self._x = x

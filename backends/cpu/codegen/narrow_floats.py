@@ -21,12 +21,12 @@ class _Conversion(NamedTuple):
 
 def widen_floats(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLVMValue:
     """Convert narrow floats, as integers of their width, to f32."""
-    return _CONVERSIONS[dtype].widen(function, stored)
+    return CONVERSIONS[dtype].widen(function, stored)
 
 
 def narrow_floats(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMValue:
     """Convert f32 to narrow floats, as integers of their width."""
-    return _CONVERSIONS[dtype].narrow(function, value)
+    return CONVERSIONS[dtype].narrow(function, value)
 
 
 def round_f64_to_odd_f32(function: LLVMFunction, value: LLVMValue) -> LLVMValue:
@@ -104,7 +104,7 @@ def _f16_to_f32(function: LLVMFunction, stored: LLVMValue) -> LLVMValue:
     )
 
 
-_CONVERSIONS = {
+CONVERSIONS = {
     "f16": _Conversion(_f16_to_f32, _f32_to_f16),
     "bf16": _Conversion(_bf16_to_f32, _f32_to_bf16),
 }
