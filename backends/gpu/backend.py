@@ -23,6 +23,7 @@ from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER
 from shardir.backends.gpu.target import TARGET
 from shardir.errors import ShardirError
 from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.ir.dtypes import dtype_name
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.ir.types import TensorType
@@ -126,7 +127,7 @@ class GPUProgram(DeviceExecutable):
             # Devices on one GPU share equal arrays: no program writes into its arguments.
             key = id(array), str(place)
             if key not in made:
-                made[key] = to_torch(array, _dtype_of(array)).to(place)
+                made[key] = to_torch(array, dtype_name(array.dtype)).to(place)
             tensors.append(made[key])
         return GPUShards(tensors, self._places, list(shards))
 
@@ -178,13 +179,6 @@ class GPUShards(DeviceShards):
             made = {id(each): to_numpy(each).view(self._type.numpy) for each in self.tensors}
             self._host = [made[id(each)] for each in self.tensors]
         return self._host[index]
-
-
-def _dtype_of(array: Array) -> str:
-    """Return "bf16" for bfloat16 arrays, whose NumPy type torch does not accept, and ""
-    otherwise.
-    """
-    return "bf16" if array.dtype.name == "bfloat16" else ""
 
 
 def _write_files(files: Mapping[str, str | bytes], folder: Path) -> Path:

@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.gpu.torch_text import (
-    SIGNED_WORD_DTYPES,
-    TORCH_DTYPES,
-    list_text,
-    number_text,
-    word_text,
-)
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
+from shardir.backends.gpu.torch_text import list_text, number_text, word_text
+from shardir.ir.dtypes import DTYPE_INFO
 
 FOLDER = "constants"
 MAX_INLINE_ELEMENTS = 64
@@ -34,20 +30,26 @@ def constants_text(constants: Constants) -> str:
 
 
 def constant_files(constants: Constants) -> dict[str, bytes]:
-    """Return the `.npy` files of long arrays; a bf16 array is stored as its 16-bit patterns."""
+    """Return the `.npy` files of long arrays; dtypes that NumPy lacks are stored as integers."""
     files = {}
     for name, (array, dtype) in constants.items():
         if array.size > MAX_INLINE_ELEMENTS:
             file = io.BytesIO()
-            np.save(file, array.view(np.int16) if dtype == "bf16" else array, allow_pickle=False)
+            np.save(file, _storable(array, dtype), allow_pickle=False)
             files[f"{FOLDER}/{name}.npy"] = file.getvalue()
     return files
+
+
+def _storable(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """Return the array, viewed as integers if NumPy's files cannot state its dtype."""
+    info = DTYPE_INFO[dtype]
+    return array.view(f"i{info.bits // 8}") if info.is_extension else array
 
 
 def _function_text(name: str, array: npt.NDArray[Any], dtype: str) -> str:
     head = f'@cache\ndef {name}(device):\n    """{dtype}{list_text(array.shape)}"""\n'
     if array.size > MAX_INLINE_ELEMENTS:
-        seen = ".view(torch.bfloat16)" if dtype == "bf16" else ""
+        seen = f".view({TORCH_DTYPES[dtype]})" if DTYPE_INFO[dtype].is_extension else ""
         place = f'Path(__file__).with_name("{FOLDER}") / "{name}.npy"'
         return (
             f"{head}    numbers = np.load({place})\n"

@@ -14,9 +14,9 @@ from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.line_wrapping import wrap_line
 from shardir.backends.gpu.lowering import lower_operation
 from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER, program_declaration
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 RESERVED_NAMES = (
     "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",
@@ -204,7 +204,7 @@ def _imports(emission: Emission, needs: ProgramNeeds, main: str, precision: str)
 def _multiplies_narrow_floats(module: Module) -> bool:
     """Return whether 16-bit floats are summed, for which torch may use a 16-bit accumulator."""
     ops = (op for op in module.main.body.walk() if op.name in ("dot", "convolution"))
-    return any(value.type.dtype in HALF_PRECISION_DTYPES for op in ops for value in op.operands)
+    return any(value.type.dtype in NARROW_FLOATS for op in ops for value in op.operands)
 
 
 def _import_key(line: str) -> tuple[bool, str]:

@@ -6,38 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.runtime_files import axes_text as axis_names
 from shardir.ir.mesh import Mesh
 from shardir.ir.sharding import Axes
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
-
-TORCH_DTYPES = {
-    "bool": "torch.bool",
-    "i8": "torch.int8",
-    "i16": "torch.int16",
-    "i32": "torch.int32",
-    "i64": "torch.int64",
-    "u8": "torch.uint8",
-    "u16": "torch.uint16",
-    "u32": "torch.uint32",
-    "u64": "torch.uint64",
-    "f16": "torch.float16",
-    "bf16": "torch.bfloat16",
-    "f32": "torch.float32",
-    "f64": "torch.float64",
-    "c64": "torch.complex64",
-    "c128": "torch.complex128",
-    "key": "torch.uint64",
-}
-"""The torch dtype that stores each element type."""
-
-SIGNED_WORD_DTYPES = {
-    "u16": "torch.int16",
-    "u32": "torch.int32",
-    "u64": "torch.int64",
-    "key": "torch.int64",
-}
-"""Signed dtype of the same width in which torch computes where it lacks unsigned kernels."""
 
 
 def number_text(number: Any, dtype: str) -> str:

@@ -28,6 +28,7 @@ from shardir.backends.mpi.messages import PostedMessages
 from shardir.ir.module import Op
 from shardir.ops.communication.async_collectives import kind_of
 from shardir.ops.communication.collectives import REDUCTIONS, reduce_arrays, split_array
+from shardir.ops.elementwise.numerics import is_narrow_float
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ class LargeReductionRoute(GroupRoute):
     def accumulation_dtype(self) -> np.dtype[Any]:
         """The element type of partial sums: f32 for half precision."""
         dtype = self.type.numpy
-        half = dtype.itemsize == 2 and dtype.kind not in "iu"
-        return np.dtype(np.float32) if half else dtype
+        return np.dtype(np.float32) if is_narrow_float(dtype) else dtype
 
     def start(
         self, arrays: Sequence[Array], call: CollectiveCall, out: Array | None = None

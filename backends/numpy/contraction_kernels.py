@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.numpy.kernel_table import Kernel, kernels
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ops import dot
 
 Array = npt.NDArray[Any]
-HALF_PRECISION_DTYPES = ("f16", "bf16")
 
 
 @kernels.rule(dot)
@@ -39,9 +39,7 @@ def _dot_kernel(op: Op) -> Kernel:
     back = [(batch + rows + columns).index(c) for c in output]
     result_dtype = op.result.type.numpy
     # NumPy has no fast product in half precision; hardware accumulates in single precision.
-    compute_dtype = (
-        np.dtype(np.float32) if op.result.type.dtype in HALF_PRECISION_DTYPES else result_dtype
-    )
+    compute_dtype = np.dtype(np.float32) if op.result.type.dtype in NARROW_FLOATS else result_dtype
 
     def run(x: Array, y: Array) -> Array:
         x, y = x.astype(compute_dtype, copy=False), y.astype(compute_dtype, copy=False)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from shardir.backends.numpy.kernel_table import Kernel, kernels
 from shardir.backends.numpy.threads import run_on_threads, split_range
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 from shardir.ir.types import dtype_name
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES, is_float, total_order_key
+from shardir.ops.elementwise.numerics import is_float, total_order_key
 from shardir.ops.type_checks import Ints
 
 Array = npt.NDArray[Any]
@@ -105,7 +106,7 @@ def _sort_single_key(x: Array) -> tuple[Array, ...]:
     """Sort lines in ascending order, NaN last; equal zeros keep the order of their signs."""
     if x.dtype.kind == "c":
         return (np.sort(x, axis=-1, kind="stable"),)
-    narrow = dtype_name(x.dtype) in HALF_PRECISION_DTYPES
+    narrow = dtype_name(x.dtype) in NARROW_FLOATS
     lines = x.astype(np.float32) if narrow else np.array(x)
     _sort_in_place(lines)
     if is_float(x):

@@ -1,4 +1,4 @@
-"""DLPack export and import of bf16, which NumPy does not support, as 16-bit words.
+"""DLPack export and import of dtypes that NumPy does not support, as integers of their width.
 
 A capsule holds a description of memory, in which one byte is the type code of the elements. This
 module rewrites that byte.
@@ -12,8 +12,11 @@ import numpy.typing as npt
 
 from shardir.ir.types import NUMPY_DTYPES
 
-UINT_TYPE_CODE, BFLOAT_TYPE_CODE = 1, 4
-"""Type codes of DLPack."""
+UINT_TYPE_CODE = 1
+"""DLPack's type code of unsigned integers."""
+TYPE_CODES = {NUMPY_DTYPES["bf16"]: 4}
+"""DLPack's type codes of dtypes that NumPy does not export."""
+_DTYPES = {(code, dtype.itemsize * 8): dtype for dtype, code in TYPE_CODES.items()}
 TYPE_CODE_OFFSETS_BYTES = {b"dltensor": 20, b"dltensor_versioned": 52}
 """Byte offset of the type code in the structure of a capsule, by capsule name (dlpack.h)."""
 
@@ -40,32 +43,37 @@ def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
 
 def export_dlpack(numbers: npt.NDArray[Any], **options: Any) -> Any:
     """Return a capsule with the elements of an array."""
-    if numbers.dtype != NUMPY_DTYPES["bf16"]:
+    code = TYPE_CODES.get(numbers.dtype)
+    if code is None:
         return numbers.__dlpack__(**options)
-    capsule = numbers.view(np.uint16).__dlpack__(**options)
-    _element_type(capsule)[0] = BFLOAT_TYPE_CODE
+    capsule = numbers.view(f"u{numbers.itemsize}").__dlpack__(**options)
+    _element_type(capsule)[0] = code
     return capsule
 
 
 def read_dlpack(x: Any) -> npt.NDArray[Any]:
-    """Return another library's array as a NumPy array, bf16 included."""
+    """Return another library's array as a NumPy array, of any dtype of the IR."""
     given = _WordExporter(x)
     numbers: npt.NDArray[Any] = np.from_dlpack(given)
-    return numbers.view(NUMPY_DTYPES["bf16"]) if given.renamed else numbers
+    return numbers if given.dtype is None else numbers.view(given.dtype)
 
 
 @final
 class _WordExporter:
-    """Wrapper of another library's array that exports bf16 as 16-bit words."""
+    """Wrapper of another library's array that exports dtypes that NumPy lacks as integers."""
 
     def __init__(self, x: Any) -> None:
-        self._x, self.renamed = x, False
+        self._x = x
+        self.dtype: np.dtype[Any] | None = None
+        """The dtype of elements that are exported as integers."""
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self._x.__dlpack__(**options)
         found = _element_type(capsule)
-        if tuple(found) == (BFLOAT_TYPE_CODE, 16):
-            found[0], self.renamed = UINT_TYPE_CODE, True
+        code, bits = found
+        self.dtype = _DTYPES.get((code, bits))
+        if self.dtype is not None:
+            found[0] = UINT_TYPE_CODE
         return capsule
 
     def __dlpack_device__(self) -> Any:

@@ -35,8 +35,13 @@ from shardir.frontend.errors import ArgumentError, CheckpointError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import quote_message, quote_path, quote_text
 from shardir.frontend.source_locations import with_location
+from shardir.ir.dtypes import DTYPE_INFO
 
-STORAGE_DTYPES: Mapping[str, str] = {"bf16": "uint16", "c128": "float64", "key": "uint64"}
+STORAGE_DTYPES: Mapping[str, str] = {
+    **{name: f"uint{info.bits}" for name, info in DTYPE_INFO.items() if info.is_extension},
+    "c128": "float64",
+    "key": "uint64",
+}
 """Element types that safetensors does not support in NumPy, and the type in which they are
 stored."""
 

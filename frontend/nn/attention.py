@@ -16,6 +16,7 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
+from shardir.ir.dtypes import NARROW_FLOATS
 
 
 @public(static=("scale", "is_causal", "local_window_size", "implementation", "return_residual"))
@@ -54,7 +55,7 @@ def dot_product_attention(
         )
     batch = "b" if q.ndim == 4 else ""
     q = reshaping.reshape(q, (*q.shape[:-2], groups, heads // groups, q.shape[-1]))
-    score_dtype = {"f16": "float32", "bf16": "float32"}.get(q.value.type.dtype)
+    score_dtype = "float32" if q.value.type.dtype in NARROW_FLOATS else None
     scores = einsum.einsum(
         f"{batch}tkgh,{batch}skh->{batch}kgts", q, k, preferred_element_type=score_dtype
     )

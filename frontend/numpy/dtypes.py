@@ -22,6 +22,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.promotion import KEY, DType, dtype_of, invalid_dtype_error, user_dtype
+from shardir.ir.dtypes import EXTENSION_DTYPES
 from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, SIGNED, UNSIGNED
 
 pi: Final = float(np.pi)
@@ -138,8 +139,8 @@ def _numpy_dtype(spec: Any) -> np.dtype[Any]:
     """Return the NumPy dtype of `spec` without narrowing of 64-bit types; raise
     `NotAnArrayError`.
     """
-    if isinstance(spec, str) and spec == "bfloat16":
-        return NUMPY_DTYPES["bf16"]
+    if isinstance(spec, str) and spec in EXTENSION_DTYPES:
+        return EXTENSION_DTYPES[spec]
     found = spec if isinstance(spec, type) else getattr(spec, "dtype", spec)
     try:
         named: np.dtype[Any] = np.dtype(found)
@@ -253,7 +254,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
         if arg1 is KEY:
             return issubclass(prng_key, arg2)
         found = _numpy_dtype(arg1)
-        family = np.floating if found == NUMPY_DTYPES["bf16"] else found.type
+        family = np.floating if found.name in EXTENSION_DTYPES else found.type
         return issubclass(family, arg2)
     if arg1 is KEY or arg2 is KEY:
         return arg1 is arg2

@@ -32,6 +32,7 @@ from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPUTE_DTYPES
 from shardir.ir.operation import Symbol
 from shardir.ir.types import COMPLEX_OF, REAL_OF
 
@@ -71,9 +72,7 @@ def transform(kind: str, name: str, a: Any, s: Any, axes: Any, norm: Any) -> Tra
 
 def _convert_operand(kind: str, name: str, x: Tracer) -> Tracer:
     """Convert the operand to the element type that the transform requires."""
-    dtype = promotion.inexact_dtype(x.value.type.dtype)
-    if dtype in ("f16", "bf16"):
-        dtype = "f32"
+    dtype = COMPUTE_DTYPES[promotion.inexact_dtype(x.value.type.dtype)]
     if kind == "rfft":
         if dtype in REAL_OF:
             raise ArgumentError(

@@ -12,10 +12,9 @@ from math import prod
 from shardir.frontend.tracing.operands import broadcast, convert, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import UNSIGNED_BY_BITS
 from shardir.ir.types import TensorType
 from shardir.ops.random import threefry
-
-_UNSIGNED_DTYPES = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
 
 
 def count_words(shape: tuple[int, ...], width: int) -> int:
@@ -33,7 +32,7 @@ def draw_original_bits(key: Tracer, shape: tuple[int, ...], width: int) -> Trace
         return _reshape(emit("or", high, low), shape)
     if width < 32:
         per_word, count = 32 // width, words.shape[0]
-        pieces = TensorType((count, per_word), _UNSIGNED_DTYPES[width])
+        pieces = TensorType((count, per_word), UNSIGNED_BY_BITS[width])
         pieces = emit("bitcast", words, result=pieces)
         words = _slice_words(_reshape(pieces, (count * per_word,)), 0, size)
     return _reshape(words, shape)

@@ -12,6 +12,7 @@ from shardir.frontend.random.continuous_distributions import normal
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit
+from shardir.ir.dtypes import NARROW_FLOATS
 
 
 @public(static=("n", "shape", "dtype", "m"))
@@ -37,7 +38,7 @@ def orthogonal(
     drawn = as_tracer(
         normal(key, (*canonicalize_shape(shape), max(rows, columns), min(rows, columns)), dtype)
     )
-    if drawn.value.type.dtype in ("f16", "bf16"):
+    if drawn.value.type.dtype in NARROW_FLOATS:
         raise OperationTypeError(
             with_location(
                 f"orthogonal draws float32 or wider numbers, not {drawn.value.type.dtype}"

@@ -18,11 +18,8 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, spl
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
-
-UNSIGNED_DTYPE_BY_BITS = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
-_MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
-_BITS_OF_ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0000000000000}
 
 
 def float_dtype_name(dtype: Any) -> str:
@@ -41,7 +38,7 @@ def draw_bits(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
         "random_bits",
         key,
         scheme=counter_scheme(),
-        result=TensorType(shape, UNSIGNED_DTYPE_BY_BITS[width]),
+        result=TensorType(shape, UNSIGNED_BY_BITS[width]),
     )
     return drawn
 
@@ -55,18 +52,18 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     name = dtype_of(np.uint64 if dtype is None else dtype)
     if name not in UNSIGNED:
         raise RandomError(with_location(f"random bits are unsigned integers, not {name}"))
-    return draw_bits(require_single_key(key), canonicalize_shape(shape), int(name[1:]))
+    return draw_bits(require_single_key(key), canonicalize_shape(shape), DTYPE_INFO[name].bits)
 
 
 def draw_unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
     """Return uniform numbers in [0, 1): random mantissa bits with the exponent of 1, minus 1."""
-    stored = NUMPY_DTYPES[name].itemsize * 8
-    # A mantissa of less than 8 bits, that of bf16, uses 8 random bits.
-    width = 8 if _MANTISSA_BITS[name] < 8 else stored
-    drawn = convert(draw_bits(key, shape, width), UNSIGNED_DTYPE_BY_BITS[stored])
+    info = DTYPE_INFO[name]
+    # A mantissa of less than 8 bits uses 8 random bits.
+    width = 8 if info.mantissa_bits < 8 else info.bits
+    drawn = convert(draw_bits(key, shape, width), UNSIGNED_BY_BITS[info.bits])
     kind = drawn.value.type
-    mantissa = emit("shift_right_logical", drawn, splat(width - _MANTISSA_BITS[name], kind))
-    word = emit("or", mantissa, splat(_BITS_OF_ONE[name], kind))
+    mantissa = emit("shift_right_logical", drawn, splat(width - info.mantissa_bits, kind))
+    word = emit("or", mantissa, splat(info.one_bits, kind))
     from_one = emit("bitcast", word, result=TensorType(shape, name))
     below_one: Tracer = emit("sub", from_one, splat(1.0, from_one.value.type))
     return below_one
@@ -128,7 +125,7 @@ def randint(
     name = dtype_of(int if dtype is None else dtype)
     if name not in INTEGERS:
         raise RandomError(with_location(f"random integers cannot be of type {name}"))
-    working = name if int(name[1:]) >= 32 else "i32"
+    working = name if DTYPE_INFO[name].bits >= 32 else "i32"
     info = np.iinfo(NUMPY_DTYPES[working])
     above: bool | None = None
     if working != name:
@@ -180,7 +177,7 @@ def _randint(
                 with_location(f"the bounds of randint are integers, got {bound.value.type}")
             )
     low, high = (_clamp_traced(x, working) for x in bounds)
-    unsigned = NUMPY_DTYPES["u" + working.lstrip("iu")]
+    unsigned = NUMPY_DTYPES[UNSIGNED_BY_BITS[DTYPE_INFO[working].bits]]
     keys = split(require_single_key(key), 2)
     width = unsigned.itemsize * 8
     upper, lower = (draw_bits(keys[i], shape, width) for i in range(2))

@@ -26,6 +26,7 @@ from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import capture_array, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO, SIGNED
 from shardir.ir.operation import Dense
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
 
@@ -180,11 +181,9 @@ def _convert_number(number: complex, dtype: str) -> complex | bool:
 
 
 def _wrap_integer(whole: int, dtype: str) -> int:
-    bits = int(dtype[1:])
-    usual = int(canonical_dtype("i64")[1:])
-    lowest, highest = (
-        (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype[0] == "i" else (0, (1 << bits) - 1)
-    )
+    bits, is_signed = DTYPE_INFO[dtype].bits, dtype in SIGNED
+    usual = DTYPE_INFO[canonical_dtype("i64")].bits
+    lowest, highest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
     if lowest <= whole <= highest:
         return whole
     if not -(1 << usual - 1) <= whole < 1 << usual - 1:
@@ -192,7 +191,7 @@ def _wrap_integer(whole: int, dtype: str) -> int:
         user = NUMPY_DTYPES[dtype]
         raise NumberRangeError(with_location(f"the number {whole} does not fit into {user}{hint}"))
     whole &= (1 << bits) - 1
-    return whole - (1 << bits) if dtype[0] == "i" and whole >> (bits - 1) else whole
+    return whole - (1 << bits) if is_signed and whole >> (bits - 1) else whole
 
 
 def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:

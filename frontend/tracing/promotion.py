@@ -7,7 +7,6 @@ keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 
 from functools import cache
 from typing import Any, Final, final
 
-import ml_dtypes
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -15,6 +14,7 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.ir.dtypes import EXTENSION_DTYPES
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, dtype_name
 
 
@@ -68,8 +68,8 @@ def dtype_of(spec: Any) -> str:
         return canonical_dtype(_PYTHON_DTYPES[spec])
     if isinstance(spec, KeyType) or str(spec) == str(KEY):
         return "key"
-    if isinstance(spec, str) and spec == "bfloat16":
-        spec = ml_dtypes.bfloat16
+    if isinstance(spec, str) and spec in EXTENSION_DTYPES:
+        spec = EXTENSION_DTYPES[spec]
     try:
         return canonical_dtype(dtype_name(spec))
     except (TypeError, ValueError):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from shardir.ir.builder import Builder, substitute
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.process_levels import ProcessLevels
@@ -134,7 +135,7 @@ class CollectiveSplitter:
         16-bit floating-point sums are kept in f32 in between.
         """
         near, kind, type = self.split_levels(op.attrs["axes"])[1], op.attrs["op"], x.type
-        wide = kind in ORDERED_REDUCTIONS and type.dtype in FLOATS and type.numpy.itemsize == 2
+        wide = kind in ORDERED_REDUCTIONS and type.dtype in NARROW_FLOATS
         if wide:
             x = self.b.convert(x, result=type.with_dtype("f32"), name=f"{x.name}.wide")
         made = combine(self.b.all_reduce(x, axes=near, op=kind, name=self.name(op, near)))

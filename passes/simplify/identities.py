@@ -12,9 +12,10 @@ from typing import Any, final
 
 import numpy as np
 
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
-from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+from shardir.ir.types import TensorType
 
 
 @final
@@ -173,23 +174,20 @@ def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
 
 # Conversion
 
-_SIGNIFICANT = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
-_RANGE = {"bf16": 8, "f16": 5, "f32": 8, "f64": 11}
-
 
 def _can_represent(wide: str, narrow: str) -> bool:
     """Return whether the element type `wide` represents every value of `narrow`."""
     if narrow == "bool" or wide == narrow:
         return wide not in ("bool", "key") or wide == narrow
     if narrow in FLOATS and wide in FLOATS:
-        return _SIGNIFICANT[wide] >= _SIGNIFICANT[narrow] and _RANGE[wide] >= _RANGE[narrow]
+        return represents_float(wide, narrow)
     if narrow not in INTEGERS:
         return False
     info = np.iinfo(TensorType((), narrow).numpy)
     if wide in INTEGERS:
         room = np.iinfo(TensorType((), wide).numpy)
         return bool(room.min <= info.min and info.max <= room.max)
-    return wide in ("f32", "f64") and info.bits <= _SIGNIFICANT[wide]
+    return wide in ("f32", "f64") and info.bits <= DTYPE_INFO[wide].precision_bits
 
 
 @simplification_rule("convert")

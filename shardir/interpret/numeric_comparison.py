@@ -13,19 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.interpret.interpreter import run
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Module, Value
 
 Array = npt.NDArray[Any]
 
-RELATIVE_TOLERANCES = {
-    "bf16": 1e-1,
-    "f16": 2e-2,
-    "f32": 2e-4,
-    "c64": 2e-4,
-    "f64": 1e-9,
-    "c128": 1e-9,
-}
-"""The tolerance of results relative to the largest element, for sums in a different order."""
+RELATIVE_TOLERANCES = {name: info.tolerance for name, info in DTYPE_INFO.items() if info.tolerance}
 
 
 def tolerance_of(module: Module) -> float:

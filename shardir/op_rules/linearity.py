@@ -15,17 +15,14 @@ root can give NaN.
 
 from functools import lru_cache
 
+from shardir.ir.dtypes import INEXACT, REAL_OF, represents_float
 from shardir.ir.module import Op
 from shardir.ir.operation import Attr, OpSpec
-from shardir.ir.types import COMPLEX, INEXACT, TensorType
+from shardir.ir.types import TensorType
 from shardir.op_rules.tangents import linear_tangent, multilinear_tangent
 
 OperandGroups = tuple[tuple[int, ...], ...]
 """Groups of operands; the operation is jointly linear in the members of a group."""
-
-MANTISSA_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
-"""Mantissa bits of the floating-point types: a conversion to fewer bits is not sufficiently linear.
-"""
 
 
 def linear_groups(op: Op) -> OperandGroups:
@@ -87,6 +84,6 @@ def commuting_groups(op: Op, reduction: str) -> OperandGroups:
 def _is_narrowing(source: TensorType, result: TensorType) -> bool:
     """Return whether a conversion between the types rounds, so that sums must precede it."""
     a, b = source.dtype, result.dtype
-    if a == b or a in COMPLEX or b in COMPLEX:
-        return (a, b) == ("c128", "c64")
-    return MANTISSA_BITS[b] < MANTISSA_BITS[a] or (a, b) == ("bf16", "f16")
+    if (a in REAL_OF) != (b in REAL_OF):
+        return False
+    return not represents_float(REAL_OF.get(b, b), REAL_OF.get(a, a))

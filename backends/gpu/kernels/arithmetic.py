@@ -7,11 +7,12 @@ Triton's `exp`, `/` and `sqrt` of f32 are approximations.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.conversion import convert
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES, KernelTerm, parenthesize
+from shardir.backends.gpu.kernels.terms import KernelTerm, parenthesize
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 Rule = Callable[[Op, Sequence[KernelTerm]], str]
 RULES: dict[str, Rule] = {}
@@ -58,7 +59,7 @@ def round_text(text: str, dtype: str) -> str:
 
 def needs_rounding(op: Op) -> bool:
     """Return whether the operation is computed in more bits than its result has."""
-    return op.result.type.dtype in HALF_PRECISION_DTYPES and op.name not in EXACT_NARROW_OPERATIONS
+    return op.result.type.dtype in NARROW_FLOATS and op.name not in EXACT_NARROW_OPERATIONS
 
 
 def _libdevice_rule(name: str) -> Rule:
@@ -165,13 +166,13 @@ def _sum(op: Op, args: Sequence[KernelTerm]) -> str:
 @triton_rule("div")
 def _div(op: Op, args: Sequence[KernelTerm]) -> str:
     """Divide; `/` of f32 has an error of at most two ulp, which is enough to round correctly to
-    bf16.
+    significands of at most 8 bits.
 
-    No normal quotient of 8-bit significands is halfway between two bf16 numbers, or within 2^-17 of
-    it.
+    No normal quotient of 8-bit significands is halfway between two numbers with such significands,
+    or within 2^-17 of it.
     """
     x, y = args
-    if x.dtype in ("f64", "bf16"):
+    if x.dtype == "f64" or (x.dtype in FLOATS and DTYPE_INFO[x.dtype].precision_bits <= 8):
         return f"{x.text} / {y.text}"
     if x.dtype in FLOATS:
         return f"tl.div_rn({x.text}, {y.text})"

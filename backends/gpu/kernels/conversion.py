@@ -3,9 +3,10 @@
 
 import numpy as np
 
-from shardir.backends.gpu.kernels.terms import COMPUTE_TYPES, TRITON_TYPES, KernelTerm, parenthesize
+from shardir.backends.gpu.dtypes import COMPUTE_TYPES, TRITON_TYPES
+from shardir.backends.gpu.kernels.terms import KernelTerm, parenthesize
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 BF16_EXACT_TYPES = ("bool", "i8", "u8")
 """Types whose values bf16 represents exactly."""
@@ -29,7 +30,7 @@ def convert(x: KernelTerm, to: str) -> str:
 def _between_floats(text: str, dtype: str, to: str) -> str:
     if to == "bf16" and dtype == "f64":
         return f"odd_from_f64({text}).to(tl.bfloat16).to(tl.float32)"
-    if to in HALF_PRECISION_DTYPES:
+    if to in NARROW_FLOATS:
         return f"{text}.to({TRITON_TYPES[to]}).to(tl.float32)"
     return text if COMPUTE_TYPES[dtype] == COMPUTE_TYPES[to] else f"{text}.to({COMPUTE_TYPES[to]})"
 
@@ -39,6 +40,6 @@ def _from_integer(text: str, dtype: str, to: str) -> str:
         word = "u64" if dtype == "u64" else "i64"
         wide = text if dtype == word else f"{text}.to({TRITON_TYPES[word]})"
         return f"odd_from_{word}({wide}).to(tl.bfloat16).to(tl.float32)"
-    if to in HALF_PRECISION_DTYPES and dtype not in BF16_EXACT_TYPES:
+    if to in NARROW_FLOATS and dtype not in BF16_EXACT_TYPES:
         return f"{text}.to(tl.float32).to({TRITON_TYPES[to]}).to(tl.float32)"
     return f"{text}.to({COMPUTE_TYPES[to]})"

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from shardir.backends.gpu.dtypes import POINTER_TYPES
 from shardir.backends.gpu.kernels.group_layout import GroupLayout, layout_of
 from shardir.backends.gpu.kernels.helpers import helper_functions
 from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelText
 from shardir.backends.gpu.kernels.kernel_text import allocation_text, make_kernel
 from shardir.backends.gpu.kernels.kernel_writer import KernelWriter
-from shardir.backends.gpu.kernels.terms import POINTER_TYPES
 from shardir.backends.gpu.kernels.tile_sides import IndexVariables, TileSide
 from shardir.backends.gpu.kernels.value_names import (
     identifier,

@@ -1,12 +1,12 @@
 """Select the kernel of a group, or the reason why it has none."""
 
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.arithmetic import REFUSAL_REASONS, RULES
 from shardir.backends.gpu.kernels.flat import write_flat_kernel
 from shardir.backends.gpu.kernels.group import make_group
 from shardir.backends.gpu.kernels.group_layout import needs_no_line
 from shardir.backends.gpu.kernels.kernel import KernelRefusal, KernelText
 from shardir.backends.gpu.kernels.split_reduction import count_parts, write_split_kernel
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes
 from shardir.backends.gpu.kernels.tiled_reduction import choose_tile, write_tiled_kernel
 from shardir.ir.module import Op

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.kernels.helpers import LIBDEVICE, find_helpers, helper_functions
 from shardir.backends.gpu.kernels.kernel import KERNEL_IMPORTS, KernelLaunch, KernelText
-from shardir.backends.gpu.torch_text import TORCH_DTYPES
 
 MAX_LINE_CHARACTERS = 100
 

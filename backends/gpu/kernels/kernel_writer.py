@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.arithmetic import expression, needs_rounding, round_text
 from shardir.backends.gpu.kernels.conversion import convert
 from shardir.backends.gpu.kernels.group_layout import GroupLayout, needs_no_line
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES, KernelTerm, number_term, parenthesize
+from shardir.backends.gpu.kernels.terms import KernelTerm, number_term, parenthesize
 from shardir.backends.gpu.kernels.tile_reduction import reduce_tile
 from shardir.backends.gpu.kernels.tile_sides import IndexVariables, TileSide
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Op, Value
 from shardir.ops.control_flow.fused import REDUCTIONS
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 from shardir.ops.shape.create import constant, iota
 
 MAX_BODY_LINE_CHARACTERS = 92
@@ -116,7 +117,7 @@ class KernelWriter:
         offset, spans = self.offset(value)
         mask = self.mask(spans)
         text = f"tl.load({self.names[value]}_ptr{offset}{f', {mask}' if mask else ''})"
-        if value.type.dtype in HALF_PRECISION_DTYPES:
+        if value.type.dtype in NARROW_FLOATS:
             text = f"{text}.to(tl.float32)"
         self.define(value, text, spans)
 
@@ -158,7 +159,7 @@ class KernelWriter:
             self.terms[value] = number_term(0, value.type.dtype)
             return
         counter = parenthesize(offset.removeprefix(" + "))
-        if value.type.dtype in HALF_PRECISION_DTYPES and max(value.type.shape) <= 1 << 24:
+        if value.type.dtype in NARROW_FLOATS and max(value.type.shape) <= 1 << 24:
             text = round_text(f"{counter}.to(tl.float32)", value.type.dtype)
         else:
             text = convert(KernelTerm(counter, self.index_dtype), value.type.dtype)

@@ -6,9 +6,9 @@ only the keys and the offsets of the slice.
 
 from math import prod
 
+from shardir.backends.gpu.dtypes import POINTER_TYPES, TRITON_TYPES
 from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelRefusal, KernelText
 from shardir.backends.gpu.kernels.kernel_text import allocation_text, function_text, make_kernel
-from shardir.backends.gpu.kernels.terms import POINTER_TYPES, TRITON_TYPES
 from shardir.backends.gpu.kernels.tile_sizes import (
     TileSizes,
     ceil_divide,

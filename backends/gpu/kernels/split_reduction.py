@@ -8,11 +8,12 @@ bit-reproducible.
 
 from dataclasses import replace
 
+from shardir.backends.gpu.dtypes import POINTER_TYPES
 from shardir.backends.gpu.kernels.group import FusedGroup
 from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelText
 from shardir.backends.gpu.kernels.kernel_text import function_text
 from shardir.backends.gpu.kernels.reduction_rounds import ReductionRounds
-from shardir.backends.gpu.kernels.terms import POINTER_TYPES, KernelTerm
+from shardir.backends.gpu.kernels.terms import KernelTerm
 from shardir.backends.gpu.kernels.tile_reduction import identity_element, reduce_tile
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes, ceil_divide, next_power_of_two
 from shardir.backends.gpu.kernels.tiled_reduction import (
@@ -20,8 +21,8 @@ from shardir.backends.gpu.kernels.tiled_reduction import (
     write_kept_index,
     write_reduction_loop,
 )
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 def count_parts(group: FusedGroup, tile: ReductionTile, sizes: TileSizes) -> int:
@@ -58,7 +59,7 @@ def write_split_kernel(group: FusedGroup, tile: ReductionTile, parts: int) -> Ke
 def _partial_dtype(op: Op) -> str:
     """Return the element type of partial results."""
     dtype = op.result.type.dtype
-    return "f32" if dtype in HALF_PRECISION_DTYPES else dtype
+    return "f32" if dtype in NARROW_FLOATS else dtype
 
 
 def _partial_kernel(

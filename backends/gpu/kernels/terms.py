@@ -9,34 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.gpu.dtypes import COMPUTE_TYPES, INFERRED_TYPES
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 from shardir.ops.elementwise.numerics import round_to
-
-TRITON_TYPES = {
-    "bool": "tl.int1",
-    "i8": "tl.int8",
-    "i16": "tl.int16",
-    "i32": "tl.int32",
-    "i64": "tl.int64",
-    "u8": "tl.uint8",
-    "u16": "tl.uint16",
-    "u32": "tl.uint32",
-    "u64": "tl.uint64",
-    "f16": "tl.float16",
-    "bf16": "tl.bfloat16",
-    "f32": "tl.float32",
-    "f64": "tl.float64",
-}
-"""Triton's element types; the IR's others (`c64`, `c128`, `key`) have none."""
-COMPUTE_TYPES = {**TRITON_TYPES, "f16": "tl.float32", "bf16": "tl.float32"}
-"""The type in which a kernel computes each element type."""
-POINTER_TYPES = {dtype: f"*{dtype}" for dtype in TRITON_TYPES} | {
-    "bool": "*i1",
-    "f16": "*fp16",
-    "f32": "*fp32",
-    "f64": "*fp64",
-}
-"""Pointer types in the notation of `triton.compile`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +41,6 @@ class KernelTerm:
         if not self.is_number:
             return self.text
         return f"tl.full((), {self.text}, {COMPUTE_TYPES[self.dtype]})"
-
-
-INFERRED_TYPES = ("f16", "bf16", "f32", "i32", "bool")
-"""Types that Triton infers for a plain number, unless it is too small for a normal f32."""
 
 
 def number_term(value: Any, dtype: str) -> KernelTerm:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from shardir.backends.gpu.kernels.terms import COMPUTE_TYPES, TRITON_TYPES, KernelTerm, number_term
+from shardir.backends.gpu.dtypes import COMPUTE_TYPES, TRITON_TYPES
+from shardir.backends.gpu.kernels.terms import KernelTerm, number_term
 from shardir.ir.module import Op
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES
 

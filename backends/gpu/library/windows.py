@@ -86,7 +86,7 @@ def scatter_to_chosen(
         better = exists & (better | (choice < 0))
         best = torch.where(better, here, best)
         choice = torch.where(better, number, choice)
-    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else news.dtype
+    wide = torch.float32 if x.is_floating_point() and x.element_size() < 4 else news.dtype
     total = torch.zeros_like(inner, dtype=wide)
     for number, place in enumerate(places):
         total[seen(place)] += torch.where(choice == number, news, 0).to(wide)

@@ -8,12 +8,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, word_text
+from shardir.backends.gpu.torch_text import word_text
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op, Value
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 WRAPPING_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 BITWISE_OPERATORS = {"and": "&", "or": "|", "xor": "^"}
@@ -159,7 +160,7 @@ def _atan2(w: FunctionWriter, op: Op, y: str, x: str) -> str:
 
 @lowers("nextafter")
 def _nextafter(w: FunctionWriter, op: Op, x: str, y: str) -> str:
-    if op.result.type.dtype in HALF_PRECISION_DTYPES:
+    if op.result.type.dtype in NARROW_FLOATS:
         return w.call_library("next_after", x, y)
     return f"torch.nextafter({x}, {y})"
 
@@ -193,7 +194,7 @@ def _convert(w: FunctionWriter, op: Op, x: str) -> str:
     if source in FLOATS and to in INTEGERS:
         return w.call_library("float_to_integer", x, TORCH_DTYPES[to])
     twice = source in ("f64", "i32", "i64", "u32", "u64")
-    if to in HALF_PRECISION_DTYPES and twice:
+    if to in NARROW_FLOATS and twice:
         return w.call_library("round_once", x, TORCH_DTYPES[to])
     if source in UNSIGNED[1:] and to in COMPLEX:
         x = f"{x}.to(torch.float64)"

@@ -4,13 +4,14 @@ Floats use torch (cuBLAS, cuDNN). Integers, which matrix units do not multiply, 
 f64 products of 16-bit limbs.
 """
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import TORCH_DTYPES, list_text
+from shardir.backends.gpu.torch_text import list_text
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, INTEGERS
 from shardir.ops.contraction.convolution_factors import parse_dims
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 @lowers("dot")
@@ -18,7 +19,7 @@ def _dot(w: FunctionWriter, op: Op, x: str, y: str) -> str:
     dims, dtype = op.attrs["dims"], op.result.type.dtype
     if op.operands[0].type.dtype != dtype:
         if (
-            op.operands[0].type.dtype in HALF_PRECISION_DTYPES
+            op.operands[0].type.dtype in NARROW_FLOATS
             and dtype == "f32"
             and _has_no_one_sided_sum(dims)
         ):

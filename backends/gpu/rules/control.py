@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import TORCH_DTYPES, shape_text
+from shardir.backends.gpu.torch_text import shape_text
 from shardir.ir.module import Block, Op, Value
 
 

@@ -1,13 +1,9 @@
 """Operations without operands. A uniform number is written where it is used, if possible."""
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import (
-    SIGNED_WORD_DTYPES,
-    TORCH_DTYPES,
-    full_text,
-    shape_arguments,
-)
+from shardir.backends.gpu.torch_text import full_text, shape_arguments
 from shardir.ir.module import Op
 from shardir.ir.operation import Dense
 from shardir.ir.types import COMPLEX, FLOATS

@@ -1,8 +1,9 @@
 """Matrix decompositions, triangular solves, and Fourier transforms."""
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import TORCH_DTYPES, list_text, shape_text
+from shardir.backends.gpu.torch_text import list_text, shape_text
 from shardir.ir.module import Op
 
 

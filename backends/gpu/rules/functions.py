@@ -1,12 +1,12 @@
 """Elementwise functions of one operand, and shifts."""
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
-from shardir.backends.gpu.torch_text import TORCH_DTYPES
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 TORCH_FUNCTIONS = {
     "floor": "floor",
@@ -58,7 +58,7 @@ def _function(w: FunctionWriter, op: Op, x: str) -> str:
     dtype = op.operands[0].type.dtype
     if dtype in COMPLEX and op.name in COMPLEX_FUNCTIONS:
         return w.call_library(COMPLEX_FUNCTIONS[op.name], x)
-    narrow = dtype in HALF_PRECISION_DTYPES and op.name not in EXACT_NARROW_FUNCTIONS
+    narrow = dtype in NARROW_FLOATS and op.name not in EXACT_NARROW_FUNCTIONS
     wide = f"{x}.float()" if narrow else x
     if op.name in LIBRARY_FUNCTIONS:
         as_xla = op.attrs.get("as_xla") and dtype != "f64"

@@ -1,12 +1,13 @@
 """Random bits as functions of keys, identical to those of all backends."""
 
+from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter
 from shardir.backends.gpu.identifiers import make_identifier
 from shardir.backends.gpu.kernels import KernelText, write_random_kernel
 from shardir.backends.gpu.line_wrapping import wrap_code
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.groups import define_kernel
-from shardir.backends.gpu.torch_text import TORCH_DTYPES, list_text
+from shardir.backends.gpu.torch_text import list_text
 from shardir.ir.module import Op
 
 MIN_KERNEL_ELEMENTS = 64

@@ -1,12 +1,13 @@
 """Reductions, argmax and argmin, and cumulative reductions."""
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, limit_text, shape_text
+from shardir.backends.gpu.torch_text import limit_text, shape_text
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, FLOATS
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 def _dims(dims: tuple[int, ...]) -> str:
@@ -39,7 +40,7 @@ def _prod(w: FunctionWriter, op: Op, x: str) -> str:
     made = view_as_word(w, op.operands[0])
     if not op.attrs["dims"]:
         return x
-    narrow = dtype in HALF_PRECISION_DTYPES
+    narrow = dtype in NARROW_FLOATS
     made = f"{made}.float()" if narrow else made
     for dim in sorted(op.attrs["dims"], reverse=True):
         made = f"{made}.prod({dim}{kept})"
@@ -101,7 +102,7 @@ def _cumulative(w: FunctionWriter, op: Op, x: str) -> str:
     ordered = op.name in ("cummax", "cummin")
     if ordered and dtype in (*SIGNED_WORD_DTYPES, "bool"):
         x = w.call_library("in_order", x)
-    elif dtype in HALF_PRECISION_DTYPES and not ordered:
+    elif dtype in NARROW_FLOATS and not ordered:
         x = f"{x}.float()"
     elif not ordered:
         x = view_as_word(w, op.operands[0])
@@ -114,6 +115,6 @@ def _cumulative(w: FunctionWriter, op: Op, x: str) -> str:
         made = f"torch.flip({made}, [{dim}])"
     if ordered and dtype in (*SIGNED_WORD_DTYPES, "bool"):
         return w.call_library("out_of_order", made, TORCH_DTYPES[dtype])
-    if dtype in HALF_PRECISION_DTYPES and not ordered:
+    if dtype in NARROW_FLOATS and not ordered:
         return f"{made}.to({TORCH_DTYPES[dtype]})"
     return f"{made}.view({TORCH_DTYPES[dtype]})" if dtype in SIGNED_WORD_DTYPES else made

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, list_text
+from shardir.backends.gpu.torch_text import list_text
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX
 

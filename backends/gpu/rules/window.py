@@ -1,11 +1,12 @@
 """Window reductions, and the scatter that is the gradient of window maximum and minimum."""
 
+from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
-from shardir.backends.gpu.torch_text import SIGNED_WORD_DTYPES, TORCH_DTYPES, limit_text, list_text
+from shardir.backends.gpu.torch_text import limit_text, list_text
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 WINDOW_ATTRIBUTES = ("window", "strides", "padding", "base_dilation", "window_dilation")
 
@@ -20,7 +21,7 @@ def _reduce_window(w: FunctionWriter, op: Op, x: str) -> str:
     if dtype == "bool" and combine == "add":
         combine = "max"
     ordered = combine in ("max", "min") and (dtype in SIGNED_WORD_DTYPES or dtype == "bool")
-    if dtype in HALF_PRECISION_DTYPES:
+    if dtype in NARROW_FLOATS:
         given = f"{x}.float()"
     elif ordered:
         given = w.call_library("in_order", x)
@@ -31,11 +32,7 @@ def _reduce_window(w: FunctionWriter, op: Op, x: str) -> str:
     made = w.call_library("reduce_windows", given, f'"{combine}"', fill, *geometry)
     if ordered:
         return w.call_library("out_of_order", made, TORCH_DTYPES[dtype])
-    return (
-        f"{made}.to({TORCH_DTYPES[dtype]})"
-        if dtype in HALF_PRECISION_DTYPES
-        else view_back(made, dtype)
-    )
+    return f"{made}.to({TORCH_DTYPES[dtype]})" if dtype in NARROW_FLOATS else view_back(made, dtype)
 
 
 def _ordered_limit(dtype: str, highest: bool) -> str:

@@ -1,6 +1,7 @@
 """Element types, global arrays and shards, and `.npy` files.
 
-NumPy has no bf16: its bits are stored as 16-bit words of dtype `V2`, as NumPy stores unknown types.
+The bits of elements of types that NumPy lacks are stored as words, such as `V2` for bf16, as NumPy
+stores unknown types.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,17 @@ DTYPES: dict[str, Any] = {
     "key": torch.uint64,
 }
 """The torch dtype of each element type; a key is one 64-bit word."""
-_BITS = np.dtype("V2")
+MAX_RELATIVE_ERROR = {
+    "f16": 4e-3,
+    "bf16": 4e-2,
+    "f32": 2e-4,
+    "f64": 1e-9,
+    "c64": 2e-4,
+    "c128": 1e-9,
+}
+"""Maximum error of results relative to the largest element of the reference."""
+_WORD_DTYPES = {torch.bfloat16: torch.int16}
+"""Integers that represent elements of types that NumPy lacks."""
 
 
 class DataError(Exception):
@@ -43,18 +54,20 @@ class DataError(Exception):
 def to_torch(array: Any, dtype: str) -> Any:
     """Return a NumPy array of the element type `dtype` as a tensor."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
-    if dtype == "bf16":
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    word = _WORD_DTYPES.get(DTYPES[dtype])
+    if word is not None:
+        return torch.from_numpy(array.view(f"i{word.itemsize}").copy()).view(DTYPES[dtype])
     if not array.flags.writeable:
         array = array.copy()
     return torch.from_numpy(array)
 
 
 def to_numpy(tensor: Any) -> Any:
-    """Return a tensor as a NumPy array on the host; bf16 as its bits (`V2`)."""
+    """Return a tensor as a NumPy array on the host; types that NumPy lacks as `V` words."""
     tensor = tensor.detach().cpu().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(_BITS)
+    word = _WORD_DTYPES.get(tensor.dtype)
+    if word is not None:
+        return tensor.view(word).numpy().view(f"V{word.itemsize}")
     return tensor.numpy()
 
 
@@ -85,11 +98,13 @@ def check_array(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) 
     """Raise `DataError` unless a NumPy array has this element type and shape."""
     of_type = to_numpy(torch.empty(0, dtype=DTYPES[wanted.dtype])).dtype
     fits = array.dtype == of_type
-    if wanted.dtype == "bf16":
-        fits = array.dtype.itemsize == 2 and (array.dtype.kind == "V" or array.dtype == np.uint16)
+    expected = str(of_type)
+    if of_type.kind == "V":
+        size = of_type.itemsize
+        fits = array.dtype.itemsize == size and array.dtype.kind in "Vu"
+        expected = f"{wanted.dtype} (V{size})"
     if not fits or array.shape != shape:
         given = f"{array.dtype}{list(array.shape)}"
-        expected = "bf16 (V2)" if wanted.dtype == "bf16" else of_type
         raise DataError(
             f"{wanted} must be {expected}{list(shape)}, but the array {where} is {given}"
         )

@@ -14,7 +14,6 @@ Tensor = Any
 
 SIGNED_DTYPES = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Signed types of the same width, in which torch computes."""
-HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 
 def view_as_words(x: Tensor) -> Tensor:
@@ -27,7 +26,7 @@ def reduce_tensors(parts: Sequence[Tensor], op: str) -> Tensor:
     dtype = parts[0].dtype
     if len(parts) == 1:
         return parts[0].clone()
-    if dtype in HALF_DTYPES:
+    if dtype.is_floating_point and dtype.itemsize < 4:
         return _reduce_in_order([part.float() for part in parts], op).to(dtype)
     if dtype in SIGNED_DTYPES:
         signed = [view_as_words(part) for part in parts]

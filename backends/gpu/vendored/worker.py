@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from shardir.backends.gpu.vendored.arrays import (
+    MAX_RELATIVE_ERROR,
     DataError,
     join_shards,
     read_array,
@@ -21,16 +22,6 @@ from shardir.backends.gpu.vendored.program_description import Program, Tensor
 from shardir.backends.gpu.vendored.reduction import view_as_words
 
 Main = Callable[..., tuple[Any, ...]]
-
-MAX_RELATIVE_ERROR = {
-    "f16": 4e-3,
-    "bf16": 4e-2,
-    "f32": 2e-4,
-    "f64": 1e-9,
-    "c64": 2e-4,
-    "c128": 1e-9,
-}
-"""Maximum error of results relative to the largest element of the reference."""
 
 
 @dataclass(frozen=True)

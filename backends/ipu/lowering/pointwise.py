@@ -18,6 +18,7 @@ from shardir.backends.ipu.codegen.expressions import (
     number,
     wrap_narrow,
 )
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import FLOATS, UNSIGNED
 
 Rule = Callable[..., Node]
@@ -191,7 +192,7 @@ _bitwise("minimum", "Min", "&&")
 
 def bit_width(dtype: str) -> int:
     """Return the number of bits of an integer type."""
-    return int(dtype[1:])
+    return DTYPE_INFO[dtype].bits
 
 
 class NotExpressible(Exception):

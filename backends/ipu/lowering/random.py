@@ -11,6 +11,7 @@ from shardir.backends.ipu.codegen.emitter import ProgramEmitter, broadcast_view
 from shardir.backends.ipu.lowering.fused_groups import index_range
 from shardir.backends.ipu.lowering.indexing import cast_to_32_bits
 from shardir.backends.ipu.lowering.lowering_table import lowers
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Op, Value
 from shardir.ops.random.threefry import num_counters
 
@@ -99,7 +100,7 @@ def _bits(e: ProgramEmitter, op: Op) -> None:
     keys, y = op.operands[0], op.result
     shape, dtype = y.type.shape, y.type.dtype
     whole = op.attrs.get("shape", shape[keys.type.rank :])
-    width, label = int(dtype[1:]), e.label(y)
+    width, label = DTYPE_INFO[dtype].bits, e.label(y)
     indices = _indices(e, op, shape, whole)
     key = _key_words(e, keys, shape)
     if op.attrs.get("scheme", "partitionable") == "partitionable":

@@ -11,6 +11,7 @@ from shardir.backends.ipu.codegen.device_types import NARROW_INTEGERS, element_o
 from shardir.backends.ipu.codegen.emitter import ProgramEmitter, reshape_view, shuffle_view
 from shardir.backends.ipu.lowering.lowering_table import lowers
 from shardir.backends.ipu.lowering.reductions import reduce_text
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED
 from shardir.ir.module import Op
 from shardir.ir.types import FLOATS, TensorType
 from shardir.ops.contraction.convolution_factors import parse_dims
@@ -140,8 +141,8 @@ def identity_element(op: str, type: TensorType) -> object:
         return op == "min"
     if type.dtype in FLOATS:
         return float("-inf" if op == "max" else "inf")
-    bits = int(type.dtype[1:])
-    if type.dtype[0] == "u":
+    bits = DTYPE_INFO[type.dtype].bits
+    if type.dtype in UNSIGNED:
         return 0 if op == "max" else 2**bits - 1
     return -(2 ** (bits - 1)) if op == "max" else 2 ** (bits - 1) - 1
 

@@ -189,7 +189,7 @@ def combine_rows(
     x: torch.Tensor, row: torch.Tensor, updates: torch.Tensor, op: str
 ) -> torch.Tensor:
     """Combine rows of `updates` into the rows `row` of `x`; row `len(x)` is dropped."""
-    narrow = x.dtype in (torch.float16, torch.bfloat16) and op in ("add", "mul")
+    narrow = x.is_floating_point() and x.element_size() < 4 and op in ("add", "mul")
     if narrow:
         return combine_rows(x.float(), row, updates.float(), op).to(x.dtype)
     every = row[:, None].expand_as(updates)

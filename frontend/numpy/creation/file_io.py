@@ -20,6 +20,9 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
+_DTYPE_OF_BYTES = {np.dtype("V2"): NUMPY_DTYPES["bf16"]}
+"""The dtypes that NumPy writes to files as elements of a number of bytes, by that type."""
+
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
 array_repr, array_str = repr, str
@@ -111,9 +114,9 @@ def load(file: Any, **options: Any) -> Any:
     except (TypeError, ValueError, IsADirectoryError) as error:
         raise ArgumentError(with_location(f"load cannot read {file!r}: {error}")) from None
     if isinstance(found, np.ndarray):
-        return _decode_bfloat16(found)
+        return _restore_dtype(found)
     with found:
-        return {name: _decode_bfloat16(found[name]) for name in found}
+        return {name: _restore_dtype(found[name]) for name in found}
 
 
 def _check_target(name: str, file: Any) -> None:
@@ -123,6 +126,5 @@ def _check_target(name: str, file: Any) -> None:
         )
 
 
-def _decode_bfloat16(x: np.ndarray[Any, Any]) -> Any:
-    # NumPy stores bfloat16 as a void type of two bytes.
-    return asarray(x.view(NUMPY_DTYPES["bf16"]) if x.dtype == "V2" else x)
+def _restore_dtype(x: np.ndarray[Any, Any]) -> Any:
+    return asarray(x.view(_DTYPE_OF_BYTES.get(x.dtype, x.dtype)))

@@ -24,6 +24,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
 
 MAX_UNROLLED_EXPONENT = 64
@@ -195,7 +196,7 @@ def _floor_divide_signed(x: Tracer, divisor: Tracer, number: ScalarOrNone) -> Tr
             emit_elementwise("abs", divisor),
             emit_elementwise("add", emit_elementwise("abs", x), sign_mask),
         )
-    unsigned = f"u{dtype[1:]}"
+    unsigned = UNSIGNED_BY_BITS[DTYPE_INFO[dtype].bits]
     quotient = emit_elementwise("div", convert(dividend, unsigned), convert(size, unsigned))
     return emit_elementwise("xor", convert(quotient, dtype, x.weak_type), sign_mask)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.numpy.elementwise.rounding import COMPUTATION_DTYPES, emit_truncation
+from shardir.frontend.numpy.elementwise.rounding import emit_truncation
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,
@@ -30,10 +30,8 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, SIGNED_BY_BITS
 from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, UNSIGNED
-
-MANTISSA_BITS = {"f32": 23, "f64": 52}
-"""The number of mantissa bits of each type."""
 
 
 def _constant_bools(x: Tracer, answer: bool) -> Tracer:
@@ -110,7 +108,7 @@ def emit_signbit(x: Tracer) -> Tracer:
     """Return whether the highest bit is set, tested as the sign of an integer of the same bits."""
     if x.value.type.dtype not in INTEGERS:
         width = x.value.type.numpy.itemsize * 8
-        x = emit("bitcast", x, result=x.value.type.with_dtype(f"i{width}"))
+        x = emit("bitcast", x, result=x.value.type.with_dtype(SIGNED_BY_BITS[width]))
     return emit_elementwise("lt", x, constant_like(x, 0))
 
 
@@ -176,7 +174,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
         exponent = convert(exponent, "i32")
     kind = inexact_kind(*require_real("ldexp", x1))
     shape = broadcast_shapes(as_tracer(x1).shape, exponent.shape)
-    (x,) = convert_and_broadcast(shape, (COMPUTATION_DTYPES.get(kind[0], kind[0]), kind[1]), x1)
+    (x,) = convert_and_broadcast(shape, (COMPUTE_DTYPES[kind[0]], kind[1]), x1)
     return convert(scale_by_power_of_two(x, broadcast(exponent, shape)), kind[0])
 
 
@@ -187,8 +185,9 @@ def scale_by_power_of_two(x: Tracer, exponent: Tracer) -> Tracer:
     infinite, so that no NaN arises, and only the last multiplication may give a subnormal result.
     """
     dtype = x.value.type.dtype
-    bits, max_exponent = MANTISSA_BITS[dtype], int(np.finfo(x.value.type.numpy).maxexp) - 1
-    word = f"i{x.value.type.numpy.itemsize * 8}"
+    info = DTYPE_INFO[dtype]
+    bits, max_exponent = info.mantissa_bits, info.max_exponent
+    word = SIGNED_BY_BITS[info.bits]
     limit = 2 * max_exponent + bits + 1
 
     def within(e: Tracer, low: int, high: int) -> Tracer:
@@ -224,7 +223,7 @@ def frexp(x: Any, /) -> Any:
     name = x.value.type.dtype
     if name in COMPLEX:
         raise OperationTypeError(with_location(f"frexp takes real numbers, got {name}"))
-    wide = convert(x, COMPUTATION_DTYPES.get(name, name))
+    wide = convert(x, COMPUTE_DTYPES[name])
     exponent = _mantissa_and_exponent(wide)[1]
     mantissa = custom_jvp(lambda x: _mantissa_and_exponent(x)[0])
     mantissa.defjvp(
@@ -243,9 +242,9 @@ def _mantissa_and_exponent(x: Tracer) -> tuple[Tracer, Tracer]:
     """Return the mantissa and the exponent, computed from the bits in one pass over the
     elements.
     """
-    bits, width = MANTISSA_BITS[x.value.type.dtype], x.value.type.numpy.itemsize * 8
+    bits, width = DTYPE_INFO[x.value.type.dtype].mantissa_bits, x.value.type.numpy.itemsize * 8
     bias = (1 << width - bits - 2) - 1
-    word: Tracer = emit("bitcast", x, result=x.value.type.with_dtype(f"i{width}"))
+    word: Tracer = emit("bitcast", x, result=x.value.type.with_dtype(SIGNED_BY_BITS[width]))
     size = emit_elementwise("and", word, constant_like(word, (1 << width - 1) - 1))
     # A subnormal number has no implicit leading bit; it is shifted until one exists.
     small = emit_elementwise("lt", size, constant_like(size, 1 << bits))
@@ -290,8 +289,7 @@ def nan_to_num(
             nan_to_num(emit_elementwise(p, x), copy, nan, posinf, neginf) for p in ("real", "imag")
         ]
         return emit_elementwise("complex", *parts)
-    limits = np.finfo(np.float32) if dtype == "bf16" else np.finfo(x.value.type.numpy)
-    largest = 3.3895313892515355e38 if dtype == "bf16" else float(limits.max)
+    largest = DTYPE_INFO[dtype].max_finite
     above = largest if posinf is None else posinf
     below = -largest if neginf is None else neginf
     kind = (dtype, x.weak_type)

@@ -18,7 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
+from shardir.ir.dtypes import NARROW_FLOATS
 
 
 def _define_float_function(name: str, op: str, meaning: str) -> Unary:
@@ -72,7 +72,7 @@ def log10(x: Any, /) -> Any:
     if x.value.type.dtype == "f64":  # The product would be inexact for most powers of ten.
         return emit_elementwise("div", emit_elementwise("log", x), constant_like(x, log_of(10)))
     if (
-        x.value.type.dtype in HALF_PRECISION_DTYPES
+        x.value.type.dtype in NARROW_FLOATS
     ):  # A rounded intermediate logarithm would increase the error.
         wide = log10(convert(x, "f32"))
         return convert(wide, x.value.type.dtype, x.weak_type)

@@ -17,16 +17,14 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPUTE_DTYPES
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS
-
-COMPUTATION_DTYPES = {"f16": "f32", "bf16": "f32"}
-"""The wider computation types of types that cannot represent intermediate results."""
 
 
 def widen_half_floats(x: Tracer) -> Tracer:
     """Convert half-precision floats to f32."""
     name = x.value.type.dtype
-    return convert(x, COMPUTATION_DTYPES.get(name, name), x.weak_type)
+    return convert(x, COMPUTE_DTYPES[name], x.weak_type)
 
 
 def _define_rounding(name: str, op: str, meaning: str) -> Unary:

@@ -11,7 +11,6 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.elementwise.rounding import COMPUTATION_DTYPES
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
@@ -33,6 +32,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 
 REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims", "promote_integers")
@@ -55,7 +55,7 @@ def accumulation_dtype(dtype: str) -> str:
         return canonical_dtype("i64")
     if dtype in INTEGERS:
         usual = canonical_dtype("u64" if dtype in UNSIGNED else "i64")
-        return dtype if int(dtype[1:]) > int(usual[1:]) else usual
+        return dtype if DTYPE_INFO[dtype].bits > DTYPE_INFO[usual].bits else usual
     return dtype
 
 
@@ -230,7 +230,7 @@ def mean_over_dims(
     x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: Any = None
 ) -> Tracer:
     """Return the mean over `dims` in the element type `name`."""
-    wide = convert(x, COMPUTATION_DTYPES.get(name, name))
+    wide = convert(x, COMPUTE_DTYPES[name])
     summed = emit_reduction("sum", mask_elements(wide, where, 0), dims, keepdims)
     return convert(
         emit_elementwise("div", summed, count_reduced_elements(x, summed, dims, keepdims, where)),

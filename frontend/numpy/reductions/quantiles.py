@@ -13,7 +13,6 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
-from shardir.frontend.numpy.elementwise.rounding import COMPUTATION_DTYPES
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
@@ -44,6 +43,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPUTE_DTYPES
 from shardir.ir.types import FLOATS
 
 QUANTILE_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -300,7 +300,7 @@ def _move_axes_first(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tupl
         raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}"))
     kind, _ = inexact_kind(x)
     rest = [d for d in range(x.ndim) if d not in dims]
-    moved = transpose_dims(convert(x, COMPUTATION_DTYPES.get(kind, kind)), [*dims, *rest])
+    moved = transpose_dims(convert(x, COMPUTE_DTYPES[kind]), [*dims, *rest])
     return x, reshape(moved, (count, *(x.shape[d] for d in rest))), dims
 
 

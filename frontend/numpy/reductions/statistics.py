@@ -6,7 +6,6 @@ from typing import Any
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
-from shardir.frontend.numpy.elementwise.rounding import COMPUTATION_DTYPES
 from shardir.frontend.numpy.elementwise.selection import clip
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
@@ -30,6 +29,7 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, pro
 from shardir.frontend.tracing.promotion import dtype_of, inexact_dtype as floating
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPUTE_DTYPES
 from shardir.ir.types import COMPLEX, REAL_OF
 
 VARIANCE_STATIC_ARGNAMES = ("axis", "dtype", "out", "ddof", "keepdims", "correction")
@@ -83,7 +83,7 @@ def _variance_of_operand(
                 "leave it out, and convert the result, which is real, with .astype"
             )
         )
-    wide = convert(x, COMPUTATION_DTYPES.get(kind, kind))
+    wide = convert(x, COMPUTE_DTYPES[kind])
     correction_value = ddof if correction is None else correction
     centre = None if mean is None else convert(as_tracer(mean), wide.value.type.dtype)
     found = emit_variance(

@@ -23,6 +23,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.tracing.operands import convert, promote
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import INEXACT, INTEGERS, TensorType
 
 RANGE_SEARCH_MIN_ELEMENTS = 1 << 12
@@ -65,7 +66,7 @@ def _select_by_table(ar1: Any, ar2: Any, smallest: Any, span: int, which: str) -
     dtype = first.value.type.dtype
     tables = []
     for x in (first, second):
-        offset = convert(x - start, f"u{x.value.type.numpy.itemsize * 8}")
+        offset = convert(x - start, UNSIGNED_BY_BITS[DTYPE_INFO[x.value.type.dtype].bits])
         empty = filling.zeros((span,), bool)
         tables.append(empty.at[offset].set(True, mode="promise_in_bounds"))
     in_first, in_second = tables

@@ -34,6 +34,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import INTEGERS
 
 MAX_REGISTER_TEST_ELEMENTS = 128
@@ -262,7 +263,7 @@ def _isin_table(x: Tracer, tests: Tracer, span: int) -> Tracer:
     """
 
     smallest = basic_reductions.min(tests)
-    unsigned = f"u{x.value.type.numpy.itemsize * 8}"
+    unsigned = UNSIGNED_BY_BITS[DTYPE_INFO[x.value.type.dtype].bits]
     # An element below the smallest wraps to an index beyond the end of the table.
     offset, marked = (
         convert(emit_elementwise("sub", *align(y, smallest)), unsigned) for y in (x, tests)

@@ -28,6 +28,7 @@ from shardir.ops.communication.collective_gradients import (
     reduce_scatter_vjp,
 )
 from shardir.ops.elementwise import numerics
+from shardir.ops.elementwise.numerics import is_narrow_float
 from shardir.ops.type_checks import (
     ANY_DTYPE,
     ARITHMETIC,
@@ -121,7 +122,7 @@ def reduce_arrays(arrays: list[Array], op: str) -> Array:
     """Reduce in order of position; 16-bit floats are accumulated in single precision."""
     function, dtype = REDUCTIONS[op][0], arrays[0].dtype
     with np.errstate(all="ignore"):
-        if dtype.itemsize == 2 and dtype.kind not in "iu":
+        if is_narrow_float(dtype):
             wide = reduce(function, (array.astype(np.float32) for array in arrays))
             return np.asarray(wide.astype(dtype))
         return np.asarray(reduce(function, arrays))

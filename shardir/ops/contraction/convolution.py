@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.operation import Partitioning, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.tangents import multilinear_tangent
@@ -22,7 +23,6 @@ from shardir.ops.contraction.convolution_factors import (
 )
 from shardir.ops.contraction.convolution_gradients import convolution_vjp
 from shardir.ops.contraction.convolution_partitioning import partition_convolution
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 from shardir.ops.reductions.window_geometry import (
     Array,
     Padding,
@@ -130,7 +130,7 @@ def _reference(
     """Compute im2col windows times the filter matrix, group by group."""
     of, by, to = parse_dims(dims)
     rank = len(of.spatial)
-    wide = np.dtype(np.float32) if result.dtype in HALF_PRECISION_DTYPES else result.numpy
+    wide = np.dtype(np.float32) if result.dtype in NARROW_FLOATS else result.numpy
     x = x.transpose(of.batch_or_inputs, *of.spatial, of.features_or_outputs).astype(
         wide, copy=False
     )

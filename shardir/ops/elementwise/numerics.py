@@ -12,26 +12,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 
-BF16 = NUMPY_DTYPES["bf16"]
-HALF_PRECISION_DTYPES = ("f16", "bf16")
-"""Floating-point types that are computed in f32 and rounded once."""
+_EXTENSION_FLOATS = frozenset(
+    NUMPY_DTYPES[name] for name in FLOATS if DTYPE_INFO[name].is_extension
+)
+"""Floats to which `ml_dtypes` converts f64 and integers by two roundings."""
 
 
 def compute_in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Return `function` with f16 and bf16 operands computed in f32; results are always arrays."""
+    """Return `function` with narrow floats computed in f32; results are always arrays."""
 
     def compute(*operands: Array) -> Array:
         wide = [
-            x.astype(np.float32) if dtype_name(x.dtype) in HALF_PRECISION_DTYPES else x
-            for x in operands
+            x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x for x in operands
         ]
         return np.asarray(function(*wide))
 
     return compute
+
+
+def is_narrow_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether elements are floats that are computed in a wider float."""
+    return dtype_name(dtype) in NARROW_FLOATS
 
 
 def is_float(x: Array) -> bool:
@@ -222,8 +228,8 @@ def convert(x: Array, to: TensorType) -> Array:
 
 
 def round_to(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the elements as another type, rounded once (ml_dtypes rounds f64 to bf16 twice)."""
-    if dtype == BF16 and x.dtype.itemsize > 2:
+    """Return the elements as another type, rounded once."""
+    if dtype in _EXTENSION_FLOATS and x.dtype.itemsize > 2:
         return _round_to_odd_f32(x).astype(dtype)
     return x.astype(dtype, copy=False)
 
@@ -241,8 +247,8 @@ def _saturate(x: Array, dtype: np.dtype[Any]) -> Array:
 def _round_to_odd_f32(x: Array) -> Array:
     """Return `x` in f32 rounded to odd, so that another rounding is as accurate as from `x`.
 
-    A conversion to bf16 through the nearest f32 would round twice, and could break ties in the
-    wrong direction.
+    A conversion to a narrow float through the nearest f32 would round twice, and could break ties
+    in the wrong direction.
     """
     if x.dtype == np.float32:
         return x

@@ -8,6 +8,7 @@ devices, of which exactly one has the element.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shardir.ir.dtypes import UNSIGNED
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -144,7 +145,7 @@ def _widen(b: Any, indices: Any) -> Any:
 
 def _to_signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
     """Return signed indices for subtraction; out-of-bounds indices stay out of bounds."""
-    if not indices.type.dtype.startswith("u"):
+    if indices.type.dtype not in UNSIGNED:
         return indices
     low, high = b.full(0, indices.type), _broadcast_row(b, extents, indices)
     return b.convert(b.clamp(low, indices, high), result=indices.type.with_dtype("i32"))

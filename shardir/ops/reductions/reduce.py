@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.operation import OpSpec, TangentRule, define_op
 from shardir.ir.types import INTEGERS, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
@@ -13,7 +14,6 @@ from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise.elementwise import zero_vjp
 from shardir.ops.elementwise.numerics import (
-    HALF_PRECISION_DTYPES,
     accumulation_dtype,
     is_float,
     round_to,
@@ -64,7 +64,7 @@ def _define_reduction(
         return _reduction_factors(x, dims, combine)
 
     def reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
-        wide = x.astype(np.float32) if dtype_name(x.dtype) in HALF_PRECISION_DTYPES else x
+        wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x
         with np.errstate(all="ignore"):
             return round_to(np.asarray(numpy(wide, tuple(dims))), result.numpy)
 
@@ -192,7 +192,7 @@ def _define_index_reduction(name: str, numpy: Callable[..., Any], reduction: str
         return _reduction_factors(x, (dim,), None)
 
     def reference(x: Any, *, dim: int, result: TensorType) -> Any:
-        wide = x.astype(np.float32) if dtype_name(x.dtype) in HALF_PRECISION_DTYPES else x
+        wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x
         return np.asarray(numpy(wide, dim)).astype(result.numpy)
 
     return define_op(

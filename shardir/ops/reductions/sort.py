@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import Partitioning, Tangents, define_op
 from shardir.ir.types import TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import factors_without_replicated
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES, total_order_key
+from shardir.ops.elementwise.numerics import total_order_key
 from shardir.ops.reductions.extremum_partitioning import partition_top_k, top_k_factors
 from shardir.ops.type_checks import REAL, Ints, check_dim, join_with_and
 
@@ -63,7 +64,7 @@ def _sort_factors(
 
 
 def _to_comparable(x: Any) -> Any:
-    return x.astype(np.float32) if dtype_name(x.dtype) in HALF_PRECISION_DTYPES else x
+    return x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x
 
 
 def _sort_reference(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import Partitioning, Tangents, define_op
 from shardir.ir.types import TensorType
@@ -17,7 +18,6 @@ from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import all_factors, factors_without_replicated
 from shardir.op_rules.tangents import linear_tangent
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 from shardir.ops.reductions.select_and_scatter_partitioning import (
     partition_select_and_scatter,
     select_and_scatter_factors,
@@ -129,7 +129,7 @@ def _reference(
     window_dilation: Ints,
 ) -> Array:
     """Reduce one dimension after the other."""
-    wide = np.dtype(np.float32) if result.dtype in HALF_PRECISION_DTYPES else result.numpy
+    wide = np.dtype(np.float32) if result.dtype in NARROW_FLOATS else result.numpy
     x = dilate_and_pad(x.astype(wide, copy=False), _identity(op, wide), padding, base_dilation)
     for d, (size, stride, step) in enumerate(zip(window, strides, window_dilation, strict=True)):
         if size == 1 and stride == 1:
@@ -226,7 +226,7 @@ def _select_reference(
         better = exists[_index_of_position(place)] & (better | (choice < 0))
         best = np.where(better, here, best)
         choice[better] = number
-    wide = np.float32 if result.dtype in HALF_PRECISION_DTYPES else result.numpy
+    wide = np.float32 if result.dtype in NARROW_FLOATS else result.numpy
     total = np.zeros(inner.shape, wide)
     for number, place in enumerate(_window_positions(window)):
         spots = tuple(

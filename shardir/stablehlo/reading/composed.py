@@ -5,9 +5,10 @@ from math import inf, prod
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS, SIGNED_BY_BITS, UNSIGNED_BY_BITS
 from shardir.ir.module import Value
 from shardir.ir.operation import Dense
-from shardir.ir.types import FLOATS, INTEGERS, TensorType
+from shardir.ir.types import TensorType
 from shardir.stablehlo.reading.call import (
     READERS,
     OperationReader,
@@ -18,8 +19,6 @@ from shardir.stablehlo.reading.call import (
 
 Values = tuple[Value, ...]
 
-_FLOAT_FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
-"""The numbers of exponent and mantissa bits of floating-point types."""
 _DOUBLE_WIDTH = {
     "i8": "i16", "i16": "i32", "i32": "i64", "u8": "u16", "u16": "u32", "u32": "u64",
 }  # fmt: skip
@@ -94,10 +93,11 @@ def _reduce_precision(call: OperationReader) -> Values:
     """Round the bits to nearest even; out-of-range exponents become infinity or zero."""
     (x,) = call.take_operands(1)
     exponent, mantissa = _format(call)
-    if x.type.dtype not in _FLOAT_FORMATS:
+    if x.type.dtype not in FLOATS:
         raise call.fail(f"reduce_precision does not apply to {x.type}")
-    bits_of_exponent, bits_of_mantissa = _FLOAT_FORMATS[x.type.dtype]
-    word = x.type.with_dtype(f"u{8 * x.type.numpy.itemsize}")
+    info = DTYPE_INFO[x.type.dtype]
+    bits_of_exponent, bits_of_mantissa = info.exponent_bits, info.mantissa_bits
+    word = x.type.with_dtype(UNSIGNED_BY_BITS[info.bits])
     sign_bit = 1 << (8 * x.type.numpy.itemsize - 1)
     exponent_mask = ((1 << bits_of_exponent) - 1) << bits_of_mantissa
     bits = call.emit_step("bitcast", x, result=word)
@@ -146,7 +146,7 @@ def to_total_order(call: OperationReader, x: Value) -> Value:
     if x.type.dtype not in FLOATS:
         return x
     width = 8 * x.type.numpy.itemsize
-    word = x.type.with_dtype(f"i{width}")
+    word = x.type.with_dtype(SIGNED_BY_BITS[width])
     bits = call.emit_step("bitcast", x, result=word)
     negative = call.emit_step("shift_right_arithmetic", bits, splat(call, width - 1, word))
     others = call.emit_step("and", negative, splat(call, (1 << (width - 1)) - 1, word))

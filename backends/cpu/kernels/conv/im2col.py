@@ -9,6 +9,7 @@ packed element by element.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
@@ -20,7 +21,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
-    llvm_type_of,
     load_widened,
     widen,
 )
@@ -258,7 +258,7 @@ class _SegmentBounds:
         f, panel, arith = self.panel.f, self.panel, self.panel.arith
         item = NUMPY_DTYPES[panel.dtype].itemsize
         wide = min(self.lanes, 64 // arith.size)
-        type, valid = vector_type(llvm_type_of(panel.dtype), wide), self.valid.get()
+        type, valid = vector_type(MEMORY_TYPES[panel.dtype], wide), self.valid.get()
         runs = [(f.offset(self.origin, f.load(self.table, "i64")), valid)]
         if second is not None:
             line = f.load(f.offset(self.table, f.umin(second, panel.here - 1), "i64"), "i64")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
@@ -17,7 +18,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import host_machine
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, llvm_type_of, widen
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, masked_load
 from shardir.ir.types import NUMPY_DTYPES
 
@@ -191,7 +192,7 @@ class _PlaneCopy:
 
     def _read(self, source: LLVMValue, masks: list[LLVMValue] | None) -> LLVMValue:
         """Load a vector of positions, zeros outside; without masks all positions are inside."""
-        f, type = self.f, vector_type(llvm_type_of(self.dtype), self.many)
+        f, type = self.f, vector_type(MEMORY_TYPES[self.dtype], self.many)
         places = [f.offset(source, i * self.many * self.item) for i in range(self.pace)]
         if masks:
             loads = zip(places, masks, strict=True)

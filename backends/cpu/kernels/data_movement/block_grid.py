@@ -17,6 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLV
 from shardir.backends.cpu.codegen.memory_hints import store_fence
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView, Kernel, Phase
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop
+from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED
 
 MIN_GRID_TASK_NS = 20_000.0
 """Minimum duration of a task in nanoseconds, so that the cost of scheduling it is negligible."""
@@ -239,13 +240,13 @@ def _dynamic_offset(f: LLVMFunction, bases: LLVMValue, moves: LLVMValue, dtype: 
 
 def load_index(f: LLVMFunction, address: LLVMValue, dtype: str) -> LLVMValue:
     """Load an integer of the IR type `dtype` and extend it to 64 bits."""
-    width = int(dtype[1:])
+    width = DTYPE_INFO[dtype].bits
     value = f.load(address, f"i{width}", 1)
-    return value if width == 64 else value.to("i64", "zext" if dtype[0] == "u" else "sext")
+    return value if width == 64 else value.to("i64", "zext" if dtype in UNSIGNED else "sext")
 
 
 def clamp_index(f: LLVMFunction, index: LLVMValue, limit: LLVMValue, dtype: str) -> LLVMValue:
     """Clamp an index to [0, `limit`]."""
-    if dtype[0] != "u":
+    if dtype not in UNSIGNED:
         index = f.select(index.is_("sgt", 0), index, 0)
     return f.umin(index, limit)

@@ -8,11 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardir.backends.cpu.codegen.half_precision import (
-    narrow_to_halves,
-    round_f64_to_odd_f32,
-    widen_halves,
-)
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     FLOAT_TYPES,
     LLVMFunction,
@@ -21,20 +17,16 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.ir.types import FLOATS as FLOAT_NAMES, TensorType
+from shardir.backends.cpu.codegen.narrow_floats import (
+    narrow_floats,
+    round_f64_to_odd_f32,
+    widen_floats,
+)
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, NARROW_FLOATS, UNSIGNED
+from shardir.ir.types import TensorType
 
-MEMORY_TYPE = {
-    "bool": "i8",
-    **{f"{sign}{width}": f"i{width}" for sign in "iu" for width in (8, 16, 32, 64)},
-    "f16": "half",
-    "bf16": "i16",
-    "f32": "float",
-    "f64": "double",
-    "key": "i64",
-}
-"""The LLVM type of an element in memory."""
-ELEMENT_BYTES = {name: TensorType((), name).numpy.itemsize for name in MEMORY_TYPE}
-NARROW_FLOATS = ("f16", "bf16")
+ELEMENT_BYTES = {name: info.bits // 8 for name, info in DTYPE_INFO.items() if name not in COMPLEX}
+"""The size in bytes of each type of real elements in memory."""
 
 
 class ElementKind(NamedTuple):
@@ -48,14 +40,14 @@ class ElementKind(NamedTuple):
 def kind_of(dtype: str, wide: bool = False) -> ElementKind:
     """Return the kind of a type: computed in its own type, narrow floats in f32; with `wide`, all
     floats in f64."""
-    if dtype in ("f16", "bf16", "f32", "f64") and wide:
+    if dtype in FLOATS and wide:
         return ElementKind(dtype, "double")
-    return ElementKind(dtype, "float" if dtype in NARROW_FLOATS else MEMORY_TYPE[dtype])
+    return ElementKind(dtype, "float" if dtype in NARROW_FLOATS else MEMORY_TYPES[dtype])
 
 
 def load(f: LLVMFunction, address: LLVMValue, kind: ElementKind, count: int) -> LLVMValue:
     """Load `count` contiguous elements."""
-    return widen_elements(f, f.load(address, vector_type(MEMORY_TYPE[kind.dtype], count), 1), kind)
+    return widen_elements(f, f.load(address, vector_type(MEMORY_TYPES[kind.dtype], count), 1), kind)
 
 
 def widen_elements(f: LLVMFunction, value: LLVMValue, kind: ElementKind) -> LLVMValue:
@@ -64,7 +56,7 @@ def widen_elements(f: LLVMFunction, value: LLVMValue, kind: ElementKind) -> LLVM
     if kind.dtype == "bool":
         return value.is_("ne", 0).to(value.type, "zext")
     if kind.dtype in NARROW_FLOATS:
-        value = widen_halves(f, value, kind.dtype)
+        value = widen_floats(f, value, kind.dtype)
     if element_type(value.type) != kind.type:
         value = value.to(vector_type(kind.type, count), "fpext")
     return value
@@ -83,9 +75,7 @@ def narrow_elements(f: LLVMFunction, value: LLVMValue, kind: ElementKind) -> LLV
     elif element_type(value.type) == "double" and kind.dtype == "f32":
         return value.to(vector_type("float", count), "fptrunc")
     if kind.dtype in NARROW_FLOATS:
-        return narrow_to_halves(f, value, kind.dtype).to(
-            vector_type(MEMORY_TYPE[kind.dtype], count), "bitcast"
-        )
+        return narrow_floats(f, value, kind.dtype)
     return value
 
 
@@ -93,7 +83,7 @@ def identity_element(op: str, dtype: str) -> float:
     """Return the identity element of a combination, bit for bit."""
     if dtype == "bool":
         return int(op in ("mul", "min"))
-    if dtype in FLOAT_NAMES:
+    if dtype in FLOATS:
         return {"add": -0.0, "mul": 1.0, "max": -inf, "min": inf}[op]
     if op in ("add", "mul"):
         return int(op == "mul")
@@ -110,5 +100,5 @@ def combine(f: LLVMFunction, op: str, a: LLVMValue, b: LLVMValue, dtype: str) ->
         return a + b if op == "add" else a * b
     if element_type(a.type) in FLOAT_TYPES:
         return f.intrinsic("maximum" if op == "max" else "minimum", a, b)
-    sign = "u" if dtype[0] == "u" else "s"
+    sign = "u" if dtype in UNSIGNED else "s"
     return f.intrinsic(sign + op, a, b)

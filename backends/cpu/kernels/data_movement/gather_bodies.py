@@ -19,6 +19,7 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import copy_bodies
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock, load_index
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.ir.dtypes import UNSIGNED
 
 GATHERED_ITEMS = 8
 """Items whose offsets are computed in one vector."""
@@ -44,7 +45,7 @@ class IndexMode(NamedTuple):
         inside = at.is_("ule", limit)
         if self.fills:
             return f.select(inside, at, 0), inside
-        if dtype[0] != "u":
+        if dtype not in UNSIGNED:
             at = f.select(at.is_("slt", 0), 0, at)
         return f.select(at.is_("sgt", limit), limit, at), inside
 

@@ -34,6 +34,7 @@ from shardir.backends.cpu.kernels.data_movement.loop_nest import (
     StridedLoop,
     merge_strided_loops,
 )
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, REAL_OF, TensorType
 from shardir.ops.indexing.layout import SCATTER, IndexingLayout
@@ -54,7 +55,7 @@ def scatter_rule(
     if updates.size == 0:
         return copy_phases(x, y, context)
     layout = IndexingLayout.for_shapes(x.shape, len(updates.shape), SCATTER.from_attrs(op.attrs))
-    if x.dtype in element_values.NARROW_FLOATS and combine in ("add", "mul"):
+    if x.dtype in NARROW_FLOATS and combine in ("add", "mul"):
         type = TensorType(x.shape, "f32")
         wide = BufferView(
             context.temporary(type.nbytes), 0, x.shape, row_major_strides(type), "f32"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardir.backends.cpu.codegen.dtypes import REGISTER_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.kernels.elementwise.vector_access import splat_value
 from shardir.backends.cpu.kernels.math import inline, registers
@@ -131,7 +132,7 @@ class VectorAccumulator:
         self, f: LLVMFunction, op: str, dtype: str, count: int, no_nan: bool = False
     ) -> None:
         self.f, self.op, self.dtype, self.count = f, op, dtype, count
-        type = vector_type(registers.REGISTER_TYPES[dtype], count)
+        type = vector_type(REGISTER_TYPES[dtype], count)
         parts = 2 if dtype in COMPLEX else 1
         self._variables = [f.variable(type) for _ in range(parts)]
         extreme = op in ("max", "min") and dtype in FLOATS

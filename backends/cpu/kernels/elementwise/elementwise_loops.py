@@ -8,6 +8,7 @@ cached for the next.
 from collections.abc import Sequence
 from math import prod
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
@@ -28,7 +29,8 @@ from shardir.backends.cpu.kernels.elementwise.loop_body import LoopBody
 from shardir.backends.cpu.kernels.elementwise.math_inlining import vectors_per_iteration
 from shardir.backends.cpu.kernels.elementwise.phase_record import PhaseRecord
 from shardir.backends.cpu.kernels.elementwise.streaming_stores import can_stream_results
-from shardir.backends.cpu.kernels.math.registers import MEMORY_TYPES, TYPE_BYTES
+from shardir.backends.cpu.kernels.math.registers import TYPE_BYTES
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import REAL_OF
 
 BLOCK_ELEMENTS = 1 << 15
@@ -42,7 +44,7 @@ def choose_lanes(body: LoopBody, machine: MachineDescription) -> int:
     largest."""
     sizes = [
         TYPE_BYTES[MEMORY_TYPES[step.dtype]] * (2 if step.dtype in REAL_OF else 1)
-        if step.dtype not in ("f16", "bf16")
+        if step.dtype not in NARROW_FLOATS
         else 4
         for step in body.steps
         if step.dtype != "bool"

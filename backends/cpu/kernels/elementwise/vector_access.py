@@ -7,6 +7,7 @@ through the stack, so that one copy of a loop body handles full and partial vect
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -17,12 +18,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, STRIDED
 from shardir.backends.cpu.kernels.math import registers
-from shardir.backends.cpu.kernels.math.registers import (
-    MEMORY_TYPES,
-    TYPE_BYTES,
-    VectorValue,
-    itemsize,
-)
+from shardir.backends.cpu.kernels.math.registers import TYPE_BYTES, VectorValue, itemsize
 from shardir.ir.types import REAL_OF
 
 _MAX_SHIFT_BITS = 63

@@ -7,13 +7,13 @@ vectors are loaded directly. Other layouts are copied element by element.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
 from shardir.backends.cpu.kernels.data_movement.transpose_tiles import transpose_tile
 from shardir.backends.cpu.kernels.fft.passes import COMPUTE_ITEM_BYTES, fft_lanes, fft_vector_bytes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
     interleave_planes,
-    llvm_type_of,
     load_widened,
     split_planes,
     widen,
@@ -86,7 +86,7 @@ class RowBatch:
         """Round each element to its type in memory and interleave the planes."""
         f = self.f
         if self.part < COMPUTE_ITEM_BYTES:
-            kind = llvm_type_of(self.dtype)
+            kind = MEMORY_TYPES[self.dtype]
             planes = [part.to(part.type.replace("double", kind), "fptrunc") for part in planes]
         return interleave_planes(f, planes)
 
@@ -111,7 +111,7 @@ class RowBatch:
 
         def some() -> None:
             mask = lane_mask(f, self.count, self.lanes, numbers.planes)
-            type = vector_type(llvm_type_of(self.dtype), self.lanes * numbers.planes)
+            type = vector_type(MEMORY_TYPES[self.dtype], self.lanes * numbers.planes)
             loaded = masked_load(f, at, mask, type, self.part)
             parts = split_planes(f, loaded) if numbers.planes == 2 else [loaded]
             for plane, part in enumerate(parts):

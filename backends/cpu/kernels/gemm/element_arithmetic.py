@@ -8,18 +8,19 @@ imaginary parts.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.half_precision import narrow_to_halves, widen_halves
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
+from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
 from shardir.backends.cpu.codegen.target import MachineDescription
-from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED
-
-_REAL = {"f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "c64": "float",
-         "c128": "double"}  # fmt: skip
-
-
-def llvm_type_of(dtype: str) -> str:
-    """Return the LLVM type of an element in memory; of a complex element, the type of its parts."""
-    return _REAL.get(dtype) or f"i{8 * NUMPY_DTYPES[dtype].itemsize}"
+from shardir.ir.dtypes import (
+    COMPLEX,
+    COMPUTE_DTYPES,
+    FLOATS,
+    INTEGERS,
+    NARROW_FLOATS,
+    NUMPY_DTYPES,
+    UNSIGNED,
+)
 
 
 class Arithmetic(NamedTuple):
@@ -63,9 +64,9 @@ class Arithmetic(NamedTuple):
 
 def arithmetic_of(dtype: str) -> Arithmetic:
     """Return the arithmetic of products with results of element type `dtype`."""
-    wide = "f32" if dtype in ("f16", "bf16") else dtype
+    wide = COMPUTE_DTYPES[dtype]
     planes = 2 if wide in COMPLEX else 1
-    return Arithmetic(wide, llvm_type_of(wide), planes, NUMPY_DTYPES[wide].itemsize)
+    return Arithmetic(wide, MEMORY_TYPES[wide], planes, NUMPY_DTYPES[wide].itemsize)
 
 
 def can_widen(dtype: str, to: Arithmetic) -> bool:
@@ -83,9 +84,9 @@ def load_widened(
     """Load `count` contiguous elements and widen them; return one value per plane."""
     item = NUMPY_DTYPES[dtype].itemsize
     if dtype in COMPLEX:
-        pairs = f.load(address, vector_type(llvm_type_of(dtype), 2 * count), item // 2)
+        pairs = f.load(address, vector_type(MEMORY_TYPES[dtype], 2 * count), item // 2)
         return [widen(f, part, dtype, to) for part in split_planes(f, pairs)]
-    loaded = f.load(address, vector_type(llvm_type_of(dtype), count), item)
+    loaded = f.load(address, vector_type(MEMORY_TYPES[dtype], count), item)
     wide = widen(f, loaded, dtype, to)
     return [wide, f.value(0, wide.type)][: to.planes]
 
@@ -117,8 +118,8 @@ def interleave_planes(f: LLVMFunction, planes: Sequence[LLVMValue]) -> LLVMValue
 def widen(f: LLVMFunction, x: LLVMValue, dtype: str, to: Arithmetic) -> LLVMValue:
     """Convert loaded elements of `dtype` to the arithmetic type."""
     type = vector_type(to.type, lane_count(x.type))
-    if dtype in ("f16", "bf16"):
-        x = widen_halves(f, x, dtype)
+    if dtype in NARROW_FLOATS:
+        x = widen_floats(f, x, dtype)
     if x.type == type:
         return x
     if dtype in INTEGERS:
@@ -131,9 +132,4 @@ def widen(f: LLVMFunction, x: LLVMValue, dtype: str, to: Arithmetic) -> LLVMValu
 
 def narrow_to_storage(f: LLVMFunction, x: LLVMValue, dtype: str) -> LLVMValue:
     """Convert a computed value or plane to its storage type; halves are rounded to nearest even."""
-    if dtype not in ("f16", "bf16"):
-        return x
-    stored = narrow_to_halves(f, x, dtype)
-    return (
-        stored.to(vector_type("half", lane_count(x.type)), "bitcast") if dtype == "f16" else stored
-    )
+    return narrow_floats(f, x, dtype) if dtype in NARROW_FLOATS else x

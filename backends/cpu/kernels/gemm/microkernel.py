@@ -334,5 +334,5 @@ def masked_store(
 
 def _suffix(type: str) -> str:
     kind = type.split(" x ")[1][:-1]
-    short = {"float": "f32", "double": "f64", "half": "f16"}.get(kind, kind)
+    short = {"float": "f32", "double": "f64"}.get(kind, kind)
     return f"v{type[1:].split(' ')[0]}{short}"

@@ -8,6 +8,7 @@ element of each line, and zeros for missing lines.
 
 from math import gcd
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
@@ -19,7 +20,6 @@ from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
-    llvm_type_of,
     load_widened,
     widen,
 )
@@ -175,7 +175,7 @@ def emit_pack_contiguous_lines(
                 for (done, many), mask in zip(pieces, masks, strict=True):
                     at, type = (
                         f.offset(source.get(), done * item),
-                        vector_type(llvm_type_of(dtype), many),
+                        vector_type(MEMORY_TYPES[dtype], many),
                     )
                     loaded = masked_load(f, at, mask, type, item)
                     new = widen(f, loaded, dtype, arith)

@@ -31,6 +31,7 @@ from shardir.backends.cpu.kernels.gemm.unrolled_batched import (
     MAX_UNROLLED_STEPS,
     unrolled_batched_kernel,
 )
+from shardir.ir.dtypes import NARROW_FLOATS
 
 CACHED_RHS_BYTES, MAX_CACHED_RHS_BYTES = 384 << 10, 1 << 20
 """Maximum bytes of a right operand that stays in cache while rows are computed. The limit is three
@@ -172,7 +173,7 @@ def is_streamed(work: MatrixProduct) -> bool:
     return (
         _is_supported(work)
         and work.lhs.dtype == work.out.dtype
-        and work.out.dtype not in ("f16", "bf16")  # `skinny_gemm` accumulates in the result.
+        and work.out.dtype not in NARROW_FLOATS  # `skinny_gemm` accumulates in the result.
         and rows <= SKINNY_ROWS
         and columns > 1
         and work.columns[0].rhs == work.columns[0].out == item

@@ -7,6 +7,7 @@ and combined after the last step, so that no step permutes pairs.
 
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -18,7 +19,6 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
     arithmetic_of,
     can_widen,
-    llvm_type_of,
     narrow_to_storage,
     split_planes,
     widen,
@@ -84,7 +84,7 @@ class VectorArithmetic(NamedTuple):
     def read(self, f: LLVMFunction, at: LLVMValue, mask: LLVMValue | None = None) -> LLVMValue:
         """Load a vector of operand elements; lanes outside the mask are zero."""
         type, part = (
-            vector_type(llvm_type_of(self.operand), self.lanes * self.planes),
+            vector_type(MEMORY_TYPES[self.operand], self.lanes * self.planes),
             self.item // self.planes,
         )
         loaded = masked_load(f, at, mask, type, part) if mask else f.load(at, type, part)
@@ -94,7 +94,7 @@ class VectorArithmetic(NamedTuple):
         """Broadcast one element: the real part and, for a complex element, the imaginary part."""
         part, count = self.item // self.planes, self.lanes * self.planes
         parts = [
-            f.load(f.offset(at, p * part), llvm_type_of(self.operand)) for p in range(self.planes)
+            f.load(f.offset(at, p * part), MEMORY_TYPES[self.operand]) for p in range(self.planes)
         ]
         return [f.splat(widen(f, each, self.operand, self.arith), count) for each in parts]
 

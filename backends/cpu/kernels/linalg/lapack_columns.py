@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
@@ -9,7 +10,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import llvm_type_of
 from shardir.backends.cpu.kernels.linalg.lapack_calls import MatrixEmitter
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES
 
@@ -64,7 +64,7 @@ def define_load_columns(module: LLVMModule, dtype: str) -> None:
     )
     source, down, along, rows, columns, target, column_rows = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
-    kind = vector_type(llvm_type_of(dtype), planes)
+    kind = vector_type(MEMORY_TYPES[dtype], planes)
     wide, wider = vector_type("double", planes), vector_type("double", planes * ROWS_PER_COPY)
     nan_if_nonfinite, nan_if_nonfinite_row = f.variable(wider, 0.0), f.variable(wide, 0.0)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
@@ -23,7 +24,6 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
     arithmetic_of,
     interleave_planes,
-    llvm_type_of,
     load_widened,
     split_planes,
     widen,
@@ -196,7 +196,7 @@ class MatrixCopy:
         part = self.item // numbers.planes
         lanes = BLOCK_COLUMNS * numbers.planes
         mask = lane_mask(f, count, BLOCK_COLUMNS, numbers.planes)
-        loaded = masked_load(f, address, mask, vector_type(llvm_type_of(self.dtype), lanes), part)
+        loaded = masked_load(f, address, mask, vector_type(MEMORY_TYPES[self.dtype], lanes), part)
         planes = split_planes(f, loaded) if numbers.planes == 2 else [loaded]
         return [widen(f, plane, self.dtype, numbers) for plane in planes]
 

@@ -4,17 +4,18 @@
 equal the reference interpreter's in all bits.
 """
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type
 from shardir.backends.cpu.kernels.math.application import OpApplication, VectorRule
 from shardir.backends.cpu.kernels.math.division import TYPE_BITS, divide_rule
 from shardir.backends.cpu.kernels.math.minimum_maximum import emit_minimum_maximum
 from shardir.backends.cpu.kernels.math.registers import (
-    NARROW_FLOATS,
     VectorValue,
     narrow_elements,
     real_vector,
     widen_elements,
 )
+from shardir.ir.dtypes import NARROW_FLOATS
 
 
 def add(a: OpApplication) -> VectorValue:
@@ -161,7 +162,7 @@ def nextafter(a: OpApplication) -> VectorValue:
     f, dtype = a.function, a.dtype
     x, y = a.values
     narrow = dtype in NARROW_FLOATS
-    whole = a.vector_of("i16" if narrow else f"i{TYPE_BITS[element_type(x.type)]}")
+    whole = a.vector_of(MEMORY_TYPES[dtype] if narrow else f"i{TYPE_BITS[element_type(x.type)]}")
 
     def bits_of(value: LLVMValue) -> LLVMValue:
         return narrow_elements(f, value, dtype) if narrow else value.to(whole, "bitcast")

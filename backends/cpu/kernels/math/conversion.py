@@ -1,7 +1,6 @@
 """Conversions to another element type (`convert`), equal to
 `shardir.ops.elementwise.numerics.convert`, and reinterpretations of bits (`bitcast`)."""
 
-from shardir.backends.cpu.codegen.half_precision import round_f64_to_odd_f32
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -9,15 +8,16 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
+from shardir.backends.cpu.codegen.narrow_floats import round_f64_to_odd_f32
 from shardir.backends.cpu.kernels.math.application import OpApplication
 from shardir.backends.cpu.kernels.math.registers import (
-    NARROW_FLOATS,
     VectorValue,
     parts,
     real_vector,
     register_type,
     round_to_narrow,
 )
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, SIGNED
 
 INTEGER_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
@@ -63,9 +63,19 @@ def convert_real(f: LLVMFunction, x: LLVMValue, source: str, to: str) -> LLVMVal
     signed = source in SIGNED
     if to not in FLOATS:
         return _convert_integer(x, type, signed)
-    if to == "bf16" and source in ("i32", "u32", "i64", "u64"):
+    if _rounds_twice(source, to):
         return round_to_narrow(f, round_f64_to_odd_f32(f, _to_odd_double(f, x, signed)), to)
     return round_to_narrow(f, x.to(type, "sitofp" if signed else "uitofp"), to)
+
+
+def _rounds_twice(source: str, to: str) -> bool:
+    """Return whether f32 rounds integers of type `source` that a narrow float represents."""
+    precision_bits = DTYPE_INFO["f32"].precision_bits
+    return (
+        to in NARROW_FLOATS
+        and DTYPE_INFO[source].bits > precision_bits
+        and DTYPE_INFO[to].max_exponent > precision_bits
+    )
 
 
 def _convert_integer(x: LLVMValue, type: str, signed: bool) -> LLVMValue:
@@ -87,7 +97,7 @@ def _convert_float(f: LLVMFunction, x: LLVMValue, source: str, to: str, type: st
             )
         return round_to_narrow(f, x, to)
     # LLVM's saturating intrinsics would scalarize the vectors.
-    bits = INTEGER_BITS.get(to) or INTEGER_BITS[f"i{to[1:]}"]
+    bits = DTYPE_INFO[to].bits
     if to in SIGNED:
         least, most, end = -(1 << bits - 1), (1 << bits - 1) - 1, 2.0 ** (bits - 1)
     else:

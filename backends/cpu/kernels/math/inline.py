@@ -13,12 +13,8 @@ from shardir.backends.cpu.kernels.math import (
 )
 from shardir.backends.cpu.kernels.math.application import Divisor, OpApplication, VectorRule
 from shardir.backends.cpu.kernels.math.conversion import bitcast_rule, convert_rule
-from shardir.backends.cpu.kernels.math.registers import (
-    NARROW_FLOATS,
-    VectorValue,
-    real_vector,
-    round_to_narrow,
-)
+from shardir.backends.cpu.kernels.math.registers import VectorValue, real_vector, round_to_narrow
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.operation import Attr
 from shardir.ir.types import COMPLEX, FLOATS
 

@@ -1,12 +1,12 @@
 """The representation of elements in registers, and their loads and stores.
 
-A `VectorValue` is a vector of any number of lanes: bool is <N x i1>, f16 and bf16 are <N x float>
+A `VectorValue` is a vector of any number of lanes: bool is <N x i1>, a narrow float is <N x float>
 with values of the narrow type, a key is <N x i64>, a complex number is a pair of vectors, real and
 imaginary part (interleaved in memory). A bool is stored as a byte 0 or 1; when loaded, every
 nonzero byte is true, as in NumPy's arrays.
 """
 
-from shardir.backends.cpu.codegen.half_precision import narrow_to_halves, widen_halves
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES, REGISTER_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -14,22 +14,13 @@ from shardir.backends.cpu.codegen.llvm_text import (
     literal,
     vector_type,
 )
-from shardir.ir.types import REAL_OF
+from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
+from shardir.ir.dtypes import NARROW_FLOATS, REAL_OF
 
 VectorValue = LLVMValue | tuple[LLVMValue, LLVMValue]
 
-REGISTER_TYPES = {
-    "bool": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
-    "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "key": "i64",
-    "f16": "float", "bf16": "float", "f32": "float", "f64": "double",
-    "c64": "float", "c128": "double",
-}  # fmt: skip
-"""The LLVM type of an element in a register; for complex elements that of a part."""
-MEMORY_TYPES = {**REGISTER_TYPES, "bool": "i8", "f16": "i16", "bf16": "i16"}
-"""The LLVM type of an element in memory; for complex elements that of a part."""
 TYPE_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 """The size in bytes of the types in `MEMORY_TYPES`."""
-NARROW_FLOATS = ("f16", "bf16")
 
 
 def itemsize(dtype: str) -> int:
@@ -119,7 +110,7 @@ def widen_elements(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLV
     if dtype == "bool":
         return stored.is_("ne", 0)
     if dtype in NARROW_FLOATS:
-        return widen_halves(function, stored, dtype)
+        return widen_floats(function, stored, dtype)
     return stored
 
 
@@ -129,7 +120,7 @@ def narrow_elements(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLV
     if dtype == "bool":
         return value.to(vector_type("i8", count), "zext")
     if dtype in NARROW_FLOATS:
-        return narrow_to_halves(function, value, dtype)
+        return narrow_floats(function, value, dtype)
     return value
 
 

@@ -30,6 +30,7 @@ from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, loop_nest_of
 from shardir.backends.cpu.kernels.data_movement.view_transforms import as_real_parts
 from shardir.backends.cpu.schedule.buffer_views import dimension_order
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, TensorType
 
@@ -91,7 +92,7 @@ def reduce_window_rule(
         target = y
         shape = (*shape[:d], y.shape[d], *shape[d + 1 :])
         if number < len(dims) - 1:
-            dtype = "f32" if y.dtype in element_values.NARROW_FLOATS else y.dtype
+            dtype = "f32" if y.dtype in NARROW_FLOATS else y.dtype
             type = TensorType(shape, dtype)
             target = BufferView(
                 context.temporary(type.nbytes), 0, shape, row_major_strides(type, order), dtype

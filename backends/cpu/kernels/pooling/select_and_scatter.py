@@ -29,6 +29,7 @@ from shardir.backends.cpu.kernels.pooling.reduce_window import (
     windowed_dims,
 )
 from shardir.backends.cpu.schedule.buffer_views import dimension_order
+from shardir.ir.dtypes import UNSIGNED
 from shardir.ir.module import Op
 from shardir.ir.types import TensorType
 
@@ -191,7 +192,7 @@ def _is_better(op: str, dtype: str, here: LLVMValue, best: LLVMValue) -> LLVMVal
     if element_values.kind_of(dtype).type in FLOAT_TYPES:
         is_first_nan = here.is_("uno", here) & best.is_("ord", best)
         return here.is_("ogt" if op == "max" else "olt", best) | is_first_nan
-    sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
+    sign = "u" if dtype in ("bool", *UNSIGNED) else "s"
     return here.is_(sign + ("gt" if op == "max" else "lt"), best)
 
 

@@ -9,6 +9,7 @@ processed together, so that their operations overlap.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMValue,
@@ -226,7 +227,7 @@ def _scan_tile(
     size = element_values.ELEMENT_BYTES[kind.dtype]
     side = transpose_tiles.tile_side(size, host_machine())
     type = transpose_tiles.vector_type(size, side)
-    stored = vector_type(element_values.MEMORY_TYPE[kind.dtype], side)
+    stored = vector_type(MEMORY_TYPES[kind.dtype], side)
     from_line, to_line = block.column_strides
     starts = [f.offset(source, from_line * i) for i in range(side)]
     if streaming:

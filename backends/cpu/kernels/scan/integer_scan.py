@@ -12,11 +12,12 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.ir.dtypes import INTEGERS
 
 
 def is_order_free(combine: str, dtype: str) -> bool:
     """Return whether the order of combinations does not affect any bit of the result."""
-    return combine in ("add", "max", "min") and dtype[0] in "iu"
+    return combine in ("add", "max", "min") and dtype in INTEGERS
 
 
 def scan_lines(combine: str, dtype: str, f: LLVMFunction, block: GridBlock) -> None:

@@ -5,6 +5,7 @@ The parameters of a body are whether the largest is wanted, and the types of ele
 
 from functools import partial
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     FLOAT_TYPES,
     LLVMFunction,
@@ -19,6 +20,7 @@ from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.selection.bool_search import find_first
+from shardir.ir.dtypes import UNSIGNED
 
 MAX_ADJACENT_LINES = 2048
 """Maximum number of adjacent lines of a task, so that the extremes stay in the cache."""
@@ -32,7 +34,7 @@ def is_better(largest: bool, dtype: str, new: LLVMValue, best: LLVMValue) -> LLV
     """Return whether `new` replaces `best`, an element with a lower index."""
     if element_type(new.type) in FLOAT_TYPES:
         return new.is_("ugt" if largest else "ult", best) & best.is_("ord", best)
-    sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
+    sign = "u" if dtype in ("bool", *UNSIGNED) else "s"
     return new.is_(sign + ("gt" if largest else "lt"), best)
 
 
@@ -113,7 +115,7 @@ def scan_adjacent_lines(
     with f.loop(0, block.columns) as j:
         place = f.load(f.offset(places, j, "i32"), "i32")
         to_column = f.offset(block.addresses[1], j * block.column_strides[1])
-        f.store(convert_index(place, element_values.MEMORY_TYPE[to]), to_column, 1)
+        f.store(convert_index(place, MEMORY_TYPES[to]), to_column, 1)
 
 
 def scan_items(largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridBlock) -> None:
@@ -130,7 +132,7 @@ def scan_items(largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridB
             new = element_values.load(f, f.offset(source, i * step), kind, 1)
             wins = is_better(largest, dtype, new, best.get())
             keep_better(f, best, place, wins, new, i.to("i32", "trunc"))
-        f.store(convert_index(place.get(), element_values.MEMORY_TYPE[to]), target, 1)
+        f.store(convert_index(place.get(), MEMORY_TYPES[to]), target, 1)
 
 
 def find_first_bool(largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridBlock) -> None:
@@ -143,7 +145,7 @@ def find_first_bool(largest: bool, dtype: str, to: str, f: LLVMFunction, block: 
         )
         place = find_first(f, [source], steps, int(largest))
         place = f.select(place.is_("slt", steps), place, 0)
-        f.store(convert_index(place.to("i32", "trunc"), element_values.MEMORY_TYPE[to]), target, 1)
+        f.store(convert_index(place.to("i32", "trunc"), MEMORY_TYPES[to]), target, 1)
 
 
 def scan_lanes(
@@ -189,7 +191,7 @@ def scan_lanes(
             new = element_values.load(f, f.offset(source, i * size), kind, 1)
             wins = is_better(largest, dtype, new, one.get())
             keep_better(f, one, where, wins, new, i.to("i32", "trunc"))
-        f.store(convert_index(where.get(), element_values.MEMORY_TYPE[to]), target, 1)
+        f.store(convert_index(where.get(), MEMORY_TYPES[to]), target, 1)
 
 
 def scan_chunks(largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridBlock) -> None:
@@ -252,7 +254,7 @@ def scan_chunks(largest: bool, dtype: str, to: str, f: LLVMFunction, block: Grid
             update_best(one)
             at.set(at.get() + piece)
         place = _find_first_equal(f, source, begin.get(), kind, best.get(), lanes)
-        f.store(convert_index(place.to("i32", "trunc"), element_values.MEMORY_TYPE[to]), target, 1)
+        f.store(convert_index(place.to("i32", "trunc"), MEMORY_TYPES[to]), target, 1)
 
 
 def select_part(largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridBlock) -> None:
@@ -266,9 +268,7 @@ def select_part(largest: bool, dtype: str, to: str, f: LLVMFunction, block: Grid
         new = element_values.load(f, f.offset(source, at * size), kind, 1)
         wins = is_better(largest, dtype, new, best.get()) | i.is_("eq", 0)
         keep_better(f, best, place, wins, new, at)
-    f.store(
-        convert_index(place.get().to("i32", "trunc"), element_values.MEMORY_TYPE[to]), target, 1
-    )
+    f.store(convert_index(place.get().to("i32", "trunc"), MEMORY_TYPES[to]), target, 1)
 
 
 def _find_first_equal(

@@ -32,6 +32,7 @@ from shardir.backends.cpu.kernel_api import (
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
+from shardir.ir.dtypes import UNSIGNED
 
 DIGIT_BITS = 11
 COUNTS_PER_TABLE = 1 << DIGIT_BITS
@@ -288,7 +289,7 @@ def to_ordered_integer(f: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMVal
         nan = 0x7FC00000 if width == 32 else 0x7FF8 << 48
         bits = f.select(value.is_("uno", value), nan, bits)
         return f.select(bits.is_("slt", 0), bits ^ -1, bits ^ top)
-    unsigned = dtype == "bool" or dtype[0] == "u"
+    unsigned = dtype in ("bool", *UNSIGNED)
     if size * 8 < width:
         value = value.to(whole, "zext" if unsigned else "sext")
     return value if unsigned else value ^ top
@@ -302,5 +303,5 @@ def from_ordered_integer(f: LLVMFunction, key: LLVMValue, dtype: str) -> LLVMVal
     key = key if width == 64 else key.to(word, "trunc")
     if type in FLOAT_TYPES:
         return f.select(key.is_("slt", 0), key ^ top, key ^ -1).to(type, "bitcast")
-    key = key if dtype == "bool" or dtype[0] == "u" else key ^ top
+    key = key if dtype in ("bool", *UNSIGNED) else key ^ top
     return key.to(type, "trunc") if size * 8 < width else key

@@ -7,6 +7,7 @@ compare in element order, or such integers above their indices.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     FLOAT_TYPES,
     LLVMFunction,
@@ -18,6 +19,7 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import element_values, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.ir.dtypes import UNSIGNED
 
 
 def largest_word(word: str) -> int:
@@ -90,7 +92,7 @@ class NetworkLines:
 
     def _read_tile(self, step: LLVMValue) -> None:
         f, type = self.f, transpose_tiles.vector_type(self.size, self.side)
-        stored = vector_type(element_values.MEMORY_TYPE[self.kind.dtype], self.side)
+        stored = vector_type(MEMORY_TYPES[self.kind.dtype], self.side)
         tile = [f.load(f.offset(line, step * self.size), type, 1) for line in self.sources]
         for i, row in enumerate(transpose_tiles.transpose_tile(f, tile, self.size)):
             value = element_values.widen_elements(f, row.to(stored, "bitcast"), self.kind)
@@ -161,7 +163,7 @@ class NetworkLines:
     def _to_integer(self, value: LLVMValue, type: str) -> LLVMValue:
         """Convert integers and bools to signed integers of the keys' width."""
         width = int(self.key[1:])
-        unsigned = self.kind.dtype == "bool" or self.kind.dtype[0] == "u"
+        unsigned = self.kind.dtype in ("bool", *UNSIGNED)
         if self.size * 8 < width:
             return value.to(type, "zext" if unsigned else "sext")
         return value ^ (-(1 << width - 1)) if unsigned else value
@@ -172,7 +174,7 @@ class NetworkLines:
             return word.to(vector_type("i32", count), "trunc")
         if self.kind.type in FLOAT_TYPES:
             return self._flip_negative(word).to(vector_type(self.kind.type, count), "bitcast")
-        unsigned = self.kind.dtype == "bool" or self.kind.dtype[0] == "u"
+        unsigned = self.kind.dtype in ("bool", *UNSIGNED)
         if self.size * 8 < width:
             return word.to(vector_type(self.kind.type, count), "trunc")
         return word ^ (-(1 << width - 1)) if unsigned else word

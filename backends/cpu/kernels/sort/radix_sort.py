@@ -36,6 +36,7 @@ from shardir.backends.cpu.kernels.selection.radix_select import (
     to_ordered_integer,
 )
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS, SIGNED
 
 DIGIT_VALUES = 256
 TABLE_BYTES = 4 * DIGIT_VALUES
@@ -47,7 +48,10 @@ MIN_MANY_LINES, MIN_LINE_ELEMENTS = 4, 512
 """Lines of fewer elements than the second number are not radix-sorted if there are at least as many
 lines as the first: their tables cost too much."""
 MAX_LINE_ELEMENTS = 1 << 31
-ZERO_LOW_BYTES = {"f16": 1, "bf16": 2}
+ZERO_LOW_BYTES = {
+    dtype: (DTYPE_INFO["f32"].mantissa_bits - DTYPE_INFO[dtype].mantissa_bits) // 8
+    for dtype in NARROW_FLOATS
+}
 """Number of low bytes of an f32 that are zero if it was widened from this type."""
 
 
@@ -211,7 +215,7 @@ def _to_word(f: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMValue:
     size = element_values.ELEMENT_BYTES[dtype]
     if size in (4, 8) or element_values.kind_of(dtype).type in FLOAT_TYPES:
         return to_ordered_integer(f, value, dtype)
-    if dtype[0] == "i":
+    if dtype in SIGNED:
         value = value ^ (-(1 << 8 * size - 1))
     return value.to("i32", "zext")
 
@@ -223,7 +227,7 @@ def _from_word(f: LLVMFunction, word: LLVMValue, dtype: str) -> LLVMValue:
             f, word if word.type == "i64" else word.to("i64", "zext"), dtype
         )
     value = word.to(f"i{8 * size}", "trunc")
-    return value ^ (-(1 << 8 * size - 1)) if dtype[0] == "i" else value
+    return value ^ (-(1 << 8 * size - 1)) if dtype in SIGNED else value
 
 
 class _LinePart(NamedTuple):

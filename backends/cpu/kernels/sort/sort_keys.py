@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, UNSIGNED
 
-NAN_BITS = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8 << 48}
-INFINITY_BITS = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0 << 48}
+NAN_BITS = {dtype: DTYPE_INFO[dtype].nan_bits for dtype in FLOATS}
+LARGEST_BITS = {dtype: DTYPE_INFO[dtype].largest_bits for dtype in FLOATS}
 COMPRESS_FEATURE_BY_BYTES = {2: "avx512vbmi2", 4: "avx512f", 8: "avx512f"}
 """The x86 feature that compresses lanes of this many bytes in a register."""
 
@@ -118,7 +119,7 @@ class SortKeys(NamedTuple):
         """Convert elements, as stored in memory, to keys: one or a vector."""
         if self.dtype in NAN_BITS:
             size = bits & self.max_key
-            bits = f.select(size.is_("sgt", INFINITY_BITS[self.dtype]), NAN_BITS[self.dtype], bits)
+            bits = f.select(size.is_("sgt", LARGEST_BITS[self.dtype]), NAN_BITS[self.dtype], bits)
         return self.to_elements(f, bits)
 
     def to_elements(self, f: LLVMFunction, key: LLVMValue) -> LLVMValue:
@@ -126,7 +127,7 @@ class SortKeys(NamedTuple):
         if self.dtype in NAN_BITS:
             shift = f.value(self.bits - 1, key.type)
             return key ^ (f.emit(f"ashr {key.type} {key}, {shift}", key.type) & self.max_key)
-        return key ^ self.min_key if self.dtype[0] == "u" else key
+        return key ^ self.min_key if self.dtype in UNSIGNED else key
 
     def read(self, f: LLVMFunction, source: LLVMValue, to: LLVMValue, count: LLVMValue) -> None:
         """Convert contiguous elements to keys; up to one vector may be written past the end."""

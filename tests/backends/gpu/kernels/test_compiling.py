@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
 from shardir.backends.gpu.kernels.arithmetic import RULES
 from shardir.backends.gpu.kernels.compiling import compile_ahead
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.ir.builder import Builder
 from shardir.ir.module import Module, Value
 from shardir.ir.operation import OPS

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.module import Module, Op, Value

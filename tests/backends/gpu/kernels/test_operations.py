@@ -7,15 +7,15 @@ import numpy.typing as npt
 import pytest
 
 from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.arithmetic import REFUSAL_REASONS, RULES
-from shardir.backends.gpu.kernels.terms import TRITON_TYPES
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Module, Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import FLOATS, TensorType
 from shardir.ops.control_flow.fused import is_pointwise
-from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 from tests.backends.gpu.kernels.groups import group, numbers, tried
 from tests.backends.gpu.kernels.running import Interpreter
 
@@ -106,7 +106,7 @@ def test_every_elementwise_operation_has_a_rule_or_a_reason() -> None:
 
 def test_numbers_of_16_bits_are_rounded_after_every_operation(interpreter: Interpreter) -> None:
     """So that fusing changes no bits: (x + 1) - x is not 1 where the type has no x + 1."""
-    for dtype in HALF_PRECISION_DTYPES:
+    for dtype in NARROW_FLOATS:
         x = np.linspace(1, 5000, 999).astype(numbers(dtype).dtype)
 
         def rows(b: Builder, params: list[Value]) -> list[Value]:

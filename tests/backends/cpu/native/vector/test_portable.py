@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.codegen import half_precision as conversions
+from shardir.backends.cpu.codegen import narrow_floats as conversions
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.math import library, lookup_tables, vector_arithmetic
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES

@@ -1,35 +1,32 @@
-"""Conversions between 16-bit floats in memory and the f32 values that kernels compute with.
+"""Conversions between narrow floats in memory and the f32 values that kernels compute with.
 
 f16 is converted by instructions if the machine has them, else by integer operations; bf16 always
 is, because the instruction of some machines flushes subnormals to zero. Widening is exact;
 narrowing rounds to nearest, ties to even.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.target import architecture, host_machine
 
 
-def widen_halves(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLVMValue:
-    """Convert 16-bit floats, as LLVM's `half` or `i16`, to f32."""
-    count = lane_count(stored.type)
-    if dtype == "bf16":
-        bits = stored.to(vector_type("i32", count), "zext") << 16
-        return bits.to(vector_type("float", count), "bitcast")
-    if _has_f16_conversion():
-        half = stored.to(vector_type("half", count), "bitcast")
-        return half.to(vector_type("float", count), "fpext")
-    return _f16_to_f32(function, stored.to(vector_type("i16", count), "bitcast"))
+class _Conversion(NamedTuple):
+    """The conversions of one narrow float, stored as an integer of its width, from and to f32."""
+
+    widen: Callable[[LLVMFunction, LLVMValue], LLVMValue]
+    narrow: Callable[[LLVMFunction, LLVMValue], LLVMValue]
 
 
-def narrow_to_halves(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMValue:
-    """Convert f32 to 16-bit floats, as LLVM's `i16`."""
-    count = lane_count(value.type)
-    if dtype == "bf16":
-        return _f32_to_bf16(function, value)
-    if _has_f16_conversion():
-        half = value.to(vector_type("half", count), "fptrunc")
-        return half.to(vector_type("i16", count), "bitcast")
-    return _f32_to_f16(function, value)
+def widen_floats(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLVMValue:
+    """Convert narrow floats, as integers of their width, to f32."""
+    return CONVERSIONS[dtype].widen(function, stored)
+
+
+def narrow_floats(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMValue:
+    """Convert f32 to narrow floats, as integers of their width."""
+    return CONVERSIONS[dtype].narrow(function, value)
 
 
 def round_f64_to_odd_f32(function: LLVMFunction, value: LLVMValue) -> LLVMValue:
@@ -55,6 +52,12 @@ def _has_f16_conversion() -> bool:
     return architecture(machine.triple) == "aarch64" or "+f16c" in machine.features
 
 
+def _bf16_to_f32(function: LLVMFunction, stored: LLVMValue) -> LLVMValue:
+    count = lane_count(stored.type)
+    bits = stored.to(vector_type("i32", count), "zext") << 16
+    return bits.to(vector_type("float", count), "bitcast")
+
+
 def _f32_to_bf16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
     """Convert by integer operations: the instruction of some machines flushes subnormals to
     zero."""
@@ -66,9 +69,12 @@ def _f32_to_bf16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
 
 
 def _f32_to_f16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
-    """Convert normal values by integer operations, small ones by an addition that aligns them to
-    2^-24."""
+    """Convert by an instruction, or normal values by integer operations and small ones by an
+    addition that aligns them to 2^-24."""
     count = lane_count(single.type)
+    if _has_f16_conversion():
+        half = single.to(vector_type("half", count), "fptrunc")
+        return half.to(vector_type("i16", count), "bitcast")
     word = single.to(vector_type("i32", count), "bitcast")
     bits = word & 0x7FFFFFFF
     size = bits.to(single.type, "bitcast")
@@ -82,8 +88,12 @@ def _f32_to_f16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
 
 
 def _f16_to_f32(function: LLVMFunction, stored: LLVMValue) -> LLVMValue:
-    """Convert by a multiplication that moves the exponent, which is exact for subnormals too."""
+    """Convert by an instruction, or by a multiplication that moves the exponent, which is exact for
+    subnormals too."""
     count = lane_count(stored.type)
+    if _has_f16_conversion():
+        half = stored.to(vector_type("half", count), "bitcast")
+        return half.to(vector_type("float", count), "fpext")
     bits = stored.to(vector_type("i32", count), "zext")
     size = bits & 0x7FFF
     scaled = (size << 13).to(vector_type("float", count), "bitcast") * 2.0**112
@@ -92,3 +102,9 @@ def _f16_to_f32(function: LLVMFunction, stored: LLVMValue) -> LLVMValue:
     return (scaled.to(bits.type, "bitcast") | nonfinite | ((bits & 0x8000) << 16)).to(
         scaled.type, "bitcast"
     )
+
+
+CONVERSIONS = {
+    "f16": _Conversion(_f16_to_f32, _f32_to_f16),
+    "bf16": _Conversion(_bf16_to_f32, _f32_to_bf16),
+}
