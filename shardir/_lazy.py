@@ -2,7 +2,7 @@
 
 `import shardir` must be fast and the core must not import other packages, so a public module
 consists of a table: for each name, the module that defines it. Type checkers and editors read the
-equivalent imports under `if TYPE_CHECKING`; `tests/test_face.py` checks that both agree.
+equivalent imports under `if TYPE_CHECKING`; `tests/test_public_modules.py` checks that both agree.
 """
 
 import sys

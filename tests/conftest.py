@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from tests.extras import missing_extra, reason_without, require
+from tests.optional_dependencies import missing_extra, reason_without, require
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=2000, deadline=None)

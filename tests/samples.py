@@ -1,4 +1,4 @@
-"""Samples of every operation; see `tests.sampling` for what a sample is.
+"""Samples of every operation; see `tests.op_sample` for what a sample is.
 
 A new operation needs a row in one of the tables; `tests/core/ops/test_samples.py` says which is
 missing.
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hypothesis import settings
 
 from shardir.ir.types import INEXACT
+from tests.op_sample import Sample
 from tests.op_samples import (
     arrangement,
     computation,
@@ -17,7 +18,6 @@ from tests.op_samples import (
     lookup,
     pointwise,
 )
-from tests.sampling import Sample
 
 SAMPLES: list[Sample] = [
     *pointwise.SAMPLES,

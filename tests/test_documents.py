@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.frontend.command import run
+from tests.frontend.cli.command import run
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

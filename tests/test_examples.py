@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.extras import extras_in, require
+from tests.optional_dependencies import extras_in, require
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))

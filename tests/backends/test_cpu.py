@@ -22,8 +22,8 @@ from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from tests.backends.computed import computed
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 from tests.shardings import shardings
 from tests.strategies import modules
 

@@ -12,10 +12,10 @@ from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 from shardir.stablehlo.writing.writer import WRITERS, ExportError
 from shardir.verify.verifier import verify
-from tests.exact import must_be_exact
+from tests.bit_exact_programs import must_be_exact
+from tests.op_sample import Sample
 from tests.samplers import sampled
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 from tests.stablehlo_text import PARAPHRASED, comes_back, usual, values
 from tests.strategies import modules, sharded_modules
 

@@ -12,7 +12,7 @@ from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, RandomError
 from shardir.nn import initializers as _initializers
 from shardir.scipy import linalg as _linalg, special as _special
-from tests.refusing import assert_refused
+from tests.error_assertions import assert_refused
 
 snp: Any = shardir.numpy
 random: Any = shardir.random

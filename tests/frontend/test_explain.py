@@ -10,7 +10,7 @@ import pytest
 import shardir
 import shardir.numpy as jnp
 from shardir.sharding import NamedSharding, PartitionSpec
-from tests.frontend import command
+from tests.frontend.cli import command
 from tests.passes.explain.programs import MLP
 
 HERE = Path(__file__)

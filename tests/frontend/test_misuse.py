@@ -22,7 +22,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.quoting import brief
 from shardir.passes import Pipeline
-from tests.refusing import assert_refused, odd, refused
+from tests.error_assertions import assert_refused, odd, refused
 
 A = snp.ones((8, 4))
 

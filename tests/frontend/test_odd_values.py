@@ -24,7 +24,7 @@ from shardir.frontend.errors import (
     StructureError,
 )
 from shardir.sharding import AbstractMesh, PositionalSharding
-from tests.refusing import assert_refused
+from tests.error_assertions import assert_refused
 
 sd: Any = shardir
 lax: Any = shardir.lax

@@ -16,7 +16,7 @@ from shardir.frontend.errors import (
     ShapeError,
     StructureError,
 )
-from tests.refusing import assert_refused
+from tests.error_assertions import assert_refused
 
 sd: Any = shardir
 snp: Any = shardir.numpy

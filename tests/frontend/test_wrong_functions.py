@@ -15,7 +15,7 @@ from shardir.frontend.errors import (
     NotAnArrayError,
     StructureError,
 )
-from tests.refusing import assert_refused
+from tests.error_assertions import assert_refused
 
 sd: Any = shardir
 lax: Any = shardir.lax

@@ -4,7 +4,7 @@ import numpy as np
 
 from shardir import ops
 from shardir.ir.operation import Dense, Symbol
-from tests.sampling import Sample, between, exactly, t
+from tests.op_sample import Sample, between, exactly, t
 
 CREATE = [
     Sample(ops.constant, (), {"value": 2.5}, t("f32", 4, 6)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shardir import ops
-from tests.sampling import Sample, Source, between, exactly, t
+from tests.op_sample import Sample, Source, between, exactly, t
 
 
 def _dot() -> Iterator[Sample]:

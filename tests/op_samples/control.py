@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from shardir import ops
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Value
-from tests.sampling import Sample, anything, exactly, t
+from tests.op_sample import Sample, anything, exactly, t
 
 LINE = t("f32", 4)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shardir import ops
 from shardir.ir.types import TensorType
-from tests.sampling import Array, Sample, anything, between, exactly, t
+from tests.op_sample import Array, Sample, anything, between, exactly, t
 
 
 def definite(rng: np.random.Generator, type: TensorType) -> Array:

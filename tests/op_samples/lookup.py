@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardir import ops
-from tests.sampling import Sample, Source, anything, between, t
+from tests.op_sample import Sample, Source, anything, between, t
 
 INSIDE: Source = between(0, 3)
 """Indices that may repeat."""

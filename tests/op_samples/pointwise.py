@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from shardir import ops
 from shardir.ir.operation import OpSpec
-from tests.sampling import Sample, Source, between, exactly, t
+from tests.op_sample import Sample, Source, between, exactly, t
 
 SHAPE = (4, 6)
 FLOATING = ("f32", "bf16", "f16", "f64")

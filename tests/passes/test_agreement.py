@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.ir.module import Module
+from tests.op_sample import Sample
 from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 from tests.shardings import MESHES
 from tests.strategies import modules
 

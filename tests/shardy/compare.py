@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.stablehlo.reader import read
-from tests import smaller
+from tests import program_reduction
 from tests.shardy import oracle
 from tests.shardy.calls import called, text_of
 from tests.shardy.oracle import Decisions, NoAnswer, numbered, ours, shardy
@@ -49,7 +49,7 @@ def _differences(got: Decisions, want: Decisions, calls: set[int]) -> Iterator[s
 
 def smallest(module: Module, level: str) -> Module:
     """A part of a program on which we disagree, on which we still do."""
-    return smaller.smallest(module, lambda part: _disagree(part, level))
+    return program_reduction.smallest(module, lambda part: _disagree(part, level))
 
 
 def _disagree(module: Module, level: str) -> bool:

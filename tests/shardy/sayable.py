@@ -1,6 +1,6 @@
 """What StableHLO has no words for."""
 
-from tests.sampling import Sample
+from tests.op_sample import Sample
 
 
 def can_be_said(sample: Sample) -> bool:

@@ -6,8 +6,8 @@ pytest.importorskip("jaxlib")
 
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 from tests.shardy.oracle import numbered, rule_of
 from tests.shardy.rule_text import loops
 from tests.shardy.sayable import can_be_said

@@ -5,11 +5,11 @@ import pytest
 pytest.importorskip("jaxlib")
 
 from shardir.ir.module import Module
+from tests.program_reduction import smallest
 from tests.shardy.calls import CALL
 from tests.shardy.compare import inlined
 from tests.shardy.maker import Options
 from tests.shardy.programs import program
-from tests.smaller import smallest
 
 
 def test_what_is_called_is_kept_and_cut_down_too() -> None:

@@ -18,8 +18,8 @@ from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 from tests.shardy.oracle import context
 from tests.shardy.sayable import can_be_said
 

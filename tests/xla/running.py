@@ -14,7 +14,7 @@ from shardir.ir.module import Module
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.stablehlo.printer import show
-from tests.extras import require
+from tests.optional_dependencies import require
 
 ROOT = Path(__file__).parents[2]
 COUNT = 8

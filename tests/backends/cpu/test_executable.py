@@ -15,9 +15,9 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.text.parser import parse
 from tests.backends.cpu.native.edges import at_the_end
-from tests.ranking import ranks_signs
+from tests.nan_sign_programs import ranks_signs
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 from tests.strategies import modules
 
 Array = npt.NDArray[Any]

@@ -20,8 +20,8 @@ from shardir.ir.types import TensorType
 from shardir.text.parser import parse
 from tests.backends.gpu.as_on_gpus import as_on_gpus
 from tests.backends.gpu.running import run_text, text_of
+from tests.op_sample import Sample, t
 from tests.samples import SAMPLES, samples_of
-from tests.sampling import Sample, t
 
 Array = npt.NDArray[Any]
 FACTORS = {"svd": ("u", "vh"), "eigh": ("vectors",), "eig": ("vectors",), "qr": ("q", "r")}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.extras import require
+from tests.optional_dependencies import require
 
 ROOT = Path(__file__).parents[3]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"

@@ -11,8 +11,8 @@ from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Function, Module, Op
 from shardir.ir.types import TensorType
 from shardir.op_rules.linearity import commuting_groups, linear_groups
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 
 LINEAR = [s for s in SAMPLES if linear_groups(s.function().body.ops[-1])]
 

@@ -9,8 +9,8 @@ from shardir.ir.builder import Builder
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
-from tests.applying import applied, cotangents, inferred
-from tests.sampling import t
+from tests.op_evaluation import applied, cotangents, inferred
+from tests.op_sample import t
 
 
 def test_broadcast_repeats_dimensions_of_one() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from shardir import ops
 from shardir.ir.operation import OpSpec
-from tests.applying import Array, applied, cotangents
-from tests.sampling import t
+from tests.op_evaluation import Array, applied, cotangents
+from tests.op_sample import t
 
 INF, NAN = np.inf, np.nan
 

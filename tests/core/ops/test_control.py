@@ -10,7 +10,7 @@ from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Op
 from shardir.ir.types import TensorType
-from tests.sampling import t
+from tests.op_sample import t
 
 SCALAR, LINE, COUNT = t("f32"), t("f32", 3), t("i32")
 

@@ -12,9 +12,9 @@ from shardir.ir.builder import Builder
 from shardir.ir.module import Function
 from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
-from tests.applying import Array, applied, inferred
 from tests.derivatives import check_gradients
-from tests.sampling import t
+from tests.op_evaluation import Array, applied, inferred
+from tests.op_sample import t
 
 PLAIN = {
     "strides": (1, 1),

@@ -15,7 +15,7 @@ from shardir import ops
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
-from tests.sampling import t
+from tests.op_sample import t
 
 ROWS = json.loads((Path(__file__).parents[2] / "data" / "factor_rules.json").read_text())
 

@@ -15,9 +15,9 @@ from shardir.ir.builder import Builder
 from shardir.ir.module import Function
 from shardir.ir.operation import Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.applying import Array, applied, inferred
 from tests.derivatives import check_gradients
-from tests.sampling import t
+from tests.op_evaluation import Array, applied, inferred
+from tests.op_sample import t
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from shardir import ops
 from shardir.ir.operation import OpSpec
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.applying import Array, applied, cotangents
+from tests.op_evaluation import Array, applied, cotangents
 
 INF, NAN = np.inf, np.nan
 BF16 = ml_dtypes.bfloat16

@@ -14,8 +14,8 @@ from shardir.ir.types import UNSIGNED, TensorType
 from shardir.ops.random import threefry
 from shardir.ops.random.threefry import SCHEMES, Array
 from shardir.passes import Pipeline
-from tests.applying import inferred
-from tests.sampling import t
+from tests.op_evaluation import inferred
+from tests.op_sample import t
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "threefry.json").read_text())
 KEY = t("key")

@@ -13,8 +13,8 @@ from shardir.ir.module import Function, Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import INEXACT, TensorType
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule
+from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES, SMOOTH, few_of_each, samples_of
-from tests.sampling import Array, Sample
 
 each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
 

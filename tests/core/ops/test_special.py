@@ -13,8 +13,8 @@ from shardir.ir.module import Function
 from shardir.ir.operation import OPS
 from shardir.ops.elementwise import special
 from shardir.ops.elementwise.term import Term
-from tests.applying import Array, applied
-from tests.sampling import t
+from tests.op_evaluation import Array, applied
+from tests.op_sample import t
 
 DATA = json.loads((Path(__file__).parents[2] / "data" / "special.json").read_text())
 

@@ -10,8 +10,8 @@ from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.ir.operation import Dense, OpSpec
 from shardir.ir.types import TensorType
-from tests.applying import inferred
-from tests.sampling import t
+from tests.op_evaluation import inferred
+from tests.op_sample import t
 
 x, row, scalar = t("f32", 4, 6), t("f32", 6), t("f32")
 

@@ -15,9 +15,9 @@ from shardir.ir.module import Function
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
-from tests.applying import Array, applied, inferred
 from tests.derivatives import check_gradients
-from tests.sampling import t
+from tests.op_evaluation import Array, applied, inferred
+from tests.op_sample import t
 
 COMBINE: dict[str, tuple[float, Callable[[Any, Any], Any]]] = {
     "add": (0.0, lambda a, b: a + b),

@@ -10,7 +10,7 @@ import pytest
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
-from tests.frontend.command import run
+from tests.frontend.cli.command import run
 
 PROGRAM = """\
 mesh @m = [x=2]

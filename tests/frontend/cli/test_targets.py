@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frontend.command import run
+from tests.frontend.cli.command import run
 
 JAX = """\
 import jax

@@ -27,7 +27,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
 from shardir.interpret.interpreter import run
 from shardir.text.parser import parse
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 NUMBER = ShapeDtypeStruct((), np.float32)
 

@@ -20,7 +20,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.sharding import PartitionSpec as P
 from shardir.text.parser import parse
-from tests.frontend.command import run
+from tests.frontend.cli.command import run
 
 
 class Paper(Target):

@@ -10,9 +10,9 @@ import pytest
 from shardir import lax
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, ShapeError
+from tests.error_assertions import assert_refused
 from tests.frontend.matrices import Matrices
 from tests.namespace import close, eagerly, run
-from tests.refusing import assert_refused
 
 DRAWN = Matrices(41)
 normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite

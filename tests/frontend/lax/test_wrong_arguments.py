@@ -15,7 +15,7 @@ from shardir.frontend.errors import (
     OutsideTraceError,
     ShapeError,
 )
-from tests.refusing import assert_refused
+from tests.error_assertions import assert_refused
 
 lax: Any = shardir.lax
 X = np.ones(3, np.float32)

@@ -10,8 +10,8 @@ from shardir.backends.cpu.kernels.fft.passes import factor_long_rows
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy import api as snp
+from tests.error_assertions import assert_refused
 from tests.namespace import close, eagerly, run, same, words
-from tests.refusing import assert_refused
 
 GENERATOR = np.random.default_rng(23)
 REAL = GENERATOR.normal(size=(3, 4, 5, 6)).astype("f")

@@ -9,7 +9,7 @@ import pytest
 import shardir
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, StructureError
-from tests.refusing import assert_refused
+from tests.error_assertions import assert_refused
 
 sd: Any = shardir
 snp: Any = shardir.numpy

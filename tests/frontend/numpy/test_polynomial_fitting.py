@@ -9,8 +9,8 @@ import pytest
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import api as snp
+from tests.error_assertions import assert_refused
 from tests.namespace import close, eagerly, run
-from tests.refusing import assert_refused
 
 GENERATOR = np.random.default_rng(47)
 LONG, SHORT = GENERATOR.normal(size=6).astype("f"), GENERATOR.normal(size=3).astype("f")

@@ -18,7 +18,7 @@ from shardir.frontend.errors import (
     StructureError,
     TracedValueError,
 )
-from tests.refusing import odd, refused
+from tests.error_assertions import odd, refused
 
 X = snp.arange(3.0)
 ENDLESS: list[Any] = [1.0]

@@ -18,7 +18,7 @@ from shardir import (
 )
 from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 PARAMS = {"w": np.array([1.0, -2.0]), "b": np.array(0.5)}
 STEPS = 5

@@ -13,7 +13,7 @@ import shardir.numpy as jnp
 from shardir.backends.cpu import availability
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import _format_time
-from tests.refusing import refused
+from tests.error_assertions import refused
 from tests.threads import at_once
 
 HERE = Path(__file__).name

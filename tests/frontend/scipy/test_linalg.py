@@ -10,9 +10,9 @@ import shardir as sd
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.scipy import linalg
+from tests.error_assertions import assert_refused
 from tests.frontend.matrices import Matrices
 from tests.namespace import close, eagerly, run
-from tests.refusing import assert_refused
 
 DRAWN = Matrices(43)
 normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite

@@ -11,7 +11,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import stats
-from tests.refusing import refused
+from tests.error_assertions import refused
 
 VALUES: list[tuple[str, tuple[Any, ...], float]] = [
     ("norm.logpdf", (1.3, 0.25, 1.5), -1.5694036413128372),

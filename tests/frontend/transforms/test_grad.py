@@ -17,7 +17,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.transforms.grad import grad, value_and_grad
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 RNG = np.random.default_rng(0)
 MESH = make_mesh((4, 2), ("data", "model"))

@@ -14,7 +14,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.transforms.grad import grad
 from shardir.frontend.transforms.jacobians import hessian, jacfwd, jacrev
 from shardir.frontend.transforms.vmap import vmap
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 X = np.array([0.5, 1.0, -2.0], np.float32)
 A = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -21,7 +21,7 @@ from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.transforms.grad import grad
 from shardir.frontend.transforms.jvp_vjp import jvp, linearize, vjp
 from shardir.frontend.transforms.vmap import vmap
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 X = np.array([0.5, 1.0, -2.0], np.float32)
 T = np.array([1.0, -3.0, 0.25], np.float32)

@@ -20,7 +20,7 @@ from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.transforms.grad import grad, value_and_grad
 from shardir.frontend.transforms.vmap import vmap
-from tests import refusing
+from tests import error_assertions
 
 RNG = np.random.default_rng(0)
 MESH = make_mesh((4, 2), ("data", "model"))
@@ -241,7 +241,7 @@ def test_constraints_inside() -> None:
 
 
 def refused(kind: type[Exception], fun: Callable[..., Any], *args: Any) -> str:
-    return refusing.refused(kind, lambda: fun(*args))
+    return error_assertions.refused(kind, lambda: fun(*args))
 
 
 def test_sizes_that_differ_name_each_argument() -> None:

@@ -15,7 +15,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Loc, Module
 from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
-from tests.sampling import Array, anything
+from tests.op_sample import Array, anything
 from tests.strategies import modules
 
 

@@ -10,10 +10,10 @@ from shardir.passes import Pipeline, Reshard
 from shardir.passes.pipeline import SHARDY_PIPELINE
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.text.parser import parse
+from tests.op_sample import Sample
 from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
 from tests.passes.lines import body
 from tests.samples import SAMPLES, few_of_each
-from tests.sampling import Sample
 from tests.shardings import MESHES
 from tests.strategies import modules
 

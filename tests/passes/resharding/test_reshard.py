@@ -9,7 +9,7 @@ from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.passes.agreeing import annotated
 from tests.passes.lines import body, reasons
-from tests.passes.resharded import MESH, resharded
+from tests.passes.resharding.resharded import MESH, resharded
 from tests.strategies import modules
 
 

@@ -21,10 +21,10 @@ from shardir.passes import Pipeline
 from shardir.passes.resharding.planner import plan_reshard
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
+from tests.op_sample import Sample
 from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
 from tests.passes.lines import body
 from tests.samples import SAMPLES, few_of_each
-from tests.sampling import Sample
 from tests.shardings import MESHES as EIGHT, shardings
 from tests.strategies import modules
 

@@ -7,7 +7,7 @@ from shardir.ir.module import Module
 from shardir.passes import CommonSubexpressionElimination, Pipeline
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.exact import must_be_exact
+from tests.bit_exact_programs import must_be_exact
 from tests.strategies import modules
 
 

@@ -6,7 +6,7 @@ from shardir.ir.module import Function, Module
 from shardir.passes import DeadCodeElimination, Pipeline
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.exact import must_be_exact
+from tests.bit_exact_programs import must_be_exact
 from tests.strategies import modules
 
 

@@ -10,7 +10,7 @@ from shardir.ir.types import INTEGERS, TensorType
 from shardir.passes import Pipeline, Simplify
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.exact import must_be_exact
+from tests.bit_exact_programs import must_be_exact
 from tests.passes.agreeing import annotated
 from tests.strategies import modules
 

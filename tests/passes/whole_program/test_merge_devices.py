@@ -12,8 +12,8 @@ from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.whole_program.collective_origins import map_collectives_to_operations
 from tests.passes.judging import judged
-from tests.passes.merged import merged, run_merged
 from tests.passes.random_cases import Case, cases
+from tests.passes.whole_program.merged import merged, run_merged
 
 
 def same(program: Module, *, seed: int = 0) -> Module:

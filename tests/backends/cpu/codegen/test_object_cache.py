@@ -18,7 +18,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from shardir.backends.cpu.codegen import object_cache
-from tests.killing import Killed, Killer
+from tests.process_kill import Killed, Killer
 from tests.threads import at_once
 
 ROOT = Path(__file__).parents[4]

@@ -11,8 +11,8 @@ from shardir.backends.cpu.kernels.rules import RULES
 from shardir.backends.cpu.schedule import bool_arguments
 from shardir.backends.cpu.schedule.compile import compile_schedule
 from tests.backends.cpu.native.running import made_by
+from tests.op_sample import Sample
 from tests.samples import samples_of
-from tests.sampling import Sample
 
 MASK, NUMBERS = np.zeros((40, 60), bool), np.zeros((40, 60), np.float32)
 READ = [

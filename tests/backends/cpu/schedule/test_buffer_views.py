@@ -18,8 +18,8 @@ from shardir.backends.cpu.schedule.buffer_views import (
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Value
 from shardir.ir.types import TensorType
+from tests.op_sample import Sample
 from tests.samples import samples_of
-from tests.sampling import Sample
 
 
 def as_array(view: BufferView, array: np.ndarray) -> np.ndarray:

@@ -20,8 +20,8 @@ from shardir.backends.cpu.schedule.items import Item, Segment
 from shardir.backends.cpu.threads.workers import worker_count
 from shardir.backends.storage import Storage
 from shardir.ir.module import Module
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 
 
 @pytest.fixture(autouse=True)

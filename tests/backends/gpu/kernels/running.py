@@ -17,7 +17,7 @@ from shardir.ir.module import Module, Op, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.ops.control_flow.fused import fused
 from tests.backends.gpu.device import DEVICE, GPU
-from tests.extras import require
+from tests.optional_dependencies import require
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]

@@ -18,8 +18,8 @@ from shardir.frontend.errors import (
 from shardir.frontend.lax import api as lax
 from shardir.frontend.transforms.grad import grad
 from shardir.frontend.transforms.vmap import vmap
-from tests import refusing
-from tests.refusing import odd
+from tests import error_assertions
+from tests.error_assertions import odd
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 3)).astype(np.float32)
@@ -169,7 +169,7 @@ def test_gradients_of_all_positions_add_up() -> None:
 
 
 def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str:
-    return refusing.refused(kind, lambda: vmap(fun, axis_name="rows")(x))
+    return error_assertions.refused(kind, lambda: vmap(fun, axis_name="rows")(x))
 
 
 def test_names_that_are_not_there() -> None:

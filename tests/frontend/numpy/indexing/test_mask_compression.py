@@ -12,7 +12,7 @@ from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.errors import IndexingError
 from shardir.frontend.numpy.indexing import mask_compression
 from shardir.frontend.numpy.indexing.getitem import getitem
-from tests.refusing import refused
+from tests.error_assertions import refused
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
 RNG = np.random.default_rng(7)

@@ -8,8 +8,8 @@ import pytest
 from shardir import numpy as snp
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import IndexingError
+from tests.error_assertions import refused
 from tests.namespace import eagerly, run
-from tests.refusing import refused
 
 UNSIGNED = ("uint8", "uint16", "uint32")
 

@@ -12,9 +12,9 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.sharding import NamedSharding, PartitionSpec
+from tests.error_assertions import assert_refused
 from tests.frontend.matrices import Matrices
 from tests.namespace import close, eagerly, run, same
-from tests.refusing import assert_refused
 
 DRAWN = Matrices(17)
 normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite

@@ -16,7 +16,7 @@ from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, numbers
 from tests.backends.cpu.native.machines import MACHINES, ZEN_5
 from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
-from tests.crossing import crossed
+from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
 from tests.backends.cpu.native.machines import MACHINES, ZEN_5
 from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
-from tests.crossing import crossed
+from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]
 NUMBERS = (*INTEGERS, *FLOATS, *COMPLEX)

@@ -6,7 +6,7 @@ from shardir.errors import PartitionError
 from shardir.passes import Pipeline, Reshard
 from shardir.text.parser import parse
 from tests.passes.lines import body, reasons
-from tests.passes.resharded import MESH, resharded
+from tests.passes.resharding.resharded import MESH, resharded
 
 UNEVEN = """\
 func @f(

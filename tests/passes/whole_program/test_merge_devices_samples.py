@@ -10,10 +10,10 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
+from tests.op_sample import Sample
 from tests.passes.agreeing import annotated, reject_the_simplest
-from tests.passes.merged import merged, run_merged
+from tests.passes.whole_program.merged import merged, run_merged
 from tests.samples import SAMPLES, few_of_each
-from tests.sampling import Sample
 
 MESHES = (
     Mesh("m", (("x", 4), ("y", 2))),

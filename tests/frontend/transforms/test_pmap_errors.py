@@ -23,7 +23,7 @@ from shardir.frontend.errors import (
     PermutationError,
     ShapeError,
 )
-from tests.refusing import odd, refused
+from tests.error_assertions import odd, refused
 
 N = 8
 X: npt.NDArray[np.float32] = np.random.default_rng(0).standard_normal((N, 3)).astype(np.float32)

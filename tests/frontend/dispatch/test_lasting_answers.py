@@ -19,7 +19,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import native_call_cache
 from shardir.frontend.errors import DeletedArrayError, NumberRangeError
 from tests.counting import count_calls
-from tests.frontend.answered import (
+from tests.frontend.dispatch.answered import (
     WHOLE,
     A,
     X,

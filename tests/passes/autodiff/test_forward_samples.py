@@ -11,8 +11,8 @@ from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.vjp import vjp
 from shardir.verify.verifier import verify
 from tests.derivatives import check_tangents, random_like
+from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.sampling import Sample
 
 MOVING = [
     sample

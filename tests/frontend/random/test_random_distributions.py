@@ -8,7 +8,7 @@ import pytest
 from shardir import grad, random, vmap
 from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 KEY = 7
 DRAWN: list[tuple[str, tuple[Any, ...], list[Any]]] = [

@@ -24,7 +24,7 @@ from shardir.frontend.errors import (
     NotAnArrayError,
     ShardingError,
 )
-from tests.refusing import odd, refused
+from tests.error_assertions import odd, refused
 
 Array = npt.NDArray[np.float32]
 rng = np.random.default_rng(0)

@@ -20,8 +20,8 @@ from shardir import PartitionSpec as P, lax
 from shardir.errors import DifferentiateError
 from shardir.frontend.errors import ShardingError
 from shardir.interpret.interpreter import run
-from tests.frontend.device_bodies import AXIS, CASES, COUNT, Case, Local, random_case
-from tests.frontend.device_derivatives import (
+from tests.frontend.transforms.device_bodies import AXIS, CASES, COUNT, Case, Local, random_case
+from tests.frontend.transforms.device_derivatives import (
     W,
     X,
     inside,

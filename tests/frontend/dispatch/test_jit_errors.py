@@ -19,7 +19,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sharding import NamedSharding
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 MESH = make_mesh((4, 2), ("data", "model"))
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)

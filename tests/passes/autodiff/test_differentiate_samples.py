@@ -3,8 +3,8 @@
 import pytest
 
 from tests.derivatives import check_gradients
+from tests.op_sample import Sample
 from tests.samples import SMOOTH
-from tests.sampling import Sample
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)

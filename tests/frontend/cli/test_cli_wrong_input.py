@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.frontend.command import run
+from tests.frontend.cli.command import run
 from tests.mutations import ODD
 
 TEXT = """\

@@ -17,8 +17,8 @@ from shardir.ir.types import FLOATS, TensorType
 from shardir.passes import Pipeline
 from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
+from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES
-from tests.sampling import Array, Sample
 
 SIZE = 3
 MESH = Mesh("grid", (("batch", 2),))

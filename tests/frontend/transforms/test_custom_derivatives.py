@@ -25,7 +25,7 @@ from shardir import (
 from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.transforms.custom_jvp import SymbolicZero
-from tests.refusing import first_line
+from tests.error_assertions import first_line
 
 
 def doubled() -> Any:
