@@ -14,6 +14,7 @@ from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
+from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -255,8 +256,6 @@ def _fill(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
 @public()
 def optimization_barrier(operand: Any) -> Any:
     """Return the same values; no operation is moved across. Accepts containers."""
-    from shardir.frontend.pytree import tree
-
     leaves, structure = tree.flatten(operand)
     if not leaves:
         return operand

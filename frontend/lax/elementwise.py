@@ -12,6 +12,7 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     align,
@@ -336,7 +337,6 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 @public()
 def stop_gradient(x: Any) -> Any:
     """Return the same values without derivatives; accepts containers."""
-    from shardir.frontend.pytree import tree
 
     def stop(leaf: Any) -> Any:
         tracer = as_tracer(leaf)

@@ -15,6 +15,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     conjugate_transpose,
     hermitian_part,
     identity_like,
+    lu_factor_and_solve,
     permutation_from_pivots,
     require_square,
     scale_matrix_axis,
@@ -209,8 +210,6 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
     `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`
     and the last of `du` are not used.
     """
-    from shardir.frontend.numpy.linear_algebra.matrix_helpers import lu_factor_and_solve
-
     low, middle, high, y = map(as_tracer, (dl, d, du, b))
     size = middle.shape[-1]
     eye = identity_like(as_tracer(middle[..., None]), size)

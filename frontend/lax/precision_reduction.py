@@ -12,6 +12,7 @@ from shardir.frontend.lax.elementwise import bitcast_convert_type
 from shardir.frontend.numpy.elementwise import float_parts, selection
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 
 _finfo: Any = ml_dtypes.finfo
@@ -25,8 +26,6 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     The derivative is 1: rounding is not differentiated. Raise `OperationTypeError` for other
     element types.
     """
-    from shardir.frontend.transforms.custom_jvp import custom_jvp
-
     x = as_tracer(operand)
     name = x.value.type.dtype
     if name not in FLOATS:

@@ -5,15 +5,18 @@ from inspect import signature
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_checks import check_call_signature, check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.lax.control_flow.body_tracing import check_structure
+from shardir.frontend.numpy.shaping.reshaping import moveaxis
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     concatenate_parts,
     replace_dim_size,
     slice_dim,
 )
+from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.promotion import dtype_of
@@ -117,8 +120,6 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
         raise OperationTypeError(
             with_location(f"top_k cannot take {k} of dimension {dim} of shape {x.shape}")
         )
-    from shardir.frontend.numpy.shaping.reshaping import moveaxis
-
     moved = moveaxis(x, dim, -1)
     values = moved.value.type.with_shape((*moved.shape[:-1], k))
     return [
@@ -136,10 +137,6 @@ def associative_scan(
     `fn` combines two containers like `elems` elementwise; it must be associative. The first result
     is the first element; with `reverse` the scan starts at the end.
     """
-    from shardir.frontend.argument_checks import check_call_signature
-    from shardir.frontend.lax.control_flow.body_tracing import check_structure
-    from shardir.frontend.pytree import tree
-
     what = "the function of associative_scan"
     check_call_signature(fn, what, (elems, elems))
     leaves, structure = tree.flatten(elems)

@@ -15,6 +15,7 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.vmap import vmap
 
 
 def scatter_sub(
@@ -64,8 +65,6 @@ def scatter_apply(
     windows is mapped several times, unless `unique_indices` promises that there is none. `func`
     maps a scalar to a scalar.
     """
-    from shardir.frontend.transforms.vmap import vmap
-
     x = as_tracer(operand)
 
     def apply_to_elements(values: Any) -> Any:

@@ -17,6 +17,7 @@ from shardir.frontend.numpy.linear_algebra.linalg import eigvals, lstsq
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import promote_matrices
 from shardir.frontend.numpy.shaping import concatenation, padding
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
+from shardir.frontend.scipy.special_functions.bessel import i0 as of_order_zero
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote_inexact
 from shardir.frontend.tracing.tracer import Tracer
@@ -172,6 +173,4 @@ def iterable(y: Any) -> bool:
 @public()
 def i0(x: Any) -> Any:
     """Return the modified Bessel function of order 0, elementwise."""
-    from shardir.frontend.scipy.special_functions.bessel import i0 as of_order_zero
-
     return of_order_zero(x)

@@ -8,12 +8,14 @@ from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.dispatch.argument_signatures import check_traceable
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.lax.control_flow.loops import map as map_rows
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, broadcast_shapes, reshape
+from shardir.frontend.transforms.vmap import vmap
 
 _PART = r"\((\w+(,\w+)*)?\)"
 _SIGNATURE = re.compile(rf"{_PART}(,{_PART})*->{_PART}(,{_PART})*")
@@ -24,8 +26,6 @@ _PARENTHESES = re.compile(r"\(([^)]*)\)")
 def _vectorize_elements(
     function: Callable[..., Any], fixed: dict[int, Any], args: Sequence[Any]
 ) -> Any:
-    from shardir.frontend.lax.control_flow.loops import map as map_rows
-
     arrays = [as_tracer(x) for x in args]
     shape = broadcast_shapes(*(x.shape for x in arrays))
     rows = [broadcast(x, shape) for x in arrays]
@@ -100,8 +100,6 @@ def _vectorize_by_signature(
     inner: Sequence[Sequence[str]],
     word: str,
 ) -> Any:
-    from shardir.frontend.transforms.vmap import vmap
-
     if len(args) != len(inner):
         raise ArgumentError(
             with_location(

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from shardir.frontend.transforms import implicit_differentiation
+
 UnaryFunction = Callable[..., Any]
 SolveFunction = Callable[[UnaryFunction, Any], Any]
 
@@ -43,8 +45,6 @@ def custom_linear_solve(
     gradients of any order, and forward-mode derivatives of these, but not forward-mode over
     forward-mode.
     """
-    from shardir.frontend.transforms import implicit_differentiation
-
     return implicit_differentiation.solve_linear(
         matvec, b, solve, transpose_solve, symmetric, has_aux
     )

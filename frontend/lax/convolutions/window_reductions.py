@@ -11,6 +11,7 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
+from shardir.frontend.lax.elementwise import bitwise_xor
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
@@ -106,8 +107,6 @@ def reduce(
 
 def reduce_xor(operand: Any, axes: Any) -> Any:
     """Return the exclusive or of the elements along `axes`, which are integers or bools."""
-    from shardir.frontend.lax.elementwise import bitwise_xor
-
     like = abstract_of(operand, "operand of reduce_xor").type
     return reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
 

@@ -24,6 +24,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
 )
 from shardir.frontend.quoting import brief
+from shardir.frontend.scipy.special_functions.bessel import i0e
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer, broadcast, convert
 from shardir.frontend.tracing.promotion import canonical_dtype
@@ -170,8 +171,6 @@ def _inverse_bessel(beta: float) -> Array:
 @public(static=("count", "dtype"))
 def _kaiser(count: int, last: Any, beta: Any, scale: Any, dtype: str) -> Any:
     """Emit the quotient of Bessel functions, both scaled so that neither overflows."""
-    from shardir.frontend.scipy.special_functions.bessel import i0e
-
     position = _symmetric_positions(count, last)
     shape = _broadcast_argument(beta, position)
     inside = emit_elementwise(

@@ -4,6 +4,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     common_kind,
@@ -112,8 +113,6 @@ def lcm(x1: Any, x2: Any) -> Any:
 
 def _common_divisor(x: Tracer, y: Tracer) -> Tracer:
     """Apply Euclid's algorithm to all elements until every remainder is 0."""
-    from shardir.frontend.lax.control_flow.loops import while_loop
-
     if x.value.type.dtype not in UNSIGNED:
         x, y = emit_elementwise("abs", x), emit_elementwise("abs", y)
 

@@ -30,6 +30,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, SIGNED_BY_BITS
 from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, UNSIGNED
 
@@ -217,8 +218,6 @@ def frexp(x: Any, /) -> Any:
 
     0, infinities and NaN are their own mantissa and have exponent 0. The exponent is int32.
     """
-    from shardir.frontend.transforms.custom_jvp import custom_jvp
-
     (x,) = align(x, kind=inexact_kind(x))
     name = x.value.type.dtype
     if name in COMPLEX:

@@ -32,6 +32,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.ir.types import REAL_OF
 
 
@@ -93,8 +94,6 @@ def det(a: Any) -> Any:
     """Return the determinant of square matrices; the derivative exists for singular
     matrices, too.
     """
-    from shardir.frontend.transforms.custom_jvp import custom_jvp
-
     (x,) = promote_square_matrices("det", a)
     if x.shape[-1] <= 3:
         return _small_det(x)
