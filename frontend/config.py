@@ -163,6 +163,16 @@ class Config:
         """
         return bool(_read_setting("shardy_exact"))
 
+    @property
+    def passes(self) -> str | None:
+        """The pipeline of programs (none: the default; `SHARDIR_PASSES`).
+
+        The step `default` stands for the default passes: `"default,overlap"` adds a pass, and
+        `"default,after:partition,collective-matmul"` adds one at a position.
+        """
+        chosen = _read_setting("passes")
+        return None if chosen is None else str(chosen)
+
     def __getattr__(self, name: str) -> object:
         return _read_setting(find_setting(name).name)
 
@@ -253,6 +263,13 @@ def gather(enabled: bool = True) -> AbstractContextManager[None]:
 def uneven(mode: str | None) -> AbstractContextManager[None]:
     """Return a context manager that sets the treatment of dimensions that do not divide."""
     return config(uneven=mode)
+
+
+def resolve_pipeline(chosen: str | None, word: str) -> str | None:
+    """Return the validated keyword `passes` of `word`, or the setting if it is `None`."""
+    if chosen is None:
+        return config.passes
+    return str(SETTINGS["passes"].validate(chosen, f"passes of {word}"))
 
 
 def resolve_uneven_mode(chosen: str | None, word: str) -> str | None:

@@ -38,6 +38,20 @@ def as_folder(value: object) -> str | None:
     raise ValueError("the path of a folder, or None")
 
 
+def as_pipeline(value: object) -> str | None:
+    # Imported late for start-up time: the packages of the passes.
+    from shardir.errors import PipelineError
+    from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+
+    if value is None:
+        return None
+    try:
+        Pipeline.extend(value, Pipeline.parse(DEFAULT_PIPELINE))  # type: ignore[arg-type]
+    except PipelineError as error:
+        raise ValueError(f"a pipeline such as 'default,overlap', or None: {error}") from None
+    return str(value)
+
+
 UNEVEN_MODES = ("pad", "replicate", "error")
 """Treatments of a dimension that its sharding does not divide; see `jit`."""
 

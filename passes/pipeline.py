@@ -93,6 +93,32 @@ class Pipeline:
             at = match.end()
         return cls(tuple(steps))
 
+    @classmethod
+    def extend(cls, text: str, default: "Pipeline") -> "Pipeline":
+        """Parse a pipeline in which the step `default` stands for the passes of `default`.
+
+        Passes before or after that step run before or after the default ones. The steps
+        `before:PASS` and `after:PASS` set the position of the passes that follow them:
+        `default,after:partition,collective-matmul,after:dce,overlap`. Raises `PipelineError` as
+        `parse`, and for a position that the pipeline does not have.
+        """
+        if not isinstance(text, str):
+            raise PipelineError(f"a pipeline is a string, got {text!r}")
+        passes: list[Pass] = []
+        position = 0
+        for step in _split_steps(text):
+            place, colon, name = step.partition(":")
+            if step == "default":
+                passes[position:position] = default.passes
+                position += len(default.passes)
+            elif colon and place in ("before", "after"):
+                position = _position_of(current_name(name), passes, place)
+            else:
+                (made,) = cls.parse(step).passes
+                passes.insert(position, made)
+                position += 1
+        return cls(tuple(passes))
+
     def __call__(self, module: Module, watch: PassObserver | None = None) -> Module:
         """Run every pass in turn; `watch` observes the module before and after each."""
         for step in self.passes:
@@ -150,6 +176,22 @@ _OPTION_PARSERS: dict[object, Callable[[str], object]] = {
     float: float,
     bool: {"true": True, "false": False}.__getitem__,
 }
+
+
+def _split_steps(text: str) -> list[str]:
+    """Return the steps of a pipeline; commas in braces separate options."""
+    return [step.strip() for step in re.split(r",(?![^{]*\})", text) if step.strip()]
+
+
+def _position_of(name: str, passes: Sequence[Pass], place: str) -> int:
+    """Return the index before the first pass called `name`, or after the last one."""
+    names = [step.name for step in passes]
+    if name not in names:
+        raise PipelineError(
+            f"{place}:{name} is not a position: no earlier step is called {name!r}; "
+            f"the earlier steps are {', '.join(names) or 'none'}"
+        )
+    return names.index(name) if place == "before" else len(names) - names[::-1].index(name)
 
 
 def format_option(value: object) -> str:

@@ -12,12 +12,15 @@ from shardir.frontend.cli.targets import load_target
 from shardir.frontend.dispatch.emission import MAX_SELFTEST_SECONDS, make_emission, write_files
 from shardir.frontend.pytree import tree
 from shardir.ops.opaque import check_no_opaque_operations
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 
 EXAMPLES = """Examples:
 
   shardir emit mlp.ir --target gpu -o mlp/
 
   shardir emit mymodule:train_step --mesh data=4,model=2 --target gpu -o step/ --selftest
+
+  shardir emit mlp.ir --target gpu -o mlp/ --passes default,overlap
 
   shardir opt mlp.ir | shardir emit - --target ipu -o mlp/"""
 
@@ -27,6 +30,10 @@ def emit(
     target: Annotated[str, typer.Option(help="the target: gpu or ipu")],
     out: Annotated[Path, typer.Option("--out", "-o", help="output folder")],
     mesh: MeshSizes = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(help="the pipeline, such as default,overlap (default: the default pipeline)"),
+    ] = None,
     args: Arguments = None,
     specs: Specs = None,
     selftest: Annotated[
@@ -52,15 +59,19 @@ def emit(
     lowered = program.lowered
     if lowered is None:
         given = load_arguments(program.module, inputs) if inputs else None
+        default = Pipeline.parse(DEFAULT_PIPELINE)
         emission = make_emission(
             program.module,
             target,
+            pipeline=None if passes is None else Pipeline.extend(passes, default),
             samples=selftest or given is not None,
             seed=seed,
             arguments=given,
             seconds=selftest_seconds,
         )
     else:
+        if passes is not None:
+            lowered = lowered.with_passes(passes)
         count = lowered.in_tree.num_leaves
         args_, keywords = None, None
         if inputs:

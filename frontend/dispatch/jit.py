@@ -16,7 +16,7 @@ from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import replace_float0
-from shardir.frontend.config import resolve_uneven_mode
+from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.argument_signatures import (
     ArgumentLeaf,
     check_argument_leaf,
@@ -89,12 +89,13 @@ class JitFunction:
         backend: str | None = None,
         device: Device | None = None,
         compiler_options: Mapping[str, Any] | None = None,
+        passes: str | None = None,
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
         self._in, self._out = in_shardings, out_shardings
         self._uneven, self._backend, self._device = uneven, backend, device
-        self._compiler_options = compiler_options
+        self._compiler_options, self._passes = compiler_options, passes
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
         self._flatten_arrays: FlattenArrays
@@ -264,6 +265,7 @@ class JitFunction:
             [leaf.description for leaf in described],
             uneven,
             None if self._backend is None else local_devices(backend=self._backend)[0],
+            resolve_pipeline(self._passes, known.name),
         )
         filled, named = known.merge_arguments(
             tree.unflatten(structure, range(len(leaves))), args, options
@@ -363,6 +365,7 @@ class _JitOptions(TypedDict, total=False):
     backend: str | None
     device: Device | None
     compiler_options: Mapping[str, Any] | None
+    passes: str | None
 
 
 @overload
@@ -389,6 +392,7 @@ def jit(
     backend: str | None = None,
     device: Device | None = None,
     compiler_options: Mapping[str, Any] | None = None,
+    passes: str | None = None,
 ) -> Any:
     """Return a function that computes the same as `fun`, as one compiled program.
 
@@ -419,6 +423,10 @@ def jit(
     combined with shardings. `keep_unused`, `inline` and the `compiler_options` for optimization
     levels have no effect.
 
+    `passes`: the pipeline for programs on a mesh, by default the setting. The step `default` stands
+    for the default passes: `"default,overlap"`, `"default,after:partition,collective-matmul"`.
+    `shardir passes` lists the passes. Raises `SettingError` for a pipeline that cannot be parsed.
+
     Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
     `fun` does not have.
     """
@@ -439,8 +447,17 @@ def jit(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )
         resolve_uneven_mode(uneven, "jit")
+        resolve_pipeline(passes, "jit")
         return JitFunction(
-            fun, parameters, in_shardings, out_shardings, uneven, backend, device, compiler_options
+            fun,
+            parameters,
+            in_shardings,
+            out_shardings,
+            uneven,
+            backend,
+            device,
+            compiler_options,
+            passes,
         )
 
     return decorate if fun is None else decorate(fun)

@@ -45,7 +45,7 @@ class LoweredProgram:
     requested shardings. `uneven` is the treatment of dimensions that do not divide.
     `has_uneven_arguments` states whether an argument has such a dimension, `shardy_exact` whether
     values are resharded exactly as Shardy does. `on_fallback` is the treatment of sharded
-    operations without a factor rule.
+    operations without a factor rule, `passes` the pipeline (see `Pipeline.extend`).
     """
 
     module: Module
@@ -58,6 +58,7 @@ class LoweredProgram:
     has_uneven_arguments: bool = False
     shardy_exact: bool = False
     on_fallback: str = "replicate"
+    passes: str | None = None
 
     @property
     def committed(self) -> bool:
@@ -90,6 +91,7 @@ def lower(
     words: Sequence[str],
     uneven: str | None = None,
     place: Device | None = None,
+    passes: str | None = None,
 ) -> LoweredProgram:
     """Return the lowered module of a traced function.
 
@@ -97,7 +99,7 @@ def lower(
     `words` describe the argument of each parameter (`argument x of f`). Raises
     `IncompatibleDevicesError` when the devices of two shardings differ, and `IndivisibleError` when
     a result does not divide and `uneven` is not `"pad"`. `place` is the device of a program without
-    shardings; all shardings must use its backend.
+    shardings; all shardings must use its backend. `passes` is the pipeline for programs on a mesh.
     """
     # Differentiation is complete, so custom derivative rules are no longer needed.
     traced = replace(traced, function=inline_regions(traced.function))
@@ -144,7 +146,7 @@ def lower(
         for sharding, abstract in zip(given, traced.params, strict=True)
     )
     module = Module((mesh,), (function,))
-    modes = uneven, odd, config.shardy_exact, config.on_fallback
+    modes = uneven, odd, config.shardy_exact, config.on_fallback, passes
     return LoweredProgram(module, devices, axes, seen, given, tuple(results), *modes)
 
 

@@ -66,7 +66,9 @@ def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
     exact = config.shardy_exact if plan is None else plan.shardy_exact
     steps = Pipeline.parse(SHARDY_PIPELINE if exact else DEFAULT_PIPELINE)
     if plan is None:
-        return steps
+        return steps if config.passes is None else Pipeline.extend(config.passes, steps)
+    if plan.passes is not None:
+        steps = Pipeline.extend(plan.passes, steps)
     options: dict[str, dict[str, str]] = {"reshard": {"on_fallback": plan.on_fallback}}
     if plan.uneven == "pad" or plan.has_uneven_arguments:
         options["propagate"] = {"border": "uneven" if plan.uneven == "pad" else "stated"}
@@ -185,6 +187,11 @@ class Runnable:
         )
         chosen = combine_observers(*(watch for watch in watching if watch is not None))
         self.module: Module = steps(plan.module, chosen)
+        if self.module.meshes and self.module.main.spmd is None:
+            raise PipelineError(
+                f"the pipeline {str(steps)!r} leaves {plan.module.main.name} unpartitioned; extend "
+                "the default pipeline (default,PASS), or add the pass partition"
+            )
         if self._is_abstract:
             self._shard_executable: Executable = AbstractExecutable(
                 plan.module.main.name, len(plan.devices)

@@ -9,6 +9,7 @@ from shardir.cost.communication import Collective, list_collectives
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
+from shardir.frontend.config import resolve_pipeline
 from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
 from shardir.frontend.dispatch.cost_analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.dispatch.donation import run_with_donation
@@ -238,12 +239,27 @@ class Lowered:
             tuple(array.to_numpy_view() for array in self.captured),
         )
 
-    def compile(self) -> "Compiled":
-        """Return the compiled program."""
+    def compile(self, *, passes: str | None = None) -> "Compiled":
+        """Return the compiled program; `passes` is its pipeline, by default that of `jit`."""
+        if passes is not None:
+            return self.with_passes(passes).compile()
         runnable, _ = self.make_program()
         if self._donated:
             runnable.donate(self._donated)
         return Compiled(self, runnable)
+
+    def with_passes(self, passes: str) -> "Lowered":
+        """Return the program with another pipeline, as the keyword `passes` of `jit` states it."""
+        plan = replace(self._plan, passes=resolve_pipeline(passes, "with_passes"))
+        return Lowered(
+            plan,
+            self._traced,
+            self.in_tree,
+            self.out_tree,
+            self._labels,
+            self._defined,
+            self._donated,
+        )
 
     def make_program(self) -> tuple[Runnable, tree.PyTreeDef]:
         """Return the program as `jit` caches it, and the structure of its result."""

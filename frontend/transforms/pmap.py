@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, final
 
 from shardir.frontend.argument_checks import check_integer
-from shardir.frontend.config import resolve_uneven_mode
+from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.jit import JitFunction, jit
 from shardir.frontend.dispatch.stages import Lowered
 from shardir.frontend.errors import (
@@ -38,6 +38,7 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: ArgNums | None = None,
     uneven: str | None = None,
+    passes: str | None = None,
 ) -> Any:
     """Return a function that computes `fun` for every slice of its arguments, each on its own
     device.
@@ -52,7 +53,7 @@ def pmap(
     `fun` receives the arguments in `static_broadcasted_argnums` unchanged; those in
     `donate_argnums` must not be used after the call. With `backend="gpu"` the devices are GPUs;
     other backends have no effect. `uneven` is the option of `jit`: the mapped axis always divides,
-    so it applies to further shardings inside `fun`.
+    so it applies to further shardings inside `fun`. `passes` is the pipeline, as for `jit`.
 
     The function is compiled for each signature of its arguments. Its results are sharded over the
     devices along the mapped axis. Raises `BatchError` for sizes that do not match, and when there
@@ -107,7 +108,8 @@ def pmap(
             name, fun, parameters, axis_name, ins, out_axes, chosen, size, kind
         )
         mode = resolve_uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
-        return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode)
+        resolve_pipeline(passes, f"pmap of {name}")
+        return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode, passes)
 
     return decorate if fun is None else decorate(fun)
 
@@ -125,6 +127,7 @@ class PmapFunction:
         static: ArgNums | None,
         donated: ArgNums | None,
         uneven: str | None,
+        passes: str | None,
     ) -> None:
         update_wrapper(self, mapping.fun)
         self._mapping = mapping
@@ -135,7 +138,7 @@ class PmapFunction:
         update_wrapper(call_mapped, mapping.fun)
         self._mapped = call_mapped
         self._jit: JitFunction = jit(
-            call_mapped, static_argnums=static, donate_argnums=donated, uneven=uneven
+            call_mapped, static_argnums=static, donate_argnums=donated, uneven=uneven, passes=passes
         )
 
     def __call__(self, *args: Any, **options: Any) -> Any:

@@ -30,7 +30,8 @@ from shardir.frontend.settings import read_environment
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
-    "shardy_exact, isolated, gather, check_replicated_inputs, shown_platform, num_gpu_devices"
+    "shardy_exact, passes, isolated, gather, check_replicated_inputs, shown_platform, "
+    "num_gpu_devices"
 )
 VARIABLES = (
     "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER, "
@@ -47,8 +48,9 @@ def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, isolated=False, "
-        "gather=False, check_replicated_inputs=True, shown_platform='cpu', num_gpu_devices=None)"
+        "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, passes=None, "
+        "isolated=False, gather=False, check_replicated_inputs=True, "
+        "shown_platform='cpu', num_gpu_devices=None)"
     )
 
 
@@ -137,6 +139,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("uneven", None),
             ("on_fallback", "replicate"),
             ("shardy_exact", False),
+            ("passes", None),
             ("isolated", False),
             ("gather", False),
             ("check_replicated_inputs", True),

@@ -1,0 +1,127 @@
+"""`passes=` of `jit`, `pmap`, `compile` and the setting: another pipeline, the same numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.errors import PipelineError
+from shardir.frontend.errors import SettingError
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+PIPELINES = [
+    "default,overlap",
+    "default,combine-collectives,overlap",
+    "default,rematerialize-gathers{minimum=0,idle=2}",
+    "default,after:partition,collective-matmul{minimum=0}",
+    "default,before:cse,collective-matmul{minimum=0},overlap",
+    "default,hierarchical-collectives{across=data:2}",
+    "propagate,reshard,partition",
+]
+
+
+def loss(weights: Any, x: Any) -> Any:
+    return snp.mean((snp.tanh(x @ weights[0]) @ weights[1]) ** 2)
+
+
+step = sd.grad(loss)
+
+
+@pytest.fixture(scope="module")
+def arguments() -> Any:
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    random = np.random.default_rng(0)
+
+    def place(shape: tuple[int, int], *spec: str | None) -> Any:
+        values = random.standard_normal(shape).astype(np.float32)
+        return sd.device_put(values, NamedSharding(mesh, P(*spec)))
+
+    return (place((64, 32), "data", "model"), place((32, 16), "model")), place((16, 64), "data")
+
+
+@pytest.mark.parametrize("isolated", [False, True], ids=["compiled", "isolated"])
+@pytest.mark.parametrize("passes", PIPELINES)
+def test_every_pipeline_computes_the_same(arguments: Any, passes: str, isolated: bool) -> None:
+    expected = sd.jit(step)(*arguments)
+    with sd.config(isolated=isolated):
+        found = sd.jit(step, passes=passes)(*arguments)
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+
+
+def has_overlap(lowered: Any) -> bool:
+    return "all-reduce-start" in lowered.as_text("overlap")
+
+
+def test_jit_pmap_compile_and_the_setting_accept_a_pipeline(arguments: Any) -> None:
+    assert has_overlap(sd.jit(step, passes="default,overlap").lower(*arguments))
+    with sd.config(passes="default,overlap"):
+        assert has_overlap(sd.jit(step).lower(*arguments))
+        # A keyword has priority over the setting.
+        with pytest.raises(PipelineError, match="has no pass called 'overlap'"):
+            sd.jit(step, passes="default").lower(*arguments).as_text("overlap")
+    compiled = sd.jit(step).lower(*arguments).compile(passes="default,overlap")
+    assert "all-reduce-start" in compiled.as_text()
+    mean = sd.pmap(lambda x: sd.lax.pmean(x, "i"), "i", passes="default,overlap")
+    assert mean(np.arange(4.0, dtype=np.float32)).tolist() == [1.5] * 4
+
+
+def test_programs_of_different_pipelines_are_cached_separately(arguments: Any) -> None:
+    function = sd.jit(step)
+    plain = function.lower(*arguments).compile().as_text()
+    with sd.config(passes="default,overlap"):
+        assert function.lower(*arguments).compile().as_text() != plain
+    assert function.lower(*arguments).compile().as_text() == plain
+
+
+def test_positions_extend_the_default_pipeline() -> None:
+    default = Pipeline.parse("propagate,partition,cse,dce")
+
+    def extend(text: str) -> str:
+        return str(Pipeline.extend(text, default))
+
+    assert extend("default") == "propagate,partition,cse,dce"
+    assert extend("inline,default,overlap") == "inline,propagate,partition,cse,dce,overlap"
+    assert (
+        extend("default,after:partition,simplify,cse,before:propagate,inline")
+        == "inline,propagate,partition,simplify,cse,cse,dce"
+    )
+    assert extend("default,after:partition,combine-collectives{limit=8},overlap{latency=0.1}") == (
+        "propagate,partition,combine-collectives{limit=8},overlap{latency=0.1},cse,dce"
+    )
+    assert extend("cse,dce") == "cse,dce"
+
+
+@pytest.mark.parametrize(
+    ("passes", "reason"),
+    [
+        ("default,overlapp", "no pass is called 'overlapp'; did you mean 'overlap'?"),
+        (
+            "default,after:nope,cse",
+            "after:nope is not a position: no earlier step is called 'nope'; the earlier steps are "
+            + ", ".join(step.name for step in Pipeline.parse(DEFAULT_PIPELINE).passes),
+        ),
+        ("before:cse,dce", "before:cse is not a position: no earlier step is called 'cse'; "
+         "the earlier steps are none"),
+        (3, "a pipeline is a string, got 3"),
+    ],
+)  # fmt: skip
+def test_wrong_pipelines_are_refused_before_tracing(passes: Any, reason: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        sd.jit(step, passes=passes)
+    assert str(caught.value) == (
+        f"passes of jit is {passes!r}; it must be a pipeline such as 'default,overlap', or None: "
+        f"{reason}"
+    )
+
+
+def test_a_pipeline_must_partition_the_program(arguments: Any) -> None:
+    with pytest.raises(PipelineError) as caught:
+        sd.jit(step, passes="propagate")(*arguments)
+    assert str(caught.value) == (
+        "the pipeline 'propagate' leaves loss unpartitioned; extend the default pipeline "
+        "(default,PASS), or add the pass partition"
+    )
