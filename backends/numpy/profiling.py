@@ -110,7 +110,7 @@ def _span_of_mark(mark: Mark) -> Span:
 
 @final
 class _Phases:
-    """What the spans of a phase have in common, worked out once however many tasks it has."""
+    """The common data of the spans of a phase, computed once for all of its tasks."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[LoadedProgram, int], tuple[Activity, str, bool]] = {}
