@@ -27,7 +27,7 @@ class KernelTerm:
     """The sides of the tile along which it varies; it is broadcast along the others."""
 
     @property
-    def typed(self) -> str:
+    def typed_text(self) -> str:
         """Return the text with the value's type, also where no other operand determines
         the type.
         """
