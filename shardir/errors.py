@@ -58,7 +58,7 @@ class ShardirError(Exception):
         super().__init__(*shown, **options)  # ImportError accepts the module's name as a keyword.
 
     has_started = False
-    """Whether execution had started, so that donated arrays may have been overwritten."""
+    """True if execution had started, so that donated arrays may have been overwritten."""
 
 
 class ParseError(ShardirError, ValueError):

@@ -38,6 +38,7 @@ class NativeBackend(Backend):
     ) -> UnshardedExecutable:
         """Compile a module; `outside` returns the implementation of operations that involve other
         processes."""
+        # The code generator is imported with the first program, since it slows down the start.
         from shardir.backends.cpu.executable import NativeExecutable
 
         compiled = _compile_schedule(module)
@@ -46,6 +47,7 @@ class NativeBackend(Backend):
     def load_or_compile(self, module: Module, lowered: Callable[[], Module]) -> UnshardedExecutable:
         """Load the schedule of a module from disk, or lower and compile it and save its
         schedule."""
+        # The runtime is imported with the first program, since it slows down the start.
         from shardir.backends.cpu.codegen.kernel_table import MissingKernelCodeError
         from shardir.backends.cpu.executable import NativeExecutable
         from shardir.backends.cpu.schedule import schedule_cache
@@ -63,6 +65,7 @@ class NativeBackend(Backend):
 
 
 def _compile_schedule(module: Module) -> "FunctionSchedule":
+    # Programs loaded from disk do not need the code generator, which slows down the start.
     from shardir.backends.cpu.schedule.compile import compile_schedule
 
     return module.main, compile_schedule(module.main)

@@ -98,6 +98,7 @@ class NativeExecutable(UnshardedExecutable):
     def _steps_of(self) -> tuple[Step, ...]:
         enter = self._enter
         if enter is None:
+            # Programs that machine code enters do not need the module, which slows down the start.
             from shardir.backends.cpu.schedule.python_steps import make_steps
 
             return make_steps(self.schedule.items, self._build_step, self._outside)
@@ -329,6 +330,7 @@ class NativeExecutable(UnshardedExecutable):
 
     def describe(self) -> str:
         """Return phases, buffers and bytes as text."""
+        # Only the description needs the module, which slows down the start.
         from shardir.backends.cpu.schedule.schedule_text import describe_schedule
 
         return describe_schedule(*self._origin())

@@ -105,6 +105,7 @@ class GPUProgram(DeviceExecutable):
     ) -> None:
         import torch
 
+        # The package of the module imports torch, an optional dependency.
         from shardir.backends.gpu.vendored.device_mesh import Mesh as Devices
 
         self._main = main
@@ -117,6 +118,7 @@ class GPUProgram(DeviceExecutable):
         self._results = [value.type for value in module.main.body.returns]
 
     def to_device(self, shards: Shards) -> DeviceShards:
+        # The module imports torch, an optional dependency.
         from shardir.backends.gpu.vendored.arrays import to_torch
 
         if isinstance(shards, GPUShards) and shards.places == self._places:
@@ -132,6 +134,7 @@ class GPUProgram(DeviceExecutable):
         return GPUShards(tensors, self._places, list(shards))
 
     def run(self, args: Sequence[DeviceShards]) -> list[DeviceShards]:
+        # The module imports torch, an optional dependency.
         from shardir.backends.gpu.vendored.threads import run_threads
 
         tensors = [shards.tensors for shards in args if isinstance(shards, GPUShards)]
@@ -172,6 +175,7 @@ class GPUShards(DeviceShards):
 
     def __getitem__(self, index: Any) -> Any:
         if self._host is None:
+            # The module imports torch, an optional dependency.
             from shardir.backends.gpu.vendored.arrays import to_numpy
 
             assert self._type is not None

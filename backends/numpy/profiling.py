@@ -85,6 +85,7 @@ def record_activities() -> Iterator[ActivityRecorder]:
     with ExitStack() as stack:
         record = None
         if unavailable_reason() is None:
+            # The module imports llvmlite, an optional dependency.
             from shardir.backends.cpu.threads.task_recording import record_tasks
 
             record = stack.enter_context(record_tasks())
@@ -95,6 +96,7 @@ def machine_limits() -> "tuple[int, Roofline] | None":
     """Return the number of workers and their roofline; `None` without the native backend."""
     if unavailable_reason() is not None:
         return None
+    # The modules import llvmlite, an optional dependency.
     from shardir.backends.cpu.threads.roofline import roofline
     from shardir.backends.cpu.threads.workers import worker_count
 
@@ -110,7 +112,7 @@ def _span_of_mark(mark: Mark) -> Span:
 
 @final
 class _Phases:
-    """What the spans of a phase have in common, worked out once however many tasks it has."""
+    """The common data of the spans of a phase, computed once for all of its tasks."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[LoadedProgram, int], tuple[Activity, str, bool]] = {}

@@ -26,6 +26,7 @@ def thread_count() -> int:
     """Return the number of threads that share work, the caller included, as in the native
     backend."""
     try:
+        # The module imports llvmlite, an optional dependency.
         from shardir.backends.cpu.threads.workers import worker_count
     except ImportError:
         return os.cpu_count() or 1

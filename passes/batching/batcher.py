@@ -82,7 +82,7 @@ class Batcher:
         """Return whether the replacement of a value is batched."""
         return self.get(value).type.rank > value.type.rank
 
-    def batched(self, value: Value) -> Value:
+    def get_batched(self, value: Value) -> Value:
         """Return the replacement of a value, broadcast along the batch dimension if necessary."""
         found = self.get(value)
         return found if self.is_batched(value) else broadcast_over_batch(self.b, found, self.size)

@@ -22,7 +22,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "
 
 def _all_reduce(outer: Batcher, op: Op) -> Sequence[Value]:
     b = outer.b
-    x, how = outer.batched(op.operands[0]), op.attrs["op"]
+    x, how = outer.get_batched(op.operands[0]), op.attrs["op"]
     if how in ("and", "or") and x.type.dtype != "bool":
         raise error(f"%{op.result.name} = all-reduce combines integers bit by bit", op)
     made = b.emit(OPS[_REDUCTIONS[how]], x, dims=(0,))
@@ -31,12 +31,12 @@ def _all_reduce(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _all_gather(outer: Batcher, op: Op) -> Sequence[Value]:
-    x = outer.batched(op.operands[0])
+    x = outer.get_batched(op.operands[0])
     return [_merge_into_dim(outer, x, op.attrs["dim"])]
 
 
 def _reduce_scatter(outer: Batcher, op: Op) -> Sequence[Value]:
-    x = outer.batched(op.operands[0])
+    x = outer.get_batched(op.operands[0])
     total = outer.b.emit(OPS[_REDUCTIONS[op.attrs["op"]]], x, dims=(0,))
     return [_split_to_front(outer, total, op.attrs["dim"])]
 
@@ -44,7 +44,7 @@ def _reduce_scatter(outer: Batcher, op: Op) -> Sequence[Value]:
 def _all_to_all(outer: Batcher, op: Op) -> Sequence[Value]:
     """Exchange chunks: chunk i of element j becomes chunk j of element i."""
     b, split, concat = outer.b, op.attrs["split"], op.attrs["concat"]
-    x = outer.batched(op.operands[0])
+    x = outer.get_batched(op.operands[0])
     pieces = _split_to_front(outer, x, split + 1)  # receiver, sender, ...
     perm = (1, 0, *range(2, pieces.type.rank))
     by_sender = b.transpose(pieces, perm=perm)
@@ -56,7 +56,7 @@ def _permute(outer: Batcher, op: Op) -> Sequence[Value]:
     b, size = outer.b, outer.size
     if "pairs" not in op.attrs:
         raise error(f"%{op.result.name} = collective-permute names no pairs", op)
-    x = outer.batched(op.operands[0])
+    x = outer.get_batched(op.operands[0])
     sender = dict((target, source) for source, target in op.attrs["pairs"])
     if not sender:
         return [b.full(0, op.result.type)]

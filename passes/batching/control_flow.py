@@ -66,7 +66,7 @@ def _batched_carries(
 def _batch_where(batcher: Batcher, values: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
     """Return the replacements of the values, batched where the flags say so."""
     pairs = zip(values, flags, strict=True)
-    return [batcher.batched(value) if flag else batcher.get(value) for value, flag in pairs]
+    return [batcher.get_batched(value) if flag else batcher.get(value) for value, flag in pairs]
 
 
 def _batch_while(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -140,7 +140,7 @@ def _condition(batcher: Batcher, condition: Block, carried: Sequence[Value]) -> 
     """Return for which elements the condition holds."""
     batcher.replacement.update(zip(condition.params, carried, strict=True))
     batcher.run(condition.ops)
-    return batcher.batched(condition.returns[0])
+    return batcher.get_batched(condition.returns[0])
 
 
 def _batch_case(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -168,7 +168,7 @@ def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
     offered = []
     for branch in op.blocks:
         outer.run(branch.ops)
-        offered.append([outer.batched(value) for value in branch.returns])
+        offered.append([outer.get_batched(value) for value in branch.returns])
     b.why = "each has its own branch"
     picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
     results = []

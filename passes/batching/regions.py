@@ -46,7 +46,7 @@ def _batch_custom_rule(outer: Batcher, op: Op) -> Sequence[Value]:
         inner.param(param, flag) for param, flag in zip(op.blocks[0].params, flags, strict=True)
     ]
     inner.run(op.blocks[0].ops)
-    block = inner.b.block(params, [inner.batched(value) for value in op.blocks[0].returns])
+    block = inner.b.block(params, [inner.get_batched(value) for value in op.blocks[0].returns])
     make = _RULES[op.name]
     many = partial(_vectorize_block, outer.handlers, outer.size, outer.axis)
     if len(op.blocks) > 1:

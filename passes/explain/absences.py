@@ -96,9 +96,9 @@ class _AbsenceSearch:
             return list(dict.fromkeys(self.absence_of(hit, far=False) for hit in chosen))
         return (
             self.closed_dims()
-            or self.unrequested()
+            or self.explain_missing_request()
             or self.nearest_refusals(start)
-            or [self.unconnected()]
+            or [self.explain_missing_connection()]
         )
 
     def elsewhere_refused(self) -> list[Absence]:
@@ -160,7 +160,7 @@ class _AbsenceSearch:
             return []
         return [_plain(self.text, RefusalReason.CLOSED, str(self.history.annotation(said)))]
 
-    def unrequested(self) -> list[Absence]:
+    def explain_missing_request(self) -> list[Absence]:
         said = self.history.stated.values()
         asked = any(overlaps_any(self.axis, list(each.sharding.used_axes())) for each in said)
         return [] if asked else [_plain(self.text, RefusalReason.UNASKED)]
@@ -310,7 +310,7 @@ class _AbsenceSearch:
 
     # Axes without any connection
 
-    def unconnected(self) -> Absence:
+    def explain_missing_connection(self) -> Absence:
         """Return that no factor connects the value with the axis."""
         for at in self.history.final_visits.get(self.cell, ()):
             for absence in self.elsewhere(at):

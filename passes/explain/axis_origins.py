@@ -190,7 +190,7 @@ def _sources(
 
 def origins_of(history: FunctionHistory) -> AxisOrigins:
     """Return the cached origins of a function."""
-    return history.derived(AxisOrigins)
+    return history.compute_once(AxisOrigins)
 
 
 def axis_chains(history: FunctionHistory, cell: int, dim: int, axis: Axis) -> list[Chain]:

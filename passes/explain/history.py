@@ -123,7 +123,7 @@ class FunctionHistory:
             self._views[key] = found
         return found
 
-    def derived(self, make: "Callable[[FunctionHistory], Derived]") -> Derived:
+    def compute_once(self, make: "Callable[[FunctionHistory], Derived]") -> Derived:
         """Return `make(self)`, which is computed once."""
         found: Derived | None = self._derived.get(make)
         if found is None:

@@ -354,10 +354,10 @@ class BlockShardings:
                 stacked = value in edge.stacked
                 needs[value] = replace(cut, dims=(REPLICATED_DIM, *cut.dims)) if stacked else cut
 
-        def required(value: Value) -> Sharding:
+        def required_sharding(value: Value) -> Sharding:
             return needs.get(value) or whole(value)
 
-        self.operands = tuple(map(required, operands))
-        self.params = {p: required(p) for b in blocks for p in b.params}
-        self.returns = tuple(tuple(map(required, b.returns)) for b in blocks)
-        self.results = tuple(map(required, op.results))
+        self.operands = tuple(map(required_sharding, operands))
+        self.params = {p: required_sharding(p) for b in blocks for p in b.params}
+        self.returns = tuple(tuple(map(required_sharding, b.returns)) for b in blocks)
+        self.results = tuple(map(required_sharding, op.results))

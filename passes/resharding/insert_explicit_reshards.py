@@ -151,7 +151,7 @@ class _ShardyReshardInserter(ReshardInserter):
             return None
         return counts.most_common(1)[0][0] if counts else self.mesh.name
 
-    def resharded(
+    def reshard_value(
         self,
         value: Value,
         target: Sharding,
@@ -162,7 +162,7 @@ class _ShardyReshardInserter(ReshardInserter):
     ) -> Value:
         """Insert a reshard for each use; `cse` merges equal ones later."""
         scope.resharded.clear()
-        return super().resharded(value, target, scope, made, loc, why)
+        return super().reshard_value(value, target, scope, made, loc, why)
 
 
 def _intersection(axes: Axes, others: Axes) -> Axes:

@@ -91,7 +91,7 @@ def insert_reshards(function: Function, rewriter: "ReshardInserter") -> Function
         new = scope.value(value)
         target = rewriter.result_sharding(asked, value, new)
         why = f"result {i} of @{function.name} needs {rewriter.words.format_sharding(target)}"
-        returns.append(rewriter.resharded(new, target, scope, ops, None, why))
+        returns.append(rewriter.reshard_value(new, target, scope, ops, None, why))
         results.append(sharding_annotation(target))
     return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
                    result_shardings=tuple(results))  # fmt: skip
@@ -213,7 +213,7 @@ class ReshardInserter:
                     why += padless + self.fallback(op, value, sharding)
                 else:
                     why += padless or self.words.explain_lost_axes(op, value, i, rule, fitting)
-                value = self.resharded(value, sharding, scope, made, op.loc, why)
+                value = self.reshard_value(value, sharding, scope, made, op.loc, why)
             moved.append(value)
         raw = []
         for result, sharding in zip(results, fitting.tensors[count:], strict=True):
@@ -312,7 +312,9 @@ class ReshardInserter:
             why = self.words.explain_operand(op, i, sharding) + self.words.explain_scan_operand(
                 op, value, sharding
             )
-            operands.append(self.resharded(scope.value(value), sharding, scope, made, op.loc, why))
+            operands.append(
+                self.reshard_value(scope.value(value), sharding, scope, made, op.loc, why)
+            )
         blocks = []
         for number, block in enumerate(op.blocks):
             params = {
@@ -326,7 +328,7 @@ class ReshardInserter:
                 needed = self.words.format_sharding(sharding)
                 why = f"what {op.name} yields for %{name} needs {needed}"
                 returned = inner.value(value)
-                returns.append(self.resharded(returned, sharding, inner, ops, op.loc, why))
+                returns.append(self.reshard_value(returned, sharding, inner, ops, op.loc, why))
             blocks.append(Block(inner.params(block), tuple(ops), tuple(returns)))
         results = tuple(map(self.close_value, op.results))
         raw = [self.unresharded_result(result, flow.results[i]) for i, result in enumerate(results)]
@@ -343,7 +345,9 @@ class ReshardInserter:
         for i, (value, cuts) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
             sharding = add_manual_axes(self.sharding_of(params[body.params[i]]), cuts)
             why = self.words.explain_operand(op, i, sharding)
-            operands.append(self.resharded(scope.value(value), sharding, scope, made, op.loc, why))
+            operands.append(
+                self.reshard_value(scope.value(value), sharding, scope, made, op.loc, why)
+            )
         ops = self.ops(body, inner)
         results = tuple(map(self.close_value, op.results))
         returns, raw = [], []
@@ -351,7 +355,7 @@ class ReshardInserter:
             free = self.manual_result_sharding(op, inner.value(value), result)
             needed = self.words.format_sharding(free)
             why = f"what {op.name} returns for %{result.name} needs {needed}"
-            returns.append(self.resharded(inner.value(value), free, inner, ops, op.loc, why))
+            returns.append(self.reshard_value(inner.value(value), free, inner, ops, op.loc, why))
             raw.append(self.unresharded_result(result, add_manual_axes(free, cuts)))
         block = Block(inner.params(body), tuple(ops), tuple(returns))
         self.finish(
@@ -373,7 +377,7 @@ class ReshardInserter:
 
     # Moving values
 
-    def resharded(
+    def reshard_value(
         self,
         value: Value,
         target: Sharding,

@@ -148,7 +148,8 @@ class OpSpec:
     derivation from the vjp. See `shardir.op_rules.tangents`.
     """
     batch: BatchRule | None = None
-    """How the operation is batched over a leading dimension; elementwise operations need no rule.
+    """The rule that batches the operation over a leading dimension; elementwise operations need no
+    rule.
 
     See `shardir.op_rules.batching`.
     """
@@ -166,13 +167,13 @@ class OpSpec:
     edges: Callable[["Op"], tuple["DataFlowEdge", ...]] | None = None
     """The data flow edges into and out of its blocks (only operations with blocks)."""
     elementwise: bool = False
-    """Whether each element of the result depends only on the same element of the operands."""
+    """True if each element of the result depends only on the same element of the operands."""
     collective: bool = False
-    """Whether the devices of a mesh must execute the operation together."""
+    """True if the devices of a mesh must execute the operation together."""
     spmd: bool = False
-    """Whether the operation is valid only in a per-device program."""
+    """True if the operation is valid only in a per-device program."""
     effect: bool = False
-    """Whether the operation has side effects: it executes exactly once even if its results are
+    """True if the operation has side effects: it executes exactly once even if its results are
     unused.
     """
     blocks: int = 0

@@ -34,7 +34,7 @@ class Factor:
     size: int
     kind: FactorKind = FactorKind.PASS
     blocked: bool = False
-    """Whether propagation along this factor is blocked."""
+    """True if propagation along this factor is blocked."""
 
 
 TensorFactors = tuple[tuple[int, ...], ...]

@@ -123,7 +123,7 @@ class BackgroundCompilation:
 
     @property
     def has_ended(self) -> bool:
-        """Whether `code` would return without waiting."""
+        """Return whether `code` would return without waiting."""
         return not self._thread.is_alive()
 
     def wait(self) -> None:

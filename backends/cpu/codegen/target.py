@@ -50,7 +50,7 @@ class MachineDescription:
 
     @property
     def has_many_registers(self) -> bool:
-        """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
+        """Return whether there are 32 vector registers (AVX-512, ARM) instead of 16."""
         return self.vector_bytes == 64 or architecture(self.triple) == "aarch64"
 
     def words(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 HUGE_PAGE_BYTES = 2 << 20
 _MMAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 CAN_RESET_PAGES = sys.platform.startswith("linux")
-"""Whether `reset_pages` is effective; elsewhere `MADV_DONTNEED` is a hint, or missing."""
+"""True if `reset_pages` is effective; elsewhere `MADV_DONTNEED` is a hint, or missing."""
 _FAILED = ctypes.c_void_p(-1).value
 
 

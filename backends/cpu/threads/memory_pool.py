@@ -43,7 +43,7 @@ ARENA_BYTES = 32 << 20
 MAX_SMALL_BLOCK_BYTES = 4 << 20
 """Blocks up to this size are allocated in arenas."""
 MAX_MEMOIZED_SIZES = 4096
-"""How many requested sizes are memoized with their free lists."""
+"""The number of requested sizes that are memoized with their free lists."""
 MAX_IDLE_SECONDS = 20.0
 """Large blocks that were idle for longer are released when new memory is needed."""
 MAX_MAPPED_TO_PEAK_RATIO = 1.25

@@ -11,9 +11,9 @@ STATE = 0
 EPOCH = STATE + 4
 """The upper half of the state word: sleeping workers wait for it to change (little-endian)."""
 DONE = 128
-"""How many tasks of the open phase have ended."""
+"""The number of tasks of the open phase that have ended."""
 WAITING = DONE + 8
-"""Whether the caller sleeps until the count of ended tasks changes."""
+"""True if the caller sleeps until the count of ended tasks changes."""
 JOB_KERNEL = 256
 JOB_RECORD = JOB_KERNEL + 8
 JOB_END = JOB_KERNEL + 16
@@ -21,11 +21,11 @@ JOB_BASES = JOB_KERNEL + 24
 JOB_ENTRY = JOB_KERNEL + 32
 """The open phase: the caller writes it before opening, threads that claimed a task read it."""
 SLEEPERS = 384
-"""How many workers sleep, or are about to."""
+"""The number of workers that sleep or are about to sleep."""
 STOP = 512
-"""Whether workers should end."""
+"""True if workers should end."""
 STARTED = STOP + 8
-"""Whether workers were started; otherwise an entry point calls `STARTER` first."""
+"""True if workers were started; otherwise an entry point calls `STARTER` first."""
 STARTER = STOP + 16
 """The Python function that starts workers."""
 SCRATCH = STOP + 24

@@ -42,7 +42,7 @@ from shardir.backends.fork_handlers import register_fork_lock
 from shardir.text.decimal_text import parse_natural_number
 
 MAX_SPIN_NANOSECONDS = 50_000
-"""How long a worker spins before it sleeps: longer than Python needs between two steps, shorter
+"""The time a worker spins before it sleeps: longer than Python needs between two steps, shorter
 than it takes to wake the worker."""
 
 

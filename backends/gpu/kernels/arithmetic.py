@@ -64,7 +64,7 @@ def needs_rounding(op: Op) -> bool:
 
 def _libdevice_rule(name: str) -> Rule:
     def rule(op: Op, args: Sequence[KernelTerm]) -> str:
-        return f"libdevice.{name}({', '.join(arg.typed for arg in args)})"
+        return f"libdevice.{name}({', '.join(arg.typed_text for arg in args)})"
 
     return rule
 
@@ -105,7 +105,7 @@ def _triton(op: Op, args: Sequence[KernelTerm]) -> str:
 
 @triton_rule("stop_gradient")
 def _same(op: Op, args: Sequence[KernelTerm]) -> str:
-    return args[0].typed
+    return args[0].typed_text
 
 
 @triton_rule("is_finite")
@@ -117,25 +117,25 @@ def _is_finite(op: Op, args: Sequence[KernelTerm]) -> str:
 def _sign(op: Op, args: Sequence[KernelTerm]) -> str:
     if args[0].dtype in UNSIGNED:
         return f"({args[0].tensor} != 0).to({TRITON_TYPES[args[0].dtype]})"
-    return f"sign({args[0].typed})"
+    return f"sign({args[0].typed_text})"
 
 
 @triton_rule("sqrt")
 def _sqrt(op: Op, args: Sequence[KernelTerm]) -> str:
     where = "libdevice" if args[0].dtype == "f64" else "tl"
-    return f"{where}.sqrt_rn({args[0].typed})"
+    return f"{where}.sqrt_rn({args[0].typed_text})"
 
 
 @triton_rule("logistic")
 def _logistic(op: Op, args: Sequence[KernelTerm]) -> str:
     name = "logistic" if args[0].dtype == "f64" else "logistic_f32"
-    return f"{name}({args[0].typed})"
+    return f"{name}({args[0].typed_text})"
 
 
 @triton_rule("erf_inv")
 def _erf_inv(op: Op, args: Sequence[KernelTerm]) -> str:
     name = "erf_inv" if op.attrs.get("as_xla") and args[0].dtype != "f64" else "libdevice.erfinv"
-    return f"{name}({args[0].typed})"
+    return f"{name}({args[0].typed_text})"
 
 
 @triton_rule("popcnt", "clz")
@@ -184,7 +184,7 @@ def _div(op: Op, args: Sequence[KernelTerm]) -> str:
 def _rem(op: Op, args: Sequence[KernelTerm]) -> str:
     x, y = args
     if x.dtype in FLOATS:
-        return f"libdevice.fmod({x.typed}, {y.typed})"
+        return f"libdevice.fmod({x.typed_text}, {y.typed_text})"
     name = "remainder_unsigned" if x.dtype in UNSIGNED else "remainder"
     return f"{name}({x.tensor}, {y.tensor})"
 
@@ -193,26 +193,26 @@ def _rem(op: Op, args: Sequence[KernelTerm]) -> str:
 def _pow(op: Op, args: Sequence[KernelTerm]) -> str:
     x, y = args
     if x.dtype in FLOATS:
-        return f"libdevice.pow({x.typed}, {y.typed})"
+        return f"libdevice.pow({x.typed_text}, {y.typed_text})"
     name = "power_unsigned" if x.dtype in UNSIGNED else "power"
     return f"{name}({x.tensor}, {y.tensor})"
 
 
 @triton_rule("maximum", "minimum")
 def _extreme(op: Op, args: Sequence[KernelTerm]) -> str:
-    return f"{op.name}({args[0].typed}, {args[1].typed})"
+    return f"{op.name}({args[0].typed_text}, {args[1].typed_text})"
 
 
 @triton_rule("clamp")
 def _clamp(op: Op, args: Sequence[KernelTerm]) -> str:
     low, x, high = args
-    return f"minimum(maximum({x.typed}, {low.typed}), {high.typed})"
+    return f"minimum(maximum({x.typed_text}, {low.typed_text}), {high.typed_text})"
 
 
 @triton_rule("select")
 def _select(op: Op, args: Sequence[KernelTerm]) -> str:
     where, x, y = args
-    first = x.typed if y.is_number else x.text
+    first = x.typed_text if y.is_number else x.text
     return f"tl.where({where.tensor}, {first}, {y.text})"
 
 

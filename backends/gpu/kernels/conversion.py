@@ -15,7 +15,7 @@ BF16_EXACT_TYPES = ("bool", "i8", "u8")
 def convert(x: KernelTerm, to: str) -> str:
     """Return the expression of `x` in another type, rounded to it if it has 16 bits."""
     if x.dtype == to:
-        return x.typed
+        return x.typed_text
     if to == "bool":
         return f"{x.text} != 0"
     text = parenthesize(x.tensor)

@@ -22,12 +22,12 @@ class KernelTerm:
     dtype: str
     """The IR's element type."""
     is_number: bool = False
-    """Whether it is a Python number, which takes its type from the other operand."""
+    """True if it is a Python number, which takes its type from the other operand."""
     spans: frozenset[str] = frozenset()
     """The sides of the tile along which it varies; it is broadcast along the others."""
 
     @property
-    def typed(self) -> str:
+    def typed_text(self) -> str:
         """Return the text with the value's type, also where no other operand determines
         the type.
         """

@@ -28,7 +28,7 @@ class TileSide:
     mask: str = ""
     """The variable with the bounds mask; empty if all elements are in bounds."""
     is_wide: bool = False
-    """Whether `line` is 64-bit, as indices computed from the program id are."""
+    """True if `line` is 64-bit, as indices computed from the program id are."""
 
     @property
     def offsets_text(self) -> str:

@@ -94,7 +94,7 @@ def describe_program(program: Program) -> str:
     """Return a description of the program, its arguments and its results."""
     axes = ", ".join(f"{name}={size}" for name, size in program.mesh.items())
     lines = [f"{program.title} on the mesh [{axes}]", "", "arguments:"]
-    lines += [f"  {tensor}" for tensor in program.passed]
+    lines += [f"  {tensor}" for tensor in program.passed_arguments]
     lines += ["", "results:", *(f"  {tensor}" for tensor in program.results)]
     return "\n".join(lines)
 

@@ -71,7 +71,7 @@ class Program:
     no_graph: str = ""
 
     @property
-    def passed(self) -> tuple[Tensor, ...]:
+    def passed_arguments(self) -> tuple[Tensor, ...]:
         """Return the arguments that the user passes."""
         return tuple(each for each in self.arguments if not each.value)
 

@@ -50,7 +50,7 @@ class Worker:
         passed = wishes.arguments
         if passed is None:
             passed = self.folder / "selftest" / "arguments"
-            if self.program.passed and not passed.exists():
+            if self.program.passed_arguments and not passed.exists():
                 raise DataError(
                     f"{passed} does not exist, and no --arguments were given; emit the program "
                     "with selftest, or name a folder of .npy files"

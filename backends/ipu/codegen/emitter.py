@@ -46,7 +46,7 @@ class ProgramEmitter:
     printer: Printer
     strided: str = "ring"
     keeps_nan: bool = True
-    """Whether maxima and minima propagate NaN, which the device's instructions do not."""
+    """True if maxima and minima propagate NaN, which the device's instructions do not."""
     sequence: str = "step"
     lines: list[str] = field(default_factory=list)
     depth: int = 1

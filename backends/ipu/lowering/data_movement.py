@@ -24,6 +24,7 @@ from shardir.backends.ipu.lowering.fused_groups import iota_view
 from shardir.backends.ipu.lowering.lowering_table import lowers
 from shardir.ir.module import Op
 from shardir.ir.operation import Dense
+from shardir.ir.types import TensorType
 from shardir.ops.random.threefry import split_words
 
 
@@ -147,8 +148,6 @@ def constant_text(
     e: ProgramEmitter, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", dtype: str
 ) -> str:
     """Return the expression of a constant array."""
-    from shardir.ir.types import TensorType
-
     type = TensorType(array.shape, dtype)
     held = element_of(type)
     if dtype == "key":

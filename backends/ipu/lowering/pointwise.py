@@ -50,11 +50,11 @@ def pointwise(
 ) -> Callable[[Rule], Rule]:
     """Register the rule of an operation, which repeats these operands (only for the types `of`)."""
 
-    def repeated(dtype: str) -> Sequence[int]:
+    def operands_to_repeat(dtype: str) -> Sequence[int]:
         return repeats if of is None or dtype in of else ()
 
     def register(rule: Rule) -> Rule:
-        POINTWISE[name] = PointwiseRule(rule, repeated, stores, attributes)
+        POINTWISE[name] = PointwiseRule(rule, operands_to_repeat, stores, attributes)
         return rule
 
     return register

@@ -143,15 +143,15 @@ def _without_unused(body: Block) -> Block:
     uses = Counter(value for op in body.walk() for value in op.operands)
     uses.update(value for block in _blocks(body) for value in block.returns)
 
-    def kept(block: Block) -> Block:
+    def remove_unused(block: Block) -> Block:
         ops = [
-            replace(op, blocks=tuple(map(kept, op.blocks))) if op.blocks else op
+            replace(op, blocks=tuple(map(remove_unused, op.blocks))) if op.blocks else op
             for op in block.ops
             if op.name not in ("convert", "complex") or uses[op.result]
         ]
         return replace(block, ops=tuple(ops))
 
-    return kept(body)
+    return remove_unused(body)
 
 
 def _blocks(block: Block) -> list[Block]:

@@ -32,7 +32,7 @@ class TracedBody:
     results: tuple[AbstractValue, ...]
     structure: tree.PyTreeDef
     depends_on_varying: bool
-    """Whether the trace depended on the manual axes along which values vary."""
+    """True if the trace depended on the manual axes along which values vary."""
 
 
 def trace_body(

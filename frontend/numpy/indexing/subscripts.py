@@ -55,7 +55,7 @@ class Subscript:
     lead: int = 0
     new: tuple[int, ...] = ()
     is_concrete: bool = False
-    """Whether the index arrays are concrete: one array with index vectors in its last dimension."""
+    """True if the index arrays are concrete: one array with index vectors in its last dimension."""
 
     @property
     def indexed_dims(self) -> tuple[int, ...]:

@@ -130,7 +130,7 @@ def test_arrays_that_a_function_refers_to_are_written() -> None:
     assert last.value == f"values/{last.name}.npy"
     array = np.load(io.BytesIO(data_files(given)[last.value]))
     np.testing.assert_array_equal(array, np.arange(3.0, dtype=np.float32))
-    assert len(declared(program_declaration(given)).passed) == 1
+    assert len(declared(program_declaration(given)).passed_arguments) == 1
 
 
 def test_programs_are_written_where_torch_is_not(tmp_path: Path) -> None:

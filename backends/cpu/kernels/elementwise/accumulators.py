@@ -12,8 +12,8 @@ from shardir.backends.cpu.codegen.dtypes import REGISTER_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.kernels.elementwise.vector_access import splat_value
 from shardir.backends.cpu.kernels.math import inline, registers
-from shardir.backends.cpu.kernels.math.minimum_maximum import emit_minimum_maximum
 from shardir.backends.cpu.kernels.math.registers import VectorValue
+from shardir.backends.cpu.kernels.math.vector_arithmetic import emit_minimum_maximum
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
 
 COMBINING_OPS = {

@@ -28,7 +28,7 @@ class ReductionPasses:
     is_parallel: tuple[bool, ...]
     is_parallel_result: tuple[bool, ...]
     can_store: bool = True
-    """Whether there is memory for values that are needed again."""
+    """True if there is memory for values that are needed again."""
 
     @cached_property
     def stage(self) -> tuple[int, ...]:

@@ -141,7 +141,7 @@ class MatrixCopy:
     f: LLVMFunction
     dtype: str
     beside: bool
-    """Whether the elements of a row are contiguous in memory."""
+    """True if the elements of a row are contiguous in memory."""
 
     @property
     def numbers(self) -> Arithmetic:

@@ -8,13 +8,13 @@ from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type
 from shardir.backends.cpu.kernels.math.application import OpApplication, VectorRule
 from shardir.backends.cpu.kernels.math.division import TYPE_BITS, divide_rule
-from shardir.backends.cpu.kernels.math.minimum_maximum import emit_minimum_maximum
 from shardir.backends.cpu.kernels.math.registers import (
     VectorValue,
     narrow_elements,
     real_vector,
     widen_elements,
 )
+from shardir.backends.cpu.kernels.math.vector_arithmetic import emit_minimum_maximum
 from shardir.ir.dtypes import NARROW_FLOATS
 
 

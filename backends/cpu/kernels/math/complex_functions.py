@@ -11,9 +11,9 @@ from math import log
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type, lane_count, vector_type
 from shardir.backends.cpu.kernels.math import library
 from shardir.backends.cpu.kernels.math.application import OpApplication, VectorRule
-from shardir.backends.cpu.kernels.math.complex_abs import abs_of_single
 from shardir.backends.cpu.kernels.math.complex_arithmetic import (
     ComplexPair,
+    abs_of_single,
     divide_complex,
     multiply_complex,
 )

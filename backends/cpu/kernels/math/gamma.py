@@ -33,7 +33,7 @@ DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 
 DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
 """The positive root in two parts."""
 MAX_RECURRENCE_STEPS = 7
-"""How often 1 is subtracted from a number below 10 until it is at most 3."""
+"""The number of times that 1 is subtracted from a number below 10 until it is at most 3."""
 
 
 def _sin_and_cos_of_pi(x: LLVMValue, grade: str) -> tuple[LLVMValue, LLVMValue]:

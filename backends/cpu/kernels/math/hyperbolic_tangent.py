@@ -4,8 +4,11 @@ import math
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
 from shardir.backends.cpu.kernels.math.exponential import LN2_PARTS, LOG2_E, reduce_by_ln2
-from shardir.backends.cpu.kernels.math.lookup_tables import has_register_tables, lookup
-from shardir.backends.cpu.kernels.math.piecewise import piecewise_polynomial
+from shardir.backends.cpu.kernels.math.lookup_tables import (
+    has_register_tables,
+    lookup,
+    piecewise_polynomial,
+)
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     FunctionTable,
     absolute_value,

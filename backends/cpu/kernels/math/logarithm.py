@@ -8,8 +8,11 @@ from shardir.backends.cpu.kernels.math.logarithm_double import (
     log2_of_ordinary,
     log_of_ordinary,
 )
-from shardir.backends.cpu.kernels.math.lookup_tables import has_register_tables
-from shardir.backends.cpu.kernels.math.piecewise import piecewise_polynomial, split_with_avx512
+from shardir.backends.cpu.kernels.math.lookup_tables import (
+    has_register_tables,
+    piecewise_polynomial,
+    split_with_avx512,
+)
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     INFINITY,
     MIN_NORMAL,

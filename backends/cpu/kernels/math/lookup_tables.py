@@ -1,10 +1,16 @@
-"""Lookups in short tables of f32 or f64, one for each lane."""
+"""Lookups in short tables of f32 or f64, one for each lane, and piecewise polynomials of f32.
+
+Each lane of a piecewise polynomial selects the polynomial of its argument's interval. Few steps
+suffice if tables in registers are available (AVX-512).
+"""
 
 import struct
 from collections.abc import Callable, Sequence
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type, lane_count, vector_type
 from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
+from shardir.backends.cpu.kernels.math.vector_arithmetic import fma
 
 LANES_PER_REGISTER = {"i32": 16, "i64": 8}
 """Lanes of an AVX-512 register, by the type of the index."""
@@ -70,3 +76,45 @@ def _permute(index: LLVMValue, halves: Sequence[LLVMValue]) -> LLVMValue:
     intrinsic = f"llvm.x86.avx512.vpermi2var.{packed}.512"
     f.module.declare(intrinsic, type, [type, index.type, type])
     return f.call(intrinsic, [halves[0], index, halves[1]], type)
+
+
+PIECE_COUNT = 16
+GETMANT_FROM_3_4, GETMANT_NAN_OF_NEGATIVE = 3, 8
+"""The controls of `getmant`: m from 3/4 to 3/2, NaN for negative numbers."""
+
+
+def piecewise_polynomial(x: LLVMValue, index: LLVMValue, name: str) -> LLVMValue:
+    """Evaluate the polynomial that the four lowest bits of each lane's index select."""
+    each = [POLYNOMIALS[f"{name}_{place}.f32"] for place in range(PIECE_COUNT)]
+    total: LLVMValue | None = None
+    for degree, column in reversed(list(enumerate(zip(*each, strict=True)))):
+        coefficient = lookup(index, f"shardir_{name}_{degree}", column)
+        total = coefficient if total is None else fma(total, x, coefficient)
+    assert total is not None
+    return total
+
+
+def split_with_avx512(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
+    """Return m and k of x = m 2^k with m from 3/4 to 3/2, by AVX-512 instructions.
+
+    Subnormal numbers are supported; for 0 and infinity k is infinite, for negative numbers m is
+    NaN.
+    """
+    m = apply_by_registers(
+        lambda part: _instruction("getmant", part, GETMANT_FROM_3_4 + GETMANT_NAN_OF_NEGATIVE), x
+    )
+    return m, apply_by_registers(_get_exponent, x) - apply_by_registers(_get_exponent, m)
+
+
+def _get_exponent(x: LLVMValue) -> LLVMValue:
+    return _instruction("getexp", x)
+
+
+def _instruction(name: str, x: LLVMValue, *choice: int) -> LLVMValue:
+    """Emit an instruction with the default rounding mode on all lanes of a register."""
+    f, type = x.function, x.type
+    full = f"llvm.x86.avx512.mask.{name}.ps.512"
+    given = ["i32 immarg"] * len(choice)
+    f.module.declare(full, type, [type, *given, type, "i16", "i32 immarg"])
+    controls = "".join(f"i32 {number}, " for number in choice)
+    return f.emit(f"call {type} @{full}({type} {x}, {controls}{type} poison, i16 -1, i32 4)", type)
