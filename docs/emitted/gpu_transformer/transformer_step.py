@@ -111,7 +111,7 @@ def window_places(
     batch = [d for d in range(len(slices)) if d not in windows]
     along = {operand: window for window, operand in windows.items()}
 
-    def spread(places: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    def reshape_along(places: torch.Tensor, dims: list[int]) -> torch.Tensor:
         sizes = dict(zip(dims, places.shape, strict=True))
         return places.reshape([sizes.get(d, 1) for d in range(len(slices))])
 
@@ -119,16 +119,16 @@ def window_places(
     for dim, extent in enumerate(shape):
         if dim in batching:
             counted = torch.arange(extent, device=indices.device)
-            found.append(spread(counted, [batch[batching[dim]]]))
+            found.append(reshape_along(counted, [batch[batching[dim]]]))
             continue
         start = vectors.new_zeros([1] * len(slices))
         size = slices[along[dim]] if dim in along else 1
         if dim in index_map:
-            start = spread(vectors[..., index_map.index(dim)], batch)
+            start = reshape_along(vectors[..., index_map.index(dim)], batch)
             if clamp:
                 start = start.clamp(0, max(extent - size, 0))
         if dim in along:
-            start = start + spread(torch.arange(size, device=indices.device), [along[dim]])
+            start = start + reshape_along(torch.arange(size, device=indices.device), [along[dim]])
         found.append(start)
     return found
 
