@@ -72,4 +72,4 @@ if __name__ == "__main__":
     parser.add_argument("wanted", nargs="*", help="parts of names of workloads; all without")
     parser.add_argument("--rounds", type=int, default=11, help="turns that each checkout has")
     arguments = parser.parse_intermixed_args()
-    sys.exit(main(arguments.other, arguments.goal_atoms, arguments.iterate))
+    sys.exit(main(arguments.other, arguments.wanted, arguments.rounds))

@@ -230,9 +230,9 @@ def main() -> None:
             runs: list[Callable[[], object]] = [alone.run]
             if case.numpy:
                 runs.append(partial(case.numpy, *alone.arrays))
-            ours, *theirs = fastest(runs, given.iterate)
+            ours, *theirs = fastest(runs, given.rounds)
         shared = Bench(case)
-        (together,) = fastest([shared.run], given.iterate)
+        (together,) = fastest([shared.run], given.rounds)
         speeds = [f"{case.flops / s / 1e9:.1f}" for s in (ours, *theirs)] + ["-"][len(theirs) :]
         table.add_row(
             case.name,

@@ -237,4 +237,4 @@ if __name__ == "__main__":
     parser.add_argument("wanted", nargs="*", help="parts of names of workloads; all without")
     parser.add_argument("--rounds", type=int, default=7, help="turns that each library has")
     arguments = parser.parse_intermixed_args()
-    sys.exit(main(arguments.goal_atoms, arguments.iterate))
+    sys.exit(main(arguments.wanted, arguments.rounds))

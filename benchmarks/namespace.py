@@ -64,7 +64,7 @@ def main() -> None:
             if chosen.names and not any(part in name for part in chosen.names):
                 continue
             figures.setdefault(_title(name, arguments, keywords), {})[title] = measured(
-                name, arguments, keywords, chosen.iterate, middle, chosen.visit_numpy_array
+                name, arguments, keywords, chosen.rounds, middle, chosen.foreign
             )
     report(figures, list(sizes), chosen.small, chosen.over)
 
