@@ -55,7 +55,7 @@ bench: $(VENV)/.test ## one table per file of benchmarks/
 
 .PHONY: sweep
 sweep: $(VENV)/.test ## the errors of vector functions over all bit patterns, in half an hour
-	$(BIN)/python -m tests.backends.cpu.native.vector.sweep --patterns all
+	$(BIN)/python -m tests.backends.cpu.kernels.math.sweep --patterns all
 
 .PHONY: gpu
 gpu: $(VENV)/.test ## the emitted programs and their kernels, compiled, on a machine with a GPU

@@ -14,7 +14,7 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.text.parser import parse
-from tests.backends.cpu.native.edges import at_the_end
+from tests.backends.cpu.guard_pages import at_the_end
 from tests.nan_sign_programs import ranks_signs
 from tests.op_sample import Sample
 from tests.samples import SAMPLES

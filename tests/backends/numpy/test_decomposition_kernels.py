@@ -9,7 +9,7 @@ from shardir.backends.numpy import decomposition_kernels, threads
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType, dtype_name
-from tests.backends.cpu.native.running import op_on
+from tests.backends.cpu.phase_runner import op_on
 
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("cholesky", (2, 5, 3, 3), {}),

@@ -9,7 +9,7 @@ from shardir.backends.numpy import fft_kernels, threads
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.native.running import op_on
+from tests.backends.cpu.phase_runner import op_on
 
 
 @pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])

@@ -11,7 +11,7 @@ from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.native.running import op_on
+from tests.backends.cpu.phase_runner import op_on
 
 
 def decomposed(x: np.ndarray[Any, Any], dtype: str) -> tuple[list[Any], list[Any]]:

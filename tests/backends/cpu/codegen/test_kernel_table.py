@@ -20,7 +20,7 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.kernels.math import library
-from tests.backends.cpu.native.runtime.samples import kernel
+from tests.backends.cpu.sample_kernels import kernel
 
 
 @pytest.fixture(autouse=True)

@@ -382,7 +382,7 @@ import numpy as np
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.codegen import compiler
 from shardir.backends.cpu.dispatch.program_table import load_program
-from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD
+from tests.backends.cpu.sample_kernels import MIX, MULTIPLY_ADD
 made = []
 emit = compiler.emit
 compiler.emit = lambda groups, *how: (made.append([*map(len, groups)]), emit(groups, *how))[1]

@@ -11,7 +11,7 @@ import pytest
 from shardir.backends.cpu.codegen import cache_keys
 from shardir.backends.cpu.codegen.cache_keys import cache_key
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
-from tests.backends.cpu.native.machines import HASWELL, MACHINES, NEOVERSE, SSE_ONLY, ZEN_5
+from tests.backends.cpu.machine_descriptions import HASWELL, MACHINES, NEOVERSE, SSE_ONLY, ZEN_5
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)

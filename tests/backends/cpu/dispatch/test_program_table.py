@@ -11,7 +11,7 @@ from shardir.backends.cpu.dispatch.program_table import load_program, table_rows
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import shared_memory_layout as at
 from shardir.backends.cpu.threads.workers import WorkerPool
-from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, SCRATCH, WHO, mixed
+from tests.backends.cpu.sample_kernels import MIX, MULTIPLY_ADD, SCRATCH, WHO, mixed
 from tests.threads import at_once
 
 LONG = 1e6

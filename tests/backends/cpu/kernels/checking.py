@@ -11,7 +11,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op
 from tests.backends.cpu.kernels.layouts import Array, laid_out, random_of
-from tests.backends.cpu.native.running import lowered
+from tests.backends.cpu.phase_runner import lowered
 from tests.samplers import SAMPLERS, Scope
 
 SIZES = (1, 2, 3, 4, 7, 20)

@@ -8,7 +8,7 @@ from shardir.backends.cpu.kernels.threefry import RULES
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.checking import check, expected, operations
-from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.phase_runner import made_by, op_on
 
 ALONE = ["random_bits", "random_split", "random_fold_in", "random_hash"]
 

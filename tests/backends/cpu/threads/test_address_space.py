@@ -14,7 +14,7 @@ from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import address_space, workers
-from tests.backends.cpu.native.runtime.samples import SCRATCH
+from tests.backends.cpu.sample_kernels import SCRATCH
 from tests.threads import at_once
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space so")

@@ -12,7 +12,7 @@ from shardir.backends.cpu.threads.roofline import Roofline, measure, roofline
 from shardir.backends.cpu.threads.task_recording import RecordedTask
 from shardir.backends.cpu.threads.workers import WorkerPool
 from shardir.backends.numpy.marks import record_mark, record_marks
-from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
+from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WHO
 
 LONG = 1e6
 

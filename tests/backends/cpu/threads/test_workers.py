@@ -19,7 +19,7 @@ from shardir.backends.cpu.errors import SettingError
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import cgroups, workers
 from shardir.backends.cpu.threads.workers import WorkerPool
-from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, WHO, mixed
+from tests.backends.cpu.sample_kernels import MIX, MULTIPLY_ADD, WHO, mixed
 from tests.signals import Interrupted, alarm
 from tests.threads import at_once
 
@@ -181,7 +181,7 @@ import numpy as np
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.threads.workers import WorkerPool
-from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
+from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WHO
 pool = WorkerPool(4)
 words = np.zeros(64, np.uint64)
 run = load_program([Phase(MULTIPLY_ADD, (1,), 64, 1e6)] * 4, 2, pool)
@@ -295,7 +295,7 @@ def test_a_fork_waits_for_who_compiles() -> None:
         SETUP
         + FORK
         + """
-from tests.backends.cpu.native.runtime.samples import kernel, _multiply_add
+from tests.backends.cpu.sample_kernels import kernel, _multiply_add
 going = True
 def compile():
     number = 0

@@ -7,7 +7,7 @@ from shardir.interpret.interpreter import run
 from shardir.ir.module import Function, Module
 from shardir.ir.types import COMPLEX
 from shardir.passes.fusion.fuse import fuse
-from tests.backends.cpu.native.loops.test_random import arguments, programs
+from tests.backends.cpu.kernels.elementwise.test_random_groups import arguments, programs
 from tests.backends.gpu.kernels.running import TINY, Interpreter
 
 common = settings(

@@ -12,8 +12,8 @@ import pytest
 from shardir import enable_x64, grad, jit
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.special_functions import gamma_function
-from tests.backends.cpu.native.vector.coefficients import Grid, remez
-from tests.backends.cpu.native.vector.targets import Target
+from tests.backends.cpu.kernels.math.fit_coefficients import Grid, remez
+from tests.backends.cpu.kernels.math.fit_targets import Target
 from tests.frontend.scipy.accuracy import BOUNDS, cases, ulps
 
 Array = npt.NDArray[np.float64]

@@ -14,8 +14,8 @@ from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.ir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, numbers
-from tests.backends.cpu.native.machines import MACHINES, ZEN_5
-from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
+from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
 from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]

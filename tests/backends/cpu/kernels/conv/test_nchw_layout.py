@@ -19,8 +19,8 @@ from shardir.ir.types import TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes
 from tests.backends.cpu.kernels.gemm.test_dot import numbers
-from tests.backends.cpu.native.machines import ZEN_5
-from tests.backends.cpu.native.running import lowered, op_on, selected
+from tests.backends.cpu.machine_descriptions import ZEN_5
+from tests.backends.cpu.phase_runner import lowered, op_on, selected
 
 AROUND = ((1, 1), (1, 1))
 NONE = ((0, 0), (0, 0))

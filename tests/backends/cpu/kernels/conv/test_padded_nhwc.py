@@ -15,8 +15,8 @@ from shardir.ir.types import TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes, convolved
 from tests.backends.cpu.kernels.gemm.test_dot import numbers
-from tests.backends.cpu.native.machines import ZEN_5
-from tests.backends.cpu.native.running import lowered, op_on
+from tests.backends.cpu.machine_descriptions import ZEN_5
+from tests.backends.cpu.phase_runner import lowered, op_on
 
 AROUND = ((1, 1), (1, 1))
 NONE = ((0, 0), (0, 0))

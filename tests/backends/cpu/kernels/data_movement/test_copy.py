@@ -12,7 +12,7 @@ from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from tests.backends.cpu.kernels.layouts import array, laid_out
-from tests.backends.cpu.native.running import Bench
+from tests.backends.cpu.phase_runner import Bench
 
 Array = npt.NDArray[Any]
 DTYPES = ("u1", "i2", "f4", "f8", "c16")

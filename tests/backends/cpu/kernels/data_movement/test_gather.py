@@ -14,7 +14,7 @@ from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.checking import check, operations
 from tests.backends.cpu.kernels.layouts import Array, array
-from tests.backends.cpu.native.running import Bench, made_by, op_on
+from tests.backends.cpu.phase_runner import Bench, made_by, op_on
 
 RULES = {**gather.RULES, **scatter.RULES}
 

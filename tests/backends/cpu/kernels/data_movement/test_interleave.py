@@ -9,7 +9,7 @@ from shardir import ops
 from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType, dtype_name
 from tests.backends.cpu.kernels.layouts import array
-from tests.backends.cpu.native.running import Bench, made_by, op_on
+from tests.backends.cpu.phase_runner import Bench, made_by, op_on
 
 
 @pytest.mark.parametrize("kind", ["u1", "i2", "f4", "c8", "bool"])

@@ -9,7 +9,7 @@ from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.checking import check, operations
 from tests.backends.cpu.kernels.layouts import array
-from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.phase_runner import made_by, op_on
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

@@ -17,8 +17,8 @@ from shardir.interpret.interpreter import run
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from shardir.passes.fusion.fuse import Fuse
-from tests.backends.cpu.native.loops.executing import apart, computed, from_line
-from tests.backends.cpu.native.running import lowered, op_on
+from tests.backends.cpu.kernels.elementwise.fused_execution import apart, computed, from_line
+from tests.backends.cpu.phase_runner import lowered, op_on
 
 
 def _text(x: Any, out: Any) -> str:

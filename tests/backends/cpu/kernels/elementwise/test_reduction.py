@@ -19,8 +19,14 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, TensorType
 from shardir.ops.control_flow.fused import fused
 from shardir.passes.fusion.fuse import Fuse
-from tests.backends.cpu.native.loops.executing import apart, computed, dense, flipped, from_line
-from tests.backends.cpu.native.running import lowered, op_on
+from tests.backends.cpu.kernels.elementwise.fused_execution import (
+    apart,
+    computed,
+    dense,
+    flipped,
+    from_line,
+)
+from tests.backends.cpu.phase_runner import lowered, op_on
 
 CASES = [
     ((5, 7), (0,)), ((5, 70), (1,)), ((5, 70), (0,)), ((3, 5, 33), (1,)), ((3, 5, 33), (0, 2)),

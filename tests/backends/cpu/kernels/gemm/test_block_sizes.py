@@ -21,7 +21,7 @@ from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
     should_prefetch_rows,
 )
 from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid, choose_task_grid
-from tests.backends.cpu.native.machines import ZEN_5
+from tests.backends.cpu.machine_descriptions import ZEN_5
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])

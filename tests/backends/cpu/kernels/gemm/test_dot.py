@@ -12,8 +12,8 @@ from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
 from shardir.backends.cpu.kernels.gemm import record_builder
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
-from tests.backends.cpu.native.machines import MACHINES, ZEN_5
-from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
+from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
 from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]

@@ -1,7 +1,7 @@
 """Products with the tiles of a processor with other registers, run on this one.
 
-`tests.backends.cpu.native.test_narrower` runs the code of narrower instruction sets of x86. ARM's
-registers have 16 bytes, and there are 32 of them.
+`tests.backends.cpu.codegen.test_instruction_sets` runs the code of narrower instruction sets of
+x86. ARM's registers have 16 bytes, and there are 32 of them.
 """
 
 import subprocess
@@ -15,8 +15,8 @@ here = target.host_machine()
 machine = replace(here, vector_bytes=16, triple="aarch64-linux-gnu", fma=False)
 target.host_machine = lambda: machine
 from shardir.backends.cpu.kernels.gemm import unpacked_gemm, packed_kernel, vector_arithmetic
-from tests.backends.cpu.native import running
-modules = (unpacked_gemm, packed_kernel, vector_arithmetic, running)
+from tests.backends.cpu import phase_runner
+modules = (unpacked_gemm, packed_kernel, vector_arithmetic, phase_runner)
 assert all(each.host_machine() is machine for each in modules)
 from shardir.backends.cpu.codegen import compiler, emission, cache_keys
 compiler.host_machine = emission.host_machine = cache_keys.host_machine = lambda: here

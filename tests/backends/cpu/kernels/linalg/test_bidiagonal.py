@@ -10,8 +10,8 @@ from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.backends.cpu.kernels.linalg.bidiagonal import MAX_ASPECT_RATIO, MAX_BIDIAGONAL_EXTENT
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from tests.backends.cpu.native.matrices.test_matrices import drawn
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)

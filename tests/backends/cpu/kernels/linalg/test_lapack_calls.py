@@ -12,8 +12,8 @@ from shardir.backends.numpy import lapack_routines
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, REAL_OF, TensorType
-from tests.backends.cpu.native.matrices.test_matrices import DTYPES, drawn, expected
-from tests.backends.cpu.native.running import Bench, lowered, made_by, op_on
+from tests.backends.cpu.kernels.linalg.test_factorizations import DTYPES, drawn, expected
+from tests.backends.cpu.phase_runner import Bench, lowered, made_by, op_on
 
 Array = npt.NDArray[Any]
 EIGEN = [("eigh", {"vectors": True}), ("eigh", {"vectors": False}),

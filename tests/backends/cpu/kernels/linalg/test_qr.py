@@ -10,8 +10,8 @@ from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
 from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.native.matrices.test_matrices import drawn
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 Array = npt.NDArray[Any]
 SHAPES = [(1, 1), (1, 6), (6, 1), (7, 7), (8, 8), (9, 9), (17, 5), (5, 17), (2, 3, 33, 20),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS
-from tests.backends.cpu.native.vector.applying import (
+from tests.backends.cpu.kernels.math.elementwise_runner import (
     Array,
     applied,
     expected,

@@ -4,8 +4,8 @@ import mpmath as mp
 import pytest
 
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
-from tests.backends.cpu.native.vector.coefficients import Grid, fitted, value_at
-from tests.backends.cpu.native.vector.targets import TARGETS
+from tests.backends.cpu.kernels.math.fit_coefficients import Grid, fitted, value_at
+from tests.backends.cpu.kernels.math.fit_targets import TARGETS
 
 QUICK = ("exp.f32", "log.f32", "sin.f32", "cos.short", "log_rest.f64")
 

@@ -16,8 +16,8 @@ from shardir.backends.cpu.kernels.math.logarithm_double import (
     NATURAL_LOGS,
     NATURAL_RESTS,
 )
-from tests.backends.cpu.native.vector.applying import applied
-from tests.backends.cpu.native.vector.targets import PIECE
+from tests.backends.cpu.kernels.math.elementwise_runner import applied
+from tests.backends.cpu.kernels.math.fit_targets import PIECE
 
 STEP = 1 << 48
 

@@ -9,7 +9,7 @@ from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.checking import check, expected, operations
 from tests.backends.cpu.kernels.layouts import random_of
-from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.phase_runner import made_by, op_on
 
 RULES = {**reduce_window.RULES, **select_and_scatter.RULES}
 

@@ -12,8 +12,8 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.checking import assert_same_bits, check, expected, operations
 from tests.backends.cpu.kernels.layouts import random_of
-from tests.backends.cpu.native.machines import ZEN_5
-from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
+from tests.backends.cpu.machine_descriptions import ZEN_5
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

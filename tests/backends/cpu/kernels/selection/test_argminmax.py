@@ -10,7 +10,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.checking import check, expected, operations
 from tests.backends.cpu.kernels.layouts import random_of
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 

@@ -8,7 +8,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.kernels.selection import bool_search
-from tests.backends.cpu.native.edges import at_the_end
+from tests.backends.cpu.guard_pages import at_the_end
 
 FUNCTIONS = ("any", "all", "max", "min", "argmax", "argmin")
 

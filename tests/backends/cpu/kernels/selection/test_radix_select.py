@@ -12,7 +12,7 @@ import shardir.numpy as snp
 from shardir.backends.cpu.kernels.selection.radix_select import radix_select_phases
 from shardir.ir.types import NUMPY_DTYPES
 from tests.backends.cpu.kernels.layouts import random_of
-from tests.backends.cpu.native.running import Bench
+from tests.backends.cpu.phase_runner import Bench
 
 REAL = ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")
 RANDOM = np.random.default_rng(7)

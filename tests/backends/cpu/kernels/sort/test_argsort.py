@@ -11,7 +11,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.checking import assert_same_bits, expected
 from tests.backends.cpu.kernels.layouts import random_of
-from tests.backends.cpu.native.running import Bench, lowered, op_on
+from tests.backends.cpu.phase_runner import Bench, lowered, op_on
 
 if not has_compress(8, host_machine()):
     pytest.skip("the processor does not pack lanes", allow_module_level=True)

@@ -9,7 +9,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.checking import assert_same_bits, expected
 from tests.backends.cpu.kernels.layouts import Array
-from tests.backends.cpu.native.running import lowered, op_on
+from tests.backends.cpu.phase_runner import lowered, op_on
 
 PARTS = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 2.5, 1e-45, -3e38]
 

@@ -17,7 +17,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.checking import assert_same_bits, expected
 from tests.backends.cpu.kernels.layouts import Array, random_of
-from tests.backends.cpu.native.running import Bench, op_on
+from tests.backends.cpu.phase_runner import Bench, op_on
 
 Make = Callable[[BufferView, BufferView, int, LoweringContext], Sequence[Phase] | None]
 

@@ -9,7 +9,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.checking import assert_same_bits, expected
 from tests.backends.cpu.kernels.layouts import Array, random_of
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 

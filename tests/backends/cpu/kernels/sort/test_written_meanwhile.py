@@ -13,7 +13,7 @@ from shardir.backends.cpu.kernels.selection.radix_select import radix_select_pha
 from shardir.backends.cpu.kernels.sort.complex_sort import complex_sort_phases
 from shardir.backends.cpu.kernels.sort.radix_sort import radix_sort_phases
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
-from tests.backends.cpu.native.running import Bench
+from tests.backends.cpu.phase_runner import Bench
 
 SIZE, AROUND = 100_000, 200_000
 

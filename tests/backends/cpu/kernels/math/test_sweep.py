@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from shardir.ir.types import NUMPY_DTYPES
-from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
-from tests.backends.cpu.native.vector.applying import applied, specials
-from tests.backends.cpu.native.vector.judging import judged, worst_of
-from tests.backends.cpu.native.vector.sweep import UNARY, main, number
+from tests.backends.cpu.kernels.math.accuracy import SINGLE, TRUTHS, errors, patterns
+from tests.backends.cpu.kernels.math.elementwise_runner import applied, specials
+from tests.backends.cpu.kernels.math.error_search import judged, worst_of
+from tests.backends.cpu.kernels.math.sweep import UNARY, main, number
 
 ONCE = 0.5001
 """The error of what is rounded once to f16 or bf16, from a result in f32."""

@@ -1,6 +1,6 @@
 """Prints columns of the table in docs/numerics.md: the largest errors in f64, and NumPy's in f32.
 
-    python -m tests.backends.cpu.native.vector.measure [stride]
+    python -m tests.backends.cpu.kernels.math.measure_errors [stride]
 
 f32 over every so-many-th bit pattern (`sweep` takes all of ours), f64 over random numbers. Takes
 the extended precision of x86 for f64.
@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 
-from tests.backends.cpu.native.vector.accuracy import TRUTHS, Truth, doubles, errors
-from tests.backends.cpu.native.vector.applying import Array, applied
+from tests.backends.cpu.kernels.math.accuracy import TRUTHS, Truth, doubles, errors
+from tests.backends.cpu.kernels.math.elementwise_runner import Array, applied
 
 CHUNK = 1 << 20
 IN_NUMPY = {

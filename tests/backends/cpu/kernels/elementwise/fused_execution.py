@@ -12,7 +12,7 @@ from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.ops.control_flow.fused import fused
-from tests.backends.cpu.native.running import lowered
+from tests.backends.cpu.phase_runner import lowered
 
 Array = npt.NDArray[Any]
 Lay = Callable[[Array], Array]

@@ -29,7 +29,7 @@ from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     float_of,
     where,
 )
-from tests.backends.cpu.native.vector.applying import Array
+from tests.backends.cpu.kernels.math.elementwise_runner import Array
 
 LANES = 16
 MANTISSA = {"f16": 11, "bf16": 8, "f32": 24}

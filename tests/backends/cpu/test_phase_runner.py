@@ -4,7 +4,7 @@ import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.kernel_api import Kernel, Phase
-from tests.backends.cpu.native.running import Bench
+from tests.backends.cpu.phase_runner import Bench
 
 
 def _text() -> str:

@@ -4,8 +4,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from tests.backends.cpu.native.vector.accuracy import errors
-from tests.backends.cpu.native.vector.applying import Array, applied, expected, specials
+from tests.backends.cpu.kernels.math.accuracy import errors
+from tests.backends.cpu.kernels.math.elementwise_runner import Array, applied, expected, specials
 
 UNARY = (
     "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sinh", "cosh", "tanh",

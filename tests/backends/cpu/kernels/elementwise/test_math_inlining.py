@@ -10,9 +10,9 @@ from shardir import ops as ops  # declares the operations
 from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from tests.backends.cpu.native.running import made_by, op_on
-from tests.backends.cpu.native.vector.accuracy import SINGLE
-from tests.backends.cpu.native.vector.applying import applied, same, specials
+from tests.backends.cpu.kernels.math.accuracy import SINGLE
+from tests.backends.cpu.kernels.math.elementwise_runner import applied, same, specials
+from tests.backends.cpu.phase_runner import made_by, op_on
 
 Array = npt.NDArray[Any]
 TWO = ("pow", "atan2", "rem")

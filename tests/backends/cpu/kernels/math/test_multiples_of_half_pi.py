@@ -6,8 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from tests.backends.cpu.native.vector.accuracy import DOUBLE
-from tests.backends.cpu.native.vector.applying import Array, applied
+from tests.backends.cpu.kernels.math.accuracy import DOUBLE
+from tests.backends.cpu.kernels.math.elementwise_runner import Array, applied
 
 FUNCTIONS: dict[str, Any] = {"sin": mp.sin, "cos": mp.cos, "tan": mp.tan}
 LAST = 170_000_000

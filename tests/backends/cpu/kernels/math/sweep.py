@@ -1,6 +1,6 @@
 """Every bit pattern of the short float types through every vector function of one operand.
 
-    python -m tests.backends.cpu.native.vector.sweep [FUNCTION ...] [--patterns all|N]
+    python -m tests.backends.cpu.kernels.math.sweep [FUNCTION ...] [--patterns all|N]
         [--types f32,f16,bf16] [--numpy]
 
 Prints the largest error of each function and the number where it is, in ulp of the exact result;
@@ -18,9 +18,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from shardir.ir.types import NUMPY_DTYPES
-from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS
-from tests.backends.cpu.native.vector.applying import Array, applied
-from tests.backends.cpu.native.vector.judging import judged, worst_of
+from tests.backends.cpu.kernels.math.accuracy import SINGLE, TRUTHS
+from tests.backends.cpu.kernels.math.elementwise_runner import Array, applied
+from tests.backends.cpu.kernels.math.error_search import judged, worst_of
 
 CHUNK = 1 << 16
 IN_NUMPY = frozenset(TRUTHS) - {"logistic", "rsqrt", "pow", "atan2"}

@@ -14,7 +14,7 @@ from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops.linalg.fft import TRANSFORMS
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 CLOSE = 1.05 if architecture(host_machine().triple) == "x86_64" else 1.1
 """Errors may be so many times NumPy's, which is compiled otherwise for other processors."""

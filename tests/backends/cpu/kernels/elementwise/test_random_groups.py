@@ -25,8 +25,14 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.passes.fusion.fuse import fuse
 from shardir.verify.verifier import verify
-from tests.backends.cpu.native import running
-from tests.backends.cpu.native.loops.executing import Lay, apart, computed, dense, flipped
+from tests.backends.cpu import phase_runner
+from tests.backends.cpu.kernels.elementwise.fused_execution import (
+    Lay,
+    apart,
+    computed,
+    dense,
+    flipped,
+)
 
 Array = npt.NDArray[Any]
 UNARY = ("neg", "abs", "sign", "stop_gradient")
@@ -147,7 +153,7 @@ def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         column_reduction.column_kernel,
     )
     monkeypatch.setattr(vector_access, "has_masked_access", lambda: False)
-    monkeypatch.setattr(running, "_compiled", {})
+    monkeypatch.setattr(phase_runner, "_compiled", {})
     for cache in caches:
         cache.cache_clear()
     yield

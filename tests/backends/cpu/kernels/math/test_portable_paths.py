@@ -13,8 +13,8 @@ from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.math import library, lookup_tables, vector_arithmetic
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES
 from shardir.backends.cpu.kernels.math.inverse_trigonometric import PIECE_BASES as ARC_BASES
-from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
-from tests.backends.cpu.native.vector.applying import applied, compiled, same, specials
+from tests.backends.cpu.kernels.math.accuracy import SINGLE, TRUTHS, errors, patterns
+from tests.backends.cpu.kernels.math.elementwise_runner import applied, compiled, same, specials
 
 
 @pytest.fixture

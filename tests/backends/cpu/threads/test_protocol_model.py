@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.backends.cpu.native.runtime.protocol import Fault, Protocol, walk
+from tests.backends.cpu.threads.protocol_model import Fault, Protocol, walk
 
 PROGRAMS = [(1, (2, 2)), (1, (1, 2, 1)), (1, (3, 3, 3)), (2, (2, 1)), (2, (2, 2))]
 LARGER = [(2, (3, 2)), (2, (3, 2, 2)), (3, (2,))]

@@ -11,7 +11,7 @@ from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 Array = npt.NDArray[Any]
 DTYPES = ("f32", "f64", "c64", "c128")

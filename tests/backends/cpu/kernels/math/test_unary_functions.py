@@ -10,7 +10,7 @@ from shardir import jit, lax
 from shardir.backends.cpu.kernels.math import library
 from shardir.frontend.config import config
 from shardir.frontend.numpy import api as snp
-from tests.backends.cpu.native.vector.accuracy import (
+from tests.backends.cpu.kernels.math.accuracy import (
     DOUBLE,
     SINGLE,
     TRUTHS,
@@ -18,7 +18,7 @@ from tests.backends.cpu.native.vector.accuracy import (
     errors,
     patterns,
 )
-from tests.backends.cpu.native.vector.applying import (
+from tests.backends.cpu.kernels.math.elementwise_runner import (
     Array,
     applied,
     expected,

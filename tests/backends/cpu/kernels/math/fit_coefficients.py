@@ -1,6 +1,6 @@
 """Derives the polynomials of the vector functions, and writes them as the table that ships.
 
-    python -m tests.backends.cpu.native.vector.coefficients [name ...]
+    python -m tests.backends.cpu.kernels.math.fit_coefficients [name ...]
 
 Each is the best polynomial for its weight by the exchange algorithm of Remez (E. Remez, C. R.
 Acad. Sci. Paris 199, 1934), on a grid as dense as Chebyshev nodes are, in 50 digits; of the least
@@ -18,13 +18,13 @@ from typing import Any
 
 import mpmath as mp
 
-from tests.backends.cpu.native.vector.targets import TARGETS, Target
+from tests.backends.cpu.kernels.math.fit_targets import TARGETS, Target
 
 mp.mp.dps = 50
 Number = Any
 TABLE = Path(__file__).parents[5] / "backends/cpu/kernels/math/coefficients.py"
 HEAD = '''"""Coefficients of polynomials, the constant term first. Made, not written: see
-tests/backends/cpu/native/vector/coefficients.py, whose targets say of what and where they are.
+tests/backends/cpu/kernels/math/fit_coefficients.py, whose targets say of what and where they are.
 A name ends in where it is used: f32 in f32, short in f64 for results of f32, f64 in f64.
 """
 

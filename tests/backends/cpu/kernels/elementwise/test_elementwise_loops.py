@@ -12,7 +12,7 @@ from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, low
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
-from tests.backends.cpu.native.running import lowered, op_on
+from tests.backends.cpu.phase_runner import lowered, op_on
 from tests.samplers.pointwise import POINTWISE
 
 Array = npt.NDArray[Any]

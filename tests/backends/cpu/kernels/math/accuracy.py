@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.backends.cpu.native.vector.applying import Array
+from tests.backends.cpu.kernels.math.elementwise_runner import Array
 
 Truth = Callable[..., Any]
 

@@ -5,8 +5,8 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from tests.backends.cpu.native.vector.accuracy import errors
-from tests.backends.cpu.native.vector.applying import Array, pairs
+from tests.backends.cpu.kernels.math.accuracy import errors
+from tests.backends.cpu.kernels.math.elementwise_runner import Array, pairs
 
 ULPS = {
     "power": 1.2, "arctan2": 1.9, "hypot": 0.55, "fmod": 0.0, "remainder": 0.5, "divide": 0.5,

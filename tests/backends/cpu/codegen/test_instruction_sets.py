@@ -16,26 +16,26 @@ TESTS = [
     "kernels/gemm/test_dot.py::test_element_types",
     "kernels/conv/test_convolution.py::test_a_long_filter_meets_no_number_that_is_outside_of_its_window",
     "kernels/conv/test_padded_nhwc.py::test_nothing_outside_an_image_is_read",
-    "native/loops/test_elementwise.py::test_in_place",
+    "kernels/elementwise/test_elementwise_loops.py::test_in_place",
     "kernels/elementwise/test_reduction.py::test_rows_come_from_memory_while_those_before_are_added",
     "kernels/data_movement/test_copy.py::test_transposes",
     "kernels/selection/test_mask_compaction.py",
     "kernels/scan/test_cumulative.py::test_lines_of_integers_a_vector_at_a_time",
-    "native/vector/test_portable.py::test_every_half_is_widened",
+    "kernels/math/test_portable_paths.py::test_every_half_is_widened",
 ]
 """Of each kind of kernel the tests that take least, by their names here."""
 MORE = [
     "kernels/gemm/test_dot.py::test_narrow_products_pack_nothing",
     "kernels/gemm/test_dot.py::test_vectors_of_columns_that_are_left",
     "kernels/conv/test_nchw_layout.py::test_nothing_outside_an_image_is_read",
-    "native/loops/test_random.py",
+    "kernels/elementwise/test_random_groups.py",
     "kernels/elementwise/test_reduction.py::test_large_results_along_rows_are_streamed",
     "kernels/linalg/test_symmetric_eigen.py",
     "kernels/selection/test_argminmax.py",
     "kernels/sort/test_sort_rules.py::test_every_length",
-    "native/transforms/test_transforms.py::test_short_rows",
-    "native/vector/test_functions.py",
-    "native/vector/test_portable.py",
+    "kernels/fft/test_fft_rows.py::test_short_rows",
+    "kernels/math/test_unary_functions.py",
+    "kernels/math/test_portable_paths.py",
 ]
 """Those that are run too with `--long`."""
 

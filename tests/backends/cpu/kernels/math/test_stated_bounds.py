@@ -6,7 +6,7 @@ import pytest
 
 from shardir.ir.operation import OPS
 from tests.backends.cpu.kernels.math import test_basic_rules
-from tests.backends.cpu.native.vector.accuracy import DOUBLE, SINGLE
+from tests.backends.cpu.kernels.math.accuracy import DOUBLE, SINGLE
 from tests.frontend.scipy.accuracy import BOUNDS
 
 PAGE = Path(__file__).parents[5] / "docs/numerics.md"

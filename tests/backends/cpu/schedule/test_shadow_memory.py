@@ -16,8 +16,8 @@ from shardir.backends.cpu import BACKEND
 from shardir.backends.cpu.schedule import arena
 from shardir.ir.module import Function
 from shardir.passes import Pipeline
-from tests.backends.cpu.native.schedule import shadow
-from tests.backends.cpu.native.schedule.shadow import Shadow, ShadowError
+from tests.backends.cpu.schedule import shadow_memory
+from tests.backends.cpu.schedule.shadow_memory import Shadow, ShadowError
 
 SIDE = 6
 SIZE = SIDE * SIDE
@@ -146,7 +146,7 @@ def test_bytes_of_which_a_branch_has_too_few_are_found(monkeypatch: pytest.Monke
 
     function = whole(branches, 1)
     must_read_its_own(function)
-    monkeypatch.setattr(shadow, "reuse_operands", careless)
+    monkeypatch.setattr(shadow_memory, "reuse_operands", careless)
     with pytest.raises(ShadowError, match="writes over"):
         must_read_its_own(function)
 
@@ -159,6 +159,6 @@ def test_lives_that_are_too_short_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
     function = whole(lambda x: snp.sort(x) + snp.cumsum(snp.sort(snp.cumsum(x))), 1)
     must_read_its_own(function)
-    monkeypatch.setattr(shadow, "assign_offsets", hasty)
+    monkeypatch.setattr(shadow_memory, "assign_offsets", hasty)
     with pytest.raises(ShadowError):
         must_read_its_own(function)
