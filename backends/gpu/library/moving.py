@@ -1,4 +1,5 @@
-"""Slices, slice updates and padding at positions that may be known only on the device."""
+"""Copies in another dimension order, and slices, slice updates and padding at positions that may be
+known only on the device."""
 
 import torch
 from torch import Tensor
@@ -69,3 +70,21 @@ def shrink_bits(x: Tensor, dtype: torch.dtype) -> Tensor:
 def grow_bits(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Join the narrower elements of the last dimension, lowest bits first, into wider ones."""
     return x.clone(memory_format=torch.contiguous_format).view(dtype).squeeze(-1)
+
+
+def copy_permuted(x: Tensor, perm: list[int]) -> Tensor:
+    """Return a copy of `x.permute(perm)` whose last two dimensions are matrices without gaps.
+
+    torch copies single elements, which takes a multiple of the time for elements of two bytes; rows
+    are therefore copied in words of 16 bytes. If the contiguous dimension of `x` becomes the second
+    to last, the copy is a view of transposed matrices, which products read directly.
+    """
+    if perm[-2] == x.dim() - 1:
+        return copy_permuted(x, [*perm[:-2], perm[-1], perm[-2]]).mT
+    y = x.permute(perm)
+    elements = 16 // x.element_size()
+    steps = [*y.stride()[:-1], y.shape[-1], y.storage_offset()]
+    fits = y.stride(-1) == 1 and not any(step % elements for step in steps)
+    if not fits or y.is_conj() or y.is_neg() or not y.numel():
+        return y.contiguous()
+    return y.view(torch.complex128).contiguous().view(x.dtype)

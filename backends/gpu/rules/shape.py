@@ -6,6 +6,10 @@ from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
 from shardir.backends.gpu.torch_text import full_text, list_text, shape_arguments
 from shardir.ir.module import Op
 
+COPIED_RANK = 4
+"""Minimum rank of transposes that are copied at once. Batched products and reshapes copy views of
+such a rank, once for each use and element by element."""
+
 
 @lowers("broadcast", lazy=True)
 def _broadcast(w: FunctionWriter, op: Op) -> str:
@@ -33,6 +37,8 @@ def _transpose(w: FunctionWriter, op: Op, x: str) -> str:
     perm = op.attrs["perm"]
     if perm == (1, 0):
         return f"{x}.T"
+    if len(perm) >= COPIED_RANK and len(perm) - 1 in perm[-2:]:
+        return w.call_library("copy_permuted", x, list_text(perm))
     return f"{x}.permute({shape_arguments(perm)})" if perm else x
 
 

@@ -1,5 +1,6 @@
 """Every operation in torch: its text computes what the reference does, or it is refused."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ import torch
 
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu import rules as rules
+from shardir.backends.gpu.library.moving import copy_permuted
 from shardir.backends.gpu.lowering import REFUSED_OPERATIONS, RULES
+from shardir.backends.gpu.vendored.arrays import DTYPES, to_numpy
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import RELATIVE_TOLERANCES, relative_distance
 from shardir.ir.builder import Builder
@@ -273,3 +276,21 @@ def test_tests_refuse_what_torch_lacks_on_gpus() -> None:
             rows @ rows
     with as_on_gpus(reads=False), pytest.raises(AssertionError, match="makes the host wait"):
         rows.sum().item()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "bool", "u16", "c64", "f64"])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 16), (2, 3, 4, 5), (1, 2, 1, 8), (0, 3, 4, 16)])
+def test_permuted_copies_have_the_elements_of_permuted_views(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
+    whole = torch.arange(int(np.prod(shape)), dtype=torch.int64).reshape(shape).to(DTYPES[dtype])
+    for x in (whole, whole[..., 1:], whole[1:], whole.transpose(0, 1)):
+        for perm in itertools.permutations(range(4)):
+            if 3 not in perm[-2:]:
+                continue
+            copy = copy_permuted(x, list(perm))
+            assert copy.shape == x.permute(perm).shape
+            assert to_numpy(copy).tobytes() == to_numpy(x.permute(perm)).tobytes()
+            # A batched product must be able to merge the batch dimensions.
+            matrices = copy if copy.stride(-1) == 1 or not copy.numel() else copy.mT
+            assert matrices.is_contiguous()
