@@ -66,7 +66,7 @@ class NativeBackend(Backend):
 
 def _compile_schedule(module: Module) -> "FunctionSchedule":
     # Programs loaded from disk do not need the code generator, which slows down the start.
-    from shardir.backends.cpu.schedule.compile import compile_schedule
+    from shardir.backends.cpu.schedule.build import compile_schedule
 
     return module.main, compile_schedule(module.main)
 
@@ -90,7 +90,7 @@ def _start_runtime() -> None:
     import_module("shardir.backends.cpu.executable")
     import_module("shardir.backends.cpu.schedule.schedule_cache").source_fingerprint()
     if not is_cached:
-        import_module("shardir.backends.cpu.schedule.compile")
+        import_module("shardir.backends.cpu.schedule.build")
 
 
 def _suppress_errors(make: Callable[[], object]) -> None:

@@ -24,8 +24,7 @@ from shardir.backends.cpu.schedule.instructions import (
     moved_slots,
     native_segments,
 )
-from shardir.backends.cpu.schedule.items import Item, Segment
-from shardir.backends.cpu.schedule.schedule import ARENA_SLOT, Schedule
+from shardir.backends.cpu.schedule.items import ARENA_SLOT, Item, Schedule, Segment
 from shardir.backends.cpu.threads.memory import allocate, may_be_written
 from shardir.backends.cpu.threads.workers import worker_pool
 from shardir.backends.storage import Storage

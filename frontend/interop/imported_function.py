@@ -30,7 +30,6 @@ from shardir.frontend.interop.graph_objects import (
     update_caller_objects,
     update_context,
 )
-from shardir.frontend.interop.jax_arrays import convert_array
 from shardir.frontend.interop.jax_containers import (
     Static,
     is_object_copy,
@@ -39,6 +38,7 @@ from shardir.frontend.interop.jax_containers import (
     mark_static_parts,
     unwrap_static_parts,
 )
+from shardir.frontend.interop.jax_shardings import convert_array
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 from shardir.frontend.interop.jaxpr_reader import JaxprReader
 from shardir.frontend.interop.mutation_checks import ArgumentContainers

@@ -1,10 +1,14 @@
-"""Conversion of JAX's meshes, partition specs and shardings."""
+"""Conversion of JAX's meshes, partition specs, shardings, and arrays with their named shardings."""
 
 from typing import Any
 
 import jax
 import numpy as np
 
+from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.devices import devices as all_devices
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh, make_mesh
@@ -99,3 +103,23 @@ def constrain_to_typed_sharding(value: Tracer, sharding: Any) -> Tracer:
         return value
     explicit = jax.sharding.AxisType.Explicit
     return constrain_as_jax(value, sharding) if explicit in sharding.mesh.axis_types else value
+
+
+def convert_array(x: Any) -> Any:
+    """Convert a JAX array; return any other object unchanged.
+
+    An array with a named sharding over several devices keeps the sharding if enough devices exist.
+    """
+    if isinstance(x, jax.ShapeDtypeStruct):
+        return ShapeDtypeStruct(
+            x.shape, x.dtype, sharding=convert_sharding(x.sharding), weak_type=bool(x.weak_type)
+        )
+    if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
+        return x
+    if (keys := jax_key_words(x)) is not None:
+        return from_numpy(keys, dtype="key")
+    values = np.asarray(x)
+    if len(x.sharding.device_set) == 1:
+        return values
+    sharding = convert_sharding(x.sharding)
+    return values if sharding is None else device_put(values, sharding)

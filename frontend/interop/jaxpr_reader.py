@@ -13,7 +13,7 @@ from jax.extend import core
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.interop.equation_locations import EquationLocations
-from shardir.frontend.interop.jax_arrays import convert_array
+from shardir.frontend.interop.jax_shardings import convert_array
 from shardir.frontend.interop.primitive_aliases import canonical_name
 from shardir.frontend.interop.rule_registry import (
     FLOAT0,

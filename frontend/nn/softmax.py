@@ -22,7 +22,7 @@ from shardir.frontend.numpy.reductions.basic_reductions import (
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_back, broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_back, broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     as_bool,
     constant_like,

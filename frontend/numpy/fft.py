@@ -21,8 +21,7 @@ from shardir.frontend.numpy.creation.filling import arange
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
 from shardir.frontend.numpy.shaping.rolling import roll
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts
-from shardir.frontend.numpy.tracer_helpers.dimension_order import transpose_dims
+from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,

@@ -6,13 +6,11 @@ can be traced, batched, differentiated and sharded; optimizers are chains of gra
 transformations.
 """
 
-from shardir.frontend.optim.clipping import (
+from shardir.frontend.optim.gradient_scaling import (
+    add_decayed_weights as add_decayed_weights,
     clip as clip,
     clip_by_global_norm as clip_by_global_norm,
     global_norm as global_norm,
-)
-from shardir.frontend.optim.gradient_scaling import (
-    add_decayed_weights as add_decayed_weights,
     scale as scale,
     scale_by_adam as scale_by_adam,
     scale_by_learning_rate as scale_by_learning_rate,

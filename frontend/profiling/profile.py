@@ -25,15 +25,13 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import block_until_ready
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, NumberRangeError
-from shardir.frontend.profiling.activity_names import (
-    activity_name,
-    covered_nanoseconds,
-    format_locations,
-)
 from shardir.frontend.profiling.profile_data import (
     OperationProfile,
     Profile as Profile,
     ProfiledRun,
+    activity_name,
+    covered_nanoseconds,
+    format_locations,
 )
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief

@@ -25,6 +25,7 @@ from shardir.frontend.random.derived_distributions import (
     double_sided_maxwell as double_sided_maxwell,
     maxwell as maxwell,
     multivariate_normal as multivariate_normal,
+    orthogonal as orthogonal,
     triangular as triangular,
     wald as wald,
 )
@@ -56,7 +57,6 @@ from shardir.frontend.random.keys import (
     split as split,
     wrap_key_data as wrap_key_data,
 )
-from shardir.frontend.random.orthogonal_matrices import orthogonal as orthogonal
 from shardir.frontend.random.permutations import choice as choice, permutation as permutation
 from shardir.frontend.random.uniform_numbers import (
     bits as bits,

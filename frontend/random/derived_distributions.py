@@ -1,20 +1,26 @@
-"""Distributions that are derived from normal and uniform numbers."""
+"""Distributions that are derived from normal and uniform numbers, among them random orthogonal and
+unitary matrices.
+"""
 
 from typing import Any
 
+from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import RandomError
+from shardir.frontend.errors import RandomError, ShapeError
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.linear_algebra import einsum, linalg
+from shardir.frontend.numpy.linear_algebra.matrix_helpers import square_diagonal, transpose_matrices
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, emit_elementwise
 from shardir.frontend.random.continuous_distributions import normal, rademacher, resolve_shape
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import float_dtype_name, uniform
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_inexact
+from shardir.frontend.tracing.trace import emit
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import NUMPY_DTYPES
 
 
@@ -125,3 +131,37 @@ def multivariate_normal(
         root = vectors * math_functions.sqrt(weights[..., None, :])
     drawn = normal(require_single_key(key), (*front, size), NUMPY_DTYPES[name])
     return mean + einsum.einsum("...ij,...j->...i", root, drawn)
+
+
+@public(static=("n", "shape", "dtype", "m"))
+def orthogonal(
+    key: Any,
+    n: int,
+    shape: Any = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return matrices of n rows and m (or n) columns with orthonormal rows or columns.
+
+    Square matrices are uniformly distributed over all rotations and reflections (F. Mezzadri, "How
+    to generate random matrices from the classical compact groups", 2007).
+    """
+    rows, columns = canonicalize_shape((n, n if m is None else m))
+    if not rows or not columns:
+        raise ShapeError(
+            with_location(f"orthogonal matrices cannot have {rows} rows and {columns} columns")
+        )
+    drawn = as_tracer(
+        normal(key, (*canonicalize_shape(shape), max(rows, columns), min(rows, columns)), dtype)
+    )
+    if drawn.value.type.dtype in NARROW_FLOATS:
+        raise OperationTypeError(
+            with_location(
+                f"orthogonal draws float32 or wider numbers, not {drawn.value.type.dtype}"
+            )
+        )
+    q, r = emit("qr", drawn, full=False)
+    result = as_tracer(q * emit_elementwise("sign", square_diagonal(r))[..., None, :])
+    return transpose_matrices(result) if rows < columns else result

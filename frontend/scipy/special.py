@@ -27,6 +27,10 @@ from shardir.frontend.scipy.special_functions.bessel import (
     i1 as i1,
     i1e as i1e,
 )
+from shardir.frontend.scipy.special_functions.double_double import (
+    compute_in_double,
+    compute_in_single,
+)
 from shardir.frontend.scipy.special_functions.entropies import kl_divergence, relative_entropy
 from shardir.frontend.scipy.special_functions.gamma_family import (
     beta as beta,
@@ -48,7 +52,6 @@ from shardir.frontend.scipy.special_functions.incomplete_gamma import (
 from shardir.frontend.scipy.special_functions.logit import logit_of_float
 from shardir.frontend.scipy.special_functions.normal_distribution import log_normal_cdf, normal_cdf
 from shardir.frontend.scipy.special_functions.normal_quantile import normal_quantile
-from shardir.frontend.scipy.special_functions.precision import compute_in_double, compute_in_single
 from shardir.frontend.scipy.special_functions.zeta import polygamma as polygamma, zeta as zeta
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 

@@ -22,8 +22,8 @@ from shardir.frontend.shardings.mesh import as_device_array
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.frontend.tracing.trace import current_trace
-from shardir.frontend.transforms.mapped_axes import check_axis_entries, is_axis_number
 from shardir.frontend.transforms.pmap_call import PmapCall, PmapParameters
+from shardir.frontend.transforms.vmap import check_axis_entries, is_axis_number
 
 
 def pmap(

@@ -35,7 +35,7 @@ from shardir.frontend.tracing.parameters import Parameters
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
-from shardir.frontend.transforms.mapped_axes import is_axis_entry
+from shardir.frontend.transforms.vmap import is_axis_entry
 
 PmapLevel = tuple[str, int]
 """The mapped axis of one pmap: its name and its number of positions."""

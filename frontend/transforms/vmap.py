@@ -3,6 +3,9 @@
 The function is traced once, on one slice of each mapped argument, and
 `shardir.passes.batching.vectorize` transforms it to a function of the batch. This module moves the
 mapped axis of arguments to the front, and of results to the requested position.
+
+`check_axis_entries` checks `in_axes` and `out_axes`: an axis for each array, `None` if it is not
+mapped.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +41,31 @@ from shardir.frontend.transforms.batched_shardings import (
     batch_axes_filter,
     batch_sharding_map,
 )
-from shardir.frontend.transforms.mapped_axes import (
-    check_axis_entries,
-    is_axis_entry,
-    is_axis_number,
-)
 from shardir.ir.types import TensorType
 from shardir.passes.batching.vectorize import vectorize
+
+
+def is_axis_number(x: Any) -> bool:
+    """Return whether `x` is the number of an axis."""
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def is_axis_entry(x: Any) -> bool:
+    """Return whether `x` is the mapped axis of an array or a pytree of arrays, or `None`."""
+    return x is None or is_axis_number(x)
+
+
+def check_axis_entries(axes: Any, word: str, unmapped: str) -> None:
+    """Raise `ArgumentError` for entries that are no axes; `unmapped` describes the meaning of
+    `None`."""
+    for entry in tree.leaves(axes, is_leaf=is_axis_entry):
+        if not is_axis_entry(entry):
+            raise ArgumentError(
+                with_location(
+                    f"{word} has {brief_with_type(entry)}; its entries are axis "
+                    f"numbers, and None for {unmapped}"
+                )
+            )
 
 
 def vmap(

@@ -21,8 +21,7 @@ from shardir.passes.explain.collective_causes import explain_collective as expla
 from shardir.passes.explain.communication import communication as communication
 from shardir.passes.explain.conflicts import conflicts as conflicts
 from shardir.passes.explain.coverage import coverage as coverage
-from shardir.passes.explain.explanation import explain as explain
+from shardir.passes.explain.explanation import explain as explain, summarize as summarize
 from shardir.passes.explain.order_sensitivity import order_sensitive as order_sensitive
 from shardir.passes.explain.propagated_program import ExplainError as ExplainError
-from shardir.passes.explain.summary import summarize as summarize
 from shardir.passes.explain.what_if import what_if as what_if

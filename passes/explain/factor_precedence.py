@@ -13,9 +13,13 @@ from shardir.passes.explain.history import FunctionHistory, dims_of, sizes_of
 from shardir.passes.explain.reports import Verdict
 from shardir.passes.explain.sub_axes import intersections, overlaps_any
 from shardir.passes.propagation.aggressive import largest_sources
-from shardir.passes.propagation.directions import PropagationDirection
 from shardir.passes.propagation.factor_conflicts import agreed_axes
-from shardir.passes.propagation.priorities import is_elementwise, priority_kind, round_directions
+from shardir.passes.propagation.priorities import (
+    PropagationDirection,
+    is_elementwise,
+    priority_kind,
+    round_directions,
+)
 from shardir.passes.propagation.record import PropagationStep, Refusal, RefusalReason
 
 

@@ -14,7 +14,6 @@ from math import prod
 
 from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.sub_axes import is_prefix, is_strict_prefix, truncate_axes
-from shardir.passes.propagation.directions import FactorDirections
 from shardir.passes.propagation.factor_conflicts import (
     agreed_axes,
     part_along_factor,
@@ -22,6 +21,7 @@ from shardir.passes.propagation.factor_conflicts import (
     record_axes_behind,
 )
 from shardir.passes.propagation.factor_projection import ProjectedTensor
+from shardir.passes.propagation.priorities import FactorDirections
 from shardir.passes.propagation.record import RefusalReason, Refuse
 
 

@@ -12,8 +12,8 @@ from math import gcd
 
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.sub_axes import is_major_part, is_prefix, take_disjoint_part
-from shardir.passes.propagation.directions import PropagationDirection
 from shardir.passes.propagation.factor_projection import FactorSharding, ProjectedTensor
+from shardir.passes.propagation.priorities import PropagationDirection
 from shardir.passes.propagation.record import RefusalReason, Refuse
 
 

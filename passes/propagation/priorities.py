@@ -12,14 +12,30 @@ round 0  elementwise operations, reshape, transpose, edges and transfers between
     round 2  all operations along pass-through factors; broadcasts only backward
     round 3  all factors; broadcasts still only backward
     round 4  everything
+
+`PropagationDirection` states the direction along a factor: from operands to results, backward, both
+or neither.
 """
 
-from enum import Enum
+from enum import Enum, IntFlag
 from functools import cache
 
 from shardir.ir.module import Op
 from shardir.op_rules.factors import FactorKind, FactorRule
-from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
+
+
+class PropagationDirection(IntFlag):
+    """Set of directions: union is `|`, intersection is `&`."""
+
+    NONE = 0
+    FORWARD = 1
+    BACKWARD = 2
+    BOTH = 3
+
+
+FactorDirections = tuple[PropagationDirection, ...]
+"""Direction of each factor of an operation."""
+
 
 ROUND_COUNT = 5
 LAST_ROUND = ROUND_COUNT - 1

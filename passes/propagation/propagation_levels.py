@@ -18,8 +18,13 @@ from shardir.ir.module import Value
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding
 from shardir.passes.propagation.aggressive import PropagationStrategy, propagate_aggressive
 from shardir.passes.propagation.basic import propagate_basic
-from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
-from shardir.passes.propagation.priorities import LAST_ROUND, ROUND_COUNT, round_directions
+from shardir.passes.propagation.priorities import (
+    LAST_ROUND,
+    ROUND_COUNT,
+    FactorDirections,
+    PropagationDirection,
+    round_directions,
+)
 from shardir.passes.propagation.propagation_network import (
     PropagationNetwork,
     StepperTable,

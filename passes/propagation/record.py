@@ -13,7 +13,7 @@ from enum import Enum
 from shardir.ir.module import DataFlowEdge, Function, Op, Value
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.op_rules.factors import FactorRule
-from shardir.passes.propagation.directions import FactorDirections
+from shardir.passes.propagation.priorities import FactorDirections
 
 
 class RefusalReason(Enum):

@@ -7,10 +7,15 @@ from typing import NamedTuple
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import REPLICATED_DIM, Sharding
 from shardir.op_rules.factors import FactorRule
-from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
 from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import without_unit_axes
-from shardir.passes.propagation.priorities import LAST_ROUND, PriorityKind, round_directions
+from shardir.passes.propagation.priorities import (
+    LAST_ROUND,
+    FactorDirections,
+    PriorityKind,
+    PropagationDirection,
+    round_directions,
+)
 from shardir.passes.propagation.propagation_levels import PropagationRun, PropagationState
 from shardir.passes.propagation.propagation_network import (
     NetworkNode,

@@ -17,8 +17,12 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from shardir.passes.propagation.aggressive import PropagationStrategy
-from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
-from shardir.passes.propagation.priorities import LAST_ROUND, ROUND_COUNT
+from shardir.passes.propagation.priorities import (
+    LAST_ROUND,
+    ROUND_COUNT,
+    FactorDirections,
+    PropagationDirection,
+)
 from shardir.passes.propagation.propagation_levels import PropagationRun, PropagationState
 from shardir.passes.propagation.propagation_network import PropagationNetwork
 from shardir.passes.propagation.step import RuleStepper, StepMemo

@@ -15,12 +15,12 @@ from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.sub_axes import is_prefix
 from shardir.op_rules.factors import FactorRule
 from shardir.passes.propagation.aggressive import PropagationStrategy
-from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
 from shardir.passes.propagation.factor_projection import (
     ProjectedTensor,
     project_to_dims,
     project_to_factors,
 )
+from shardir.passes.propagation.priorities import FactorDirections, PropagationDirection
 from shardir.passes.propagation.record import Gain, Refusal, RefusalReason, Refuse
 
 NO_SHARDING = 0

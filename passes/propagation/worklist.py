@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from shardir.passes.propagation.aggressive import PropagationStrategy
-from shardir.passes.propagation.directions import FactorDirections
+from shardir.passes.propagation.priorities import FactorDirections
 from shardir.passes.propagation.propagation_network import PropagationNetwork
 from shardir.passes.propagation.step import StepMemo, StepOutcome
 

@@ -151,9 +151,9 @@ from shardir.ops.shape.rearrangements import (
     concatenate as concatenate,
     reshape as reshape,
     reverse as reverse,
+    roll as roll,
     transpose as transpose,
 )
-from shardir.ops.shape.roll import roll as roll
 from shardir.ops.shape.slicing import (
     dynamic_slice as dynamic_slice,
     dynamic_update_slice as dynamic_update_slice,

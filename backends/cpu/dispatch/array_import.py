@@ -15,7 +15,7 @@ import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue, vector_type
 from shardir.backends.cpu.dispatch import numpy_layout
-from shardir.backends.cpu.dispatch.reference_counts import emit_decref
+from shardir.backends.cpu.dispatch.python_api import emit_decref
 from shardir.backends.cpu.dispatch.type_offsets import SIZE_ROW_WORDS, ObjectAccess
 from shardir.backends.cpu.threads import memory
 

@@ -14,8 +14,7 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLV
 from shardir.backends.cpu.dispatch.flatten_arguments import MAX_CONTAINER_DEPTH
 from shardir.backends.cpu.dispatch.object_layout import TYPE_OFFSET, slot_offsets
 from shardir.backends.cpu.dispatch.once import memoize_once
-from shardir.backends.cpu.dispatch.python_api import python_object
-from shardir.backends.cpu.dispatch.reference_counts import emit_incref
+from shardir.backends.cpu.dispatch.python_api import emit_incref, python_object
 from shardir.backends.cpu.dispatch.vectorcall_class import (
     HEADER_OFFSET,
     has_vectorcall,

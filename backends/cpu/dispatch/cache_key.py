@@ -17,7 +17,7 @@ import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.dispatch import numpy_layout
-from shardir.backends.cpu.dispatch.reference_counts import type_of
+from shardir.backends.cpu.dispatch.python_api import type_of
 
 MAX_KEY_WORDS = 1600
 MAX_LEAVES = 500

@@ -31,8 +31,7 @@ from shardir.backends.cpu.dispatch.cache_key import (
 from shardir.backends.cpu.dispatch.entry_point import make_builtin_function
 from shardir.backends.cpu.dispatch.invoke import LAUNCH_WORDS, RESULT_WORDS
 from shardir.backends.cpu.dispatch.launch import flatten_rows, int64_array
-from shardir.backends.cpu.dispatch.python_api import python_object
-from shardir.backends.cpu.dispatch.reference_counts import emit_decref, emit_incref
+from shardir.backends.cpu.dispatch.python_api import emit_decref, emit_incref, python_object
 from shardir.backends.cpu.dispatch.scalar_arguments import ARGUMENT_KINDS
 from shardir.backends.cpu.dispatch.vectorcall_class import HEADER_OFFSET, install_vectorcall
 from shardir.backends.fork_handlers import register_fork_lock

@@ -16,8 +16,12 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
 )
 from shardir.backends.cpu.dispatch import numpy_layout
-from shardir.backends.cpu.dispatch.python_api import python_object
-from shardir.backends.cpu.dispatch.reference_counts import emit_decref, emit_incref, type_of
+from shardir.backends.cpu.dispatch.python_api import (
+    emit_decref,
+    emit_incref,
+    python_object,
+    type_of,
+)
 from shardir.backends.cpu.dispatch.scalar_arguments import ARGUMENT_KINDS
 from shardir.backends.cpu.dispatch.type_offsets import SIZE_ROW_WORDS, ObjectAccess
 

@@ -14,8 +14,7 @@ from shardir.backends.cpu.dispatch.cache_key import (
     WORD_COUNT_OFFSET,
     define_cache_key,
 )
-from shardir.backends.cpu.dispatch.python_api import python_object
-from shardir.backends.cpu.dispatch.reference_counts import emit_decref
+from shardir.backends.cpu.dispatch.python_api import emit_decref, python_object
 
 HEADER_WORDS = (
     "facts", "nones", "none_count", "variables", "variable_count", "process", "stated",

@@ -25,8 +25,7 @@ from shardir.backends.cpu.dispatch.invoke import launch_word
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.dispatch.object_layout import slot_offsets
 from shardir.backends.cpu.dispatch.once import memoize_once
-from shardir.backends.cpu.dispatch.python_api import python_object, raise_wrong_count
-from shardir.backends.cpu.dispatch.reference_counts import emit_incref
+from shardir.backends.cpu.dispatch.python_api import emit_incref, python_object, raise_wrong_count
 from shardir.backends.cpu.dispatch.scalar_arguments import ARGUMENT_KINDS
 from shardir.backends.cpu.dispatch.type_offsets import ARRAY_SLOTS, BLOCK_SLOTS, STORAGE_SLOTS
 from shardir.backends.cpu.threads import memory

@@ -12,8 +12,7 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.dispatch.entry_point import make_builtin_function
 from shardir.backends.cpu.dispatch.object_layout import has_known_layout
 from shardir.backends.cpu.dispatch.once import memoize_once
-from shardir.backends.cpu.dispatch.python_api import python_object, raise_wrong_count
-from shardir.backends.cpu.dispatch.reference_counts import emit_incref
+from shardir.backends.cpu.dispatch.python_api import emit_incref, python_object, raise_wrong_count
 from shardir.backends.cpu.dispatch.type_specs import (
     DISALLOW_INSTANTIATION,
     MEMBER_UINT64,

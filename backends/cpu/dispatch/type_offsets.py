@@ -2,8 +2,12 @@
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.dispatch import small_blocks as small
-from shardir.backends.cpu.dispatch.python_api import python_object
-from shardir.backends.cpu.dispatch.reference_counts import emit_decref, emit_incref, type_of
+from shardir.backends.cpu.dispatch.python_api import (
+    emit_decref,
+    emit_incref,
+    python_object,
+    type_of,
+)
 
 ARRAY_SLOTS = ("signature", "sharding", "held", "_parts", "_whole", "_gone")
 STORAGE_SLOTS = ("address", "owner", "shape", "dtype", "_array")

@@ -2,16 +2,21 @@
 
 The slots of a program are scratch memory, the arena, its arguments, results and constants, then the
 buffers whose address changes while the program runs, and temporaries of single operations.
+
+`compile_schedule` compiles a program over unsharded arrays with the rules of all operations. This
+module is not imported for programs whose schedules are on disk.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.kernel_table import start_compiling
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase, Rules
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.gather import lookup_phases
+from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.backends.cpu.schedule.arena import (
     BufferKind,
     PlannedBuffer,
@@ -20,8 +25,10 @@ from shardir.backends.cpu.schedule.arena import (
     reuse_operands,
 )
 from shardir.backends.cpu.schedule.bool_arguments import find_bool_arguments
-from shardir.backends.cpu.schedule.function_lowering import Lowered
+from shardir.backends.cpu.schedule.function_lowering import Lowered, lower_function
+from shardir.backends.cpu.schedule.gather_fusion import fuse_gathers
 from shardir.backends.cpu.schedule.items import (
+    ARENA_SLOT,
     BranchItem,
     CopyItem,
     GatherElements,
@@ -29,11 +36,13 @@ from shardir.backends.cpu.schedule.items import (
     NumPyCall,
     RowPointer,
     ScanItem,
+    Schedule,
     Segment,
     WhileItem,
     WorkItem,
 )
-from shardir.backends.cpu.schedule.schedule import ARENA_SLOT, Schedule
+from shardir.backends.cpu.threads.workers import worker_count
+from shardir.ir.module import Function
 
 FIRST_ARGUMENT_SLOT = 2
 
@@ -208,3 +217,9 @@ class ScheduleBuilder:
 
     def _slot_pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         return tuple((self._slots[a], self._slots[b]) for a, b in pairs)
+
+
+def compile_schedule(function: Function) -> Schedule:
+    """Return the schedule of a function for one device."""
+    lowered = fuse_gathers(lower_function(function, LAYOUT_RULES))
+    return ScheduleBuilder(lowered, RULES, worker_count(), host_machine(), start_compiling).build()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
-from shardir.backends.cpu.schedule.in_place import find_in_place_chain
+from shardir.backends.cpu.schedule.buffer_views import find_in_place_chain
 from shardir.backends.cpu.schedule.items import (
     BranchItem,
     CopyItem,

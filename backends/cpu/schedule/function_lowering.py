@@ -17,6 +17,7 @@ from shardir.backends.cpu.kernel_api import BufferView, Order, row_major_strides
 from shardir.backends.cpu.schedule import control_flow
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
 from shardir.backends.cpu.schedule.buffer_views import (
+    IN_PLACE_OPS,
     dimension_order,
     has_same_elements,
     is_row_major,
@@ -24,10 +25,8 @@ from shardir.backends.cpu.schedule.buffer_views import (
     reshape_strides,
     view_results,
 )
-from shardir.backends.cpu.schedule.in_place import IN_PLACE_OPS
-from shardir.backends.cpu.schedule.items import CopyItem, Item, WorkItem
+from shardir.backends.cpu.schedule.items import CopyItem, Item, ResultSource, WorkItem
 from shardir.backends.cpu.schedule.lowering_state import LoweringState
-from shardir.backends.cpu.schedule.schedule import ResultSource
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType

@@ -1,11 +1,20 @@
-"""The items of a lowered program, before and after their phases are known."""
+"""The items of a lowered program, before and after their phases are known.
+
+A `Schedule` is the final form of a program over unsharded arrays: items in execution order, and
+memory.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from shardir.backends.cpu.kernel_api import BufferView, Phase
+from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
 from shardir.ir.module import Op
+from shardir.ir.types import TensorType
 
 
 class WorkItem(NamedTuple):
@@ -98,3 +107,37 @@ Item = (
     WorkItem | GatherElements | CopyItem | ScanItem | WhileItem | BranchItem | Segment | NumPyCall
 )
 Items = Sequence[Item]
+
+
+ARENA_SLOT = 1
+"""The slot of the arena."""
+
+ResultSource = tuple[BufferKind, int]
+"""The memory of a result of the program: the kind and the number of its buffer."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A program ready to be loaded.
+
+    `slots` is the number of slots. `types` are the types of its results. Each (slot, offset) of
+    `pinned` is a part of the `arena_bytes` with a slot of its own, temporaries included;
+    `constants` are the values of constant slots. `donation_pairs` are (argument, result) pairs that
+    may share memory if the argument is donated. `bool_arguments` are the arguments that are only
+    tested for being nonzero.
+    """
+
+    items: tuple[Item, ...]
+    slots: int
+    types: tuple[TensorType, ...]
+    argument_bytes: int
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    result_bytes: tuple[int, ...]
+    sources: tuple[ResultSource, ...]
+    constants: tuple[tuple[int, npt.NDArray[np.generic]], ...]
+    pinned: tuple[tuple[int, int], ...]
+    arena_bytes: int
+    buffers: tuple[PlannedBuffer, ...]
+    donation_pairs: tuple[tuple[int, int], ...]
+    bool_arguments: tuple[int, ...]

@@ -31,10 +31,10 @@ from shardir.backends.cpu.schedule.items import (
     Item,
     RowPointer,
     ScanItem,
+    Schedule,
     Segment,
     WhileItem,
 )
-from shardir.backends.cpu.schedule.schedule import Schedule
 from shardir.ir.module import Module
 from shardir.ir.types import TensorType
 from shardir.text.printer import print_module

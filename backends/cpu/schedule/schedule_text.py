@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.schedule.arena import BufferKind, align_up
 from shardir.backends.cpu.schedule.items import (
+    ARENA_SLOT,
     BranchItem,
     Item,
     NumPyCall,
     ScanItem,
+    Schedule,
     Segment,
     WhileItem,
 )
-from shardir.backends.cpu.schedule.schedule import ARENA_SLOT, Schedule
 from shardir.errors import count_noun
 from shardir.ir.module import Function
 

@@ -6,9 +6,7 @@ fused groups.
 """
 
 from shardir.backends.gpu.rules import (
-    annotate as annotate,
     arithmetic as arithmetic,
-    bits as bits,
     collective as collective,
     contraction as contraction,
     control as control,
@@ -17,7 +15,6 @@ from shardir.backends.gpu.rules import (
     functions as functions,
     groups as groups,
     index as index,
-    order as order,
     random as random,
     reduce as reduce,
     shape as shape,

@@ -1,4 +1,4 @@
-"""Binary arithmetic, comparisons, select, and conversions.
+"""Binary arithmetic, comparisons, select, conversions, and bitcasts.
 
 An operand whose elements all equal one known number is written as that number. Unsigned integers of
 more than 8 bits are computed as signed integers of the same width, which wrap alike.
@@ -199,3 +199,23 @@ def _convert(w: FunctionWriter, op: Op, x: str) -> str:
     if source in UNSIGNED[1:] and to in COMPLEX:
         x = f"{x}.to(torch.float64)"
     return f"{x}.to({TORCH_DTYPES[to]})"
+
+
+@lowers("bitcast")
+def _bitcast(w: FunctionWriter, op: Op, x: str) -> str:
+    """Lower `bitcast`; the first 32-bit word of a key is its high word."""
+    source, to = op.operands[0].type, op.result.type
+    if source == to:
+        return x
+    if source.rank < to.rank:
+        made = w.call_library(
+            "shrink_bits", x, SIGNED_WORD_DTYPES.get(to.dtype, TORCH_DTYPES[to.dtype])
+        )
+        made = f"{made}.flip(-1)" if source.dtype == "key" else made
+        return view_back(made, to.dtype)
+    if source.rank > to.rank:
+        x = view_as_word(w, op.operands[0])
+        return w.call_library(
+            "grow_bits", f"{x}.flip(-1)" if to.dtype == "key" else x, TORCH_DTYPES[to.dtype]
+        )
+    return f"{x}.view({TORCH_DTYPES[to.dtype]})"

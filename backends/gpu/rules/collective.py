@@ -1,4 +1,7 @@
-"""Collectives: calls of methods of the program's `comm`, which the runtime files define."""
+"""Collectives: calls of methods of the program's `comm`, which the runtime files define.
+
+Annotations change no element: their results are aliases of the operands.
+"""
 
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
@@ -50,3 +53,26 @@ def _done(w: FunctionWriter, op: Op) -> None:
 @lowers("axis-index")
 def _axis_index(w: FunctionWriter, op: Op) -> str:
     return f"comm.axis_index({axes_text(op.attrs['axes'], w.mesh)})"
+
+
+ALIASING_OPERATIONS = (
+    "sharding_constraint",
+    "reshard",
+    "data_flow_edge",
+    "propagation_barrier",
+    "checkpoint-name",
+    "stop_gradient",
+    "vary",
+)
+OPERATIONS_WITHOUT_RESULT = ("sharding_group", "inspect-sharding")
+
+
+@lowers(*ALIASING_OPERATIONS, "optimization_barrier", lazy=True)
+def _alias(w: FunctionWriter, op: Op) -> None:
+    for result, operand in zip(op.results, op.operands, strict=True):
+        w.alias(result, operand)
+
+
+@lowers(*OPERATIONS_WITHOUT_RESULT, lazy=True)
+def _omit(w: FunctionWriter, op: Op) -> None:
+    """Write nothing: the operation has no result."""

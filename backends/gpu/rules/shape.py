@@ -1,4 +1,4 @@
-"""Data movement: views wherever torch supports them."""
+"""Data movement, as views wherever torch supports them, and sorts."""
 
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
@@ -60,3 +60,21 @@ def _roll(w: FunctionWriter, op: Op, x: str) -> str:
 def _concatenate(w: FunctionWriter, op: Op, *xs: str) -> str:
     words = ", ".join(view_as_word(w, value) for value in op.operands)
     return view_back(f"torch.cat([{words}], dim={op.attrs['dim']})", op.result.type.dtype)
+
+
+@lowers("sort")
+def _sort(w: FunctionWriter, op: Op, *xs: str) -> str | None:
+    """Lower `sort`; one permutation of the keys orders all operands."""
+    dim, keys = op.attrs["dim"], op.attrs.get("keys", 1)
+    order = w.call_library("order_of", f"[{', '.join(xs[:keys])}]", str(dim))
+    if len(xs) == 1:
+        return w.call_library("in_places", xs[0], order, str(dim))
+    name = w.names.make_fresh("order")
+    w.append_line(f"{name} = {order}", f"the order that {op.name} finds")
+    moved = (w.call_library("in_places", w.name(x), name, str(dim)) for x in op.operands)
+    return ", ".join(moved)
+
+
+@lowers("top_k")
+def _top_k(w: FunctionWriter, op: Op, x: str) -> str:
+    return w.call_library("largest", x, str(op.results[0].type.shape[-1]))

@@ -8,7 +8,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,

@@ -13,7 +13,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     common_kind,
     constant_like,

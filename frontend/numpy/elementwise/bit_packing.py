@@ -9,11 +9,11 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
+    broadcast_in_dim,
     concatenate_parts,
     replace_dim_size,
     slice_dim,
 )
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     as_bool,
     constant_like,

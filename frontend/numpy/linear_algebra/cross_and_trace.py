@@ -7,8 +7,12 @@ from shardir.frontend.errors import AxisError, ShapeError
 from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
 from shardir.frontend.numpy.reductions.basic_reductions import accumulation_dtype, emit_reduction
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim, transpose_dims
+from shardir.frontend.numpy.tracer_helpers.axis_slices import (
+    broadcast_in_dim,
+    concatenate_parts,
+    slice_dim,
+    transpose_dims,
+)
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,

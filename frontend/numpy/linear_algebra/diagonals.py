@@ -5,7 +5,7 @@ from typing import Any
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import AxisError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.dimension_order import transpose_dims
+from shardir.frontend.numpy.tracer_helpers.axis_slices import transpose_dims
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.trace import emit

@@ -48,7 +48,7 @@ from shardir.frontend.numpy.linear_algebra.solvers import (
 )
 from shardir.frontend.numpy.shaping.reshaping import matrix_transpose as matrix_transpose
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
 )

@@ -11,7 +11,7 @@ from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim, transpose_dims
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     common_kind,
     constant_like,

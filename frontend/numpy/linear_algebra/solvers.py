@@ -22,7 +22,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
 from shardir.frontend.numpy.linear_algebra.norms import norm
 from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
 from shardir.frontend.numpy.shaping.reshaping import moveaxis
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,

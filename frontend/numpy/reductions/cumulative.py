@@ -14,11 +14,11 @@ from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.reductions.basic_reductions import accumulation_dtype, emit_reduction
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
+    broadcast_in_dim,
     concatenate_parts,
     replace_dim_size,
     slice_dim,
 )
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     common_kind,

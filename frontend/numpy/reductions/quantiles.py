@@ -20,9 +20,13 @@ from shardir.frontend.numpy.reductions.basic_reductions import (
     restore_reduced_dims,
 )
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
-from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import (
+    broadcast_in_dim,
+    concatenate_parts,
+    slice_dim,
+    transpose_dims,
+)
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,

@@ -17,7 +17,7 @@ from shardir.frontend.numpy.reductions.basic_reductions import (
     reduction_size,
 )
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
-from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_back, broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_back, broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,

@@ -7,7 +7,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
-from shardir.frontend.scipy.special_functions.precision import compute_in_double
+from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 
 FormulaFunction = Callable[..., Any]
 

@@ -24,7 +24,10 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
-from shardir.frontend.scipy.special_functions.precision import compute_in_double, compute_in_single
+from shardir.frontend.scipy.special_functions.double_double import (
+    compute_in_double,
+    compute_in_single,
+)
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 Array = npt.NDArray[Any]

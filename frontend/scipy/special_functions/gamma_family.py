@@ -15,6 +15,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
+from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.gamma_function import (
     factorial_of_double,
     gamma_of_double,
@@ -24,7 +25,6 @@ from shardir.frontend.scipy.special_functions.gamma_quotients import (
     beta_of_double,
     rising_factorial,
 )
-from shardir.frontend.scipy.special_functions.precision import compute_in_double
 from shardir.frontend.scipy.special_functions.stirling import log_beta
 from shardir.frontend.tracing.operands import promote_to
 from shardir.frontend.transforms.custom_jvp import custom_jvp

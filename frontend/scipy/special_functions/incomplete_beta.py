@@ -20,9 +20,12 @@ from shardir.frontend.scipy.special_functions.continued_fractions import (
     partial_derivative,
     tolerance_of,
 )
-from shardir.frontend.scipy.special_functions.double_double import two_product, two_sum
+from shardir.frontend.scipy.special_functions.double_double import (
+    compute_in_double,
+    two_product,
+    two_sum,
+)
 from shardir.frontend.scipy.special_functions.gamma_family import betaln
-from shardir.frontend.scipy.special_functions.precision import compute_in_double
 from shardir.frontend.scipy.special_functions.prefactors import beta_weight
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 

@@ -19,8 +19,8 @@ from shardir.frontend.scipy.special_functions.continued_fractions import (
     partial_derivative,
     tolerance_of,
 )
+from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.gamma_family import gammaln
-from shardir.frontend.scipy.special_functions.precision import compute_in_double
 from shardir.frontend.scipy.special_functions.prefactors import is_near_large, poisson_weight
 from shardir.frontend.scipy.special_functions.stirling import STIRLING_FROM, log_poisson
 from shardir.frontend.scipy.special_functions.temme_expansion import (

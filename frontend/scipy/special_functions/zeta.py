@@ -21,10 +21,9 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
-from shardir.frontend.scipy.special_functions.double_double import two_sum
+from shardir.frontend.scipy.special_functions.double_double import compute_in_double, two_sum
 from shardir.frontend.scipy.special_functions.gamma_family import digamma, gammaln
 from shardir.frontend.scipy.special_functions.gamma_function import gamma_of_double, is_even
-from shardir.frontend.scipy.special_functions.precision import compute_in_double
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,

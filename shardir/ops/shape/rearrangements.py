@@ -2,8 +2,13 @@
 
 Their result shape is a parameter, which they read from the result type: no attribute repeats a
 shape, so a program over local shapes has the same attributes as the one over global shapes.
+
+The partitioning rules of reverse, concatenate and roll come first. Programs express a roll as two
+concatenated slices; the pass `merge-shifts` replaces these, since a roll moves a few rows between
+neighbouring devices where the slices would be resharded.
 """
 
+from itertools import accumulate
 from math import gcd
 from typing import Any
 
@@ -12,9 +17,11 @@ import numpy as np
 from shardir.ir.operation import Partitioning, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.exchange_plan import RowRun, block_runs
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import LocalOp
+from shardir.op_rules.row_exchange import block_extents, exchange_rows, fetch_rows
 from shardir.op_rules.tangents import linear_tangent
-from shardir.ops.shape.rearrangement_partitioning import partition_concatenate, partition_reverse
 from shardir.ops.shape.slicing_partitioning import movable_shardable
 from shardir.ops.type_checks import (
     Ints,
@@ -24,6 +31,56 @@ from shardir.ops.type_checks import (
     format_list,
     require_result_type,
 )
+
+
+def partition_reverse(b: Any, local: LocalOp, x: Any, *, dims: Ints) -> Any:
+    """Fetch the rows at the mirrored position and reverse them locally."""
+    source = local.op.operands[0]
+    for d in dims:
+        if not local.sharding_axes(source, d):
+            continue
+        size, block = source.type.shape[d], x.type.shape[d]
+        # After reversal, the missing rows of a short shard come first.
+        wanted = [
+            [RowRun(block - rows, size - at - rows, rows)]
+            for at, rows in block_extents(size, block, local.num_shards(source, d))
+        ]
+        x = fetch_rows(b, local, x, source, d, wanted, block)
+    return b.reverse(x, dims=dims)
+
+
+def partition_concatenate(b: Any, local: LocalOp, *xs: Any, dim: int) -> Any:
+    """Concatenate the local shards of all operands, and exchange rows from there."""
+    result = local.op.result
+    axes = local.sharding_axes(result, dim)
+    if not axes:
+        return b.concatenate(*xs, dim=dim)
+    count, block = local.num_shards(result, dim), local.result.shape[dim]
+    sizes = [value.type.shape[dim] for value in local.op.operands]
+    rows = [x.type.shape[dim] for x in xs]
+    offsets = list(accumulate(rows, initial=0))
+    begins = list(accumulate(sizes, initial=0))
+    held: list[list[RowRun]] = [[] for _ in range(count)]
+    for offset, begin, size, own in zip(offsets, begins, sizes, rows, strict=False):
+        for runs, found in zip(held, block_runs(size, own, count), strict=True):
+            runs += [RowRun(offset, begin + run.start, run.length) for run in found]
+    wanted = [[RowRun(0, at, n)] for at, n in block_extents(result.type.shape[dim], block, count)]
+    both = b.concatenate(*xs, dim=dim) if len(xs) > 1 else xs[0]
+    return exchange_rows(b, both, dim, axes, held, wanted, block)
+
+
+def partition_roll(b: Any, local: LocalOp, x: Any, *, dim: int, shift: int) -> Any:
+    """Fetch the rows of the shifted position, wrapping around the end."""
+    source = local.op.operands[0]
+    if not local.sharding_axes(source, dim):
+        return b.roll(x, dim=dim, shift=shift)
+    size, block = source.type.shape[dim], x.type.shape[dim]
+    wanted: list[list[RowRun]] = []
+    for at, rows in block_extents(size, block, local.num_shards(source, dim)):
+        start = (at - shift) % size
+        before = min(rows, size - start)
+        wanted.append([RowRun(0, start, before), RowRun(before, 0, rows - before)])
+    return fetch_rows(b, local, x, source, dim, wanted, block)
 
 
 def _broadcast_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> TensorType:
@@ -267,3 +324,35 @@ concatenate = define_op(
     jvp=linear_tangent,
 )
 """The operands concatenated along `dim`."""
+
+
+def _roll_type(x: TensorType, *, dim: int, shift: int, result: TensorType | None) -> TensorType:
+    size = x.shape[check_dim(x, dim)]
+    if not 0 <= shift < max(size, 1):
+        raise TypeError(f"shift={shift} must be at least 0 and less than the {size} of {x}")
+    return x
+
+
+def _roll_factors(x: TensorType, *, dim: int, shift: int, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [x.shape])
+    for d, size in enumerate(x.shape):
+        builder.add([d], [d], size, FactorKind.PERMUTE if d == dim else FactorKind.PASS)
+    return builder.build()
+
+
+def _roll_vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, shift: int) -> Any:
+    size = x.type.shape[dim]
+    return (b.roll(g, dim=dim, shift=(size - shift) % size if size else 0),)
+
+
+roll = define_op(
+    "roll",
+    type=_roll_type,
+    factors=_roll_factors,
+    partition=Partitioning(partition_roll, movable_shardable, uneven=movable_shardable),
+    reference=lambda x, *, dim, shift, result: np.roll(x, shift, dim),
+    batch=shift_dims("dim"),
+    vjp=_roll_vjp,
+    jvp=linear_tangent,
+)
+"""Move element i along `dim` to i + `shift`, wrapping around the end."""

@@ -24,7 +24,6 @@ from shardir.backends.cpu.kernels.elementwise.accumulators import (
 )
 from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE
-from shardir.backends.cpu.kernels.elementwise.named_kernel import make_named_kernel
 from shardir.backends.cpu.kernels.elementwise.nan_analysis import is_never_nan
 from shardir.backends.cpu.kernels.elementwise.phase_record import (
     KERNEL_ATTRIBUTES,
@@ -32,11 +31,12 @@ from shardir.backends.cpu.kernels.elementwise.phase_record import (
     RecordReader,
     advance,
     locate_block,
+    make_named_kernel,
     start_variable,
 )
+from shardir.backends.cpu.kernels.elementwise.reduction_layout import VectorAxisArrays
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import ReductionPasses
 from shardir.backends.cpu.kernels.elementwise.vector_access import VectorAccess
-from shardir.backends.cpu.kernels.elementwise.vector_axis import VectorAxisArrays
 from shardir.backends.cpu.kernels.math import registers
 from shardir.backends.cpu.kernels.math.registers import VectorValue, itemsize
 

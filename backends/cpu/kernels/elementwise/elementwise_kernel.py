@@ -20,13 +20,13 @@ from shardir.backends.cpu.kernels.elementwise.evaluation import (
 from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, STRIDED
 from shardir.backends.cpu.kernels.elementwise.loop_body import LoopBody
 from shardir.backends.cpu.kernels.elementwise.math_inlining import is_inlined, is_long
-from shardir.backends.cpu.kernels.elementwise.named_kernel import make_named_kernel
 from shardir.backends.cpu.kernels.elementwise.phase_record import (
     KERNEL_ATTRIBUTES,
     KERNEL_PARAMS,
     RecordReader,
     advance,
     locate_block,
+    make_named_kernel,
     start_variable,
 )
 from shardir.backends.cpu.kernels.elementwise.streaming_stores import are_aligned

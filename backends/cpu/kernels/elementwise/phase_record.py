@@ -1,13 +1,24 @@
 """The record of a phase: the words that a kernel reads, in the order in which the phase wrote them.
 
 Blocks of loops are numbered along a table of outer axes; `locate_block` computes their addresses.
+
+`make_named_kernel` names kernels by the parameters of their text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TypeVar
 
-from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, StackVariable
+from shardir.backends.cpu.codegen.llvm_text import (
+    LLVMFunction,
+    LLVMModule,
+    LLVMValue,
+    StackVariable,
+)
+from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
+from shardir.backends.cpu.kernels.math import library
 
 KERNEL_PARAMS = ("ptr", "ptr", "i64", "i64")
 """The parameters of a kernel: base addresses, record, task, worker."""
@@ -103,3 +114,16 @@ def start_variable(f: LLVMFunction, start: LLVMValue) -> StackVariable:
 def advance(f: LLVMFunction, start: LLVMValue, distance: LLVMValue) -> LLVMValue:
     """Return an address, or an integer, advanced by a distance."""
     return f.offset(start, distance) if start.type == "ptr" else start + distance
+
+
+KernelShape = TypeVar("KernelShape")
+
+
+def make_named_kernel(
+    word: str, shape: KernelShape, write: Callable[[KernelShape, str], LLVMModule]
+) -> Kernel:
+    """Return the kernel of `write(shape, name)`; its name contains `word` and a hash of `shape`."""
+    name = f"{word}_{sha256(repr(shape).encode()).hexdigest()[:24]}"
+    module = write(shape, name)
+    text = module.text()
+    return Kernel(name, lambda: text, library.imported_symbols(module))

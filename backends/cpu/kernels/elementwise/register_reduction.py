@@ -23,7 +23,6 @@ from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanosec
 from shardir.backends.cpu.kernels.elementwise.elementwise_loops import MIN_TASK_NANOSECONDS
 from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY
-from shardir.backends.cpu.kernels.elementwise.named_kernel import make_named_kernel
 from shardir.backends.cpu.kernels.elementwise.nan_analysis import is_never_nan
 from shardir.backends.cpu.kernels.elementwise.phase_record import (
     KERNEL_ATTRIBUTES,
@@ -31,12 +30,15 @@ from shardir.backends.cpu.kernels.elementwise.phase_record import (
     PhaseRecord,
     RecordReader,
     advance,
+    make_named_kernel,
 )
-from shardir.backends.cpu.kernels.elementwise.reduction_layout import ReductionLayout
+from shardir.backends.cpu.kernels.elementwise.reduction_layout import (
+    ReductionLayout,
+    VectorAxisArrays,
+)
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import ReductionPasses
 from shardir.backends.cpu.kernels.elementwise.streaming_stores import are_aligned, can_stream_layout
 from shardir.backends.cpu.kernels.elementwise.vector_access import VectorAccess
-from shardir.backends.cpu.kernels.elementwise.vector_axis import VectorAxisArrays
 
 MAX_REGISTER_ROWS = 16
 MAX_BLOCK_COLUMNS = 1 << 14

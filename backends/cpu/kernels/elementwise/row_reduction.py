@@ -23,18 +23,18 @@ from shardir.backends.cpu.kernels.elementwise.accumulators import (
 )
 from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues, invariant_steps
 from shardir.backends.cpu.kernels.elementwise.math_inlining import is_inlined
-from shardir.backends.cpu.kernels.elementwise.named_kernel import make_named_kernel
 from shardir.backends.cpu.kernels.elementwise.nan_analysis import is_never_nan
 from shardir.backends.cpu.kernels.elementwise.phase_record import (
     KERNEL_ATTRIBUTES,
     KERNEL_PARAMS,
     RecordReader,
     locate_block,
+    make_named_kernel,
 )
+from shardir.backends.cpu.kernels.elementwise.reduction_layout import VectorAxisArrays
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import ReductionPasses
 from shardir.backends.cpu.kernels.elementwise.streaming_stores import are_aligned
 from shardir.backends.cpu.kernels.elementwise.vector_access import VectorAccess
-from shardir.backends.cpu.kernels.elementwise.vector_axis import VectorAxisArrays
 from shardir.backends.cpu.kernels.math import registers
 from shardir.backends.cpu.kernels.math.registers import itemsize
 

@@ -16,8 +16,7 @@ from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     is_lhs_readable_in_place,
 )
 from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import is_rhs_readable_in_place
-from shardir.backends.cpu.kernels.conv.nchw import lower_nchw
-from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout
+from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout, lower_nchw
 from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product

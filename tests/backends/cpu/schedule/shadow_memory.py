@@ -16,8 +16,7 @@ from shardir.backends.cpu.kernel_api import BufferView, Order, row_major_strides
 from shardir.backends.cpu.kernels.rules import LAYOUT_RULES
 from shardir.backends.cpu.schedule import function_lowering
 from shardir.backends.cpu.schedule.arena import BufferKind, assign_offsets, reuse_operands
-from shardir.backends.cpu.schedule.buffer_views import is_view_op
-from shardir.backends.cpu.schedule.in_place import IN_PLACE_OPS
+from shardir.backends.cpu.schedule.buffer_views import IN_PLACE_OPS, is_view_op
 from shardir.backends.cpu.schedule.items import (
     BranchItem,
     CopyItem,

@@ -9,7 +9,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.backends.cpu.schedule import bool_arguments
-from shardir.backends.cpu.schedule.compile import compile_schedule
+from shardir.backends.cpu.schedule.build import compile_schedule
 from tests.backends.cpu.phase_runner import made_by
 from tests.op_sample import Sample
 from tests.samples import samples_of

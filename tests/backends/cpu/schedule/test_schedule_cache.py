@@ -14,7 +14,7 @@ from shardir.backends.cpu.codegen import kernel_table, object_cache
 from shardir.backends.cpu.codegen.cache_keys import list_source_files
 from shardir.backends.cpu.executable import NativeExecutable
 from shardir.backends.cpu.schedule import schedule_cache
-from shardir.backends.cpu.schedule.compile import compile_schedule
+from shardir.backends.cpu.schedule.build import compile_schedule
 from shardir.backends.cpu.schedule.instructions import has_only_native_items, walk_items
 from shardir.backends.cpu.schedule.items import Item, Segment
 from shardir.backends.cpu.threads.workers import worker_count

@@ -72,7 +72,7 @@ def joined():
 sd.device_put(np.arange(3.0))
 print(joined())
 sd.device_put(np.arange(3000.0))
-print(joined(), "shardir.backends.cpu.schedule.compile" in sys.modules)
+print(joined(), "shardir.backends.cpu.schedule.build" in sys.modules)
 sd.device_put(np.arange(3000.0))
 print(joined())
 """
