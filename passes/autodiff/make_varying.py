@@ -2,7 +2,7 @@
 `pvary`).
 
 before: `%y = mul(%w, %x)`, where `%x` varies along `a` and `%w` does not
-after:  `%w.each = vary(%w, axes=[a])`, `%y = mul(%w.each, %x)`
+after:  `%w.varying = vary(%w, axes=[a])`, `%y = mul(%w.varying, %x)`
 
 Both differentiation modes need this: afterwards the operands of each operation vary along the same
 axes, so that its declared transpose is valid. The transpose of `vary` is a sum over the devices,
@@ -208,10 +208,10 @@ class _VaryInserter:
             assert home is not None
             source = self.broadcasts.get(value)
             if source is None:
-                made: Value = home.vary(value, axes=axes, name=f"{value.name}.each")
+                made: Value = home.vary(value, axes=axes, name=f"{value.name}.varying")
             else:  # The sum is cheaper before the broadcast.
                 operand = self.vary_along(source.operands[0], wanted)
-                name = self.names.fresh(f"{value.name}.each")
+                name = self.names.fresh(f"{value.name}.varying")
                 made = replace(value, name=name)
                 home.append(replace(source, operands=(operand,), results=(made,)))
             self.found[made] = self.found.get(value, NOT_VARYING) | frozenset(axes)

@@ -110,14 +110,14 @@ def _masked_while(
     flags = TensorType((outer.size,), "bool")
 
     test = outer.inner()
-    going = test.b.param(flags, f"{condition.returns[0].name}.each")
+    going = test.b.param(flags, f"{condition.returns[0].name}.per_batch")
     rest = [test.b.param(value.type, value.name) for value in inits]
     test.b.why = "as long as any goes on"
     any_going = test.b.any(going, dims=(0,))
     tested = test.b.block([going, *rest], [any_going])
 
     step = outer.inner()
-    going = step.b.param(flags, f"{condition.returns[0].name}.each")
+    going = step.b.param(flags, f"{condition.returns[0].name}.per_batch")
     params = _make_params(step, body, carried)
     step.run(body.ops)
     step.b.why = "those that are done keep what they have"

@@ -130,13 +130,15 @@ def _gather_ring(gather: Op, dot: Op, names: UniqueNames) -> list[Op]:
             *pair,
             dims=dot.attrs["dims"],
             result=_with_dim_size(result.type, at, size),
-            name=f"{result.name}.part",
+            name=f"{result.name}.partial",
         )
         starts = _starts(b, part, at, start)
-        made: Value = b.dynamic_update_slice(total, part, *starts, name=f"{result.name}.sofar")
+        made: Value = b.dynamic_update_slice(
+            total, part, *starts, name=f"{result.name}.accumulator"
+        )
         return made
 
-    place = b.axis_index(axes=axes, name=f"{result.name}.place")
+    place = b.axis_index(axes=axes, name=f"{result.name}.index")
     total = b.full(0, result.type)
     pairs = tuple(((i + 1) % count, i) for i in range(count))
 
@@ -171,17 +173,17 @@ def _scatter_ring(dot: Op, scatter: Op, names: UniqueNames) -> list[Op]:
             for value, word in zip(dot.operands, letters, strict=True)
         ]
         made: Value = b.dot(
-            *pair, dims=dot.attrs["dims"], result=result.type, name=f"{result.name}.part"
+            *pair, dims=dot.attrs["dims"], result=result.type, name=f"{result.name}.partial"
         )
         return made
 
-    here = b.axis_index(axes=axes, name=f"{result.name}.place")
+    here = b.axis_index(axes=axes, name=f"{result.name}.index")
     place = _next_ring_position(b, here, count - 1, count)
     total = part(b, place)
     pairs = tuple((i, (i + 1) % count) for i in range(count))
 
     def body(b: Builder, total: Value, place: Value) -> list[Value]:
-        name = f"{result.name}.arriving"
+        name = f"{result.name}.received"
         arriving = b.collective_permute(total, axes=axes, pairs=pairs, name=name)
         place = _next_ring_position(b, place, count - 1, count)
         return [b.add(arriving, part(b, place)), place]

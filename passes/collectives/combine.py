@@ -98,9 +98,9 @@ class _CollectiveGroup:
         )
         rows = [_flatten_operand(b, op) for op in self.ops]
         sizes = [row.type.shape[1] for row in rows]
-        joined = b.concatenate(*rows, dim=1, name=f"{first.result.name}.joined")
+        joined = b.concatenate(*rows, dim=1, name=f"{first.result.name}.packed")
         dims: dict[str, Any] = dict(zip(DIMENSION_ATTRIBUTES[first.name], (0, 1), strict=False))
-        name = f"{first.result.name}.together"
+        name = f"{first.result.name}.combined"
         sent: Value = b.emit(first.spec, joined, name=name, **_common_attributes(first), **dims)
         if first.name == "all-to-all":  # the elements of each device are one row again
             sent = b.reshape(sent, result=joined.type)

@@ -86,7 +86,8 @@ class CollectiveSplitter:
 
     def name(self, op: Op, run: Axes) -> str:
         """Return the name of the part of a collective along axes of one level."""
-        return f"{op.result.name}.{'far' if self.levels.is_far(run[0]) else 'near'}"
+        level = "between_processes" if self.levels.is_far(run[0]) else "within_process"
+        return f"{op.result.name}.{level}"
 
     # Building blocks of the rules
 
@@ -99,7 +100,7 @@ class CollectiveSplitter:
     def slice_run(self, x: Value, dim: int, run: Axes) -> Value:
         """Slice each device's shard along a run of axes of one level."""
         if self.levels.position_of_process is None or not self.levels.is_far(run[0]):
-            made: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.piece")
+            made: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.shard")
             return made
         size = x.type.shape[dim] // prod(axis.size for axis in run)
         return slice_rows(self.b, x, dim, self.levels.position(run) * size, size)

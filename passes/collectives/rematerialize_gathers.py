@@ -44,7 +44,7 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
             for value in used:
                 if value in last and i - last[value] > self.idle:
                     gather = gathers[value]
-                    again = replace(value, name=names.fresh(f"{value.name}.again"))
+                    again = replace(value, name=names.fresh(f"{value.name}.regathered"))
                     why = f"%{value.name} is unused for long before this line; {gather.why}"
                     operands = tuple(now.get(v, v) for v in gather.operands)
                     made.append(

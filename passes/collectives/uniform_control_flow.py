@@ -132,7 +132,7 @@ class _UniformControlRewriter:
         continues on none."""
         condition, body = op.blocks
         self._refuse_effects(op)
-        name = f"{condition.returns[0].name}.here"
+        name = f"{condition.returns[0].name}.local"
         why = "the loop may end in another round on another device"
         first = self._condition(b, op, op.operands, active)
 

@@ -1,9 +1,9 @@
 """Partition a program over global tensors into the program that each device runs (SPMD).
 
-before: `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[64@data, 128@-] unreduced(model)`
-        `%3 = reshard(%3.part) : f32[64@data, 128@-]`
-after:  `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
-        `%3 = all-reduce(%3.part, axes=[model], op=add) : f32[16, 128]`
+before: `%3.partial = dot(%h, %w2, dims="bh,ho->bo") : f32[64@data, 128@-] unreduced(model)`
+        `%3 = reshard(%3.partial) : f32[64@data, 128@-]`
+after:  `%3.partial = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
+        `%3 = all-reduce(%3.partial, axes=[model], op=add) : f32[16, 128]`
 
 Types shrink to the shards of one device; with sharded factors, most operations remain unchanged,
 attributes included. Operations that need more declare it (`shardir.op_rules.partitioning`). Every
@@ -228,7 +228,7 @@ class _Partitioner:
             return made
         starts = {"starts": (0,) * type.rank, "strides": (1,) * type.rank}
         short = Value(
-            type.with_shape(shape), result.name if last else self.names.fresh(f"{fresh}.cut")
+            type.with_shape(shape), result.name if last else self.names.fresh(f"{fresh}.unpadded")
         )
         b.append(Op(OPS["slice"], (made,), (short,), starts, (), b.loc, b.why))
         return short
@@ -282,5 +282,5 @@ def pad_to_size(b: Builder, value: Value, dim: int, size: int) -> Value:
         else:
             filler = b.full(0, scalar)
         high = tuple(size - n if d == dim else 0 for d, n in enumerate(type.shape))
-        made = b.pad(value, filler, low=none, high=high, interior=none, name=f"{value.name}.long")
+        made = b.pad(value, filler, low=none, high=high, interior=none, name=f"{value.name}.padded")
     return made

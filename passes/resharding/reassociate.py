@@ -3,16 +3,19 @@
 A reshard moves above a transpose if the operand of the transpose is resharded alike for another
 use:
 
-before: `%w.whole = reshard(%w)`, `%t = transpose(%w, perm=[1, 0])`, `%t.whole = reshard(%t)`
-after:  `%w.whole = reshard(%w)`, `%w.whole.1 = reshard(%w)`, `%t.whole = transpose(%w.whole.1)`
+before: `%w.unsharded = reshard(%w)`, `%t = transpose(%w, perm=[1, 0])`,
+        `%t.unsharded = reshard(%t)`
+after:  `%w.unsharded = reshard(%w)`, `%w.unsharded.1 = reshard(%w)`,
+        `%t.unsharded = transpose(%w.unsharded.1)`
 
 The two equal reshards are then merged (`shardir.passes.resharding.share_reshards`): an embedding
 that is both looked up and multiplied with, transposed, is gathered once.
 
 A reshard moves above a concatenation if its distinct operands have fewer elements than the result:
 
-before: `%c = concatenate(%x, %x, dim=0)`, `%c.whole = reshard(%c)`
-after:  `%x.whole = reshard(%x)`, `%c.whole = concatenate(%x.whole, %x.whole, dim=0)`
+before: `%c = concatenate(%x, %x, dim=0)`, `%c.unsharded = reshard(%c)`
+after:  `%x.unsharded = reshard(%x)`,
+        `%c.unsharded = concatenate(%x.unsharded, %x.unsharded, dim=0)`
 """
 
 from dataclasses import replace
@@ -59,7 +62,7 @@ class ReshardReassociation:
             self.changed = True
             source = turn.operands[0]
             moved = replace(
-                source, name=self.names.fresh(f"{source.name}.whole"),
+                source, name=self.names.fresh(f"{source.name}.unsharded"),
                 sharding=sharding_annotation(self.operand_sharding(turn, op)),
             )  # fmt: skip
             made.append(replace(op, operands=(source,), results=(moved,)))
@@ -95,7 +98,7 @@ class ReshardReassociation:
         target = sharding_annotation(sharding_or_unsharded(move.result, self.mesh))
         moved = {
             operand: replace(
-                operand, name=self.names.fresh(f"{operand.name}.whole"), sharding=target
+                operand, name=self.names.fresh(f"{operand.name}.unsharded"), sharding=target
             )
             for operand in dict.fromkeys(joined.operands)
         }

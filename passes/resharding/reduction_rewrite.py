@@ -51,7 +51,7 @@ class ReductionRewriter:
             return value
         name = value.name
         if self.is_needed_complete(value):
-            name = self.names.fresh(f"{name}.part")
+            name = self.names.fresh(f"{name}.partial")
         part = replace(value, name=name, sharding=self.region.unreduced_sharding(value))
         self.parts[value] = part
         return part
@@ -87,7 +87,7 @@ class ReductionRewriter:
                 part = self.parts[value]
                 if value in self.region.sources:
                     target = self.region.complete_sharding(value)
-                    name = self.names.fresh(f"{value.name}.whole")
+                    name = self.names.fresh(f"{value.name}.reduced")
                     done = Value(value.type, name, sharding_annotation(target))
                 else:
                     done = value
@@ -119,7 +119,7 @@ class ReductionRewriter:
         found = self.joined.get((value, block))
         if found is None:
             sharding = self.region.unreduced_sharding(value)
-            found = Value(value.type, self.names.fresh(f"{value.name}.part"), sharding)
+            found = Value(value.type, self.names.fresh(f"{value.name}.partial"), sharding)
             maker = self.uses.maker.get(value)
             nothing = self.region.reduction_kind == "add" and maker and maker.name == "constant"
             if maker is not None and nothing and maker.attrs["value"] == 0:

@@ -1,11 +1,11 @@
 """Insert explicit reshards, so that each operation can run on local shards.
 
 before: `%y = add(%a, %b) : f32[8@x]` with `%a: f32[8@x]`, `%b: f32[8@-]`
-after:  `%b.cut = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.cut) : f32[8@x]`
+after:  `%b.sharded = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.sharded) : f32[8@x]`
 
 Afterwards the tensors of every operation are sharded alike along its factors, values that enter and
 leave a block have the shardings of the block, and results have those of the function. A sharded
-reduced factor leaves an unreduced value, `%3.part`, and the `reshard` after it completes the
+reduced factor leaves an unreduced value, `%3.partial`, and the `reshard` after it completes the
 reduction. Shardings that do not divide a dimension lead to padding at its end (see
 `shardir.passes.resharding.uneven`); an operation states in `why` where padding begins, or why it
 is impossible. The `why` of each `reshard` states its purpose; `shardir.passes.resharding.planner`
@@ -275,7 +275,7 @@ class ReshardInserter:
         wanted = self.sharding_of(result)
         if self.same(wanted, sharding):
             return result
-        suffix = "part" if sharding.unreduced else "raw"
+        suffix = "partial" if sharding.unreduced else "before_reshard"
         return Value(
             result.type, self.names.fresh(f"{result.name}.{suffix}"), sharding_annotation(sharding)
         )
@@ -392,7 +392,7 @@ class ReshardInserter:
             return value
         found = scope.find_resharded(value, target)
         if found is None:
-            suffix = "cut" if any(target.axes) else "whole"
+            suffix = "sharded" if any(target.axes) else "unsharded"
             found = Value(
                 value.type, self.names.fresh(f"{value.name}.{suffix}"), sharding_annotation(target)
             )

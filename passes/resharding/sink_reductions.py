@@ -1,8 +1,9 @@
 """Sink reductions of unreduced values to where completing them costs least.
 
-before: `%a = reshard(%a.part)`, `%b = reshard(%b.part)`, `%c = add(%a, %b)`, where the parts are
-        `unreduced(model)`
-after:  `%c.part = add(%a.part, %b.part) : ... unreduced(model)`, `%c = reshard(%c.part)`
+before: `%a = reshard(%a.partial)`, `%b = reshard(%b.partial)`, `%c = add(%a, %b)`, where
+        `%a.partial` and `%b.partial` are `unreduced(model)`
+after:  `%c.partial = add(%a.partial, %b.partial) : ... unreduced(model)`,
+        `%c = reshard(%c.partial)`
 
 Runs after `reshard`. A minimum cut (`shardir.passes.resharding.reduction_region`) decides which
 values stay unreduced, for one set of axes after the other, so that the cost of the program never

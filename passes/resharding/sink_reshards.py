@@ -1,7 +1,7 @@
 """Sink reshards below pointwise operations: move one result instead of several operands.
 
-before: `%a.cut = reshard(%a)`, `%b.cut = reshard(%b)`, `%c = add(%a.cut, %b.cut)`
-after:  `%c.raw = add(%a, %b)`, `%c = reshard(%c.raw)`
+before: `%a.sharded = reshard(%a)`, `%b.sharded = reshard(%b)`, `%c = add(%a.sharded, %b.sharded)`
+after:  `%c.before_reshard = add(%a, %b)`, `%c = reshard(%c.before_reshard)`
 
 Runs after `sink-reductions`. The pass applies to pointwise operations whose operands have the same
 source sharding and whose reshards have no other use, if that sends less; unreduced operands require
@@ -135,7 +135,7 @@ class _ReshardSinker:
                 value = replace(value, name=self.names.fresh(value.name), sharding=place)
                 made[replace(maker, results=(value,))] = None
             operands.append(known.setdefault(operand, value))
-        word = "part" if source.unreduced else "raw"
+        word = "partial" if source.unreduced else "before_reshard"
         name = self.names.fresh(f"{op.result.name}.{word}")
         raw = Value(op.result.type, name, sharding_annotation(source))
         made[replace(op, operands=tuple(operands), results=(raw,))] = None
@@ -154,7 +154,7 @@ class _ReshardSinker:
             return move.operands[0]
         made.pop(turn, None)
         place = sharding_annotation(self.source_sharding_of(value))
-        raw = replace(value, name=self.names.fresh(f"{value.name}.raw"), sharding=place)
+        raw = replace(value, name=self.names.fresh(f"{value.name}.before_reshard"), sharding=place)
         made[replace(turn, operands=move.operands, results=(raw,))] = None
         return raw
 

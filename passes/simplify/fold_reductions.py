@@ -1,7 +1,7 @@
 """Fold consecutive reductions into one.
 
-before: `%g.part = dot(%h, %d, dims="abi,abo->aio") : f32[4, 784, 10]`
-        `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
+before: `%g.partial = dot(%h, %d, dims="abi,abo->aio") : f32[4, 784, 10]`
+        `%g = sum(%g.partial, dims=[0]) : f32[784, 10]`
 after:  `%g = dot(%h, %d, dims="abi,abo->io") : f32[784, 10]`
 
 The sum over devices of per-device contractions becomes one contraction, and likewise for filter

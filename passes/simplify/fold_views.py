@@ -1,8 +1,8 @@
 """Defer reshapes, transposes and broadcasts so that operations read and write existing layouts.
 
-before: `%x.pieces = reshape(%x) : f32[4, 16, 784]`
-        `%h = dot(%x.pieces, %w, dims="abi,ih->abh") : f32[4, 16, 128]`
-        `%h.whole = reshape(%h) : f32[64, 128]`
+before: `%x.shards = reshape(%x) : f32[4, 16, 784]`
+        `%h = dot(%x.shards, %w, dims="abi,ih->abh") : f32[4, 16, 128]`
+        `%h.unsharded = reshape(%h) : f32[64, 128]`
 after:  `%h = dot(%x, %w, dims="ab,bc->ac") : f32[64, 128]`
 
 Reshapes, transposes and broadcasts are views of their operands. An operation computes in the

@@ -124,7 +124,7 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
             concatenate_rows(b, [slice_rows(b, counted, 0, of, 1) for of, _ in routes]),
             axes=far,
             pairs=leaving,
-            name=f"{op.result.name}.far",
+            name=f"{op.result.name}.between_processes",
         )
         for i, (of, to) in enumerate(routes):
             # A device without sender receives zeros, which it holds already unless a row comes from

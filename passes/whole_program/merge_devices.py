@@ -1,10 +1,10 @@
 """Transform the per-device program to one program over the arrays of all devices.
 
 before: `spmd func @main(%x: f32[16, 784] of f32[64@data, 784], ...)`
-        `%g = all-reduce(%g.part, axes=[data], op=add) : f32[784, 10]`
+        `%g = all-reduce(%g.partial, axes=[data], op=add) : f32[784, 10]`
 after:  `func @main(%x: f32[64, 784], ...)`
-        `%x.pieces = reshape(%x) : f32[4, 16, 784]`
-        `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
+        `%x.shards = reshape(%x) : f32[4, 16, 784]`
+        `%g = sum(%g.partial, dims=[0]) : f32[784, 10]`
 
 This is for devices that share memory. The devices of each of several processes become one program
 per process: `across` states the number of blocks of devices as in `hierarchical-collectives`, and
@@ -159,7 +159,7 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
     b.why = f"the devices' pieces of %{old.name}" if own else ""
     start = len(b.ops)
-    made = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.pieces", start)
+    made = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.shards", start)
     pending = merger.atoms.of(outer.sharding.unreduced)
     if pending:
         made, own = _begin_unreduced(
@@ -212,4 +212,4 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
     order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
     start = len(b.ops)
     made = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
-    return merger.rename_last(made, f"{old.name}.whole", start)
+    return merger.rename_last(made, f"{old.name}.unsharded", start)

@@ -133,7 +133,7 @@ def _masked_while(
     check_no_callback(op.blocks)
     condition, body = op.blocks
     flags = merger.type(TensorType((), "bool"), differs)
-    name = f"{condition.returns[0].name}.each"
+    name = f"{condition.returns[0].name}.per_device"
 
     test = merger.inner()
     going = test.b.param(flags, name)

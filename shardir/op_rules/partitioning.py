@@ -89,7 +89,7 @@ class LocalOp:
         axes = self.sharding_axes(value, dim)
         if not axes:
             return None
-        place: Value = b.axis_index(axes=axes, name=f"{value.name}.place")
+        place: Value = b.axis_index(axes=axes, name=f"{value.name}.index")
         if dtype != "i32":
             place = b.convert(place, result=TensorType((), dtype))
         size = b.full(local_type_of(value).shape[dim], place.type)

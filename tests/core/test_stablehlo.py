@@ -17,8 +17,8 @@ func @f(
   %b: f32[4, 6@y p1] replicated(x),
 ) -> (f32[8@x?, 6]) {
   %0 = dot(%a, %b, dims="ik,kj->ij") : f32[8, 6@x:(2)2?]
-  %0.part = tanh(%0) : f32[8, 6]
-  %c = sharding_constraint(%0.part) : f32[8@-, 6@y]
+  %0.partial = tanh(%0) : f32[8, 6]
+  %c = sharding_constraint(%0.partial) : f32[8@-, 6@y]
   return %c
 }
 """
@@ -38,8 +38,8 @@ lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dime
 rhs_contracting_dimensions = [0]>}> \
 {sdy.sharding = #sdy.sharding_per_value<[<@m, [{?}, {"x":(2)2, ?}]>]>} : \
 (tensor<8x4xf32>, tensor<4x6xf32>) -> (tensor<8x6xf32>)
-    %v0.part = "stablehlo.tanh"(%0) : (tensor<8x6xf32>) -> (tensor<8x6xf32>)
-    %c = "sdy.sharding_constraint"(%v0.part) <{sharding = #sdy.sharding<@m, [{}, {"y"}]>}> : \
+    %v0.partial = "stablehlo.tanh"(%0) : (tensor<8x6xf32>) -> (tensor<8x6xf32>)
+    %c = "sdy.sharding_constraint"(%v0.partial) <{sharding = #sdy.sharding<@m, [{}, {"y"}]>}> : \
 (tensor<8x6xf32>) -> (tensor<8x6xf32>)
     return %c : tensor<8x6xf32>
   }
@@ -99,5 +99,5 @@ func @f(
     text = show(Pipeline.parse("propagate,reshard,partition")(module))
     assert text.startswith("module attributes {mhlo.num_replicas = 4 : i32} {\n  func.func @f(")
     groups = "replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>"
-    assert f'"stablehlo.all_reduce"(%s.part) <{{{groups}}}> ({{' in text
+    assert f'"stablehlo.all_reduce"(%s.partial) <{{{groups}}}> ({{' in text
     assert '"stablehlo.replica_id"() : () -> (tensor<ui32>)' in text

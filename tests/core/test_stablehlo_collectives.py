@@ -71,8 +71,8 @@ func @f(
 }
 """)
     text = print_module(InsertExplicitReshards()(module))
-    assert "%x.whole = reshard(%x) : f32[16@-]" in text
-    assert "%y = slice(%x.whole, starts=[0], strides=[1]) : f32[8@-]" in text
+    assert "%x.unsharded = reshard(%x) : f32[16@-]" in text
+    assert "%y = slice(%x.unsharded, starts=[0], strides=[1]) : f32[8@-]" in text
 
 
 EXCHANGE = """\

@@ -46,8 +46,8 @@ spmd func @f(
   %w: f32[128, 128] of f32[128@-, 256@model],
   %s: f32[] of f32[],
 ) -> (f32[16, 128] of f32[64@data, 128@-], f32[] of f32[]) {
-  %y.part = dot(%x, %w, dims="bi,ih->bh") : f32[16, 128]
-  %y = all-reduce(%y.part, axes=[model, data:(1)2], op=add) : f32[16, 128]
+  %y.partial = dot(%x, %w, dims="bi,ih->bh") : f32[16, 128]
+  %y = all-reduce(%y.partial, axes=[model, data:(1)2], op=add) : f32[16, 128]
   %z = collective-permute(%y, source=[data:(2)2], target=[model]) : f32[16, 128]
   return %z, %s
 }

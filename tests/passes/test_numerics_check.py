@@ -82,7 +82,7 @@ def test_devices_that_disagree_are_found() -> None:
         "after pass 'break' @f does not run: devices 0 and 1 hold different values for the same "
         "shard of a tensor f32[]\n"
         "the first value that differs is the result of\n"
-        '  | %s = neg(%s.part) : f32[] loc("mlp.py":8:3) '
+        '  | %s = neg(%s.partial) : f32[] loc("mlp.py":8:3) '
         'why("sum over dimension 0 of %e of %s = sum")'
     )
 

@@ -188,4 +188,4 @@ func @f(
 """)
     )
     verify(module)
-    assert "%a.cut = reshard(%a) : bool[1@x:(3)2]\n" in str(module)
+    assert "%a.sharded = reshard(%a) : bool[1@x:(3)2]\n" in str(module)

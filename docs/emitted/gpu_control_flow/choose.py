@@ -58,35 +58,37 @@ def maximum(x, y):
 
 
 @triton.jit
-def compute_v19_part_kernel(carry_1_ptr, v19_part_ptr, BLOCK: tl.constexpr):
+def compute_v19_partial_kernel(carry_1_ptr, v19_partial_ptr, BLOCK: tl.constexpr):
     """abs, max over 2x3
 
     %33 = abs(%carry.1) : f32[2, 3]
-    %19.part = max(%33, dims=[0, 1]) : f32[]
-    yield %19.part
+    %19.partial = max(%33, dims=[0, 1]) : f32[]
+    yield %19.partial
     """
     at = tl.arange(0, BLOCK)
     mask = at < 6
     carry_1 = tl.load(carry_1_ptr + at, mask)
     v33 = tl.abs(carry_1)
-    v19_part = tl.reduce(tl.where(mask, v33, float("-inf")), 0, maximum)
-    tl.store(v19_part_ptr, v19_part)
+    v19_partial = tl.reduce(tl.where(mask, v33, float("-inf")), 0, maximum)
+    tl.store(v19_partial_ptr, v19_partial)
 
 
-def compute_v19_part_reference(carry_1):
+def compute_v19_partial_reference(carry_1):
     """The same in plain torch."""
     v33 = torch.abs(carry_1)  # abs: f32[2, 3]
-    v19_part = v33.amax((0, 1))  # max: f32[]
-    return v19_part
+    v19_partial = v33.amax((0, 1))  # max: f32[]
+    return v19_partial
 
 
-def compute_v19_part(carry_1):
+def compute_v19_partial(carry_1):
     if not (carry_1.is_cuda or INTERPRETED):
-        return compute_v19_part_reference(carry_1)
+        return compute_v19_partial_reference(carry_1)
     carry_1 = carry_1.contiguous()
-    v19_part = torch.empty((), dtype=torch.float32, device=carry_1.device)
-    compute_v19_part_kernel[(1,)](carry_1, v19_part, BLOCK=8, num_warps=1, enable_fp_fusion=False)
-    return v19_part
+    v19_partial = torch.empty((), dtype=torch.float32, device=carry_1.device)
+    compute_v19_partial_kernel[(1,)](
+        carry_1, v19_partial, BLOCK=8, num_warps=1, enable_fp_fusion=False
+    )
+    return v19_partial
 
 
 # The program of one device
@@ -102,14 +104,14 @@ def main(comm, x, choice):
     elif branch == 1:
         picked = x * x  # mul: f32[2, 3]
     else:
-        v4_part = x.sum((0, 1))  # sum: f32[]
-        v4 = comm.all_reduce(v4_part, op="add", axes=("data", "model"))  # all-reduce: f32[]
+        v4_partial = x.sum((0, 1))  # sum: f32[]
+        v4 = comm.all_reduce(v4_partial, op="add", axes=("data", "model"))  # all-reduce: f32[]
         v26 = torch.full((), 24.0, dtype=torch.float32, device=device)  # constant: f32[]
         v6 = v4 / v26  # div: f32[]
         v29 = v6.expand(2, 3)  # broadcast: f32[2, 3]
         picked = x - v29  # sub: f32[2, 3]
-    v9_part = x.sum((0, 1))  # sum: f32[]
-    v9 = comm.all_reduce(v9_part, op="add", axes=("data", "model"))  # all-reduce: f32[]
+    v9_partial = x.sum((0, 1))  # sum: f32[]
+    v9 = comm.all_reduce(v9_partial, op="add", axes=("data", "model"))  # all-reduce: f32[]
     v11 = v9 > 0.0  # gt: bool[]
     if not v11.item():
         flipped = -picked  # neg: f32[2, 3]
@@ -117,8 +119,8 @@ def main(comm, x, choice):
         flipped = picked + 1.0  # add: f32[2, 3]
     v16, v17 = v1, picked  # while: i32[], f32[2, 3]
     while True:
-        v19_part = compute_v19_part(v17)  # fused: f32[]
-        v19 = comm.all_reduce(v19_part, op="max", axes=("data", "model"))  # all-reduce: f32[]
+        v19_partial = compute_v19_partial(v17)  # fused: f32[]
+        v19 = comm.all_reduce(v19_partial, op="max", axes=("data", "model"))  # all-reduce: f32[]
         v21 = v19 > 0.1  # gt: bool[]
         if not v21.item():
             break

@@ -134,11 +134,11 @@ def compute_v12(v0, params_b1):
 
 
 @triton.jit
-def compute_v19_part_kernel(
+def compute_v19_partial_kernel(
     v15_ptr,
     params_b2_ptr,
     y_ptr,
-    v19_part_ptr,
+    v19_partial_ptr,
     v17_grad_ptr,
     BLOCK: tl.constexpr,
 ):
@@ -148,11 +148,11 @@ def compute_v19_part_kernel(
     %out = add(%15, %60) : f32[4, 8]
     %61 = sub(%out, %y) : f32[4, 8]
     %62 = mul(%61, %61) : f32[4, 8]
-    %19.part = sum(%62, dims=[0, 1]) : f32[]
+    %19.partial = sum(%62, dims=[0, 1]) : f32[]
     %18.grad = constant(value=0.015625) : f32[4, 8]
     %63 = mul(%18.grad, %61) : f32[4, 8]
     %17.grad = add(%63, %63) : f32[4, 8]
-    yield %19.part, %17.grad
+    yield %19.partial, %17.grad
     """
     at = tl.arange(0, BLOCK)
     v15 = tl.load(v15_ptr + at)
@@ -162,35 +162,35 @@ def compute_v19_part_kernel(
     out = v15 + params_b2
     v61 = out - y
     v62 = v61 * v61
-    v19_part = tl.sum(v62, 0)
+    v19_partial = tl.sum(v62, 0)
     v63 = 0.015625 * v61
     v17_grad = v63 + v63
-    tl.store(v19_part_ptr, v19_part)
+    tl.store(v19_partial_ptr, v19_partial)
     tl.store(v17_grad_ptr + at, v17_grad)
 
 
-def compute_v19_part_reference(v15, params_b2, y):
+def compute_v19_partial_reference(v15, params_b2, y):
     """The same in plain torch."""
     v60 = params_b2.expand(4, 8)  # broadcast: f32[4, 8]
     out = v15 + v60  # add: f32[4, 8]
     v61 = out - y  # sub: f32[4, 8]
     v62 = v61 * v61  # mul: f32[4, 8]
-    v19_part = v62.sum((0, 1))  # sum: f32[]
+    v19_partial = v62.sum((0, 1))  # sum: f32[]
     v63 = 0.015625 * v61  # mul: f32[4, 8]
     v17_grad = v63 + v63  # add: f32[4, 8]
-    return v19_part, v17_grad
+    return v19_partial, v17_grad
 
 
-def compute_v19_part(v15, params_b2, y):
+def compute_v19_partial(v15, params_b2, y):
     if not (v15.is_cuda or INTERPRETED):
-        return compute_v19_part_reference(v15, params_b2, y)
+        return compute_v19_partial_reference(v15, params_b2, y)
     v15, params_b2, y = (x.contiguous() for x in (v15, params_b2, y))
-    v19_part = torch.empty((), dtype=torch.float32, device=v15.device)
+    v19_partial = torch.empty((), dtype=torch.float32, device=v15.device)
     v17_grad = torch.empty((4, 8), dtype=torch.float32, device=v15.device)
-    compute_v19_part_kernel[(1,)](
-        v15, params_b2, y, v19_part, v17_grad, BLOCK=32, num_warps=1, enable_fp_fusion=False
+    compute_v19_partial_kernel[(1,)](
+        v15, params_b2, y, v19_partial, v17_grad, BLOCK=32, num_warps=1, enable_fp_fusion=False
     )
-    return v19_part, v17_grad
+    return v19_partial, v17_grad
 
 
 @triton.jit
@@ -200,7 +200,7 @@ def compute_v2_grad_kernel(
     v12_ptr,
     h_grad_ptr,
     v2_grad_ptr,
-    params_b1_grad_part_ptr,
+    params_b1_grad_partial_ptr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -231,8 +231,8 @@ def compute_v2_grad_kernel(
     %85 = mul(%3.grad, %69) : f32[4, 16]
     %86 = add(%84, %85) : f32[4, 16]
     %2.grad = add(%86, %85) : f32[4, 16]
-    %params.b1.grad.part = sum(%2.grad, dims=[0]) : f32[16]
-    yield %2.grad, %params.b1.grad.part
+    %params.b1.grad.partial = sum(%2.grad, dims=[0]) : f32[16]
+    yield %2.grad, %params.b1.grad.partial
     """
     column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     row = tl.arange(0, ROWS)[:, None]
@@ -259,9 +259,9 @@ def compute_v2_grad_kernel(
     v85 = v3_grad * v69
     v86 = v84 + v85
     v2_grad = v86 + v85
-    params_b1_grad_part = tl.sum(v2_grad, 0, keep_dims=True)
+    params_b1_grad_partial = tl.sum(v2_grad, 0, keep_dims=True)
     tl.store(v2_grad_ptr + row * 16 + column, v2_grad)
-    tl.store(params_b1_grad_part_ptr + column, params_b1_grad_part)
+    tl.store(params_b1_grad_partial_ptr + column, params_b1_grad_partial)
 
 
 def compute_v2_grad_reference(v0, params_b1, v12, h_grad):
@@ -286,8 +286,8 @@ def compute_v2_grad_reference(v0, params_b1, v12, h_grad):
     v85 = v3_grad * v69  # mul: f32[4, 16]
     v86 = v84 + v85  # add: f32[4, 16]
     v2_grad = v86 + v85  # add: f32[4, 16]
-    params_b1_grad_part = v2_grad.sum(0)  # sum: f32[16]
-    return v2_grad, params_b1_grad_part
+    params_b1_grad_partial = v2_grad.sum(0)  # sum: f32[16]
+    return v2_grad, params_b1_grad_partial
 
 
 def compute_v2_grad(v0, params_b1, v12, h_grad):
@@ -295,20 +295,20 @@ def compute_v2_grad(v0, params_b1, v12, h_grad):
         return compute_v2_grad_reference(v0, params_b1, v12, h_grad)
     v0, params_b1, v12, h_grad = (x.contiguous() for x in (v0, params_b1, v12, h_grad))
     v2_grad = torch.empty((4, 16), dtype=torch.float32, device=v0.device)
-    params_b1_grad_part = torch.empty((16,), dtype=torch.float32, device=v0.device)
+    params_b1_grad_partial = torch.empty((16,), dtype=torch.float32, device=v0.device)
     compute_v2_grad_kernel[(1,)](
         v0,
         params_b1,
         v12,
         h_grad,
         v2_grad,
-        params_b1_grad_part,
+        params_b1_grad_partial,
         ROWS=4,
         COLUMNS=16,
         num_warps=1,
         enable_fp_fusion=False,
     )
-    return v2_grad, params_b1_grad_part
+    return v2_grad, params_b1_grad_partial
 
 
 @triton.jit
@@ -465,38 +465,38 @@ def compute_v45(params_b2_grad_row, params_b2):
 def main(comm, params_b1, params_b2, params_w1, params_w2, x, y):
     v0 = x @ params_w1  # dot: f32[4, 16]
     v12, h = compute_v12(v0, params_b1)  # fused: f32[4, 16], f32[4, 16]
-    v15_part = h @ params_w2  # dot: f32[4, 8]
-    v15 = comm.all_reduce(v15_part, op="add", axes=("model",))  # all-reduce: f32[4, 8]
-    v19_part, v17_grad = compute_v19_part(v15, params_b2, y)  # fused: f32[], f32[4, 8]
-    v19 = comm.all_reduce(v19_part, op="add", axes=("data",))  # all-reduce: f32[]
+    v15_partial = h @ params_w2  # dot: f32[4, 8]
+    v15 = comm.all_reduce(v15_partial, op="add", axes=("model",))  # all-reduce: f32[4, 8]
+    v19_partial, v17_grad = compute_v19_partial(v15, params_b2, y)  # fused: f32[], f32[4, 8]
+    v19 = comm.all_reduce(v19_partial, op="add", axes=("data",))  # all-reduce: f32[]
     v21 = v19 / 64.0  # div: f32[]
-    params_b2_grad_part = v17_grad.sum(0)  # sum: f32[8]
+    params_b2_grad_partial = v17_grad.sum(0)  # sum: f32[8]
     h_grad = v17_grad @ params_w2.T  # dot: f32[4, 16]
-    params_w2_grad_part = h.T @ v17_grad  # dot: f32[16, 8]
+    params_w2_grad_partial = h.T @ v17_grad  # dot: f32[16, 8]
     # fused: f32[4, 16], f32[16]
-    v2_grad, params_b1_grad_part = compute_v2_grad(v0, params_b1, v12, h_grad)
-    params_w1_grad_part = x.T @ v2_grad  # dot: f32[16, 16]
-    params_b2_grad_part_row = params_b2_grad_part.reshape(1, 8)  # reshape: f32[1, 8]
-    params_w2_grad_part_row = params_w2_grad_part.reshape(1, 128)  # reshape: f32[1, 128]
-    params_b1_grad_part_row = params_b1_grad_part.reshape(1, 16)  # reshape: f32[1, 16]
-    params_w1_grad_part_row = params_w1_grad_part.reshape(1, 256)  # reshape: f32[1, 256]
+    v2_grad, params_b1_grad_partial = compute_v2_grad(v0, params_b1, v12, h_grad)
+    params_w1_grad_partial = x.T @ v2_grad  # dot: f32[16, 16]
+    params_b2_grad_partial_row = params_b2_grad_partial.reshape(1, 8)  # reshape: f32[1, 8]
+    params_w2_grad_partial_row = params_w2_grad_partial.reshape(1, 128)  # reshape: f32[1, 128]
+    params_b1_grad_partial_row = params_b1_grad_partial.reshape(1, 16)  # reshape: f32[1, 16]
+    params_w1_grad_partial_row = params_w1_grad_partial.reshape(1, 256)  # reshape: f32[1, 256]
     # concatenate: f32[1, 408]
-    params_b2_grad_joined = torch.cat(
+    params_b2_grad_packed = torch.cat(
         [
-            params_b2_grad_part_row,
-            params_w2_grad_part_row,
-            params_b1_grad_part_row,
-            params_w1_grad_part_row,
+            params_b2_grad_partial_row,
+            params_w2_grad_partial_row,
+            params_b1_grad_partial_row,
+            params_w1_grad_partial_row,
         ],
         dim=1,
     )
     # all-reduce: f32[1, 408]
-    params_b2_grad_together = comm.all_reduce(params_b2_grad_joined, op="add", axes=("data",))
-    params_b2_grad_row = params_b2_grad_together[:, :8]  # slice: f32[1, 8]
-    params_w2_grad_row = params_b2_grad_together[:, 8:136]  # slice: f32[1, 128]
+    params_b2_grad_combined = comm.all_reduce(params_b2_grad_packed, op="add", axes=("data",))
+    params_b2_grad_row = params_b2_grad_combined[:, :8]  # slice: f32[1, 8]
+    params_w2_grad_row = params_b2_grad_combined[:, 8:136]  # slice: f32[1, 128]
     params_w2_grad = params_w2_grad_row.reshape(16, 8)  # reshape: f32[16, 8]
-    params_b1_grad_row = params_b2_grad_together[:, 136:152]  # slice: f32[1, 16]
-    params_w1_grad_row = params_b2_grad_together[:, 152:]  # slice: f32[1, 256]
+    params_b1_grad_row = params_b2_grad_combined[:, 136:152]  # slice: f32[1, 16]
+    params_w1_grad_row = params_b2_grad_combined[:, 152:]  # slice: f32[1, 256]
     params_w1_grad = params_w1_grad_row.reshape(16, 16)  # reshape: f32[16, 16]
     v36 = compute_v36(params_w1_grad, params_w1)  # fused: f32[16, 16]
     v39 = compute_v39(params_b1_grad_row, params_b1)  # fused: f32[16]

@@ -697,38 +697,40 @@ def compute_logs(logits, logs_grad):
 
 
 @triton.jit
-def compute_v88_part_kernel(v86_ptr, v79_ptr, v88_part_ptr, BLOCK: tl.constexpr):
+def compute_v88_partial_kernel(v86_ptr, v79_ptr, v88_partial_ptr, BLOCK: tl.constexpr):
     """select, sum over 2x6
 
     %233 = constant(value=nan) : f32[2, 6, 1]
     %chosen = select(%86, %79, %233) : f32[2, 6, 1]
-    %88.part = sum(%chosen, dims=[0, 1, 2]) : f32[]
-    yield %88.part
+    %88.partial = sum(%chosen, dims=[0, 1, 2]) : f32[]
+    yield %88.partial
     """
     at = tl.arange(0, BLOCK)
     mask = at < 12
     v86 = tl.load(v86_ptr + at, mask)
     v79 = tl.load(v79_ptr + at, mask)
     chosen = tl.where(v86, v79, float("nan"))
-    v88_part = tl.sum(tl.where(mask, chosen, 0.0), 0)
-    tl.store(v88_part_ptr, v88_part)
+    v88_partial = tl.sum(tl.where(mask, chosen, 0.0), 0)
+    tl.store(v88_partial_ptr, v88_partial)
 
 
-def compute_v88_part_reference(v86, v79):
+def compute_v88_partial_reference(v86, v79):
     """The same in plain torch."""
     chosen = torch.where(v86, v79, math.nan)  # select: f32[2, 6, 1]
-    v88_part = chosen.sum((0, 1, 2))  # sum: f32[]
-    return v88_part
+    v88_partial = chosen.sum((0, 1, 2))  # sum: f32[]
+    return v88_partial
 
 
-def compute_v88_part(v86, v79):
+def compute_v88_partial(v86, v79):
     if not (v86.is_cuda or INTERPRETED):
-        return compute_v88_part_reference(v86, v79)
+        return compute_v88_partial_reference(v86, v79)
     v86 = v86.contiguous()
     v79 = v79.contiguous()
-    v88_part = torch.empty((), dtype=torch.float32, device=v86.device)
-    compute_v88_part_kernel[(1,)](v86, v79, v88_part, BLOCK=16, num_warps=1, enable_fp_fusion=False)
-    return v88_part
+    v88_partial = torch.empty((), dtype=torch.float32, device=v86.device)
+    compute_v88_partial_kernel[(1,)](
+        v86, v79, v88_partial, BLOCK=16, num_warps=1, enable_fp_fusion=False
+    )
+    return v88_partial
 
 
 @triton.jit
@@ -814,12 +816,12 @@ def compute_v60_grad(h_1_grad, v61, v60):
 
 
 @triton.jit
-def compute_v101_part_kernel(
+def compute_v101_partial_kernel(
     x_1_ptr,
     v46_ptr,
     v55_ptr,
     v59_grad_ptr,
-    v101_part_ptr,
+    v101_partial_ptr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -830,8 +832,8 @@ def compute_v101_part_kernel(
     %267 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
     %268 = div(%centred.1, %267) : f32[2, 6, 8]
     %58.grad = mul(%59.grad, %268) : f32[2, 6, 8]
-    %101.part = sum(%58.grad, dims=[0, 1]) : f32[8]
-    yield %101.part
+    %101.partial = sum(%58.grad, dims=[0, 1]) : f32[8]
+    yield %101.partial
     """
     column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     row = tl.arange(0, ROWS)[:, None]
@@ -843,30 +845,38 @@ def compute_v101_part_kernel(
     v55 = tl.load(v55_ptr + row, row_mask)
     v268 = tl.div_rn(centred_1, v55)
     v58_grad = v59_grad * v268
-    v101_part = tl.sum(tl.where(row_mask, v58_grad, 0.0), 0, keep_dims=True)
-    tl.store(v101_part_ptr + column, v101_part)
+    v101_partial = tl.sum(tl.where(row_mask, v58_grad, 0.0), 0, keep_dims=True)
+    tl.store(v101_partial_ptr + column, v101_partial)
 
 
-def compute_v101_part_reference(x_1, v46, v55, v59_grad):
+def compute_v101_partial_reference(x_1, v46, v55, v59_grad):
     """The same in plain torch."""
     v265 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     centred_1 = x_1 - v265  # sub: f32[2, 6, 8]
     v267 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     v268 = centred_1 / v267  # div: f32[2, 6, 8]
     v58_grad = v59_grad * v268  # mul: f32[2, 6, 8]
-    v101_part = v58_grad.sum((0, 1))  # sum: f32[8]
-    return v101_part
+    v101_partial = v58_grad.sum((0, 1))  # sum: f32[8]
+    return v101_partial
 
 
-def compute_v101_part(x_1, v46, v55, v59_grad):
+def compute_v101_partial(x_1, v46, v55, v59_grad):
     if not (x_1.is_cuda or INTERPRETED):
-        return compute_v101_part_reference(x_1, v46, v55, v59_grad)
+        return compute_v101_partial_reference(x_1, v46, v55, v59_grad)
     x_1, v46, v55, v59_grad = (x.contiguous() for x in (x_1, v46, v55, v59_grad))
-    v101_part = torch.empty((8,), dtype=torch.float32, device=x_1.device)
-    compute_v101_part_kernel[(1,)](
-        x_1, v46, v55, v59_grad, v101_part, ROWS=16, COLUMNS=8, num_warps=1, enable_fp_fusion=False
+    v101_partial = torch.empty((8,), dtype=torch.float32, device=x_1.device)
+    compute_v101_partial_kernel[(1,)](
+        x_1,
+        v46,
+        v55,
+        v59_grad,
+        v101_partial,
+        ROWS=16,
+        COLUMNS=8,
+        num_warps=1,
+        enable_fp_fusion=False,
     )
-    return v101_part
+    return v101_partial
 
 
 @triton.jit
@@ -1081,14 +1091,14 @@ def compute_v25_grad(attention_grad, v40, attention, v39, mask):
 
 
 @triton.jit
-def compute_v121_part_kernel(
+def compute_v121_partial_kernel(
     x_ptr,
     v9_ptr,
     v18_ptr,
-    v117_part_ptr,
-    v118_part_ptr,
-    v120_part_ptr,
-    v121_part_ptr,
+    v117_partial_ptr,
+    v118_partial_ptr,
+    v120_partial_ptr,
+    v121_partial_ptr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -1098,64 +1108,64 @@ def compute_v121_part_kernel(
     %centred = sub(%x, %279) : f32[2, 6, 8]
     %281 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
     %282 = div(%centred, %281) : f32[2, 6, 8]
-    %283 = add(%117.part, %118.part) : f32[2, 6, 8]
-    %h.grad = add(%283, %120.part) : f32[2, 6, 8]
+    %283 = add(%117.partial, %118.partial) : f32[2, 6, 8]
+    %h.grad = add(%283, %120.partial) : f32[2, 6, 8]
     %21.grad = mul(%h.grad, %282) : f32[2, 6, 8]
-    %121.part = sum(%21.grad, dims=[0, 1]) : f32[8]
-    yield %121.part
+    %121.partial = sum(%21.grad, dims=[0, 1]) : f32[8]
+    yield %121.partial
     """
     column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     row = tl.arange(0, ROWS)[:, None]
     row_mask = row < 12
     x = tl.load(x_ptr + row * 8 + column, row_mask)
-    v117_part = tl.load(v117_part_ptr + row * 8 + column, row_mask)
-    v118_part = tl.load(v118_part_ptr + row * 8 + column, row_mask)
-    v120_part = tl.load(v120_part_ptr + row * 8 + column, row_mask)
+    v117_partial = tl.load(v117_partial_ptr + row * 8 + column, row_mask)
+    v118_partial = tl.load(v118_partial_ptr + row * 8 + column, row_mask)
+    v120_partial = tl.load(v120_partial_ptr + row * 8 + column, row_mask)
     v9 = tl.load(v9_ptr + row, row_mask)
     centred = x - v9
     v18 = tl.load(v18_ptr + row, row_mask)
     v282 = tl.div_rn(centred, v18)
-    v283 = v117_part + v118_part
-    h_grad = v283 + v120_part
+    v283 = v117_partial + v118_partial
+    h_grad = v283 + v120_partial
     v21_grad = h_grad * v282
-    v121_part = tl.sum(tl.where(row_mask, v21_grad, 0.0), 0, keep_dims=True)
-    tl.store(v121_part_ptr + column, v121_part)
+    v121_partial = tl.sum(tl.where(row_mask, v21_grad, 0.0), 0, keep_dims=True)
+    tl.store(v121_partial_ptr + column, v121_partial)
 
 
-def compute_v121_part_reference(x, v9, v18, v117_part, v118_part, v120_part):
+def compute_v121_partial_reference(x, v9, v18, v117_partial, v118_partial, v120_partial):
     """The same in plain torch."""
     v279 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     centred = x - v279  # sub: f32[2, 6, 8]
     v281 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     v282 = centred / v281  # div: f32[2, 6, 8]
-    v283 = v117_part + v118_part  # add: f32[2, 6, 8]
-    h_grad = v283 + v120_part  # add: f32[2, 6, 8]
+    v283 = v117_partial + v118_partial  # add: f32[2, 6, 8]
+    h_grad = v283 + v120_partial  # add: f32[2, 6, 8]
     v21_grad = h_grad * v282  # mul: f32[2, 6, 8]
-    v121_part = v21_grad.sum((0, 1))  # sum: f32[8]
-    return v121_part
+    v121_partial = v21_grad.sum((0, 1))  # sum: f32[8]
+    return v121_partial
 
 
-def compute_v121_part(x, v9, v18, v117_part, v118_part, v120_part):
+def compute_v121_partial(x, v9, v18, v117_partial, v118_partial, v120_partial):
     if not (x.is_cuda or INTERPRETED):
-        return compute_v121_part_reference(x, v9, v18, v117_part, v118_part, v120_part)
-    x, v9, v18, v117_part, v118_part, v120_part = (
-        x.contiguous() for x in (x, v9, v18, v117_part, v118_part, v120_part)
+        return compute_v121_partial_reference(x, v9, v18, v117_partial, v118_partial, v120_partial)
+    x, v9, v18, v117_partial, v118_partial, v120_partial = (
+        x.contiguous() for x in (x, v9, v18, v117_partial, v118_partial, v120_partial)
     )
-    v121_part = torch.empty((8,), dtype=torch.float32, device=x.device)
-    compute_v121_part_kernel[(1,)](
+    v121_partial = torch.empty((8,), dtype=torch.float32, device=x.device)
+    compute_v121_partial_kernel[(1,)](
         x,
         v9,
         v18,
-        v117_part,
-        v118_part,
-        v120_part,
-        v121_part,
+        v117_partial,
+        v118_partial,
+        v120_partial,
+        v121_partial,
         ROWS=16,
         COLUMNS=8,
         num_warps=1,
         enable_fp_fusion=False,
     )
-    return v121_part
+    return v121_partial
 
 
 @triton.jit
@@ -1163,9 +1173,9 @@ def compute_x_grad_kernel(
     x_ptr,
     v9_ptr,
     v18_ptr,
-    v117_part_ptr,
-    v118_part_ptr,
-    v120_part_ptr,
+    v117_partial_ptr,
+    v118_partial_ptr,
+    v120_partial_ptr,
     params_scale_ptr,
     v197_ptr,
     x_1_grad_ptr,
@@ -1178,8 +1188,8 @@ def compute_x_grad_kernel(
     %centred = sub(%x, %290) : f32[2, 6, 8]
     %292 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
     %293 = div(%centred, %292) : f32[2, 6, 8]
-    %294 = add(%117.part, %118.part) : f32[2, 6, 8]
-    %h.grad = add(%294, %120.part) : f32[2, 6, 8]
+    %294 = add(%117.partial, %118.partial) : f32[2, 6, 8]
+    %h.grad = add(%294, %120.partial) : f32[2, 6, 8]
     %295 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
     %20.grad = mul(%h.grad, %295) : f32[2, 6, 8]
     %296 = div(%20.grad, %292) : f32[2, 6, 8]
@@ -1199,8 +1209,8 @@ def compute_x_grad_kernel(
     %centred.grad = add(%303, %302) : f32[2, 6, 8]
     %10.grad = neg(%centred.grad) : f32[2, 6, 8]
     %305 = constant(value=-0.0) : f32[2, 6, 8]
-    %x.1.grad.part = select(%197, %x.1.grad, %305) : f32[2, 6, 8]
-    %306 = add(%x.1.grad.part, %centred.grad) : f32[2, 6, 8]
+    %x.1.grad.partial = select(%197, %x.1.grad, %305) : f32[2, 6, 8]
+    %306 = add(%x.1.grad.partial, %centred.grad) : f32[2, 6, 8]
     %307 = sum(%10.grad, dims=[2]) : f32[2, 6]
     %9.grad = reshape(%307) : f32[2, 6, 1]
     %7.grad = div(%9.grad, %301) : f32[2, 6, 1]
@@ -1212,16 +1222,16 @@ def compute_x_grad_kernel(
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + row * 8 + column)
-    v117_part = tl.load(v117_part_ptr + row * 8 + column)
-    v118_part = tl.load(v118_part_ptr + row * 8 + column)
-    v120_part = tl.load(v120_part_ptr + row * 8 + column)
+    v117_partial = tl.load(v117_partial_ptr + row * 8 + column)
+    v118_partial = tl.load(v118_partial_ptr + row * 8 + column)
+    v120_partial = tl.load(v120_partial_ptr + row * 8 + column)
     x_1_grad = tl.load(x_1_grad_ptr + row * 8 + column)
     v9 = tl.load(v9_ptr + row)
     centred = x - v9
     v18 = tl.load(v18_ptr + row)
     v293 = tl.div_rn(centred, v18)
-    v294 = v117_part + v118_part
-    h_grad = v294 + v120_part
+    v294 = v117_partial + v118_partial
+    h_grad = v294 + v120_partial
     params_scale = tl.load(params_scale_ptr + column)
     v20_grad = h_grad * params_scale
     v296 = tl.div_rn(v20_grad, v18)
@@ -1236,8 +1246,8 @@ def compute_x_grad_kernel(
     centred_grad = v303 + v302
     v10_grad = -centred_grad
     v197 = tl.load(v197_ptr)
-    x_1_grad_part = tl.where(v197, x_1_grad, -0.0)
-    v306 = x_1_grad_part + centred_grad
+    x_1_grad_partial = tl.where(v197, x_1_grad, -0.0)
+    v306 = x_1_grad_partial + centred_grad
     v307 = tl.sum(v10_grad, 0)
     v7_grad = tl.div_rn(v307, 8.0)
     x_grad = v306 + v7_grad
@@ -1245,15 +1255,15 @@ def compute_x_grad_kernel(
 
 
 def compute_x_grad_reference(
-    x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad
+    x, v9, v18, v117_partial, v118_partial, v120_partial, params_scale, v197, x_1_grad
 ):
     """The same in plain torch."""
     v290 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     centred = x - v290  # sub: f32[2, 6, 8]
     v292 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     v293 = centred / v292  # div: f32[2, 6, 8]
-    v294 = v117_part + v118_part  # add: f32[2, 6, 8]
-    h_grad = v294 + v120_part  # add: f32[2, 6, 8]
+    v294 = v117_partial + v118_partial  # add: f32[2, 6, 8]
+    h_grad = v294 + v120_partial  # add: f32[2, 6, 8]
     v295 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     v20_grad = h_grad * v295  # mul: f32[2, 6, 8]
     v296 = v20_grad / v292  # div: f32[2, 6, 8]
@@ -1270,8 +1280,8 @@ def compute_x_grad_reference(
     v303 = v296 + v302  # add: f32[2, 6, 8]
     centred_grad = v303 + v302  # add: f32[2, 6, 8]
     v10_grad = -centred_grad  # neg: f32[2, 6, 8]
-    x_1_grad_part = torch.where(v197, x_1_grad, -0.0)  # select: f32[2, 6, 8]
-    v306 = x_1_grad_part + centred_grad  # add: f32[2, 6, 8]
+    x_1_grad_partial = torch.where(v197, x_1_grad, -0.0)  # select: f32[2, 6, 8]
+    v306 = x_1_grad_partial + centred_grad  # add: f32[2, 6, 8]
     v307 = v10_grad.sum(2)  # sum: f32[2, 6]
     v9_grad = v307.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
     v7_grad = v9_grad / 8.0  # div: f32[2, 6, 1]
@@ -1281,23 +1291,27 @@ def compute_x_grad_reference(
     return x_grad
 
 
-def compute_x_grad(x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad):
+def compute_x_grad(
+    x, v9, v18, v117_partial, v118_partial, v120_partial, params_scale, v197, x_1_grad
+):
     if not (x.is_cuda or INTERPRETED):
         return compute_x_grad_reference(
-            x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad
+            x, v9, v18, v117_partial, v118_partial, v120_partial, params_scale, v197, x_1_grad
         )
-    x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad = (
+    x, v9, v18, v117_partial, v118_partial, v120_partial, params_scale, v197, x_1_grad = (
         x.contiguous()
-        for x in (x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad)
+        for x in (
+            x, v9, v18, v117_partial, v118_partial, v120_partial, params_scale, v197, x_1_grad
+        )
     )
     x_grad = torch.empty((2, 6, 8), dtype=torch.float32, device=x.device)
     compute_x_grad_kernel[(12,)](
         x,
         v9,
         v18,
-        v117_part,
-        v118_part,
-        v120_part,
+        v117_partial,
+        v118_partial,
+        v120_partial,
         params_scale,
         v197,
         x_1_grad,
@@ -1531,8 +1545,8 @@ def main(
     # fused: f32[2, 2, 6, 6], f32[2, 2, 6], f32[2, 2, 6, 6]
     v39, v40, attention = compute_v39(v25, mask)
     mixed = torch.einsum("bhts,bshk->bthk", attention, v24)  # dot: f32[2, 6, 2, 4]
-    v42_part = torch.einsum("bthk,hkd->btd", mixed, params_o)  # dot: f32[2, 6, 8]
-    v42 = comm.all_reduce(v42_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
+    v42_partial = torch.einsum("bthk,hkd->btd", mixed, params_o)  # dot: f32[2, 6, 8]
+    v42 = comm.all_reduce(v42_partial, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
     # fused: f32[2, 6, 8], f32[2, 6, 1], f32[2, 6, 1], f32[2, 6, 8]
     x_1, v46, v55, v59 = compute_x_1(x, v42, params_scale)
     v60 = v59 @ params_up  # dot: f32[2, 6, 8]
@@ -1548,90 +1562,92 @@ def main(
     # scatter: f32[2, 6, 16]
     logs_grad = scatter_windows(v93, v78, v79_grad, "add", {}, [2], {0: 0, 1: 1})
     v61, h_1 = compute_v61(v60)  # fused: f32[2, 6, 8], f32[2, 6, 8]
-    v62_part = h_1 @ params_down  # dot: f32[2, 6, 8]
-    v62 = comm.all_reduce(v62_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
+    v62_partial = h_1 @ params_down  # dot: f32[2, 6, 8]
+    v62 = comm.all_reduce(v62_partial, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
     x_2 = x_1 + v62  # add: f32[2, 6, 8]
     logits = x_2 @ v63  # dot: f32[2, 6, 16]
     logs, v67_grad = compute_logs(logits, logs_grad)  # fused: f32[2, 6, 16], f32[2, 6, 16]
     v79 = take_along(logs, v78[..., 0], 2)  # gather: f32[2, 6, 1]
-    v88_part = compute_v88_part(v86, v79)  # fused: f32[]
-    v88 = comm.all_reduce(v88_part, op="add", axes=("data",))  # all-reduce: f32[]
+    v88_partial = compute_v88_partial(v86, v79)  # fused: f32[]
+    v88 = comm.all_reduce(v88_partial, op="add", axes=("data",))  # all-reduce: f32[]
     v91 = compute_v91(v88)  # fused: f32[]
     x_2_grad = v67_grad @ v63.T  # dot: f32[2, 6, 8]
-    v63_grad_part = torch.einsum("abi,abh->ih", x_2, v67_grad)  # dot: f32[8, 16]
-    v63_grad = comm.all_reduce(v63_grad_part, op="add", axes=("data",))  # all-reduce: f32[8, 16]
+    v63_grad_partial = torch.einsum("abi,abh->ih", x_2, v67_grad)  # dot: f32[8, 16]
+    v63_grad = comm.all_reduce(v63_grad_partial, op="add", axes=("data",))  # all-reduce: f32[8, 16]
     v95 = v63_grad.T  # transpose: f32[16, 8]
     h_1_grad = x_2_grad @ params_down.T  # dot: f32[2, 6, 8]
-    params_down_grad_part = torch.einsum("abi,abh->ih", h_1, x_2_grad)  # dot: f32[8, 8]
+    params_down_grad_partial = torch.einsum("abi,abh->ih", h_1, x_2_grad)  # dot: f32[8, 8]
     v60_grad = compute_v60_grad(h_1_grad, v61, v60)  # fused: f32[2, 6, 8]
-    v59_grad_part = v60_grad @ params_up.T  # dot: f32[2, 6, 8]
-    params_up_grad_part = torch.einsum("abi,abh->ih", v59, v60_grad)  # dot: f32[8, 8]
-    v59_grad = comm.all_reduce(v59_grad_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
-    v101_part = compute_v101_part(x_1, v46, v55, v59_grad)  # fused: f32[8]
-    params_down_grad_part_row = params_down_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
-    params_up_grad_part_row = params_up_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
-    v101_part_row = v101_part.reshape(1, 8)  # reshape: f32[1, 8]
+    v59_grad_partial = v60_grad @ params_up.T  # dot: f32[2, 6, 8]
+    params_up_grad_partial = torch.einsum("abi,abh->ih", v59, v60_grad)  # dot: f32[8, 8]
+    # all-reduce: f32[2, 6, 8]
+    v59_grad = comm.all_reduce(v59_grad_partial, op="add", axes=("model",))
+    v101_partial = compute_v101_partial(x_1, v46, v55, v59_grad)  # fused: f32[8]
+    params_down_grad_partial_row = params_down_grad_partial.reshape(1, 64)  # reshape: f32[1, 64]
+    params_up_grad_partial_row = params_up_grad_partial.reshape(1, 64)  # reshape: f32[1, 64]
+    v101_partial_row = v101_partial.reshape(1, 8)  # reshape: f32[1, 8]
     v195 = comm.axis_index(("model",))  # axis-index: i32[]
     v197 = v195 == 0  # eq: bool[]
     # fused: f32[2, 6, 8]
     x_1_grad = compute_x_1_grad(x_1, v46, v55, v59_grad, params_scale, x_2_grad)
     mixed_grad = torch.einsum("btd,hkd->bthk", x_1_grad, params_o)  # dot: f32[2, 6, 2, 4]
-    params_o_grad_part = torch.einsum("bthk,btd->hkd", mixed, x_1_grad)  # dot: f32[2, 4, 8]
+    params_o_grad_partial = torch.einsum("bthk,btd->hkd", mixed, x_1_grad)  # dot: f32[2, 4, 8]
     attention_grad = torch.einsum("bthk,bshk->bhts", mixed_grad, v24)  # dot: f32[2, 2, 6, 6]
     v24_grad = torch.einsum("bhts,bthk->bshk", attention, mixed_grad)  # dot: f32[2, 6, 2, 4]
     v25_grad = compute_v25_grad(attention_grad, v40, attention, v39, mask)  # fused: f32[2, 2, 6, 6]
     v22_grad = torch.einsum("bhts,bshk->bthk", v25_grad, v23)  # dot: f32[2, 6, 2, 4]
     v23_grad = torch.einsum("bhts,bthk->bshk", v25_grad, v22)  # dot: f32[2, 6, 2, 4]
-    v117_part = torch.einsum("bthk,dhk->btd", v24_grad, params_v)  # dot: f32[2, 6, 8]
-    params_v_grad_part = torch.einsum("btd,bthk->dhk", h, v24_grad)  # dot: f32[8, 2, 4]
-    v118_part = torch.einsum("bthk,dhk->btd", v23_grad, params_k)  # dot: f32[2, 6, 8]
-    params_k_grad_part = torch.einsum("btd,bthk->dhk", h, v23_grad)  # dot: f32[8, 2, 4]
-    v120_part = torch.einsum("bthk,dhk->btd", v22_grad, params_q)  # dot: f32[2, 6, 8]
-    params_q_grad_part = torch.einsum("btd,bthk->dhk", h, v22_grad)  # dot: f32[8, 2, 4]
-    params_o_grad_part_row = params_o_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
-    params_v_grad_part_row = params_v_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
-    params_k_grad_part_row = params_k_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
-    params_q_grad_part_row = params_q_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    v117_partial = torch.einsum("bthk,dhk->btd", v24_grad, params_v)  # dot: f32[2, 6, 8]
+    params_v_grad_partial = torch.einsum("btd,bthk->dhk", h, v24_grad)  # dot: f32[8, 2, 4]
+    v118_partial = torch.einsum("bthk,dhk->btd", v23_grad, params_k)  # dot: f32[2, 6, 8]
+    params_k_grad_partial = torch.einsum("btd,bthk->dhk", h, v23_grad)  # dot: f32[8, 2, 4]
+    v120_partial = torch.einsum("bthk,dhk->btd", v22_grad, params_q)  # dot: f32[2, 6, 8]
+    params_q_grad_partial = torch.einsum("btd,bthk->dhk", h, v22_grad)  # dot: f32[8, 2, 4]
+    params_o_grad_partial_row = params_o_grad_partial.reshape(1, 64)  # reshape: f32[1, 64]
+    params_v_grad_partial_row = params_v_grad_partial.reshape(1, 64)  # reshape: f32[1, 64]
+    params_k_grad_partial_row = params_k_grad_partial.reshape(1, 64)  # reshape: f32[1, 64]
+    params_q_grad_partial_row = params_q_grad_partial.reshape(1, 64)  # reshape: f32[1, 64]
     # concatenate: f32[1, 392]
-    params_down_grad_joined = torch.cat(
+    params_down_grad_packed = torch.cat(
         [
-            params_down_grad_part_row,
-            params_up_grad_part_row,
-            v101_part_row,
-            params_o_grad_part_row,
-            params_v_grad_part_row,
-            params_k_grad_part_row,
-            params_q_grad_part_row,
+            params_down_grad_partial_row,
+            params_up_grad_partial_row,
+            v101_partial_row,
+            params_o_grad_partial_row,
+            params_v_grad_partial_row,
+            params_k_grad_partial_row,
+            params_q_grad_partial_row,
         ],
         dim=1,
     )
     # all-reduce: f32[1, 392]
-    params_down_grad_together = comm.all_reduce(params_down_grad_joined, op="add", axes=("data",))
-    params_down_grad_row = params_down_grad_together[:, :64]  # slice: f32[1, 64]
+    params_down_grad_combined = comm.all_reduce(params_down_grad_packed, op="add", axes=("data",))
+    params_down_grad_row = params_down_grad_combined[:, :64]  # slice: f32[1, 64]
     params_down_grad = params_down_grad_row.reshape(8, 8)  # reshape: f32[8, 8]
-    params_up_grad_row = params_down_grad_together[:, 64:128]  # slice: f32[1, 64]
+    params_up_grad_row = params_down_grad_combined[:, 64:128]  # slice: f32[1, 64]
     params_up_grad = params_up_grad_row.reshape(8, 8)  # reshape: f32[8, 8]
-    v101_row = params_down_grad_together[:, 128:136]  # slice: f32[1, 8]
-    params_o_grad_row = params_down_grad_together[:, 136:200]  # slice: f32[1, 64]
+    v101_row = params_down_grad_combined[:, 128:136]  # slice: f32[1, 8]
+    params_o_grad_row = params_down_grad_combined[:, 136:200]  # slice: f32[1, 64]
     params_o_grad = params_o_grad_row.reshape(2, 4, 8)  # reshape: f32[2, 4, 8]
-    params_v_grad_row = params_down_grad_together[:, 200:264]  # slice: f32[1, 64]
+    params_v_grad_row = params_down_grad_combined[:, 200:264]  # slice: f32[1, 64]
     params_v_grad = params_v_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
-    params_k_grad_row = params_down_grad_together[:, 264:328]  # slice: f32[1, 64]
+    params_k_grad_row = params_down_grad_combined[:, 264:328]  # slice: f32[1, 64]
     params_k_grad = params_k_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
-    params_q_grad_row = params_down_grad_together[:, 328:]  # slice: f32[1, 64]
+    params_q_grad_row = params_down_grad_combined[:, 328:]  # slice: f32[1, 64]
     params_q_grad = params_q_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
-    v121_part = compute_v121_part(x, v9, v18, v117_part, v118_part, v120_part)  # fused: f32[8]
-    v121 = comm.all_reduce(v121_part, op="add", axes=("data", "model"))  # all-reduce: f32[8]
+    # fused: f32[8]
+    v121_partial = compute_v121_partial(x, v9, v18, v117_partial, v118_partial, v120_partial)
+    v121 = comm.all_reduce(v121_partial, op="add", axes=("data", "model"))  # all-reduce: f32[8]
     # fused: f32[2, 6, 8]
     x_grad = compute_x_grad(
-        x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad
+        x, v9, v18, v117_partial, v118_partial, v120_partial, params_scale, v197, x_1_grad
     )
     v200 = comm.axis_index(("data", "model"))  # axis-index: i32[]
     v202 = v200 == 0  # eq: bool[]
     v316 = torch.full((16, 8), 0.0, dtype=torch.float32, device=device)  # constant: f32[16, 8]
     v204 = torch.where(v202, v316, -0.0)  # select: f32[16, 8]
-    v134_part = scatter_windows(v204, v5, x_grad, "add", {2: 1}, [0], {})  # scatter: f32[16, 8]
-    v134 = comm.all_reduce(v134_part, op="add", axes=("data", "model"))  # all-reduce: f32[16, 8]
+    v134_partial = scatter_windows(v204, v5, x_grad, "add", {2: 1}, [0], {})  # scatter: f32[16, 8]
+    v134 = comm.all_reduce(v134_partial, op="add", axes=("data", "model"))  # all-reduce: f32[16, 8]
     v137 = compute_v137(v95, v134, params_embed)  # fused: f32[16, 8]
     v140 = compute_v140(v101_row, v121, params_scale)  # fused: f32[8]
     v143 = compute_v143(params_q_grad, params_q)  # fused: f32[8, 2, 4]

@@ -189,42 +189,42 @@ void build(shardir_ipu::Program &program) {
   Tensor hidden = popops::map(graph, pe::Tanh(pe::_1 + pe::_2), {v0, params_b1.reshape({1, 8})},
       step, "hidden");
   Tensor v13 = popops::map(graph, pe::Const(1.0f) - pe::Square(pe::_1), {hidden}, step, "13");
-  // %3.part = dot(%hidden, %params.w2, dims="bi,ih->bh") : f32[8, 4]
-  Tensor v3_part = poplin::matMul(graph, hidden, params_w2, step, "3.part");
-  // %3 = all-reduce(%3.part, axes=[model], op=add) : f32[8, 4]
-  Tensor v3 = gcl::allReduceCrossReplica(graph, v3_part, gcl::CollectiveOperator::ADD, step,
+  // %3.partial = dot(%hidden, %params.w2, dims="bi,ih->bh") : f32[8, 4]
+  Tensor v3_partial = poplin::matMul(graph, hidden, params_w2, step, "3.partial");
+  // %3 = all-reduce(%3.partial, axes=[model], op=add) : f32[8, 4]
+  Tensor v3 = gcl::allReduceCrossReplica(graph, v3_partial, gcl::CollectiveOperator::ADD, step,
       along_model, "3");
   Tensor v5 = popops::map(graph, pe::Square(pe::_1 - pe::_2), {v3, y}, step, "5");
   Tensor v31 = popops::map(graph, pe::Const(0.015625f) * (pe::_1 - pe::_2), {v3, y}, step, "31");
   Tensor v4_grad = popops::map(graph, pe::_1 + pe::_1, {v31}, step, "4.grad");
-  // %6.part = sum(%5, dims=[0, 1]) : f32[]
-  Tensor v6_part = popops::reduce(graph, v5, {0, 1}, popops::Operation::ADD, step, "6.part");
-  // %6 = all-reduce(%6.part, axes=[data], op=add) : f32[]
-  Tensor v6 = ring_all_reduce(graph, v6_part, around_data, place_along_data, pe::_1 + pe::_2, step,
-      "6");
+  // %6.partial = sum(%5, dims=[0, 1]) : f32[]
+  Tensor v6_partial = popops::reduce(graph, v5, {0, 1}, popops::Operation::ADD, step, "6.partial");
+  // %6 = all-reduce(%6.partial, axes=[data], op=add) : f32[]
+  Tensor v6 = ring_all_reduce(graph, v6_partial, around_data, place_along_data, pe::_1 + pe::_2,
+      step, "6");
   Tensor v8 = popops::map(graph, pe::_1 / pe::Const(64.0f), {v6}, step, "8");
   // %hidden.grad = dot(%4.grad, %params.w2, dims="bh,ih->bi") : f32[8, 8]
   Tensor hidden_grad = poplin::matMul(graph, v4_grad, params_w2.dimShuffle({1, 0}), step,
       "hidden.grad");
-  // %params.w2.grad.part = dot(%4.grad, %hidden, dims="bh,bi->ih") : f32[8, 4]
-  Tensor params_w2_grad_part = poplin::matMul(graph, hidden.dimShuffle({1, 0}), v4_grad, step,
-      "params.w2.grad.part");
-  // %params.w2.grad = all-reduce(%params.w2.grad.part, axes=[data], op=add) : f32[8, 4]
-  Tensor params_w2_grad = ring_all_reduce(graph, params_w2_grad_part, around_data, place_along_data,
-      pe::_1 + pe::_2, step, "params.w2.grad");
+  // %params.w2.grad.partial = dot(%4.grad, %hidden, dims="bh,bi->ih") : f32[8, 4]
+  Tensor params_w2_grad_partial = poplin::matMul(graph, hidden.dimShuffle({1, 0}), v4_grad, step,
+      "params.w2.grad.partial");
+  // %params.w2.grad = all-reduce(%params.w2.grad.partial, axes=[data], op=add) : f32[8, 4]
+  Tensor params_w2_grad = ring_all_reduce(graph, params_w2_grad_partial, around_data,
+      place_along_data, pe::_1 + pe::_2, step, "params.w2.grad");
   Tensor v2_grad = popops::map(graph, pe::_1 * pe::_2, {hidden_grad, v13}, step, "2.grad");
-  // %params.b1.grad.part = sum(%2.grad, dims=[0]) : f32[8]
-  Tensor params_b1_grad_part = popops::reduce(graph, v2_grad, {0}, popops::Operation::ADD, step,
-      "params.b1.grad.part");
-  // %params.b1.grad = all-reduce(%params.b1.grad.part, axes=[data], op=add) : f32[8]
-  Tensor params_b1_grad = ring_all_reduce(graph, params_b1_grad_part, around_data, place_along_data,
-      pe::_1 + pe::_2, step, "params.b1.grad");
-  // %params.w1.grad.part = dot(%2.grad, %x, dims="bh,bi->ih") : f32[8, 8]
-  Tensor params_w1_grad_part = poplin::matMul(graph, x.dimShuffle({1, 0}), v2_grad, step,
-      "params.w1.grad.part");
-  // %params.w1.grad = all-reduce(%params.w1.grad.part, axes=[data], op=add) : f32[8, 8]
-  Tensor params_w1_grad = ring_all_reduce(graph, params_w1_grad_part, around_data, place_along_data,
-      pe::_1 + pe::_2, step, "params.w1.grad");
+  // %params.b1.grad.partial = sum(%2.grad, dims=[0]) : f32[8]
+  Tensor params_b1_grad_partial = popops::reduce(graph, v2_grad, {0}, popops::Operation::ADD, step,
+      "params.b1.grad.partial");
+  // %params.b1.grad = all-reduce(%params.b1.grad.partial, axes=[data], op=add) : f32[8]
+  Tensor params_b1_grad = ring_all_reduce(graph, params_b1_grad_partial, around_data,
+      place_along_data, pe::_1 + pe::_2, step, "params.b1.grad");
+  // %params.w1.grad.partial = dot(%2.grad, %x, dims="bh,bi->ih") : f32[8, 8]
+  Tensor params_w1_grad_partial = poplin::matMul(graph, x.dimShuffle({1, 0}), v2_grad, step,
+      "params.w1.grad.partial");
+  // %params.w1.grad = all-reduce(%params.w1.grad.partial, axes=[data], op=add) : f32[8, 8]
+  Tensor params_w1_grad = ring_all_reduce(graph, params_w1_grad_partial, around_data,
+      place_along_data, pe::_1 + pe::_2, step, "params.w1.grad");
   Tensor v16 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_w1, params_w1_grad},
       step, "16");
   Tensor v19 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_b1, params_b1_grad},

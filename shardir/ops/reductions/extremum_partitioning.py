@@ -28,7 +28,7 @@ def partition_arg_extremum(name: str, reduction: str) -> Partitioning:
             return find(x, dim=dim, result=local.result)
         x = local.mask_padding(b, x, value, [dim], identity_element(reduction, x.type.dtype))
         own = getattr(b, reduction)(x, dims=(dim,))
-        best = b.all_reduce(own, axes=axes, op=reduction, name=f"{value.name}.best")
+        best = b.all_reduce(own, axes=axes, op=reduction, name=f"{value.name}.extremum")
         # Positions in a shard use i32 or wider, because a padded shard ends after the last
         # position.
         wide = local.result if local.result.numpy.itemsize >= 4 else local.result.with_dtype("i32")
@@ -76,8 +76,8 @@ def partition_top_k(b: Any, local: LocalOp, x: Any) -> Any:
     values, places = b.top_k(x, result=types)
     start = local.shard_start(b, value, last)
     places = b.add(places, b.broadcast(start, dims=(), result=places.type))
-    values = b.all_gather(values, dim=last, axes=axes, name=f"{value.name}.best")
-    places = b.all_gather(places, dim=last, axes=axes, name=f"{value.name}.places")
+    values = b.all_gather(values, dim=last, axes=axes, name=f"{value.name}.extremum")
+    places = b.all_gather(places, dim=last, axes=axes, name=f"{value.name}.indices")
     best, chosen = b.top_k(values, result=local.results)
     return best, _take_along(b, places, chosen)
 

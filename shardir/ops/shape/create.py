@@ -65,7 +65,7 @@ def _constant_lower(b: Any, local: LocalOp, *, value: Any) -> Any:
         ends = zip(shape, whole.type.shape, strict=True)
         value = Dense(np.pad(value.array, [(0, end - size) for end, size in ends]))
     type = whole.type.with_shape(shape)
-    piece = b.constant(value=value, result=type, name=f"{whole.name}.whole")
+    piece = b.constant(value=value, result=type, name=f"{whole.name}.unsharded")
     for dim in range(whole.type.rank):
         if axes := local.sharding_axes(whole, dim):
             piece = b.all_slice(piece, dim=dim, axes=axes)

@@ -73,7 +73,7 @@ def test_a_process_that_is_gone_ends_the_job(scenario: str, code: int, tmp_path:
 def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
     done = play("ends_early", tmp_path)
     assert done.code == 13
-    where = "all-gather %y.far of total over data (collective 1 of run 1)"
+    where = "all-gather %y.between_processes of total over data (collective 1 of run 1)"
     assert f"{where} waits for ever" in done.err[0]
     assert "process 1 (" in done.err[0]
     assert "has ended its program" in done.err[0]
@@ -85,7 +85,9 @@ def test_processes_that_wait_for_each_other_are_told(tmp_path: Path) -> None:
     assert "waits for ever" in done.errors
     assert "all processes must run the same programs in the same order" in done.errors
     assert "the start of max" in done.errors
-    assert "all-gather %y.far of total over data (collective 1 of run 1)" in done.errors
+    assert (
+        "all-gather %y.between_processes of total over data (collective 1 of run 1)" in done.errors
+    )
 
 
 @pytest.mark.parametrize("scenario", ["is_busy", "is_cut_off"])
@@ -95,12 +97,15 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
     (line,) = (line for line in done.err[0].splitlines() if line.startswith("shardir: "))
     host = line.partition("(")[2].partition(")")[0]
     assert line == (
-        f"shardir: process 0 ({host}): all-gather %y.far of total over data (collective 1 of "
-        f"run 1) timed out after 2 s, waiting for process 1 ({host}); if others need longer, set "
+        f"shardir: process 0 ({host}): all-gather %y.between_processes of total over data "
+        f"(collective 1 of run 1) timed out after 2 s, waiting for process 1 ({host}); if others need longer, set "
         "SHARDIR_COMM_TIMEOUT to more seconds"
     )
     assert "before that, this process finished:\n" in done.err[0]
-    assert "  all-gather %y.far of total over data (collective 1 of run 0)\n" in done.err[0]
+    assert (
+        "  all-gather %y.between_processes of total over data (collective 1 of run 0)\n"
+        in done.err[0]
+    )
 
 
 def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
@@ -145,7 +150,7 @@ def test_processes_that_disagree_later_are_told_about_what(tmp_path: Path) -> No
     done = play("other_shapes_later", tmp_path)
     assert done.code == 13
     host = done.err[1].partition("process 1 (")[2].partition(")")[0]
-    where = "all-gather %y.far of total over data (collective 1 of run 1)"
+    where = "all-gather %y.between_processes of total over data (collective 1 of run 1)"
     assert (
         f"the start of total waits for ever: process 0 ({host}) is at {where}; the processes "
         f"disagree about total: its arguments differ; process 1 ({host}) has '%x: f32[2] of "

@@ -170,9 +170,9 @@ yield %q
         )
     ) == (
         "%vb = broadcast(%v, dims=[]) : f32[2]\n"
-        "%v.each = vary(%v, axes=[x]) : f32[]\n"
-        "%vb.each = broadcast(%v.each, dims=[]) : f32[2]\n"
-        "%q = mul(%p, %vb.each) : f32[2]\n"
+        "%v.varying = vary(%v, axes=[x]) : f32[]\n"
+        "%vb.varying = broadcast(%v.varying, dims=[]) : f32[2]\n"
+        "%q = mul(%p, %vb.varying) : f32[2]\n"
         "yield %q"
     )
     assert shown(
@@ -189,11 +189,11 @@ yield %p
 """
     ) == (
         "%h = sum(%p, dims=[0]) : f32[]\n"
-        "%v.each = vary(%v, axes=[x]) : f32[]\n"
-        "%c = scan(%v.each, carries=1, length=3) : f32[] {\n"
+        "%v.varying = vary(%v, axes=[x]) : f32[]\n"
+        "%c = scan(%v.varying, carries=1, length=3) : f32[] {\n"
         "  (%c0: f32[]) =>\n"
-        "  %m = mul(%h, %v.each) : f32[]\n"
-        "  %n = mul(%c0, %v.each) : f32[]\n"
+        "  %m = mul(%h, %v.varying) : f32[]\n"
+        "  %n = mul(%c0, %v.varying) : f32[]\n"
         "  %o = add(%m, %n) : f32[]\n"
         "  yield %o\n"
         "}\n"
@@ -218,16 +218,18 @@ yield %z
 def test_nothing_becomes_varying_in_a_branch_that_only_some_devices_take() -> None:
     assert shown(BRANCHES).splitlines()[:7] == [
         "%i = axis-index(axes=[x]) : i32[]",
-        "%v.each = vary(%v, axes=[x]) : f32[]",
+        "%v.varying = vary(%v, axes=[x]) : f32[]",
         "%k = case(%i) : f32[] {",
-        "  yield %v.each",
+        "  yield %v.varying",
         "} {",
-        "  %s = sin(%v.each) : f32[]",
+        "  %s = sin(%v.varying) : f32[]",
         "  yield %s",
     ]
     back = text_of(Module(program(BRANCHES).meshes, (vjp(program(BRANCHES).main, [0]),)), 1)
     assert back.count("all-reduce") == 1
-    assert back.splitlines()[-2].strip().startswith("%v.grad = all-reduce(%v.each.grad, axes=[x]")
+    assert (
+        back.splitlines()[-2].strip().startswith("%v.grad = all-reduce(%v.varying.grad, axes=[x]")
+    )
 
 
 def test_what_varies_already_does_not_become_varying() -> None:

@@ -44,11 +44,11 @@ def test_sums_travel_in_one_row() -> None:
         == """\
   %p.row = reshape(%p) : f32[1, 8]
   %q.row = reshape(%q) : f32[1, 3]
-  %a.joined = concatenate(%p.row, %q.row, dim=1) : f32[1, 11]
-  %a.together = all-reduce(%a.joined, axes=[x], op=add) : f32[1, 11]
-  %a.row = slice(%a.together, starts=[0, 0], strides=[1, 1]) : f32[1, 8]
+  %a.packed = concatenate(%p.row, %q.row, dim=1) : f32[1, 11]
+  %a.combined = all-reduce(%a.packed, axes=[x], op=add) : f32[1, 11]
+  %a.row = slice(%a.combined, starts=[0, 0], strides=[1, 1]) : f32[1, 8]
   %a = reshape(%a.row) : f32[4, 2]
-  %b.row = slice(%a.together, starts=[0, 8], strides=[1, 1]) : f32[1, 3]
+  %b.row = slice(%a.combined, starts=[0, 8], strides=[1, 1]) : f32[1, 3]
   %b = reshape(%b.row) : f32[3]
   return %a, %b
 """

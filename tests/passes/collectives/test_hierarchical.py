@@ -40,8 +40,8 @@ def split(line: str, options: str = "small=0") -> str:
 
 def test_sums_begin_inside_of_processes() -> None:
     assert split("%y = all-reduce(%x, axes=[data, model], op=add) : f32[8, 16]") == (
-        "%y.near = all-reduce(%x, axes=[data:(2)2, model], op=add) : f32[8, 16]\n"
-        "%y = all-reduce(%y.near, axes=[data:(1)2], op=add) : f32[8, 16]"
+        "%y.within_process = all-reduce(%x, axes=[data:(2)2, model], op=add) : f32[8, 16]\n"
+        "%y = all-reduce(%y.within_process, axes=[data:(1)2], op=add) : f32[8, 16]"
     )
 
 
@@ -49,9 +49,10 @@ def test_small_sums_are_added_up_in_the_order_of_devices() -> None:
     line = "%y = all-reduce(%x, axes=[data, model], op=add) : f32[8, 16]"
     want = (
         "%x.row = reshape(%x) : f32[1, 8, 16]\n"
-        "%y.near = all-gather(%x.row, dim=0, axes=[data:(2)2, model]) : f32[4, 8, 16]\n"
-        "%y.far = all-gather(%y.near, dim=0, axes=[data:(1)2]) : f32[8, 8, 16]\n"
-        "%y = sum(%y.far, dims=[0]) : f32[8, 16]"
+        "%y.within_process = all-gather(%x.row, dim=0, axes=[data:(2)2, model]) : f32[4, 8, 16]\n"
+        "%y.between_processes = all-gather(%y.within_process, dim=0, axes=[data:(1)2]) : "
+        "f32[8, 8, 16]\n"
+        "%y = sum(%y.between_processes, dims=[0]) : f32[8, 16]"
     )
     assert split(line, "small=2048") == want
     assert split(line, "small=2047") != want
@@ -59,44 +60,47 @@ def test_small_sums_are_added_up_in_the_order_of_devices() -> None:
 
 def test_the_largest_of_all_is_that_in_any_order() -> None:
     assert split("%y = all-reduce(%x, axes=[data], op=max) : f32[8, 16]", "small=99999") == (
-        "%y.near = all-reduce(%x, axes=[data:(2)2], op=max) : f32[8, 16]\n"
-        "%y = all-reduce(%y.near, axes=[data:(1)2], op=max) : f32[8, 16]"
+        "%y.within_process = all-reduce(%x, axes=[data:(2)2], op=max) : f32[8, 16]\n"
+        "%y = all-reduce(%y.within_process, axes=[data:(1)2], op=max) : f32[8, 16]"
     )
 
 
 def test_sums_of_halves_are_rounded_once() -> None:
     assert split("%y = all-reduce(%h, axes=[data], op=add) : bf16[8]") == (
         "%h.wide = convert(%h) : f32[8]\n"
-        "%y.near = all-reduce(%h.wide, axes=[data:(2)2], op=add) : f32[8]\n"
-        "%y.far = all-reduce(%y.near, axes=[data:(1)2], op=add) : f32[8]\n"
-        "%y = convert(%y.far) : bf16[8]"
+        "%y.within_process = all-reduce(%h.wide, axes=[data:(2)2], op=add) : f32[8]\n"
+        "%y.between_processes = all-reduce(%y.within_process, axes=[data:(1)2], op=add) : f32[8]\n"
+        "%y = convert(%y.between_processes) : bf16[8]"
     )
 
 
 def test_what_is_scattered_is_sent_once() -> None:
     assert split("%y = reduce-scatter(%x, dim=0, axes=[data], op=add) : f32[2, 16]") == (
-        "%y.near = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
-        "%y.far = reduce-scatter(%y.near, dim=0, axes=[data:(1)2], op=add) : f32[4, 16]\n"
-        "%y = all-slice(%y.far, dim=0, axes=[data:(2)2]) : f32[2, 16]"
+        "%y.within_process = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
+        "%y.between_processes = reduce-scatter(%y.within_process, dim=0, axes=[data:(1)2], op=add) : "
+        "f32[4, 16]\n"
+        "%y = all-slice(%y.between_processes, dim=0, axes=[data:(2)2]) : f32[2, 16]"
     )
 
 
 def test_pieces_are_gathered_from_the_minor_axes_on() -> None:
     assert split("%y = all-gather(%x, dim=1, axes=[model, data]) : f32[8, 128]") == (
-        "%y.near = all-gather(%x, dim=1, axes=[data:(2)2]) : f32[8, 32]\n"
-        "%y.far = all-gather(%y.near, dim=1, axes=[data:(1)2]) : f32[8, 64]\n"
-        "%y = all-gather(%y.far, dim=1, axes=[model]) : f32[8, 128]"
+        "%y.within_process = all-gather(%x, dim=1, axes=[data:(2)2]) : f32[8, 32]\n"
+        "%y.between_processes = all-gather(%y.within_process, dim=1, axes=[data:(1)2]) : "
+        "f32[8, 64]\n"
+        "%y = all-gather(%y.between_processes, dim=1, axes=[model]) : f32[8, 128]"
     )
 
 
 def test_an_all_to_all_is_one_on_each_level() -> None:
     assert split("%y = all-to-all(%x, split=1, concat=0, axes=[data]) : f32[32, 4]") == (
         "%x.parts = reshape(%x) : f32[1, 1, 8, 2, 2, 4]\n"
-        "%y.far = all-to-all(%x.parts, split=3, concat=0, axes=[data:(1)2]) : "
+        "%y.between_processes = all-to-all(%x.parts, split=3, concat=0, axes=[data:(1)2]) : "
         "f32[2, 1, 8, 1, 2, 4]\n"
-        "%y.near = all-to-all(%y.far, split=4, concat=1, axes=[data:(2)2]) : "
+        "%y.within_process = all-to-all(%y.between_processes, split=4, concat=1, axes=[data:(2)2]) : "
+        ""
         "f32[2, 2, 8, 1, 1, 4]\n"
-        "%y = reshape(%y.near) : f32[32, 4]"
+        "%y = reshape(%y.within_process) : f32[32, 4]"
     )
 
 
@@ -111,9 +115,9 @@ def test_permutes_that_rename_axes_become_pairs() -> None:
 def test_a_process_knows_where_its_devices_are() -> None:
     line = "%i = axis-index(axes=[data, model]) : i32[]"
     assert split(line, "at=data:1") == (
-        "%i.near = axis-index(axes=[data:(2)2, model]) : i32[]\n"
+        "%i.within_process = axis-index(axes=[data:(2)2, model]) : i32[]\n"
         "%0 = constant(value=4) : i32[]\n"
-        "%i = add(%i.near, %0) : i32[]"
+        "%i = add(%i.within_process, %0) : i32[]"
     )
     line = "%y = all-slice(%x, dim=1, axes=[data, model]) : f32[8, 2]"
     assert split(line, "at=data:1") == (
@@ -129,12 +133,13 @@ def test_what_was_started_is_waited_for_between_processes_alone() -> None:
         "  %t = all-gather-start(%x, dim=0, axes=[model, data]) : f32[64, 16]\n"
         "  %z = done(%t) : f32[64, 16]"
     ) == (
-        "%s.near = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
-        "%s = all-reduce-start(%s.near, axes=[data:(1)2], op=add) : f32[8, 16]\n"
+        "%s.within_process = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
+        "%s = all-reduce-start(%s.within_process, axes=[data:(1)2], op=add) : f32[8, 16]\n"
         "%y = done(%s) : f32[8, 16]\n"
-        "%t.near = all-gather(%x, dim=0, axes=[data:(2)2]) : f32[16, 16]\n"
-        "%t.far = all-gather(%t.near, dim=0, axes=[data:(1)2]) : f32[32, 16]\n"
-        "%t = all-gather(%t.far, dim=0, axes=[model]) : f32[64, 16]"
+        "%t.within_process = all-gather(%x, dim=0, axes=[data:(2)2]) : f32[16, 16]\n"
+        "%t.between_processes = all-gather(%t.within_process, dim=0, axes=[data:(1)2]) : "
+        "f32[32, 16]\n"
+        "%t = all-gather(%t.between_processes, dim=0, axes=[model]) : f32[64, 16]"
     )
 
 

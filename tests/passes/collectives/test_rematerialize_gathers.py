@@ -43,8 +43,8 @@ def test_a_late_use_has_a_gather_of_its_own() -> None:
   %b = exp(%a) : f32[8]
   %c = sin(%b) : f32[8]
   %d = broadcast(%c, dims=[1]) : f32[16, 8]
-  %w.again = all-gather(%p, dim=0, axes=[x]) : f32[16, 8]
-  %e = mul(%d, %w.again) : f32[16, 8]
+  %w.regathered = all-gather(%p, dim=0, axes=[x]) : f32[16, 8]
+  %e = mul(%d, %w.regathered) : f32[16, 8]
   return %e
 """
     )

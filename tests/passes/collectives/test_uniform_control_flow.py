@@ -187,20 +187,20 @@ def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
   %h = axis-index(axes=[x]) : i32[]
   %z.1 = constant(value=0) : i32[]
   %q.1 = gt(%h, %z.1) : bool[]
-  %q.here.2, %y, %k = while(%q.1, %s, %h) : bool[], f32[2], i32[] {
-    (%q.here: bool[], %c.1: f32[2], %j.1: i32[]) =>
-    %0 = all-reduce(%q.here, axes=[x], op="or") : bool[]
+  %q.local.2, %y, %k = while(%q.1, %s, %h) : bool[], f32[2], i32[] {
+    (%q.local: bool[], %c.1: f32[2], %j.1: i32[]) =>
+    %0 = all-reduce(%q.local, axes=[x], op="or") : bool[]
     yield %0
   } {
-    (%q.here.1: bool[], %d: f32[2], %l: i32[]) =>
+    (%q.local.1: bool[], %d: f32[2], %l: i32[]) =>
     %one = constant(value=1) : i32[]
     %e = add(%d, %s) : f32[2]
     %m = sub(%l, %one) : i32[]
-    %1 = select(%q.here.1, %e, %d) : f32[2]
-    %2 = select(%q.here.1, %m, %l) : i32[]
+    %1 = select(%q.local.1, %e, %d) : f32[2]
+    %2 = select(%q.local.1, %m, %l) : i32[]
     %z.2 = constant(value=0) : i32[]
     %q.2 = gt(%2, %z.2) : bool[]
-    %3 = and(%q.here.1, %q.2) : bool[]
+    %3 = and(%q.local.1, %q.2) : bool[]
     yield %3, %1, %2
   }
   return %y

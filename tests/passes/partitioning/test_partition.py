@@ -61,8 +61,8 @@ func @f(
 }
 """)
     assert body(module) == [
-        '%c.part = dot(%a, %b, dims="ik,kj->ij") : f32[4, 8]',
-        "%c = all-reduce(%c.part, axes=[x], op=add) : f32[4, 8]",
+        '%c.partial = dot(%a, %b, dims="ik,kj->ij") : f32[4, 8]',
+        "%c = all-reduce(%c.partial, axes=[x], op=add) : f32[4, 8]",
     ]
     reduced = module.main.body.ops[-1]
     assert reduced.why == "sum over 'k' of %c = dot"
@@ -79,7 +79,7 @@ func @f(
   return %c
 }
 """)
-    assert body(module)[-1] == "%c = reduce-scatter(%c.part, dim=0, axes=[x], op=add) : f32[4]"
+    assert body(module)[-1] == "%c = reduce-scatter(%c.partial, dim=0, axes=[x], op=add) : f32[4]"
 
 
 def test_several_steps_on_the_way_have_names_of_their_own() -> None:
@@ -117,9 +117,9 @@ func @f() -> (bf16[512@x]) {
 }
 """)
     assert body(module) == [
-        "%i.place = axis-index(axes=[x]) : i32[]",
+        "%i.index = axis-index(axes=[x]) : i32[]",
         "%0 = constant(value=128) : i32[]",
-        "%i.start = mul(%i.place, %0) : i32[]",
+        "%i.start = mul(%i.index, %0) : i32[]",
         "%1 = iota(dim=0) : i32[128]",
         "%2 = broadcast(%i.start, dims=[]) : i32[128]",
         "%3 = add(%1, %2) : i32[128]",
@@ -151,8 +151,8 @@ func @f() -> (i32[4@x]) {
 }
 """)
     assert body(module) == [
-        "%c.whole = constant(value=dense(i32, [1, 2, 3, 4])) : i32[4]",
-        "%c = all-slice(%c.whole, dim=0, axes=[x]) : i32[1]",
+        "%c.unsharded = constant(value=dense(i32, [1, 2, 3, 4])) : i32[4]",
+        "%c = all-slice(%c.unsharded, dim=0, axes=[x]) : i32[1]",
         "%z = constant(value=7) : i32[1]",
         "%s = add(%c, %z) : i32[1]",
     ]
@@ -233,8 +233,8 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%c.part = sum(%a, dims=[0, 1]) : f32[]",
-        "%c = all-reduce(%c.part, axes=[y], op=add) : f32[]",
+        "%c.partial = sum(%a, dims=[0, 1]) : f32[]",
+        "%c = all-reduce(%c.partial, axes=[y], op=add) : f32[]",
         "%d = all-reduce(%c, axes=[x], op=add) : f32[]",
     ]
 

@@ -35,7 +35,7 @@ def test_the_cheapest_tensor_leads() -> None:
     shardy = Reshard(layouts="shardy")(parse(MESH + VOTE))
     cheapest = Reshard()(parse(MESH + VOTE))
     assert received(shardy) >= received(cheapest)
-    assert body(cheapest)[-1] == "%c = select(%p.cut, %a.cut, %b) : f32[8@-, 64@y]"
+    assert body(cheapest)[-1] == "%c = select(%p.sharded, %a.sharded, %b) : f32[8@-, 64@y]"
 
 
 def test_an_operand_is_gathered_if_its_sum_is_larger() -> None:
@@ -54,7 +54,7 @@ func @f(
 """
         )
     )
-    assert body(gathered)[-1] == '%c = dot(%a.whole, %w, dims="ik,kj->ij") : f32[64@-, 128@-]'
+    assert body(gathered)[-1] == '%c = dot(%a.unsharded, %w, dims="ik,kj->ij") : f32[64@-, 128@-]'
 
 
 def test_a_sum_is_completed_if_it_is_smaller() -> None:
@@ -72,7 +72,7 @@ func @f(
 """
         )
     )
-    assert body(completed)[-1] == "%c = reshard(%c.part) : f32[64@-, 16@-]"
+    assert body(completed)[-1] == "%c = reshard(%c.partial) : f32[64@-, 16@-]"
 
 
 def test_the_exact_pipeline_improves_on_nothing() -> None:

@@ -37,8 +37,8 @@ func @f(
 }
 """)
     assert body(module) == [
-        '%c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@y, 8@-] unreduced(x)',
-        "%c = reshard(%c.part) : f32[8@y, 8@-]",
+        '%c.partial = dot(%a, %b, dims="ik,kj->ij") : f32[8@y, 8@-] unreduced(x)',
+        "%c = reshard(%c.partial) : f32[8@y, 8@-]",
     ]
     assert reasons(module) == ["sum over 'k' of %c = dot"]
 
@@ -52,7 +52,7 @@ func @f(
   return %c
 }
 """)
-    assert body(module)[0] == "%c.part = max(%a, dims=[1]) : f32[8@y] unreduced[max](x)"
+    assert body(module)[0] == "%c.partial = max(%a, dims=[1]) : f32[8@y] unreduced[max](x)"
     assert reasons(module) == ["maximum over dimension 1 of %a of %c = max"]
 
 
@@ -62,12 +62,12 @@ def test_nothing_is_pending_of_arrays_without_elements() -> None:
 func @f(
   %a: c64[0@x, 0@-],
 ) -> (c64[0@x]) {
-  %b.part = prod(%a, dims=[0]) : c64[0@-] unreduced[mul](x)
-  %b = reshard(%b.part) : c64[0@x]
+  %b.partial = prod(%a, dims=[0]) : c64[0@-] unreduced[mul](x)
+  %b = reshard(%b.partial) : c64[0@x]
   return %b
 }
 """)
-    assert body(module) == ["%b.part = prod(%a, dims=[0]) : c64[0@-]"]
+    assert body(module) == ["%b.partial = prod(%a, dims=[0]) : c64[0@-]"]
 
 
 def test_operands_follow_what_most_of_the_data_has() -> None:
@@ -81,8 +81,8 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%b.cut = reshard(%b) : f32[8@x, 4@-]",
-        "%c = add(%a, %b.cut) : f32[8@x, 4@-]",
+        "%b.sharded = reshard(%b) : f32[8@x, 4@-]",
+        "%c = add(%a, %b.sharded) : f32[8@x, 4@-]",
     ]
     assert reasons(module) == [
         "operand 1 of %c = add needs [x, -]: x shards dimension 0 of %a, not dimension 1 of %a"
@@ -99,8 +99,8 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%c.raw = exp(%a) : f32[8@x, 4@-]",
-        "%c = reshard(%c.raw) : f32[8@-, 4@x]",
+        "%c.before_reshard = exp(%a) : f32[8@x, 4@-]",
+        "%c = reshard(%c.before_reshard) : f32[8@-, 4@x]",
     ]
     assert reasons(module) == ["%c = exp is computed [x, -] and needed [-, x]"]
 
@@ -116,8 +116,8 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%b.whole = reshard(%b) : f32[64@-, 6@-]",
-        '%c = dot(%a, %b.whole, dims="ik,kj->ij") : f32[8@x, 6@-]',
+        "%b.unsharded = reshard(%b) : f32[64@-, 6@-]",
+        '%c = dot(%a, %b.unsharded, dims="ik,kj->ij") : f32[8@x, 6@-]',
     ]
 
 
@@ -131,9 +131,9 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%a.cut = reshard(%a) : f32[8@-, 4@x]",
-        "%c.raw = sort(%a.cut, dim=0) : f32[8@-, 4@x]",
-        "%c = reshard(%c.raw) : f32[8@x, 4@-]",
+        "%a.sharded = reshard(%a) : f32[8@-, 4@x]",
+        "%c.before_reshard = sort(%a.sharded, dim=0) : f32[8@-, 4@x]",
+        "%c = reshard(%c.before_reshard) : f32[8@x, 4@-]",
     ]
 
 
@@ -149,9 +149,9 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%b.cut = reshard(%b) : f32[8@x]",
-        "%c = add(%a, %b.cut) : f32[8@x]",
-        "%d = mul(%b.cut, %a) : f32[8@x]",
+        "%b.sharded = reshard(%b) : f32[8@x]",
+        "%c = add(%a, %b.sharded) : f32[8@x]",
+        "%d = mul(%b.sharded, %a) : f32[8@x]",
     ]
 
 
@@ -193,9 +193,9 @@ func @f(
   return %a, %a
 }
 """)
-    assert body(module) == ["%a.whole = reshard(%a) : f32[8@-]"]
+    assert body(module) == ["%a.unsharded = reshard(%a) : f32[8@-]"]
     assert reasons(module) == ["result 0 of @f needs [-]"]
-    assert [str(v.name) for v in module.main.body.returns] == ["a.whole", "a"]
+    assert [str(v.name) for v in module.main.body.returns] == ["a.unsharded", "a"]
 
 
 def test_pieces_of_a_reshape_follow_the_loops_that_both_sides_walk() -> None:
@@ -220,9 +220,9 @@ func @f(
 }
 """)
     assert body(module) == [
-        "%a.cut = reshard(%a) : f32[4@x:(1)2, 27@-]",
-        "%b.raw = reshape(%a.cut) : f32[6@x:(1)2, 18@-]",
-        "%b = reshard(%b.raw) : f32[6@-, 18@-]",
+        "%a.sharded = reshard(%a) : f32[4@x:(1)2, 27@-]",
+        "%b.before_reshard = reshape(%a.sharded) : f32[6@x:(1)2, 18@-]",
+        "%b = reshard(%b.before_reshard) : f32[6@-, 18@-]",
     ]
 
 
@@ -272,10 +272,13 @@ func @f(
 }
 """)
     assert [line for line in body(module) if "scan" in line or "reshard" in line] == [
-        "%xs.cut = reshard(%xs) : f32[4@-, 8@y]",
-        "%ys.raw = scan(%xs.cut, carries=0, length=4, reverse=false) : f32[4@-, 8@y] {",
-        "%ys = reshard(%ys.raw) : f32[4@x, 8@y]",
-        "%ys.cut = reshard(%ys) : f32[4@x, 8@-]",
+        "%xs.sharded = reshard(%xs) : f32[4@-, 8@y]",
+        (
+            "%ys.before_reshard = scan(%xs.sharded, carries=0, length=4, reverse=false) : "
+            "f32[4@-, 8@y] {"
+        ),
+        "%ys = reshard(%ys.before_reshard) : f32[4@x, 8@y]",
+        "%ys.sharded = reshard(%ys) : f32[4@x, 8@-]",
     ]
 
 
@@ -292,10 +295,10 @@ func @f(
 }
 """)
     assert body(module)[:2] == [
-        "%h.cut = reshard(%h) : f32[8@x]",
-        "%h.cut.1 = reshard(%h) : f32[8@y]",
+        "%h.sharded = reshard(%h) : f32[8@x]",
+        "%h.sharded.1 = reshard(%h) : f32[8@y]",
     ]
-    assert "scan(%h.cut, %h.cut.1" in body(module)[2]
+    assert "scan(%h.sharded, %h.sharded.1" in body(module)[2]
 
 
 def test_new_operations_say_which_line_they_serve() -> None:

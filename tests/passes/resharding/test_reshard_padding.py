@@ -23,21 +23,21 @@ func @f(
 def test_cuts_that_do_not_divide_leave_padding() -> None:
     module = resharded(UNEVEN)
     assert body(module) == [
-        "%a.cut = reshard(%a) : f32[6@(y, x)]",
-        "%c = exp(%a.cut) : f32[6@(y, x)]",
-        "%b.cut = reshard(%b) : f32[3@x]",
-        "%d = exp(%b.cut) : f32[3@x]",
+        "%a.sharded = reshard(%a) : f32[6@(y, x)]",
+        "%c = exp(%a.sharded) : f32[6@(y, x)]",
+        "%b.sharded = reshard(%b) : f32[3@x]",
+        "%d = exp(%b.sharded) : f32[3@x]",
     ]
     assert reasons(module) == [
-        "operand 0 of %c = exp needs [(y, x)]; dimension 0 of %a.cut is padded from 6 to 8",
-        "operand 0 of %d = exp needs [x]; dimension 0 of %b.cut is padded from 3 to 4",
+        "operand 0 of %c = exp needs [(y, x)]; dimension 0 of %a.sharded is padded from 6 to 8",
+        "operand 0 of %d = exp needs [x]; dimension 0 of %b.sharded is padded from 3 to 4",
     ]
 
 
 def test_cuts_that_do_not_divide_are_trimmed_where_that_is_asked_for() -> None:
     assert body(Reshard(uneven="replicate")(parse(MESH + UNEVEN))) == [
-        "%a.cut = reshard(%a) : f32[6@y]",
-        "%c = exp(%a.cut) : f32[6@y]",
+        "%a.sharded = reshard(%a) : f32[6@y]",
+        "%c = exp(%a.sharded) : f32[6@y]",
         "%d = exp(%b) : f32[3@-]",
     ]
 

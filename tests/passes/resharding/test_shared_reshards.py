@@ -27,9 +27,9 @@ func @f(
   %a: f32[8@-, 4@x],
   %b: f32[4@x, 8@-],
 ) -> (f32[8@x, 8@-]) {
-  %c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
-  %c = reshard(%c.part) : f32[8@x, 8@-]
-  %d.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+  %c.partial = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%c.partial) : f32[8@x, 8@-]
+  %d.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
 """
 
 
@@ -38,15 +38,15 @@ def test_two_sums_are_scattered_as_one() -> None:
         SinkReshards(),
         SUMS
         + """\
-  %d = reshard(%d.part) : f32[8@x, 8@-]
+  %d = reshard(%d.partial) : f32[8@x, 8@-]
   %e = add(%c, %d) : f32[8@x, 8@-]
   return %e
 }
 """,
     )
     assert lines[-2:] == [
-        "%e.part = add(%c.part, %d.part) : f32[8@-, 8@-] unreduced(x)",
-        "%e = reshard(%e.part) : f32[8@x, 8@-]",
+        "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.partial) : f32[8@x, 8@-]",
     ]
 
 
@@ -55,7 +55,7 @@ def test_a_transpose_after_a_move_does_not_keep_it_from_being_joined() -> None:
         SinkReshards(),
         SUMS
         + """\
-  %d = reshard(%d.part) : f32[8@-, 8@x]
+  %d = reshard(%d.partial) : f32[8@-, 8@x]
   %t = transpose(%d, perm=[1, 0]) : f32[8@x, 8@-]
   %e = add(%c, %t) : f32[8@x, 8@-]
   return %e
@@ -63,9 +63,9 @@ def test_a_transpose_after_a_move_does_not_keep_it_from_being_joined() -> None:
 """,
     )
     assert lines[-3:] == [
-        "%t.raw = transpose(%d.part, perm=[1, 0]) : f32[8@-, 8@-] unreduced(x)",
-        "%e.part = add(%c.part, %t.raw) : f32[8@-, 8@-] unreduced(x)",
-        "%e = reshard(%e.part) : f32[8@x, 8@-]",
+        "%t.before_reshard = transpose(%d.partial, perm=[1, 0]) : f32[8@-, 8@-] unreduced(x)",
+        "%e.partial = add(%c.partial, %t.before_reshard) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.partial) : f32[8@x, 8@-]",
     ]
 
 
@@ -73,7 +73,7 @@ def test_products_of_sums_are_not_sums_of_products() -> None:
     text = (
         SUMS
         + """\
-  %d = reshard(%d.part) : f32[8@x, 8@-]
+  %d = reshard(%d.partial) : f32[8@x, 8@-]
   %e = mul(%c, %d) : f32[8@x, 8@-]
   return %e
 }
@@ -90,14 +90,14 @@ func @f(
   %a: f32[8@-, 4@x],
   %b: f32[4@x, 8@-],
 ) -> (f32[8@x, 8@-]) {
-  %c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
-  %c = reshard(%c.part) : f32[8@-, 8@-]
-  %c.cut = reshard(%c) : f32[8@x, 8@-]
-  return %c.cut
+  %c.partial = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%c.partial) : f32[8@-, 8@-]
+  %c.sharded = reshard(%c) : f32[8@x, 8@-]
+  return %c.sharded
 }
 """,
     )
-    assert lines[1:] == ["%c.cut = reshard(%c.part) : f32[8@x, 8@-]"]
+    assert lines[1:] == ["%c.sharded = reshard(%c.partial) : f32[8@x, 8@-]"]
 
 
 def test_what_one_gather_brought_is_not_sent_again() -> None:
@@ -107,19 +107,19 @@ def test_what_one_gather_brought_is_not_sent_again() -> None:
 func @f(
   %a: f32[8@x, 8@-],
 ) -> (f32[8@-, 8@x], f32[8@-, 8@-]) {
-  %a.turn = reshard(%a) : f32[8@-, 8@x]
-  %b = exp(%a.turn) : f32[8@-, 8@x]
-  %a.whole = reshard(%a) : f32[8@-, 8@-]
-  %c = exp(%a.whole) : f32[8@-, 8@-]
+  %a.resharded = reshard(%a) : f32[8@-, 8@x]
+  %b = exp(%a.resharded) : f32[8@-, 8@x]
+  %a.unsharded = reshard(%a) : f32[8@-, 8@-]
+  %c = exp(%a.unsharded) : f32[8@-, 8@-]
   return %b, %c
 }
 """,
     )
     assert lines == [
-        "%a.whole = reshard(%a) : f32[8@-, 8@-]",
-        "%a.turn = reshard(%a.whole) : f32[8@-, 8@x]",
-        "%b = exp(%a.turn) : f32[8@-, 8@x]",
-        "%c = exp(%a.whole) : f32[8@-, 8@-]",
+        "%a.unsharded = reshard(%a) : f32[8@-, 8@-]",
+        "%a.resharded = reshard(%a.unsharded) : f32[8@-, 8@x]",
+        "%b = exp(%a.resharded) : f32[8@-, 8@x]",
+        "%c = exp(%a.unsharded) : f32[8@-, 8@-]",
     ]
 
 
@@ -130,16 +130,16 @@ def test_a_tensor_and_its_transpose_are_gathered_once() -> None:
 func @f(
   %a: f32[8@x, 4@-],
 ) -> (f32[8@-, 4@-], f32[4@-, 8@-]) {
-  %a.whole = reshard(%a) : f32[8@-, 4@-]
-  %b = exp(%a.whole) : f32[8@-, 4@-]
+  %a.unsharded = reshard(%a) : f32[8@-, 4@-]
+  %b = exp(%a.unsharded) : f32[8@-, 4@-]
   %t = transpose(%a, perm=[1, 0]) : f32[4@-, 8@x]
-  %t.whole = reshard(%t) : f32[4@-, 8@-]
-  return %b, %t.whole
+  %t.unsharded = reshard(%t) : f32[4@-, 8@-]
+  return %b, %t.unsharded
 }
 """,
     )
     assert [line for line in lines if "reshard" in line] == [
-        "%a.whole = reshard(%a) : f32[8@-, 4@-]"
+        "%a.unsharded = reshard(%a) : f32[8@-, 4@-]"
     ]
 
 
@@ -149,14 +149,14 @@ def test_constants_are_made_where_they_are_needed() -> None:
         """\
 func @f() -> (f32[8@-], f32[8@x]) {
   %z = constant(value=0.0) : f32[8@x]
-  %z.whole = reshard(%z) : f32[8@-]
-  return %z.whole, %z
+  %z.unsharded = reshard(%z) : f32[8@-]
+  return %z.unsharded, %z
 }
 """,
     )
     assert lines == [
         "%z = constant(value=0.0) : f32[8@x]",
-        "%z.whole = constant(value=0.0) : f32[8@-]",
+        "%z.unsharded = constant(value=0.0) : f32[8@-]",
     ]
 
 
@@ -167,8 +167,8 @@ func @f(
 ) -> (f32[8@-]) {
   %c = scan(%b, carries=1, length=5) : f32[8@-] {
     (%d: f32[8@-]) =>
-    %a.whole = reshard(%a) : f32[8@-]
-    %e = mul(%d, %a.whole) : f32[8@-]
+    %a.unsharded = reshard(%a) : f32[8@-]
+    %e = mul(%d, %a.unsharded) : f32[8@-]
     yield %e
   }
   return %c
@@ -192,8 +192,8 @@ func @f(
     %z = constant(value=0.0) : f32[8@-]
     yield %z
   } {
-    %a.whole = reshard(%a) : f32[8@-]
-    yield %a.whole
+    %a.unsharded = reshard(%a) : f32[8@-]
+    yield %a.unsharded
   }
   return %c
 }
@@ -258,14 +258,14 @@ def test_what_is_joined_twice_is_gathered_before() -> None:
         TWICE
         + """\
   %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
-  %c.whole = reshard(%c) : f32[16@-, 4]
-  return %c.whole
+  %c.unsharded = reshard(%c) : f32[16@-, 4]
+  return %c.unsharded
 }
 """,
     )
     assert [line for line in lines if "%c = " not in line] == [
-        "%x.whole = reshard(%x) : f32[8@-, 4]",
-        "%c.whole = concatenate(%x.whole, %x.whole, dim=0) : f32[16@-, 4]",
+        "%x.unsharded = reshard(%x) : f32[8@-, 4]",
+        "%c.unsharded = concatenate(%x.unsharded, %x.unsharded, dim=0) : f32[16@-, 4]",
     ]
 
 
@@ -273,21 +273,21 @@ def test_what_is_joined_of_others_is_gathered_as_it_is() -> None:
     """As many bytes would be sent either way, in two moves instead of one."""
     text = """\
   %c = concatenate(%x, %y, dim=0) : f32[16@x, 4]
-  %c.whole = reshard(%c) : f32[16@-, 4]
-  return %c.whole
+  %c.unsharded = reshard(%c) : f32[16@-, 4]
+  return %c.unsharded
 }
 """
-    assert "%c.whole = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)
+    assert "%c.unsharded = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)
 
 
 def test_what_is_joined_and_used_as_it_is_stays() -> None:
     text = """\
   %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
-  %c.whole = reshard(%c) : f32[16@-, 4]
+  %c.unsharded = reshard(%c) : f32[16@-, 4]
   %d = neg(%c) : f32[16@x, 4]
-  %d.whole = reshard(%d) : f32[16@-, 4]
-  %e = add(%c.whole, %d.whole) : f32[16@-, 4]
+  %d.unsharded = reshard(%d) : f32[16@-, 4]
+  %e = add(%c.unsharded, %d.unsharded) : f32[16@-, 4]
   return %e
 }
 """
-    assert "%c.whole = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)
+    assert "%c.unsharded = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)

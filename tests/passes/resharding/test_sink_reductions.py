@@ -28,18 +28,18 @@ func @f(
   %a: f32[8@-, 4@x],
   %b: f32[4@x, 8@-],
 ) -> (f32[8@-, 8@-]) {
-  %c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
-  %c = reshard(%c.part) : f32[8@-, 8@-]
-  %d.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
-  %d = reshard(%d.part) : f32[8@-, 8@-]
+  %c.partial = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%c.partial) : f32[8@-, 8@-]
+  %d.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+  %d = reshard(%d.partial) : f32[8@-, 8@-]
 """
 
 
 def test_parts_are_added_before_they_are_reduced() -> None:
     module = delayed(TWO + "  %e = add(%c, %d) : f32[8@-, 8@-]\n  return %e\n}\n")
     assert body(module)[2:] == [
-        "%e.part = add(%c.part, %d.part) : f32[8@-, 8@-] unreduced(x)",
-        "%e = reshard(%e.part) : f32[8@-, 8@-]",
+        "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
     ]
 
 
@@ -49,8 +49,8 @@ def test_what_joins_a_sum_is_the_part_of_the_first_device() -> None:
         + """\
   %r = exp(%c) : f32[8@-, 8@-]
   %s = add(%r, %d) : f32[8@-, 8@-]
-  %f.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
-  %f = reshard(%f.part) : f32[8@-, 8@-]
+  %f.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+  %f = reshard(%f.partial) : f32[8@-, 8@-]
   %t = add(%s, %f) : f32[8@-, 8@-]
   return %t
 }
@@ -58,11 +58,11 @@ def test_what_joins_a_sum_is_the_part_of_the_first_device() -> None:
     )
     assert body(module)[3:] == [
         "%r = exp(%c) : f32[8@-, 8@-]",
-        "%r.part = reshard(%r) : f32[8@-, 8@-] unreduced(x)",
-        "%s = add(%r.part, %d.part) : f32[8@-, 8@-] unreduced(x)",
-        '%f.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)',
-        "%t.part = add(%s, %f.part) : f32[8@-, 8@-] unreduced(x)",
-        "%t = reshard(%t.part) : f32[8@-, 8@-]",
+        "%r.partial = reshard(%r) : f32[8@-, 8@-] unreduced(x)",
+        "%s = add(%r.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
+        '%f.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)',
+        "%t.partial = add(%s, %f.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%t = reshard(%t.partial) : f32[8@-, 8@-]",
     ]
     assert reasons(module)[1] == "%s = add adds it to sums that are pending over x"
 
@@ -73,8 +73,8 @@ def test_a_sum_goes_through_what_makes_it_smaller() -> None:
         + "  %s = sum(%c, dims=[0, 1]) : f32[]\n  return %s\n}\n"
     )
     assert [line for line in body(module) if "%s" in line] == [
-        "%s.part = sum(%c.part, dims=[0, 1]) : f32[] unreduced(x)",
-        "%s = reshard(%s.part) : f32[]",
+        "%s.partial = sum(%c.partial, dims=[0, 1]) : f32[] unreduced(x)",
+        "%s = reshard(%s.partial) : f32[]",
     ]
 
 
@@ -91,14 +91,14 @@ def test_a_sum_goes_through_what_makes_it_smaller() -> None:
 )
 def test_sums_stay_where_nothing_is_gained(use: str) -> None:
     kind = use.rsplit(": ", 1)[1]
-    text = TWO.replace("(f32[8@-, 8@-])", f"({kind})").split("  %d.part")[0]
+    text = TWO.replace("(f32[8@-, 8@-])", f"({kind})").split("  %d.partial")[0]
     text += f"  {use}\n  return %e\n}}\n"
     assert str(delayed(text)) == MESH + text
 
 
 def test_a_sum_that_is_needed_whole_anyway_is_reduced_once() -> None:
     text = (
-        TWO.split("  %d.part")[0]
+        TWO.split("  %d.partial")[0]
         + """\
   %e = exp(%c) : f32[8@-, 8@-]
   %s = sum(%c, dims=[0, 1]) : f32[]
@@ -121,8 +121,8 @@ func @f(
   %zero = constant(value=0) : f32[8@-, 8@-]
   %total = scan(%zero, %a, carries=1, length=3) : f32[8@-, 8@-] {
     (%sum: f32[8@-, 8@-], %row: f32[8@-, 4@x]) =>
-    %c.part = dot(%row, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
-    %c = reshard(%c.part) : f32[8@-, 8@-]
+    %c.partial = dot(%row, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+    %c = reshard(%c.partial) : f32[8@-, 8@-]
     %next = add(%sum, %c) : f32[8@-, 8@-]
     yield %next
   }
@@ -131,7 +131,7 @@ func @f(
 """
     )
     assert [c.executions for c in list_collectives(Partition()(module))] == [1]
-    assert "%total.part = scan(%zero.part, %a" in str(module)
+    assert "%total.partial = scan(%zero.partial, %a" in str(module)
 
 
 def test_a_pending_value_in_the_wrong_place_is_an_error() -> None:
@@ -196,8 +196,8 @@ func @f(
         )
     )
     assert body(module)[-2:] == [
-        "%s.part = add(%r, %t) : f32[4@-] unreduced(x)",
-        "%s = reshard(%s.part) : f32[4@-]",
+        "%s.partial = add(%r, %t) : f32[4@-] unreduced(x)",
+        "%s = reshard(%s.partial) : f32[4@-]",
     ]
 
 
@@ -206,10 +206,10 @@ func @f(
   %a: f32[8@x, 4@-],
   %b: f32[8@x, 4@-],
 ) -> (f32[]) {
-  %p.part = max(%a, dims=[0]) : f32[4@-] unreduced[max](x)
-  %p = reshard(%p.part) : f32[4@-]
-  %q.part = max(%b, dims=[0]) : f32[4@-] unreduced[max](x)
-  %q = reshard(%q.part) : f32[4@-]
+  %p.partial = max(%a, dims=[0]) : f32[4@-] unreduced[max](x)
+  %p = reshard(%p.partial) : f32[4@-]
+  %q.partial = max(%b, dims=[0]) : f32[4@-] unreduced[max](x)
+  %q = reshard(%q.partial) : f32[4@-]
 """
 
 
@@ -221,7 +221,7 @@ def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
     module = delayed(text)
     names = [op.name for op in module.main.body.walk()]
     assert names == ["max", "max", "maximum", "max", "reshard"]
-    assert body(module)[-1].startswith("%s = reshard(%s.part)")
+    assert body(module)[-1].startswith("%s = reshard(%s.partial)")
     must_agree(module, "partition")
 
 

@@ -92,9 +92,9 @@ func @f(
 """)
     assert body(module) == [
         "%0 = iota(dim=0) : i32[2]",
-        "%a.place = axis-index(axes=[x]) : i32[]",
+        "%a.index = axis-index(axes=[x]) : i32[]",
         "%1 = constant(value=2) : i32[]",
-        "%a.start = mul(%a.place, %1) : i32[]",
+        "%a.start = mul(%a.index, %1) : i32[]",
         "%2 = broadcast(%a.start, dims=[]) : i32[2]",
         "%3 = add(%0, %2) : i32[2]",
         "%4 = constant(value=5) : i32[2]",
@@ -102,8 +102,8 @@ func @f(
         "%6 = broadcast(%5, dims=[0]) : bool[2]",
         "%7 = constant(value=-inf) : f32[2]",
         "%8 = select(%6, %a, %7) : f32[2]",
-        "%s.part = max(%8, dims=[0]) : f32[]",
-        "%s = all-reduce(%s.part, axes=[x], op=max) : f32[]",
+        "%s.partial = max(%8, dims=[0]) : f32[]",
+        "%s = all-reduce(%s.partial, axes=[x], op=max) : f32[]",
     ]
     assert module.main.body.ops[-3].why == "the padding of %a must not contribute"
 

@@ -57,20 +57,20 @@ func @main(
   %b: f32[4],
   %w2: f32[4, 5],
 ) -> (f32[8, 5]) {
-  %x.pieces = reshape(%x) : f32[4, 2, 3]
+  %x.shards = reshape(%x) : f32[4, 2, 3]
   %4 = reshape(%w1) : f32[3, 2, 2]
-  %w1.pieces = transpose(%4, perm=[1, 0, 2]) : f32[2, 3, 2]
-  %b.pieces = reshape(%b) : f32[2, 2]
-  %w2.pieces = reshape(%w2) : f32[2, 2, 5]
-  %0 = dot(%x.pieces, %w1.pieces, dims="abi,cih->acbh") : f32[4, 2, 2, 2]
-  %1 = broadcast(%b.pieces, dims=[0, 2]) : f32[2, 2, 2]
+  %w1.shards = transpose(%4, perm=[1, 0, 2]) : f32[2, 3, 2]
+  %b.shards = reshape(%b) : f32[2, 2]
+  %w2.shards = reshape(%w2) : f32[2, 2, 5]
+  %0 = dot(%x.shards, %w1.shards, dims="abi,cih->acbh") : f32[4, 2, 2, 2]
+  %1 = broadcast(%b.shards, dims=[0, 2]) : f32[2, 2, 2]
   %10 = broadcast(%1, dims=[1, 2, 3]) : f32[4, 2, 2, 2]
   %2 = add(%0, %10) : f32[4, 2, 2, 2]
   %h = tanh(%2) : f32[4, 2, 2, 2]
-  %y.part = dot(%h, %w2.pieces, dims="acbh,cho->acbo") : f32[4, 2, 2, 5]
-  %y = sum(%y.part, dims=[1]) : f32[4, 2, 5]
-  %y.whole = reshape(%y) : f32[8, 5]
-  return %y.whole
+  %y.partial = dot(%h, %w2.shards, dims="acbh,cho->acbo") : f32[4, 2, 2, 5]
+  %y = sum(%y.partial, dims=[1]) : f32[4, 2, 5]
+  %y.unsharded = reshape(%y) : f32[8, 5]
+  return %y.unsharded
 }
 """
     )
@@ -288,12 +288,12 @@ func @main(
   %x: f32[8, 3],
   %w: f32[3],
 ) -> (f32[8, 3], f32[3]) {{
-  %x.pieces = reshape(%x) : f32[4, 2, 3]
+  %x.shards = reshape(%x) : f32[4, 2, 3]
   %1 = broadcast(%w, dims=[1]) : f32[4, 3]
-  %y = pure-callback(%x.pieces, %1, function="f", method="{method}", batch=1) : f32[4, 2, 3]
+  %y = pure-callback(%x.shards, %1, function="f", method="{method}", batch=1) : f32[4, 2, 3]
   %z = pure-callback(%w, function="f", method="{method}") : f32[3]
-  %y.whole = reshape(%y) : f32[8, 3]
-  return %y.whole, %z
+  %y.unsharded = reshape(%y) : f32[8, 3]
+  return %y.unsharded, %z
 }}
 """
     )

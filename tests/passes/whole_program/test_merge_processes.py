@@ -86,8 +86,8 @@ spmd func @main(
   %9 = reshape(%h) : f32[2, 2, 4]
   %5 = sum(%9, dims=[1]) : f32[2, 4]
   %7 = sum(%5, dims=[0]) : f32[4]
-  %z.near = dot(%7, %w2, dims="h,ho->o") : f32[5]
-  %z = all-reduce(%z.near, axes=[data], op=add) : f32[5]
+  %z.within_process = dot(%7, %w2, dims="h,ho->o") : f32[5]
+  %z = all-reduce(%z.within_process, axes=[data], op=add) : f32[5]
   return %z
 }
 """
