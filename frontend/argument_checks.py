@@ -42,7 +42,7 @@ def check_integer(what: str, given: Any, least: int | None = None, most: int | N
     """
     number = as_integer(given)
     if number is None:
-        raise ArgumentError(with_location(f"{what} is a whole number, got {brief(given)}"))
+        raise ArgumentError(with_location(f"{what} must be an integer, got {brief(given)}"))
     if least is not None and number < least:
         raise ArgumentError(with_location(f"{what} is at least {least}, got {number}"))
     if most is not None and number > most:
@@ -59,7 +59,7 @@ def check_integers(what: str, given: Any, rank: int | None = None) -> tuple[int,
     sizes = tuple(n for n in map(as_integer, listed) if n is not None)
     if len(sizes) != len(listed):
         raise ArgumentError(
-            with_location(f"{what} is a tuple of whole numbers, got {brief(given)}")
+            with_location(f"{what} must be a tuple of integers, got {brief(given)}")
         )
     if rank is not None and rank != len(sizes):
         raise ArgumentError(
@@ -81,7 +81,7 @@ def canonicalize_shape(shape: Any) -> tuple[int, ...]:
         if found is None:
             raise ShapeError(
                 with_location(
-                    f"shape {brief(given)} has the size {size!r}, which is no whole number"
+                    f"shape {brief(given)} has the size {size!r}, which is not an integer"
                 )
             )
         sizes.append(found)

@@ -42,7 +42,7 @@ def raise_argument_error(
 ) -> None:
     """Raise `ArgumentError` if the arguments of a call of `fun` caused `error`.
 
-    If `error` states that an argument is no array, the new message names the argument.
+    If `error` states that an argument is not an array, the new message names the argument.
     """
     if isinstance(error, NotAnArrayError) and error.about:
         _name_argument(error, fun, name, args, options)

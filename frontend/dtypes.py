@@ -48,5 +48,5 @@ def scalar_type_of(x: Any) -> type[bool | int | float | complex]:
     dtype = result_type(x)
     kinds: dict[str, type[bool | int | float | complex]] = {"b": bool, "c": complex}
     if issubdtype(dtype, extended):
-        raise NotAnArrayError(with_location(f"{dtype} is no kind of number"))
+        raise NotAnArrayError(with_location(f"{dtype} is not a kind of number"))
     return kinds.get(dtype.kind, float if issubdtype(dtype, _floating) else int)

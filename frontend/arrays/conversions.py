@@ -113,7 +113,7 @@ class Convertible(Operators):
     def __index__(self) -> int:
         if self.type.dtype not in INTEGERS:
             raise ArgumentError(
-                with_location(f"an array of type {self.type} is no index; indices are integers")
+                with_location(f"an array of type {self.type} is not an index; indices are integers")
             )
         return self._scalar_element("int").__index__()
 

@@ -35,7 +35,9 @@ def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
     name = _capsule_name(capsule) if type(capsule).__name__ == "PyCapsule" else None
     if name not in TYPE_CODE_OFFSETS_BYTES:
         what = f"of type {type(capsule).__name__}" if name is None else f"named {name.decode()}"
-        raise BufferError(f"__dlpack__ returned an object {what}, which is no unconsumed capsule")
+        raise BufferError(
+            f"__dlpack__ returned an object {what}, which is not an unconsumed capsule"
+        )
     return (ctypes.c_uint8 * 2).from_address(
         _capsule_pointer(capsule, name) + TYPE_CODE_OFFSETS_BYTES[name]
     )

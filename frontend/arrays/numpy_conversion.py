@@ -69,7 +69,9 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
         x, "__array__"
     ):
         way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
-        raise not_an_array_error(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
+        raise not_an_array_error(
+            x, name, f"is {brief_with_type(x)}, which is not an array{way_out}"
+        )
     return np.asarray(x)
 
 

@@ -79,7 +79,7 @@ class ShapeDtypeStruct:
             raise ShapeError(with_location(f"a shape is a tuple of sizes, got {shape!r}"))
         sizes = tuple(shape)
         if not all(isinstance(size, (int, np.integer)) for size in sizes):
-            raise ShapeError(with_location(f"shape {sizes} has a size that is no integer"))
+            raise ShapeError(with_location(f"shape {sizes} has a size that is not an integer"))
         if min(sizes, default=0) < 0:
             raise ShapeError(with_location(f"shape {sizes} has a negative size"))
         self.abstract = AbstractValue(TensorType(sizes, dtype_of(dtype)), weak_type)

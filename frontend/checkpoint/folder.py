@@ -94,7 +94,7 @@ def check_can_save(target: Path, overwrite: bool) -> None:
     name = quote_path(target)
     if _sibling_folder(target, "part") is None:
         raise CheckpointError(
-            f"{name} is no folder that a checkpoint can be saved to; choose another"
+            f"{name} is not a folder that a checkpoint can be saved to; choose another"
         )
     found = find_checkpoint_folder(target)
     if not os.path.lexists(found):

@@ -110,7 +110,7 @@ def index_text(entries: Mapping[str, IndexEntry]) -> bytes:
 def parse_index(path: Path, text: bytes) -> CheckpointIndex:
     """Return the index that the file `path` holds as `text`.
 
-    Raises `CheckpointError` if the text is no index, or describes impossible arrays.
+    Raises `CheckpointError` if the text is not an index, or describes impossible arrays.
     """
     try:
         return _read_index(path, parse_json(text))
@@ -178,7 +178,7 @@ def _read_index(path: Path, index: Any) -> CheckpointIndex:
     checksums = ("crc32",) if has_checksums else ()
     _check_members("the index", index, ("format", "arrays", *checksums))
     if not isinstance(index["arrays"], dict):
-        raise _MalformedIndexError("its arrays are no object")
+        raise _MalformedIndexError("its arrays are not an object")
     entries = {}
     for name, found in index["arrays"].items():
         _check_name(name)
@@ -196,7 +196,7 @@ def _read_index(path: Path, index: Any) -> CheckpointIndex:
 
 def _check_members(what: str, found: Any, names: tuple[str, ...]) -> None:
     if not isinstance(found, dict):
-        raise _MalformedIndexError(f"{what} is no object")
+        raise _MalformedIndexError(f"{what} is not an object")
     if set(found) != set(names):
         raise _MalformedIndexError(
             f"{what} does not have the members {', '.join(names)} and no others"
@@ -223,7 +223,7 @@ def _read_entry(what: str, found: Any, has_checksums: bool) -> IndexEntry:
     _check_members(what, found, ("shape", "dtype", "parts"))
     shape, dtype, parts = found["shape"], found["dtype"], found["parts"]
     if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
-        raise _MalformedIndexError(f"the shape of {what} is no list of sizes")
+        raise _MalformedIndexError(f"the shape of {what} is not a list of sizes")
     if len(shape) > MAX_DIMENSIONS:
         raise _MalformedIndexError(
             f"{what} has {len(shape)} dimensions, at most {MAX_DIMENSIONS} can be"
@@ -233,7 +233,7 @@ def _read_entry(what: str, found: Any, has_checksums: bool) -> IndexEntry:
     if prod(max(size, 1) for size in shape) > MAX_ARRAY_BYTES // NUMPY_DTYPES[dtype].itemsize:
         raise _MalformedIndexError(f"{what} has more than {MAX_ARRAY_BYTES} bytes")
     if not isinstance(parts, list):
-        raise _MalformedIndexError(f"the parts of {what} are no list")
+        raise _MalformedIndexError(f"the parts of {what} are not a list")
     return IndexEntry(
         tuple(shape), dtype, tuple(_read_part(what, part, dtype, has_checksums) for part in parts)
     )

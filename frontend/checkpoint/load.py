@@ -91,7 +91,7 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
 
     Arrays on devices of several processes are loaded collectively by all of these processes.
 
-    Raises `CheckpointError` when the folder is no checkpoint, is damaged, or has other arrays than
+    Raises `CheckpointError` when the folder is not a checkpoint, is damaged, or has other arrays
     `like`. Every part that is read is compared with its checksum, if it was saved with one. In a
     collective load every process raises an error when one does, or finds no checkpoint or another
     one. If another job replaces the checkpoint meanwhile, the new one is loaded.
@@ -251,7 +251,7 @@ def _read_checkpoint_index(target: Path, root: Path) -> bytes:
         return read_index(root)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
-            f"{quote_path(target)} is no checkpoint: it has no {INDEX}; write one with save"
+            f"{quote_path(target)} is not a checkpoint: it has no {INDEX}; write one with save"
         ) from None
     except (OSError, MemoryError) as error:
         reason = quote_message(str(error) or type(error).__name__)

@@ -94,6 +94,6 @@ def _parse_options(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not (equals and name.isidentifier()):
-            raise CommandError(f"{text!r} is no option of a target; write it as name=value")
+            raise CommandError(f"{text!r} is not an option of a target; write it as name=value")
         options[name] = value
     return options

@@ -43,6 +43,8 @@ def parse_rules(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, colon, rule = text.partition(": ")
         if not colon:
-            raise CommandError(f"{text!r} is no sharding rule; write it as my_op: i j, j k -> i k")
+            raise CommandError(
+                f"{text!r} is not a sharding rule; write it as my_op: i j, j k -> i k"
+            )
         stated[name.strip()] = rule.strip()
     return stated

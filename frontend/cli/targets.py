@@ -67,7 +67,7 @@ def load_target(
         return CommandTarget(parse_single_module(text, name), definition_locations(text, name))
     module, function = _import_object(target)
     if not callable(function):
-        raise CommandError(f"{target} is {function!r}, which is no function")
+        raise CommandError(f"{target} is {function!r}, which is not a function")
     with ExitStack() as stack:
         used = None if mesh is None else stack.enter_context(parse_mesh(mesh))
         known = _option_object(args, module, ARGS, target)
@@ -111,7 +111,7 @@ def parse_mesh(text: str) -> Mesh:
     for name, equals, size in axes:
         number = parse_natural_number(size.strip())
         if not (name.strip().isidentifier() and equals and number):
-            raise CommandError(f"{text!r} is no mesh; write it as data=16,model=16")
+            raise CommandError(f"{text!r} is not a mesh; write it as data=16,model=16")
         sizes.append(number)
     names = tuple(name.strip() for name, _, _ in axes)
     return AbstractMesh(tuple(sizes), names)

@@ -107,7 +107,7 @@ def check_argument_leaf(parameters: Parameters, leaf: Any, label: str) -> None:
         raise NotAnArrayError(
             with_location(
                 f"argument {label} of {name} is {brief_with_type(leaf)}, which "
-                "is no array; make it static (static_argnums, static_argnames), or register "
+                "is not an array; make it static (static_argnums, static_argnames), or register "
                 "its class as a container (shardir.tree)"
             )
         )

@@ -103,7 +103,7 @@ def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> 
         raise NotAnArrayError(
             with_location(
                 f"{name} returned {brief_with_type(result)}"
-                f"{f' at result{place}' if place else ''}, which is no array; return arrays, "
+                f"{f' at result{place}' if place else ''}, which is not an array; return arrays, "
                 "numbers and containers of them only"
             )
         )

@@ -62,6 +62,6 @@ def _read_number(variable: str) -> int:
     number = parse_natural_number(text)
     if number is None:
         raise DistributedError(
-            f"the environment variable {variable} is {text!r}, which is no integer"
+            f"the environment variable {variable} is {text!r}, which is not an integer"
         )
     return number

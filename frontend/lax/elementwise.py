@@ -215,7 +215,7 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
         return emit("round", tracer, weak=weak)
     if rounding_method != RoundingMethod.AWAY_FROM_ZERO:
         raise OperationTypeError(
-            with_location(f"{rounding_method!r} is no rounding method; see lax.RoundingMethod")
+            with_location(f"{rounding_method!r} is not a rounding method; see lax.RoundingMethod")
         )
     size = emit("abs", tracer)
     floor_of_size = emit("floor", size)

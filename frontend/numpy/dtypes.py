@@ -292,5 +292,5 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     except TypeError:
         known = ", ".join(map(repr, _ISDTYPE_KINDS))
         raise ArgumentError(
-            with_location(f"{kind!r} is no kind of element type; the kinds are {known}")
+            with_location(f"{kind!r} is not a kind of element type; the kinds are {known}")
         ) from None

@@ -265,14 +265,14 @@ def _check_call_error(
 def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
     """Return `full` with each leaf replaced by the leaf of `prefix` at or above it.
 
-    Raises `StructureError` if `prefix` is no prefix of `full`.
+    Raises `StructureError` if `prefix` is not a prefix of `full`.
     """
     check_is_leaf(is_leaf)
     try:
         return optree.tree_broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
     except ValueError as error:
         mine, whole = format_structure(structure(prefix)), format_structure(structure(full))
-        raise StructureError(with_location(f"{mine} is no prefix of {whole}")) from error
+        raise StructureError(with_location(f"{mine} is not a prefix of {whole}")) from error
     except (TypeError, RuntimeError):
         flatten(prefix, is_leaf)
         flatten(full, is_leaf)
@@ -358,7 +358,7 @@ def register_dataclass(
             )
     if not is_dataclass(kind) and (data_fields is None or meta_fields is None):
         raise StructureError(
-            f"{kind.__name__} is no dataclass; decorate it with @dataclass first, or name its "
+            f"{kind.__name__} is not a dataclass; decorate it with @dataclass first, or name its "
             "data_fields and meta_fields"
         )
     known = fields(kind) if is_dataclass(kind) else ()

@@ -118,7 +118,7 @@ def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
     """Return the children of a container and its auxiliary data; raises `StructureError` for a
     leaf."""
     if not is_tree_node(x):
-        raise StructureError(f"{brief_with_type(x)} is no container")
+        raise StructureError(f"{brief_with_type(x)} is not a container")
     children, rest, _, _ = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
     return children, rest
 

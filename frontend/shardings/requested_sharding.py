@@ -31,7 +31,7 @@ def check_sharding_requests(requests: Any, word: str) -> None:
 def _invalid_sharding_error(request: Any, word: str) -> ArgumentError:
     return ArgumentError(
         with_location(
-            f"{word} has {brief_with_type(request)}, which is no sharding; "
+            f"{word} has {brief_with_type(request)}, which is not a sharding; "
             "write NamedSharding(mesh, PartitionSpec(...))"
         )
     )

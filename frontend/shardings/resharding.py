@@ -26,7 +26,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     `out_shardings` is a `NamedSharding`, a `PartitionSpec` on the entered mesh, or a pytree prefix
     of these: an entry applies to the whole subtree below it. Inside of a trace dimensions need not
-    divide; outside `reshard` is `device_put`. Raises `ArgumentError` for an object that is no
+    divide; outside `reshard` is `device_put`. Raises `ArgumentError` for an object that is not a
     sharding, and `NoMeshError` for a `PartitionSpec` where no mesh is entered.
     """
     return _apply_shardings(xs, out_shardings, "out_shardings of reshard")

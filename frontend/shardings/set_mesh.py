@@ -20,7 +20,7 @@ class set_mesh:
             ...
 
     It applies to this thread or asyncio task; `None` means no mesh. Raises `MeshError` for an
-    object that is no mesh, and while a function is traced.
+    object that is not a mesh, and while a function is traced.
     """
 
     __slots__ = ("_before",)

@@ -292,7 +292,7 @@ class NamedSharding(Sharding):
             if axis not in mesh.axis_names:
                 has = ", ".join(map(repr, mesh.axis_names)) or "none"
                 raise ShardingError(
-                    f"{spec} names {axis!r}, which is no axis of the mesh; its axes are {has}"
+                    f"{spec} names {axis!r}, which is not an axis of the mesh; its axes are {has}"
                 )
             if axis in seen:
                 raise ShardingError(

@@ -39,7 +39,7 @@ parameters.
 def operand_dtype(x: Any) -> tuple[str, bool]:
     """Return the element type of an operand and whether it is weak.
 
-    Raises `NotAnArrayError` for an object that is no array.
+    Raises `NotAnArrayError` for an object that is not an array.
     """
     if isinstance(x, Tracer):
         return x.value.type.dtype, x.weak_type
@@ -105,7 +105,9 @@ def _stack_items(items: Sequence[Any]) -> Tracer:
         try:
             array = np.asarray(items)
         except ValueError as error:
-            raise NotAnArrayError(with_location(f"a nested list is no array: {error}")) from None
+            raise NotAnArrayError(
+                with_location(f"a nested list is not an array: {error}")
+            ) from None
         if array.dtype.kind in "biufc":
             # NumPy gives Python numbers 64 bits; without enable_x64 programs use 32 bits.
             return as_tracer(array)
@@ -114,7 +116,7 @@ def _stack_items(items: Sequence[Any]) -> Tracer:
     shapes = list(dict.fromkeys(row.shape for row in rows))
     if len(shapes) > 1:
         listed = " and ".join(map(str, shapes))
-        raise NotAnArrayError(with_location(f"a list of arrays of shapes {listed} is no array"))
+        raise NotAnArrayError(with_location(f"a list of arrays of shapes {listed} is not an array"))
     parts = [reshape(row, (1, *kind.shape)) for row in rows]
     stacked: Tracer = emit(ops.concatenate, *parts, dim=0)
     return stacked

@@ -184,7 +184,7 @@ def _resolve_argnums(
     for number in listed:
         if not isinstance(number, int) or isinstance(number, bool):
             raise ArgumentError(
-                with_location(f"{word} of {fun} has {brief(number)}, which is no number")
+                with_location(f"{word} of {fun} has {brief(number)}, which is not a number")
             )
         at = number + len(names) if number < 0 else number
         if at < 0 or (at >= len(names) and not variadic):
@@ -207,7 +207,7 @@ def _resolve_argnames(
     for name in listed:
         if not isinstance(name, str):
             raise ArgumentError(
-                with_location(f"{word} of {fun} has {brief(name)}, which is no name")
+                with_location(f"{word} of {fun} has {brief(name)}, which is not a name")
             )
         if name in nameless:
             raise ArgumentError(

@@ -78,10 +78,10 @@ def dtype_of(spec: Any) -> str:
 
 
 def invalid_dtype_error(spec: object) -> NotAnArrayError:
-    """Return the error for an object that is no element type."""
+    """Return the error for an object that is not an element type."""
     known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
     return NotAnArrayError(
-        with_location(f"{brief(spec)} is no element type; the element types are {known}")
+        with_location(f"{brief(spec)} is not an element type; the element types are {known}")
     )
 
 

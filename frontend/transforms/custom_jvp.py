@@ -95,7 +95,7 @@ class custom_jvp(CustomFunction):
             if rule is not None and not callable(rule):
                 raise ArgumentError(
                     with_location(
-                        f"rule {i} of defjvps of {self._name} is {rule!r}, which is no function"
+                        f"rule {i} of defjvps of {self._name} is {rule!r}, which is not a function"
                     )
                 )
 

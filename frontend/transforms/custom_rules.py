@@ -277,7 +277,7 @@ def check_rule_leaf(x: Any, wanted: AbstractValue, what: str) -> Tracer:
         return splat(0, wanted.type)
     if not is_array_like(x):
         raise DifferentiateError(
-            with_location(f"{what} is {brief_with_type(x)}, which is no array")
+            with_location(f"{what} is {brief_with_type(x)}, which is not an array")
         )
     tracer = as_tracer(x)
     if tracer.value.type != wanted.type:

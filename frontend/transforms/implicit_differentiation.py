@@ -33,7 +33,7 @@ def _check_functions(name: str, **given: object) -> None:
     for word, function in given.items():
         if not callable(function):
             raise ArgumentError(
-                with_location(f"{word} of {name} is {function!r}, which is no function")
+                with_location(f"{word} of {name} is {function!r}, which is not a function")
             )
 
 

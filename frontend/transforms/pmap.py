@@ -69,7 +69,9 @@ def pmap(
         name = parameters.name
         if axis_name is not None and not isinstance(axis_name, str):
             raise ArgumentError(
-                with_location(f"axis_name of pmap of {name} is {axis_name!r}, which is no string")
+                with_location(
+                    f"axis_name of pmap of {name} is {axis_name!r}, which is not a string"
+                )
             )
         size = (
             None

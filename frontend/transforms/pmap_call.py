@@ -122,7 +122,7 @@ class PmapCall:
                 raise NotAnArrayError(
                     with_location(
                         f"argument {label} of {name} is {brief_with_type(leaf)}, "
-                        "which is no array; list it in static_broadcasted_argnums"
+                        "which is not an array; list it in static_broadcasted_argnums"
                     )
                 )
             if axis is None:

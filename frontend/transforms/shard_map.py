@@ -137,7 +137,7 @@ def _resolve_manual_axes(
             if axis not in mesh.axis_names:
                 raise ShardingError(
                     with_location(
-                        f"{word} of shard_map of {name} has {axis!r}, which is no axis of the "
+                        f"{word} of shard_map of {name} has {axis!r}, which is not an axis of the "
                         f"mesh; its axes are {format_names(mesh.axis_names)}"
                     )
                 )

@@ -268,7 +268,7 @@ class ShardMapCall:
                 if axis not in self.mesh.axis_names:
                     raise ShardingError(
                         with_location(
-                            f"{word}, and {axis!r} is no axis of the mesh; its axes are "
+                            f"{word}, and {axis!r} is not an axis of the mesh; its axes are "
                             f"{format_names(self.mesh.axis_names)}"
                         )
                     )

@@ -33,7 +33,7 @@ def smap(
     """
     if not isinstance(axis_name, str):
         raise ArgumentError(
-            with_location(f"axis_name of smap is {axis_name!r}, which is no string")
+            with_location(f"axis_name of smap is {axis_name!r}, which is not a string")
         )
     if in_axes is _MISSING:
         raise ArgumentError(

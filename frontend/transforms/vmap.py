@@ -115,7 +115,7 @@ def vmap(
     )
     if axis_name is not None and not isinstance(axis_name, str):
         raise ArgumentError(
-            with_location(f"axis_name of vmap of {name} is {axis_name!r}, which is no string")
+            with_location(f"axis_name of vmap of {name} is {axis_name!r}, which is not a string")
         )
     if not (in_axes is None or is_axis_number(in_axes) or isinstance(in_axes, tuple)):
         raise ArgumentError(

@@ -25,12 +25,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.fft.fftfreq("a"),
         ArgumentError,
-        "the number of elements of fftfreq is a whole number, got 'a'",
+        "the number of elements of fftfreq must be an integer, got 'a'",
     ),
     (
         lambda: snp.fft.rfftfreq(2.5),
         ArgumentError,
-        "the number of elements of rfftfreq is a whole number, got 2.5",
+        "the number of elements of rfftfreq must be an integer, got 2.5",
     ),
     (
         lambda: linalg.cho_solve(3, X),
@@ -55,7 +55,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: linalg.dft("a"),
         ArgumentError,
-        "the number of rows of dft is a whole number, got 'a'",
+        "the number of rows of dft must be an integer, got 'a'",
     ),
     (
         lambda: linalg.dft(3, [1]),
@@ -95,12 +95,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: linalg.convolution_matrix(X, "a"),
         ArgumentError,
-        "n of convolution_matrix is a whole number, got 'a'",
+        "n of convolution_matrix must be an integer, got 'a'",
     ),
     (
         lambda: random.key_impl("a"),
         NotAnArrayError,
-        "the key of key_impl is 'a' of type str, which is no array",
+        "the key of key_impl is 'a' of type str, which is not an array",
     ),
     (
         lambda: random.key_impl(X),
@@ -125,7 +125,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: initializers.variance_scaling(1, "fan_in", "normal", in_axis=None),
         ArgumentError,
-        "in_axis of variance_scaling is a tuple of whole numbers, got (None,)",
+        "in_axis of variance_scaling must be a tuple of integers, got (None,)",
     ),
     (
         lambda: initializers.orthogonal(column_axis=5)(random.key(0), (2, 3)),

@@ -40,7 +40,7 @@ def wrong_rule() -> Any:
 
 
 class Own:
-    """A class that is no container."""
+    """A class that is not a container."""
 
 
 X = np.ones(3, np.float32)
@@ -78,7 +78,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.linspace(0, 1, 2.5),  # type: ignore[arg-type]
         ArgumentError,
-        "linspace of 2.5 numbers; num must be a whole number",
+        "linspace of 2.5 numbers; num must be an integer",
     ),
     (
         lambda: snp.einsum(snp.ones(3)),
@@ -139,7 +139,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.ShapeDtypeStruct("a", "float32"),  # type: ignore[arg-type]
         ShapeError,
-        "shape ('a',) has a size that is no integer",
+        "shape ('a',) has a size that is not an integer",
     ),
     (
         lambda: sd.jit(lambda x: x)(sd.ShapeDtypeStruct((3,), "float32")),
@@ -175,7 +175,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.fori_loop(0, 3, lambda i, x: x, 0, unroll="a"),  # type: ignore[arg-type]
         ArgumentError,
-        "unroll of fori_loop is a whole number, got 'a'",
+        "unroll of fori_loop must be an integer, got 'a'",
     ),
     (
         lambda: sd.ShapeDtypeStruct((3,), "float32", sharding="x"),  # type: ignore[arg-type]

@@ -36,5 +36,5 @@ def test_the_python_type_of_a_number(x: Any, kind: type) -> None:
 
 
 def test_keys_are_no_numbers() -> None:
-    with pytest.raises(NotAnArrayError, match="key<fry> is no kind of number"):
+    with pytest.raises(NotAnArrayError, match="key<fry> is not a kind of number"):
         dtypes.scalar_type_of(sd.random.key(0))

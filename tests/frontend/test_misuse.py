@@ -57,7 +57,7 @@ class Strict:
 
 sd.tree.register_node(Strict, lambda x: ((x.x,), None), lambda _, xs: Strict(*xs))
 NO_TYPE = (
-    "is no element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
+    "is not an element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
     "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
 )
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
@@ -74,12 +74,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "determines the program"),
     (lambda: lax.map(odd(A), A), ArgumentError, "map takes a function, got f32[8, 4]"),
     (lambda: sd.jit(same, donate_argnames=odd(3)), ArgumentError, "donate_argnames of same has 3, "
-     "which is no name"),
+     "which is not a name"),
     (lambda: sd.device_put(A, sd.make_mesh((2,), "x")), ArgumentError, "the device of device_put "
-     "has Mesh('x': 2) of type Mesh, which is no sharding; write NamedSharding(mesh, "
+     "has Mesh('x': 2) of type Mesh, which is not a sharding; write NamedSharding(mesh, "
      "PartitionSpec(...))"),
     (lambda: lax.with_sharding_constraint(A, odd("x")), ArgumentError, "with_sharding_constraint "
-     "has 'x' of type str, which is no sharding; write NamedSharding(mesh, PartitionSpec(...))"),
+     "has 'x' of type str, which is not a sharding; write NamedSharding(mesh, PartitionSpec(...))"),
     (lambda: sd.shard_map(same, mesh=odd("m"), in_specs=P(), out_specs=P())(A), ArgumentError,
      "shard_map of same takes a Mesh, got 'm'"),
     (lambda: sd.pmap(same, devices=odd(3)), ArgumentError, "devices of pmap of same is 3; it is a "
@@ -112,7 +112,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: sd.tree.reduce(odd(3), [1, 2]), StructureError, "tree.reduce takes a function, got 3"),
     (lambda: sd.tree.reduce(max, []), StructureError, "there are no leaves to combine; give an "
      "initializer"),
-    (lambda: sd.tree.broadcast([1, 2], {"a": 3}), StructureError, "[*, *] is no prefix of "
+    (lambda: sd.tree.broadcast([1, 2], {"a": 3}), StructureError, "[*, *] is not a prefix of "
      "{'a': *}"),
     (lambda: sd.tree.transpose(odd(1), None, []), StructureError, "tree.transpose takes what "
      "tree.structure returns, got 1"),
@@ -127,14 +127,14 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: snp.dtype("q8"), NotAnArrayError, f"'q8' {NO_TYPE}"),
     (lambda: snp.iinfo("q8"), NotAnArrayError, f"'q8' {NO_TYPE}"),
     (lambda: snp.issubdtype("q8", "float32"), NotAnArrayError, f"'q8' {NO_TYPE}"),
-    (lambda: snp.sin("a"), NotAnArrayError, "argument x of sin is 'a' of type str, which is no "
+    (lambda: snp.sin("a"), NotAnArrayError, "argument x of sin is 'a' of type str, which is not an "
      "array"),
     (lambda: snp.where(A > 0, "a", A), NotAnArrayError, "argument x of where is 'a' of type str, "
-     "which is no array"),
+     "which is not an array"),
     (lambda: snp.concatenate([A, "a"]), NotAnArrayError, "argument arrays.1 of concatenate is 'a' "
-     "of type str, which is no array"),
+     "of type str, which is not an array"),
     (lambda: sd.jit(lambda x: snp.matmul(x, b="a"))(A), NotAnArrayError, "argument b of matmul is "
-     "'a' of type str, which is no array"),
+     "'a' of type str, which is not an array"),
     (lambda: snp.sort(np.ma.masked_array([1.0])), NotAnArrayError,
      "argument a of sort is a masked array, which shardir does not support; pass "
      "x.filled(number), or the mask as a separate array"),
@@ -158,7 +158,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "axis_name= of vmap or pmap, or in the mesh of shard_map"),
     (lambda: sd.eval_shape(lambda x: x), ArgumentError, "lambda takes (x): missing a required "
      "argument: 'x'"),
-    (lambda: sd.segment_sum(A, A, odd("a")), ArgumentError, "num_segments is a whole number, got "
+    (lambda: sd.segment_sum(A, A, odd("a")), ArgumentError, "num_segments must be an integer, got "
      "'a'"),
     (lambda: sd.ShapeDtypeStruct(odd(3), "float32"), ShapeError, "a shape is a tuple of sizes, got "
      "3"),

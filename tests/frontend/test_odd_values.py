@@ -42,18 +42,19 @@ def updated(made: Any, updates: Any, state: Any = (), params: Any = None) -> Any
 
 TRACE = optim.trace(0.9)
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
-    (lambda: lax.top_k(X, 1.5), ArgumentError, "k of top_k is a whole number, got 1.5"),
-    (lambda: lax.approx_max_k(X, 1.5), ArgumentError, "k of top_k is a whole number, got 1.5"),
+    (lambda: lax.top_k(X, 1.5), ArgumentError, "k of top_k must be an integer, got 1.5"),
+    (lambda: lax.approx_max_k(X, 1.5), ArgumentError, "k of top_k must be an integer, got 1.5"),
     (lambda: snp.frexp(1j), OperationTypeError, "frexp takes real numbers, got c64"),
     (
         lambda: snp.zeros(str),
         ShapeError,
-        "shape (<class 'str'>,) has the size <class 'str'>, which is no whole number",
+        "shape (<class 'str'>,) has the size <class 'str'>, which is not an integer",
     ),
     (
         lambda: snp.ravel_multi_index(MESH, (2,)),
         NotAnArrayError,
-        "argument multi_index of ravel_multi_index is Mesh('x': 1) of type Mesh, which is no array",
+        "argument multi_index of ravel_multi_index is Mesh('x': 1) of type Mesh, which is not an "
+        "array",
     ),
     (
         lambda: snp.dtype([("a", 3)]),
@@ -68,7 +69,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: linalg.expm(snp.eye(2), max_squarings=1.5),
         ArgumentError,
-        "max_squarings of expm is a whole number, got 1.5",
+        "max_squarings of expm must be an integer, got 1.5",
     ),
     (
         lambda: sd.testing.collectives(""),
@@ -93,7 +94,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.debug.visualize_sharding("ab", WHOLE),
         ShapeError,
-        "shape ('a', 'b') has the size 'a', which is no whole number",
+        "shape ('a', 'b') has the size 'a', which is not an integer",
     ),
     (
         lambda: sd.testing.collectives(lambda x: x, 3),
@@ -269,7 +270,7 @@ OPTIONS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: WHOLE.devices_indices_map(None),
         ShapeError,
-        "shape (None,) has the size None, which is no whole number",
+        "shape (None,) has the size None, which is not an integer",
     ),
     (lambda: WHOLE.shard_shape((-5,)), ShapeError, "shape (-5,) has a negative size"),
     (
@@ -285,7 +286,7 @@ OPTIONS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: WHOLE.is_equivalent_to(WHOLE, None),
         ArgumentError,
-        "ndim of is_equivalent_to is a whole number, got None",
+        "ndim of is_equivalent_to must be an integer, got None",
     ),
     (
         lambda: snp.ones(3).at[0].set(1, mode=X),
@@ -300,7 +301,7 @@ OPTIONS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.ones(3).transpose(X),
         AxisError,
-        "an axis is a whole number, got np.float32(1.0)",
+        "an axis must be an integer, got np.float32(1.0)",
     ),
 ]
 

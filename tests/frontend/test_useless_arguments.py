@@ -22,19 +22,19 @@ sd: Any = shardir
 snp: Any = shardir.numpy
 X = np.ones(3, np.float32)
 NO_TYPE = (
-    "is no element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
+    "is not an element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
     "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
 )
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.jit(len, static_argnums=len),
         ArgumentError,
-        "static_argnums of len has <built-in function len>, which is no number",
+        "static_argnums of len has <built-in function len>, which is not a number",
     ),
     (
         lambda: sd.jit(len, static_argnums=np.array(0)),
         ArgumentError,
-        "static_argnums of len has array(0), which is no number",
+        "static_argnums of len has array(0), which is not a number",
     ),
     (
         lambda: sd.grad(len, 3.7)(X),
@@ -85,12 +85,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.vmap(len, axis_size="a"),
         ArgumentError,
-        "axis_size of vmap of len is a whole number, got 'a'",
+        "axis_size of vmap of len must be an integer, got 'a'",
     ),
     (
         lambda: sd.pmap(len, axis_size="a"),
         ArgumentError,
-        "axis_size of pmap of len is a whole number, got 'a'",
+        "axis_size of pmap of len must be an integer, got 'a'",
     ),
     (
         lambda: sd.pmap(len, backend=X),
@@ -122,7 +122,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.segment_sum(X, np.arange(3), X),
         ArgumentError,
-        "num_segments is a whole number, got float32[3]",
+        "num_segments must be an integer, got float32[3]",
     ),
     (
         lambda: sd.segment_sum(X, np.arange(3), mode=X),
@@ -132,7 +132,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.make_array_from_callback(2.5, None, len),
         ShapeError,
-        "shape (2.5,) has the size 2.5, which is no whole number",
+        "shape (2.5,) has the size 2.5, which is not an integer",
     ),
     (
         lambda: sd.make_array_from_single_device_arrays((3,), "x", []),

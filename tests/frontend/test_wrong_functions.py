@@ -80,12 +80,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: of_root(tangent_solve=lambda f, y: "a"),
         NotAnArrayError,
-        "the result of tangent_solve of custom_root is 'a' of type str, which is no array",
+        "the result of tangent_solve of custom_root is 'a' of type str, which is not an array",
     ),
     (
         lambda: lax.custom_root(same, X, lambda f, x: "a", solve),
         NotAnArrayError,
-        "the result of solve of custom_root is 'a' of type str, which is no array",
+        "the result of solve of custom_root is 'a' of type str, which is not an array",
     ),
     (
         lambda: lax.custom_root(same, X, lambda f, x: 5, solve, has_aux=True),
@@ -105,7 +105,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.custom_linear_solve(same, X, solve, 7),
         ArgumentError,
-        "transpose_solve of custom_linear_solve is 7, which is no function",
+        "transpose_solve of custom_linear_solve is 7, which is not a function",
     ),
     (
         lambda: sd.pure_callback(none, KIND, X),
@@ -141,7 +141,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: of_jvp(7),
         ArgumentError,
-        "rule 0 of defjvps of lambda is 7, which is no function",
+        "rule 0 of defjvps of lambda is 7, which is not a function",
     ),
     (
         lambda: of_jvp(None, None),

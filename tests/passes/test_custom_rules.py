@@ -225,7 +225,9 @@ def test_opt_does_not_take_all_rules(tmp_path: Path) -> None:
     file.write_text(BEFORE)
     with pytest.raises(shardir.ShardirError) as raised:
         app(["opt", str(file), "--rule", "mine"], standalone_mode=False)
-    assert str(raised.value) == ("'mine' is no sharding rule; write it as my_op: i j, j k -> i k")
+    assert str(raised.value) == (
+        "'mine' is not a sharding rule; write it as my_op: i j, j k -> i k"
+    )
 
 
 def test_passes_after_propagation_go_by_the_rule() -> None:

@@ -170,7 +170,7 @@ class DistComm(Comm):
             return self._groups[tuple(sorted(group))]
         except KeyError:
             raise CommError(
-                f"devices {list(group)} are no group of this program; add its axes to `groups`"
+                f"devices {list(group)} are not a group of this program; add its axes to `groups`"
             ) from None
 
     def _to_library(self, x: Tensor) -> Tensor:

@@ -38,8 +38,8 @@ def parse_casts(text: str) -> dict[str, str]:
         source, colon, to = part.partition(":")
         if not colon or source not in NUMPY_DTYPES or to not in ELEMENTS:
             raise EmissionError(
-                f"downcast={text} has {part!r}, which is no cast to an element type of IPUs; write "
-                f"for example f64:f32,i64:i32,bf16:f16 (IPUs have {', '.join(ELEMENTS)})"
+                f"downcast={text} has {part!r}, which is not a cast to an element type of IPUs; "
+                f"write for example f64:f32,i64:i32,bf16:f16 (IPUs have {', '.join(ELEMENTS)})"
             )
         casts[source] = to
     return casts

@@ -76,7 +76,7 @@ def trace_body(
 def _check_returned(x: Any, what: str) -> Tracer:
     if not is_array_like(x):
         raise ControlFlowError(
-            with_location(f"{what} returned {brief_with_type(x)}, which is no array")
+            with_location(f"{what} returned {brief_with_type(x)}, which is not an array")
         )
     return as_tracer(x)
 
@@ -93,7 +93,7 @@ def flatten_to_tracers(container: Any, what: str) -> tuple[list[Tracer], tree.Py
     for leaf in leaves:
         if not is_array_like(leaf):
             raise ControlFlowError(
-                with_location(f"{what} is {brief_with_type(leaf)}, which is no array")
+                with_location(f"{what} is {brief_with_type(leaf)}, which is not an array")
             )
     return [as_tracer(x) for x in leaves], structure
 

@@ -126,7 +126,7 @@ def _scan_length(stacked: Sequence[Tracer], length: int | None) -> int:
     if length is not None:
         if not hasattr(length, "__index__"):
             raise ControlFlowError(
-                with_location(f"the length of scan is a whole number, got {length!r}")
+                with_location(f"the length of scan must be an integer, got {length!r}")
             )
         _check_index_range("the length of scan", index(length), canonical_dtype("i64"))
         sizes.append(index(length))

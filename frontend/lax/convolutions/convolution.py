@@ -83,7 +83,7 @@ def check_positive_integers(what: str, given: Any, rank: int) -> tuple[int, ...]
     steps = tuple(given) if hasattr(given, "__iter__") else (given,)
     all_integers = all(isinstance(step, (int, np.integer)) for step in steps)
     if len(steps) != rank or not all_integers or min(steps, default=1) < 1:
-        count = count_noun(rank, "whole number")
+        count = count_noun(rank, "integer")
         raise OperationTypeError(with_location(f"{what} must be {count} above 0, got {given!r}"))
     return tuple(map(int, steps))
 

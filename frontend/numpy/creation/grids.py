@@ -41,7 +41,7 @@ def _check_count(name: str, num: Any) -> int:
     count = as_integer(num)
     if count is None:
         raise ArgumentError(
-            with_location(f"{name} of {brief(num)} numbers; num must be a whole number")
+            with_location(f"{name} of {brief(num)} numbers; num must be an integer")
         )
     if count < 0:
         raise ArgumentError(with_location(f"{name} of {count} numbers; num must not be negative"))

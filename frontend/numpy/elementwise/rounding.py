@@ -74,7 +74,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     """
     check_no_out("round", out)
     if isinstance(decimals, bool) or not isinstance(decimals, (int, np.integer)):
-        raise ArgumentError(with_location(f"decimals of round is a whole number, got {decimals!r}"))
+        raise ArgumentError(
+            with_location(f"decimals of round must be an integer, got {decimals!r}")
+        )
     x, places = as_tracer(a), int(decimals)
     dtype = x.value.type.dtype
     if dtype == "bool" or (dtype in INTEGERS and places >= 0):

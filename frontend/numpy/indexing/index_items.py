@@ -52,7 +52,7 @@ def _list_to_array(item: Any) -> Any:
         raise
     except ValueError as error:
         raise IndexingError(
-            with_location(f"a list of different lengths is no index: {error}")
+            with_location(f"a list of different lengths is not an index: {error}")
         ) from None
 
 
@@ -66,14 +66,14 @@ def _checked_dtype(item: Any) -> str:
     if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
         raise IndexingError(
             with_location(
-                f"{brief_with_type(item)} is no index; indices are integers, "
+                f"{brief_with_type(item)} is not an index; indices are integers, "
                 "slices, ..., None, and arrays of integers or bools"
             )
         )
     dtype, _ = operand_dtype(item)
     if dtype not in INTEGERS and dtype != "bool":
         raise IndexingError(
-            with_location(f"an array of {dtype} is no index; convert it with .astype(int)")
+            with_location(f"an array of {dtype} is not an index; convert it with .astype(int)")
         )
     return dtype
 

@@ -256,7 +256,8 @@ def tensordot(
         if len(pair) != 2 or len(pair[0]) != len(pair[1]):
             raise ShapeError(
                 with_location(
-                    f"axes={axes} of tensordot is no number and no pair of lists of one length"
+                    f"axes={axes} of tensordot is neither a number nor a pair of lists of one "
+                    f"length"
                 )
             )
         first = [canonicalize_axis(d, x.ndim) for d in pair[0]]

@@ -106,7 +106,7 @@ def _axis_labels(lists: Sequence[Any]) -> list[Any]:
     except TypeError:
         described = ", ".join(map(brief, lists))
         raise ArgumentError(
-            with_location(f"einsum takes lists of whole numbers as axes, got {described}")
+            with_location(f"einsum takes lists of integers as axes, got {described}")
         ) from None
 
 

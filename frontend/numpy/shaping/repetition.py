@@ -98,7 +98,7 @@ def _repeat_static(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
         counts = counts.astype(int)
     if counts.dtype.kind not in "iub" or counts.ndim > 1 or (counts < 0).any():
         raise OperationTypeError(
-            with_location(f"repeat takes whole numbers of at least 0 as counts, got {repeats}")
+            with_location(f"repeat takes integers of at least 0 as counts, got {repeats}")
         )
     if counts.size == 1:
         count = int(counts.reshape(()))

@@ -60,7 +60,7 @@ def _roll_traced(a: Any, shift: Any, axis: Any) -> Any:
     x, by = as_tracer(a), as_tracer(shift)
     if by.value.type.dtype not in INTEGERS or by.ndim > 1:
         raise OperationTypeError(
-            with_location(f"roll takes whole numbers as shifts, got {by.value.type}")
+            with_location(f"roll takes integers as shifts, got {by.value.type}")
         )
     if axis is None:
         return reshape(_roll_traced(reshape(x, (x.size,)), basic_reductions.sum(by), 0), x.shape)

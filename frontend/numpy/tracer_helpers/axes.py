@@ -12,7 +12,7 @@ from shardir.frontend.source_locations import with_location
 def canonicalize_axis(axis: Any, rank: int) -> int:
     """Return the axis counted from the front; raise `AxisError` unless -rank <= axis < rank."""
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise AxisError(with_location(f"an axis is a whole number, got {axis!r}"))
+        raise AxisError(with_location(f"an axis must be an integer, got {axis!r}"))
     if not -rank <= axis < rank:
         raise AxisError(with_location(f"axis {axis} is out of range for an array of rank {rank}"))
     return int(axis) % rank

@@ -55,10 +55,10 @@ def to_concrete_array(x: Any, label: str) -> npt.NDArray[Any]:
         array = np.asarray(x)
     except ValueError as error:
         raise not_an_array_error(
-            x, label, f"is a nested list, which is no array: {error}"
+            x, label, f"is a nested list, which is not an array: {error}"
         ) from None
     if array.dtype.kind not in "biufcV":
-        raise not_an_array_error(x, label, f"is {brief(x)}, which is no array of numbers")
+        raise not_an_array_error(x, label, f"is {brief(x)}, which is not an array of numbers")
     return array
 
 

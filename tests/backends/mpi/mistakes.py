@@ -169,7 +169,7 @@ def a_folder_that_one_process_sees_is_an_error_in_all(folder: Path) -> None:
         assert "No such file or directory" in text
         assert [each.name for each in disk.iterdir()] == ["own"] * (mine() == 1)
         barrier()
-        lacks = "process 0: own is no checkpoint: it has no index.json; write one with save"
+        lacks = "process 0: own is not a checkpoint: it has no index.json; write one with save"
         assert told(CheckpointError, lambda: load(path, state)) == lacks
         sharded = sharding(("x", "y"))
         assert told(CheckpointError, lambda: load(path, shardings=sharded)) == lacks

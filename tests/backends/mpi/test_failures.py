@@ -98,7 +98,8 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
     host = line.partition("(")[2].partition(")")[0]
     assert line == (
         f"shardir: process 0 ({host}): all-gather %y.between_processes of total over data "
-        f"(collective 1 of run 1) timed out after 2 s, waiting for process 1 ({host}); if others need longer, set "
+        f"(collective 1 of run 1) timed out after 2 s, "
+        f"waiting for process 1 ({host}); if others need longer, set "
         "SHARDIR_COMM_TIMEOUT to more seconds"
     )
     assert "before that, this process finished:\n" in done.err[0]

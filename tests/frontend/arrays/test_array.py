@@ -190,7 +190,11 @@ def test_a_struct_stands_for_an_array() -> None:
         (int, ArgumentError, "an array of shape (2,) is no int; choose one element by an index"),
         (float, ArgumentError, "an array of shape (2,) is no float; choose one element by an in"),
         (lambda x: int(x[0] * 1j), ArgumentError, "a complex number is no int; take its .real, or"),
-        (lambda x: [0, 1][x[0]], ArgumentError, "an array of type f32[] is no index; indices are"),
+        (
+            lambda x: [0, 1][x[0]],
+            ArgumentError,
+            "an array of type f32[] is not an index; indices are",
+        ),
         (lambda x: len(x[0]), ArgumentError, "an array of rank 0 has no len()"),
         (lambda x: list(x[0]), ArgumentError, "an array of rank 0 cannot be iterated over"),
     ],

@@ -113,13 +113,13 @@ def test_what_is_handed_out_must_be_a_capsule_that_nobody_has_taken() -> None:
         snp.from_dlpack(HandsOut(5))
     assert str(number.value).startswith(
         "from_dlpack cannot take this array of type HandsOut: __dlpack__ returned an object of "
-        "type int, which is no unconsumed capsule"
+        "type int, which is not an unconsumed capsule"
     )
     once = HandsOut(snp.arange(3).__dlpack__(max_version=(1, 0)))
     assert snp.from_dlpack(once).tolist() == [0, 1, 2]
     with pytest.raises(NotAnArrayError) as taken:
         snp.from_dlpack(once)
-    assert "an object named used_dltensor_versioned, which is no unconsumed capsule" in str(
+    assert "an object named used_dltensor_versioned, which is not an unconsumed capsule" in str(
         taken.value
     )
 

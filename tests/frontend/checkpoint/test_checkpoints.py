@@ -123,7 +123,7 @@ def test_a_checkpoint_is_replaced_only_when_asked(tmp_path: Path) -> None:
 def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / ".a.part").mkdir()
     (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half")
-    with pytest.raises(CheckpointError, match=r"is no checkpoint: it has no index\.json"):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no index\.json"):
         load(tmp_path / "a")
     save(tmp_path / "a", put(W))
     same(load(tmp_path / "a", put(W)), W)
@@ -290,7 +290,7 @@ def test_folders_are_paths(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="a folder, got 3"):
             call(3, W)  # type: ignore[arg-type]
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="file is no checkpoint: it has no index"):
+    with pytest.raises(CheckpointError, match="file is not a checkpoint: it has no index"):
         load(tmp_path / "file")
     with pytest.raises(CheckpointError, match=r"b cannot be written: \[Errno 20\] Not a directory"):
         save(tmp_path / "file" / "b", W)

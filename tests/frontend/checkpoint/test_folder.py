@@ -101,7 +101,9 @@ def test_a_new_checkpoint_is_complete_or_not_there(
         if exists(folder):
             assert loaded(folder) == 2
         else:
-            with pytest.raises(CheckpointError, match=r"a is no checkpoint: it has no index\.json"):
+            with pytest.raises(
+                CheckpointError, match=r"a is not a checkpoint: it has no index\.json"
+            ):
                 load(folder)
         # What is left is in nobody's way.
         save(folder, state(OLD, 1), overwrite=exists(folder))

@@ -96,7 +96,7 @@ TEXTS = {
     "{}": "it names no format",
     '{"format": 3}': "it names no format",
     '{"format": "shardir checkpoint 1"}': "the index does not have the members format, arrays and",
-    '{"format": "shardir checkpoint 1", "arrays": []}': "its arrays are no object",
+    '{"format": "shardir checkpoint 1", "arrays": []}': "its arrays are not an object",
     '{"format": "shardir checkpoint 1", "arrays": {}, "more": 1}': "the index does not have the",
     '{"format": "shardir checkpoint 1", "format": "x"}': "the name 'format' occurs twice",
     '{"format": NaN}': "it has the number NaN",
@@ -105,7 +105,7 @@ TEXTS = {
     '{"format": 1e400}': "it has the number 1e400, which is not an integer",
     '{"format": ' + "9" * 10_000 + "}": "Exceeds the limit",
     '{"format": "shardir checkpoint 1", "arrays": {"\\ud800": {}}}': "'\\ud800' has a character",
-    '{"format": "shardir checkpoint 1", "arrays": {"w": 3}}': "the array 'w' is no object",
+    '{"format": "shardir checkpoint 1", "arrays": {"w": 3}}': "the array 'w' is not an object",
 }
 
 
@@ -124,7 +124,7 @@ NO_LISTS: list[Any] = [{}, None, "x", 3]
 NO_OBJECTS: list[Any] = [[], None, "x", 3]
 BOXES: list[Any] = [3, None, {}, [3], [[0]], [[0, 1, 2]], [[2, 1]], *([[0, n]] for n in NUMBERS)]
 CHANGES: dict[str, list[Any]] = {
-    "the shape of the array 'w' is no list of sizes": [
+    "the shape of the array 'w' is not a list of sizes": [
         {"shape": shape} for shape in SHAPES
     ],
     "the array 'w' has 65 dimensions, at most 64 can be": [{"shape": [1] * 65}],
@@ -134,8 +134,8 @@ CHANGES: dict[str, list[Any]] = {
     "the dtype of the array 'w' is unknown": [
         {"dtype": dtype} for dtype in DTYPES
     ],
-    "the parts of the array 'w' are no list": [{"parts": parts} for parts in NO_LISTS],
-    "a part of the array 'w' is no object": [{"parts": [part]} for part in NO_OBJECTS],
+    "the parts of the array 'w' are not a list": [{"parts": parts} for parts in NO_LISTS],
+    "a part of the array 'w' is not an object": [{"parts": [part]} for part in NO_OBJECTS],
     "a part of the array 'w' does not have the members file, box": [{"parts": [{"file": "x"}]}],
 }  # fmt: skip
 
@@ -407,7 +407,7 @@ def test_paths_at_which_there_is_no_checkpoint(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     error = told(Path(folder))
-    assert "is no checkpoint: it has no index.json" in error or "File name too long" in error
+    assert "is not a checkpoint: it has no index.json" in error or "File name too long" in error
 
 
 def test_the_current_folder_may_be_a_checkpoint(
@@ -417,7 +417,9 @@ def test_the_current_folder_may_be_a_checkpoint(
     np.testing.assert_array_equal(np.asarray(load(".")["w"]), W)
     save(".", {"w": W + 1}, overwrite=True)
     np.testing.assert_array_equal(np.asarray(load(".")["w"]), W + 1)
-    with pytest.raises(CheckpointError, match=r"/ is no folder that a checkpoint can be saved to"):
+    with pytest.raises(
+        CheckpointError, match=r"/ is not a folder that a checkpoint can be saved to"
+    ):
         save("/", {"w": W}, overwrite=True)
 
 

@@ -95,7 +95,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("opt folder", "cannot read 'folder': Is a directory"),
         ("opt f.ir --dump-dir f.ir", "cannot write the program into 'f.ir': File exists"),
         ("explain f.ir --without result²", "@f has no "),
-        ("emit os:getcwd --target gpu -o out --mesh x=²", "'x=²' is no mesh; write it as "),
+        ("emit os:getcwd --target gpu -o out --mesh x=²", "'x=²' is not a mesh; write it as "),
     ],
 )
 def test_a_wrong_input_is_a_message(

@@ -124,18 +124,19 @@ def test_a_function_of_ours_is_explained(capsys: pytest.CaptureFixture[str]) -> 
         (("nowhere:step",), "there is no module 'nowhere' to import from this folder; is "
          "'nowhere:step' a file?"),
         (("of_ours:total",), "example_specs need a mesh; pass one, as in --mesh data=16,model=16"),
-        (("of_ours:total", "--mesh", "data"), "'data' is no mesh; write it as data=16,model=16"),
+        (("of_ours:total", "--mesh", "data"), "'data' is not a mesh; write it as data=16,model=16"),
         (("bare:f",), "bare:f has no example arguments; define bare.example_args as a tuple of its "
                       "arguments, or name one with --args"),
         (("of_ours:example_specs",), "of_ours:example_specs is PartitionSpec('data',), "
-         "which is no function"),
+         "which is not a function"),
         (("bare:f", "--args", "one", "--mesh", "data=2"),
          "bare:f has no shardings on data=2; define bare.example_specs as the specs of its "
          "arguments, or name some with --specs"),
         (("bare:wrong", "--args", "one", "--mesh", "data=2"), "bare:wrong cannot be traced: "
          "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
         (("bare:f", "--args", "one", "--specs", "specs", "--mesh", "data=2"),
-         "PartitionSpec('dta',) names 'dta', which is no axis of the mesh; its axes are 'data'"),
+         "PartitionSpec('dta',) names 'dta', which is not an axis of the mesh; its axes are "
+         "'data'"),
         (("f.ir", "--mesh", "data=2"), "--mesh is for functions, and 'f.ir' is a file; name a "
          "function as mymodule:train_step"),
     ],

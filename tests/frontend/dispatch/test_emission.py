@@ -275,7 +275,7 @@ def test_the_command_writes_a_function(
         (("--target", "tpu"), "no target is called 'tpu'; the targets are gpu, ipu, paper"),
         (
             ("--target", "paper", "--option", "ink"),
-            "'ink' is no option of a target; write it as name=value",
+            "'ink' is not an option of a target; write it as name=value",
         ),
     ],
 )

@@ -40,7 +40,7 @@ def test_parameters_that_a_function_does_not_have() -> None:
     )
     with pytest.raises(ArgumentError, match="static_argnames of f has 'z', but its parameters are"):
         jit(f, static_argnames="z")
-    with pytest.raises(ArgumentError, match="donate_argnums of f has 'y', which is no number"):
+    with pytest.raises(ArgumentError, match="donate_argnums of f has 'y', which is not a number"):
         jit(f, donate_argnums=("y",))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="argument 0 of f is both static and donated"):
         jit(f, static_argnums=0, donate_argnums=0)
@@ -53,7 +53,7 @@ def test_arguments_that_cannot_be_traced() -> None:
     with pytest.raises(NotAnArrayError) as caught:
         f(NUMBERS, {"mode": "up"})
     assert first_line(caught) == (
-        "argument config.mode of lambda is 'up' of type str, which is no array; make it static "
+        "argument config.mode of lambda is 'up' of type str, which is not an array; make it static "
         "(static_argnums, static_argnames), or register its class as a container (shardir.tree)"
     )
     static = jit(lambda x, n: x, static_argnums=1)

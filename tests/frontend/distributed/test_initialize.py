@@ -166,7 +166,7 @@ def test_a_launcher_of_another_mpi_is_told() -> None:
 def test_numbers_in_the_environment_are_checked() -> None:
     told = joined(SLURM_STEP_NUM_TASKS="two", SLURM_PROCID="0")
     assert told.endswith(
-        "the environment variable SLURM_STEP_NUM_TASKS is 'two', which is no integer"
+        "the environment variable SLURM_STEP_NUM_TASKS is 'two', which is not an integer"
     )
     told = joined(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2", SHARDIR_COMM_TIMEOUT="soon")
     assert "SHARDIR_COMM_TIMEOUT is 'soon'; it must be a number of seconds" in told

@@ -269,9 +269,9 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0, (x, 1.0)),
      "scan iterates along the first dimension of xs; one of them is a scalar"),
     (lambda x: lax.scan(lambda c, r: (c, r), "no", x),
-     "the carry of scan is 'no' of type str, which is no array"),
+     "the carry of scan is 'no' of type str, which is not an array"),
     (lambda x: lax.scan(lambda c, r: (c, "no"), 0.0, x),
-     "the body of scan returned 'no' of type str, which is no array"),
+     "the body of scan returned 'no' of type str, which is not an array"),
     (lambda x: lax.while_loop(lambda c: c, lambda c: c, x),
      "the condition of while_loop must return one bool[], it returned f32[4, 3]"),
     (lambda x: lax.while_loop(lambda c: (), lambda c: c, x),
@@ -361,7 +361,7 @@ def test_functions_must_take_what_they_are_called_with() -> None:
 
 
 def test_the_length_of_a_scan_is_whole() -> None:
-    with pytest.raises(ControlFlowError, match=r"the length of scan is a whole number, got 2\.5"):
+    with pytest.raises(ControlFlowError, match=r"the length of scan must be an integer, got 2\.5"):
         lax.scan(lambda c, _: (c, None), 0, None, length=2.5)  # type: ignore[arg-type]
 
 

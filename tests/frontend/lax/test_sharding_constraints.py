@@ -72,7 +72,7 @@ FAULTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
      "with_sharding_constraint has PartitionSpec('x',), which does not say on which devices; "
      "write NamedSharding(mesh, PartitionSpec('x',)), or call it inside `with mesh:`"),
     (lambda x: lax.with_sharding_constraint(x, "x"), ArgumentError,
-     "with_sharding_constraint has 'x' of type str, which is no sharding; write "
+     "with_sharding_constraint has 'x' of type str, which is not a sharding; write "
      "NamedSharding(mesh, PartitionSpec(...))"),
     (lambda x: lax.with_sharding_constraint([x, x], [ROWS]), ArgumentError,
      "with_sharding_constraint has a list of 1, where the value has a list of 2; give one entry "

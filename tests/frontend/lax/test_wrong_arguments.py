@@ -23,7 +23,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.batch_matmul(None, X),
         NotAnArrayError,
-        "argument lhs of batch_matmul is None of type NoneType, which is no array",
+        "argument lhs of batch_matmul is None of type NoneType, which is not an array",
     ),
     (
         lambda: lax.batch_matmul(X, X),
@@ -33,7 +33,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.broadcast_to_rank(X, "a"),
         ArgumentError,
-        "the rank of broadcast_to_rank is a whole number, got 'a'",
+        "the rank of broadcast_to_rank must be an integer, got 'a'",
     ),
     (
         lambda: lax.broadcast_to_rank(X, 0),
@@ -48,12 +48,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.broadcast_like(X, None),
         NotAnArrayError,
-        "like_arr of broadcast_like is None of type NoneType, which is no array",
+        "like_arr of broadcast_like is None of type NoneType, which is not an array",
     ),
     (
         lambda: lax.shape_as_value((1, "a")),
         ShapeError,
-        "shape (1, 'a') has the size 'a', which is no whole number",
+        "shape (1, 'a') has the size 'a', which is not an integer",
     ),
     (
         lambda: lax.shape_as_value((2**31,)),
@@ -63,12 +63,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.reduce_xor(None, (0,)),
         NotAnArrayError,
-        "operand of reduce_xor is None of type NoneType, which is no array",
+        "operand of reduce_xor is None of type NoneType, which is not an array",
     ),
     (
         lambda: lax.reduce_window(X, "a", lax.add, (1,), (1,), "SAME"),
         NotAnArrayError,
-        "init_value of reduce_window is 'a' of type str, which is no array",
+        "init_value of reduce_window is 'a' of type str, which is not an array",
     ),
     (
         lambda: lax.reduce_window(X, X, lax.add, (1,), (1,), "SAME"),
@@ -78,12 +78,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.reduce_window(X, 0.0, lax.add, None, (1,), "SAME"),
         OperationTypeError,
-        "window_dimensions must be 1 whole number above 0, got ()",
+        "window_dimensions must be 1 integer above 0, got ()",
     ),
     (
         lambda: lax.reduce_window(X, 0.0, lax.add, 2.5, (1,), "SAME"),
         OperationTypeError,
-        "window_dimensions must be 1 whole number above 0, got 2.5",
+        "window_dimensions must be 1 integer above 0, got 2.5",
     ),
     (
         lambda: lax.reduce_window(X, 0.0, lax.add, (2,), (1,), [(0, 1), (1, 1)]),
@@ -108,13 +108,13 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.rng_uniform(0.0, 1.0, "a"),
         ShapeError,
-        "shape ('a',) has the size 'a', which is no whole number",
+        "shape ('a',) has the size 'a', which is not an integer",
     ),
     (lambda: lax.composite(3, "cube"), ArgumentError, "composite takes a function, got 3"),
     (
         lambda: lax.padtype_to_pads(None, (1,), (1,), "SAME"),
         ArgumentError,
-        "in_shape of padtype_to_pads is a tuple of whole numbers, got None",
+        "in_shape of padtype_to_pads must be a tuple of integers, got None",
     ),
     (
         lambda: lax.padtype_to_pads((3,), (2, 2), (1,), "SAME"),
@@ -124,7 +124,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.conv_dimension_numbers(None, (1, 2, 3), None),
         ArgumentError,
-        "lhs_shape of a convolution is a tuple of whole numbers, got None",
+        "lhs_shape of a convolution must be a tuple of integers, got None",
     ),
     (
         lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2), None),
@@ -154,7 +154,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.conv_general_permutations((None, None, None)),
         ArgumentError,
-        "dimension_numbers is a tuple of whole numbers, got None",
+        "dimension_numbers must be a tuple of integers, got None",
     ),
     (
         lambda: lax.conv_shape_tuple((1, 2, 5), (4, 2), (1,), "SAME"),
@@ -179,7 +179,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.reduce_window_shape_tuple(3, (2,), (1,), "VALID"),
         ArgumentError,
-        "operand_shape of a window is a tuple of whole numbers, got 3",
+        "operand_shape of a window must be a tuple of integers, got 3",
     ),
     (
         lambda: lax.axis_index(()),
@@ -189,12 +189,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.pshuffle(X, (), 3),
         ArgumentError,
-        "perm of pshuffle is a tuple of whole numbers, got 3",
+        "perm of pshuffle must be a tuple of integers, got 3",
     ),
     (
         lambda: lax.pbroadcast(X, (), "a"),
         ArgumentError,
-        "source of pbroadcast is a whole number, got 'a'",
+        "source of pbroadcast must be an integer, got 'a'",
     ),
     (
         lambda: lax.pcast(X, "i", to=X),
@@ -205,22 +205,22 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.fori_loop(0, 3, len, X, unroll=int),
         ArgumentError,
-        "unroll of fori_loop is a whole number, got <class 'int'>",
+        "unroll of fori_loop must be an integer, got <class 'int'>",
     ),
     (
         lambda: lax.fori_loop(0, 3, len, X, unroll=X),
         ArgumentError,
-        "unroll of fori_loop is a whole number, got float32[3]",
+        "unroll of fori_loop must be an integer, got float32[3]",
     ),
     (
         lambda: lax.full(np.ones((1, 1)), 0.0),
         ShapeError,
-        "shape (array([1.]),) has the size array([1.]), which is no whole number",
+        "shape (array([1.]),) has the size array([1.]), which is not an integer",
     ),
     (
         lambda: lax.shape_as_value(np.array([[3]])),
         ShapeError,
-        "shape (array([3]),) has the size array([3]), which is no whole number",
+        "shape (array([3]),) has the size array([3]), which is not an integer",
     ),
 ]
 

@@ -128,7 +128,9 @@ def test_random_keys_are_no_numbers() -> None:
 )
 def test_kinds_of_the_array_api(kind: Any, of: Any, wanted: bool) -> None:
     assert snp.isdtype(kind, of) is wanted
-    with pytest.raises(ArgumentError, match="'nonsense' is no kind of element type; the kinds are"):
+    with pytest.raises(
+        ArgumentError, match="'nonsense' is not a kind of element type; the kinds are"
+    ):
         snp.isdtype(kind, "nonsense")
 
 

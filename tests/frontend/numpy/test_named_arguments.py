@@ -14,7 +14,7 @@ from tests.error_assertions import assert_refused
 sd: Any = shardir
 snp: Any = shardir.numpy
 X = np.ones(3, np.float32)
-NO_ARRAY = "is 'ab' of type str, which is no array"
+NO_ARRAY = "is 'ab' of type str, which is not an array"
 NAMED: list[tuple[Callable[[], Any], str]] = [
     (lambda: snp.union1d("ab", X), "ar1 of union1d"),
     (lambda: snp.union1d(X, "ab"), "ar2 of union1d"),
@@ -63,12 +63,12 @@ def test_what_has_no_hash_is_said_to_be_no_array() -> None:
     assert_refused(
         lambda: snp.asarray({1}),
         NotAnArrayError,
-        "argument a of asarray is {1} of type set, which is no array",
+        "argument a of asarray is {1} of type set, which is not an array",
     )
     assert_refused(
         lambda: snp.union1d(X, {1}),
         NotAnArrayError,
-        "argument ar2 of union1d is {1} of type set, which is no array",
+        "argument ar2 of union1d is {1} of type set, which is not an array",
     )
 
 

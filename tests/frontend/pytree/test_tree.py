@@ -112,7 +112,7 @@ def test_walking_finds_the_same_leaves() -> None:
 
 
 def test_only_dataclasses_are_registered_as_such() -> None:
-    with pytest.raises(ArgumentError, match="int is no dataclass; decorate it with @dataclass "):
+    with pytest.raises(ArgumentError, match="int is not a dataclass; decorate it with @dataclass "):
         tree.register_dataclass(int)
 
 

@@ -130,7 +130,7 @@ def test_one_level() -> None:
     assert list(children) == [3, [1, 2]]
     pairs, _ = tree_util.flatten_one_level_with_keys(Keyed([1], 2))
     assert pairs == [(tree_util.GetAttrKey("left"), [1]), ("right", 2)]
-    with pytest.raises(shardir.ShardirError, match=r"^1 of type int is no container$"):
+    with pytest.raises(shardir.ShardirError, match=r"^1 of type int is not a container$"):
         tree_util.flatten_one_level(1)
     assert tree_util.is_tree_node(None)
     assert tree_util.is_tree_node(())
@@ -157,7 +157,7 @@ def test_transposing_and_broadcasting() -> None:
         "a": [1, 1],
         "b": 2,
     }
-    with pytest.raises(shardir.ShardirError, match="is no prefix of"):
+    with pytest.raises(shardir.ShardirError, match="is not a prefix of"):
         tree_util.tree_broadcast([1, 2], {"a": 1})
 
 

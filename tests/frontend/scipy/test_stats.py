@@ -229,5 +229,5 @@ def test_errors() -> None:
 
 @pytest.mark.parametrize(("name", "first"), [("cdf", "x"), ("logpdf", "x"), ("ppf", "q")])
 def test_what_is_no_array_is_named(name: str, first: str) -> None:
-    wanted = f"argument {first} of norm.{name} is 'a' of type str, which is no array"
+    wanted = f"argument {first} of norm.{name} is 'a' of type str, which is not an array"
     assert refused(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == wanted

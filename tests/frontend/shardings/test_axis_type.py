@@ -214,4 +214,4 @@ def test_a_new_array_has_one_place(make: Callable[..., Any]) -> None:
     )
     with pytest.raises(ArgumentError) as error:
         make(3, out_sharding=3)
-    assert str(error.value).startswith("out_sharding has 3 of type int, which is no sharding")
+    assert str(error.value).startswith("out_sharding has 3 of type int, which is not a sharding")

@@ -100,5 +100,5 @@ def test_axes_that_smap_does_not_take() -> None:
         "replicated value"
     )
     assert refused(in_axes=0, out_axes=0, axis_name=("a", "b")) == (
-        "axis_name of smap is ('a', 'b'), which is no string"
+        "axis_name of smap is ('a', 'b'), which is not a string"
     )

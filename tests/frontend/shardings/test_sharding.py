@@ -143,8 +143,8 @@ def test_a_dimension_indivisible_by_two_axes() -> None:
 
 def test_an_axis_that_the_mesh_lacks() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", "data"))) == (
-        "PartitionSpec('a', 'data') names 'data', which is no axis of the mesh; its axes are 'a', "
-        "'b'"
+        "PartitionSpec('a', 'data') names 'data', which is not an axis of the mesh; its axes are "
+        "'a', 'b'"
     )
 
 

@@ -59,9 +59,11 @@ def test_element_types_may_be_named_in_many_ways() -> None:
 
 
 def test_what_is_no_element_type() -> None:
-    with pytest.raises(ShardirError, match=r"'float23' is no element type; the element types are"):
+    with pytest.raises(
+        ShardirError, match=r"'float23' is not an element type; the element types are"
+    ):
         dtype_of("float23")
-    with pytest.raises(ShardirError, match=r"(?s)is no element type.*test_promotion\.py"):
+    with pytest.raises(ShardirError, match=r"(?s)is not an element type.*test_promotion\.py"):
         dtype_of(object)
 
 

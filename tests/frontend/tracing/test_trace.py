@@ -179,7 +179,7 @@ def test_nested_lists_are_stacked() -> None:
         return as_tracer([x, [1, 2, 3]]), as_tracer([[1.5, 2], [3, 4]])
 
     assert [r.type.shape for r in traced(f, X[0]).results] == [(2, 3), (2, 2)]
-    with pytest.raises(NotAnArrayError, match="a nested list is no array"):
+    with pytest.raises(NotAnArrayError, match="a nested list is not an array"):
         traced(lambda: as_tracer([[1], [2, 3]]))
 
 
@@ -346,7 +346,7 @@ def test_results_are_arrays() -> None:
         traced(f, X)
     first, *rest = str(caught.value).split("\n")
     assert first == (
-        "f returned 'text' of type str at result['y'][1], which is no array; return arrays, "
+        "f returned 'text' of type str at result['y'][1], which is not an array; return arrays, "
         "numbers and containers of them only"
     )
     assert "test_trace.py" in rest[0]

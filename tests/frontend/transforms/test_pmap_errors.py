@@ -83,12 +83,12 @@ def test_axes_that_are_not_there() -> None:
         "argument that all devices share"
     )
     assert refused(NotAnArrayError, lambda: pmap(f)(X, "sum")) == (
-        "argument y of f is 'sum' of type str, which is no array; list it in "
+        "argument y of f is 'sum' of type str, which is not an array; list it in "
         "static_broadcasted_argnums"
     )
     assert refused(ArgumentError, lambda: pmap(odd(3))) == "pmap takes a function, got 3"
     assert refused(ArgumentError, lambda: pmap(f, axis_name=odd(3))) == (
-        "axis_name of pmap of f is 3, which is no string"
+        "axis_name of pmap of f is 3, which is not a string"
     )
 
 

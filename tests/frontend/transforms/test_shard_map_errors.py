@@ -52,12 +52,12 @@ def test_specs_that_do_not_fit(mesh: Mesh) -> None:
         return refused(ShardingError, lambda: shard_map(f, **wanted)(A))
 
     assert cut(in_specs=P("z")) == (
-        "in_specs of shard_map of f has PartitionSpec('z',) for a, and 'z' is no axis of the mesh; "
-        "its axes are 'x', 'y'"
+        "in_specs of shard_map of f has PartitionSpec('z',) for a, and 'z' is not an axis of the "
+        "mesh; its axes are 'x', 'y'"
     )
     assert cut(out_specs=P("z")) == (
-        "out_specs of shard_map of f has PartitionSpec('z',) for the result, and 'z' is no axis of "
-        "the mesh; its axes are 'x', 'y'"
+        "out_specs of shard_map of f has PartitionSpec('z',) for the result, and 'z' is not an "
+        "axis of the mesh; its axes are 'x', 'y'"
     )
     assert cut(in_specs=P("x", "x")) == (
         "in_specs of shard_map of f has PartitionSpec('x', 'x') for a, which names 'x' twice"
@@ -71,7 +71,8 @@ def test_specs_that_do_not_fit(mesh: Mesh) -> None:
         "axis_names, which are 'x'; the compiler shards along it"
     )
     assert cut(axis_names={"z"}) == (
-        "axis_names of shard_map of f has 'z', which is no axis of the mesh; its axes are 'x', 'y'"
+        "axis_names of shard_map of f has 'z', which is not an axis of the mesh; its axes are "
+        "'x', 'y'"
     )
     assert cut(in_specs=P(P.UNCONSTRAINED)) == (
         "in_specs of shard_map of f has PartitionSpec(UNCONSTRAINED,) for a; name axes or None "

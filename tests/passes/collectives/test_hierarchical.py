@@ -77,8 +77,8 @@ def test_sums_of_halves_are_rounded_once() -> None:
 def test_what_is_scattered_is_sent_once() -> None:
     assert split("%y = reduce-scatter(%x, dim=0, axes=[data], op=add) : f32[2, 16]") == (
         "%y.within_process = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
-        "%y.between_processes = reduce-scatter(%y.within_process, dim=0, axes=[data:(1)2], op=add) : "
-        "f32[4, 16]\n"
+        "%y.between_processes = reduce-scatter(%y.within_process, dim=0, axes=[data:(1)2], "
+        "op=add) : f32[4, 16]\n"
         "%y = all-slice(%y.between_processes, dim=0, axes=[data:(2)2]) : f32[2, 16]"
     )
 
@@ -97,9 +97,8 @@ def test_an_all_to_all_is_one_on_each_level() -> None:
         "%x.parts = reshape(%x) : f32[1, 1, 8, 2, 2, 4]\n"
         "%y.between_processes = all-to-all(%x.parts, split=3, concat=0, axes=[data:(1)2]) : "
         "f32[2, 1, 8, 1, 2, 4]\n"
-        "%y.within_process = all-to-all(%y.between_processes, split=4, concat=1, axes=[data:(2)2]) : "
-        ""
-        "f32[2, 2, 8, 1, 1, 4]\n"
+        "%y.within_process = all-to-all(%y.between_processes, split=4, concat=1, "
+        "axes=[data:(2)2]) : f32[2, 2, 8, 1, 1, 4]\n"
         "%y = reshape(%y.within_process) : f32[32, 4]"
     )
 

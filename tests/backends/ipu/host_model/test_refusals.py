@@ -113,7 +113,7 @@ REFUSALS = {
     "add_too_late": (
         "Sequence::add: the sequence is a part of another program already; complete it before"
     ),
-    "loop_steps": "popops::countedLoop: from 0 to 10 is no number of steps of 3",
+    "loop_steps": "popops::countedLoop: from 0 to 10 is not a number of steps of 3",
     "large_stream": (
         "Graph::addHostToDeviceFIFO: the stream 'in' carries 134217732 bytes, more than "
         "134217728; carry it in several streams"

@@ -191,7 +191,7 @@ def test_options() -> None:
     with pytest.raises(EmissionError, match="strided=mesh is none of ring, gcl"):
         TARGET.emit(case.emission, {"strided": "mesh"})
     assert refusal(lambda x: x, draw(3), downcast="f64") == (
-        "downcast=f64 has 'f64', which is no cast to an element type of IPUs; write for example "
+        "downcast=f64 has 'f64', which is not a cast to an element type of IPUs; write for example "
         "f64:f32,i64:i32,bf16:f16 (IPUs have bool, i8, u8, i16, u16, i32, u32, f16, f32)"
     )
 

@@ -260,5 +260,7 @@ def test_what_a_mapped_axis_cannot() -> None:
     assert refused(AxisNameError, lambda x: lax.ppermute(x, odd(("rows", "rows")), [])) == (
         "ppermute is along 'rows' twice; name each axis once"
     )
-    with pytest.raises(ArgumentError, match="axis_name of vmap of lambda is 3, which is no string"):
+    with pytest.raises(
+        ArgumentError, match="axis_name of vmap of lambda is 3, which is not a string"
+    ):
         vmap(lambda x: x, axis_name=odd(3))

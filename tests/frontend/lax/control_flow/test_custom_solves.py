@@ -124,8 +124,10 @@ def test_errors() -> None:
     )
     with pytest.raises(ArgumentError) as wrong:
         lax.custom_linear_solve(lambda v: v, B, 3)  # type: ignore[arg-type]
-    assert str(wrong.value).startswith("solve of custom_linear_solve is 3, which is no function\n")
+    assert str(wrong.value).startswith(
+        "solve of custom_linear_solve is 3, which is not a function\n"
+    )
     one: Any = 1
     with pytest.raises(ArgumentError) as wrong:
         lax.custom_root(one, 2.0, lambda f, x: x, lambda g, y: y)
-    assert str(wrong.value).startswith("f of custom_root is 1, which is no function\n")
+    assert str(wrong.value).startswith("f of custom_root is 1, which is not a function\n")

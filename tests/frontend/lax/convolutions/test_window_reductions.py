@@ -22,11 +22,11 @@ def pooled(window: Any = (2,), strides: Any = (1,), **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
-        (lambda: convolved((1,)), "window_strides must be 2 whole numbers above 0, got (1,)"),
-        (lambda: convolved((0, 1)), "window_strides must be 2 whole numbers above 0, got (0, 1)"),
+        (lambda: convolved((1,)), "window_strides must be 2 integers above 0, got (1,)"),
+        (lambda: convolved((0, 1)), "window_strides must be 2 integers above 0, got (0, 1)"),
         (
             lambda: convolved(rhs_dilation=(1.5, 1)),
-            "rhs_dilation must be 2 whole numbers above 0, got (1.5, 1)",
+            "rhs_dilation must be 2 integers above 0, got (1.5, 1)",
         ),
         (
             lambda: convolved(padding=3),
@@ -34,12 +34,12 @@ def pooled(window: Any = (2,), strides: Any = (1,), **options: Any) -> Any:
         ),
         (
             lambda: pooled((1, 2)),
-            "window_dimensions must be 1 whole number above 0, got (1, 2)",
+            "window_dimensions must be 1 integer above 0, got (1, 2)",
         ),
-        (lambda: pooled(strides=()), "window_strides must be 1 whole number above 0, got ()"),
+        (lambda: pooled(strides=()), "window_strides must be 1 integer above 0, got ()"),
         (
             lambda: pooled(base_dilation=(-1,)),
-            "base_dilation must be 1 whole number above 0, got (-1,)",
+            "base_dilation must be 1 integer above 0, got (-1,)",
         ),
     ],
 )

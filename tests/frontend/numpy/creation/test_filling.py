@@ -133,7 +133,9 @@ def test_arange_needs_numbers() -> None:
 def test_shapes_are_not_negative() -> None:
     with pytest.raises(ShapeError, match=r"shape \(2, -1\) has a negative size"):
         snp.zeros((2, -1))
-    with pytest.raises(ShapeError, match=r"shape \(2, 1.5\) has the size 1.5, which is no whole"):
+    with pytest.raises(
+        ShapeError, match=r"shape \(2, 1.5\) has the size 1.5, which is not a whole"
+    ):
         snp.zeros((2, 1.5))
     with pytest.raises(OperationTypeError, match=r"the result f32\[-1, 2\] has a negative size"):
         snp.tile(snp.ones(2), -1)

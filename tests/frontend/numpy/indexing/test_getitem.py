@@ -319,11 +319,11 @@ FAULTS: list[tuple[Any, str]] = [
     (np.s_[0, -5], "index -5 is out of range for dimension 1 of shape (3, 4, 5)"),
     (np.s_[0, 0, 0, 0], "an array of shape (3, 4, 5) takes at most 3 indices, got 4"),
     (np.s_[..., 0, ...], "an index has at most one '...'"),
-    (np.s_[1.0], "1.0 of type float is no index; indices are integers, slices, ..., None, and "
+    (np.s_[1.0], "1.0 of type float is not an index; indices are integers, slices, ..., None, and "
      "arrays of integers or bools"),
-    (np.s_["a"], "'a' of type str is no index; indices are integers, slices, ..., None, and "
+    (np.s_["a"], "'a' of type str is not an index; indices are integers, slices, ..., None, and "
      "arrays of integers or bools"),
-    (np.s_[np.ones(2)], "an array of f32 is no index; convert it with .astype(int)"),
+    (np.s_[np.ones(2)], "an array of f32 is not an index; convert it with .astype(int)"),
     (np.s_[np.ones(2, bool)], "a mask of shape (2,) does not fit dimensions of (3,)"),
     (np.s_[::0], "the step of a slice cannot be 0"),
     (np.s_[1.5:], "the bounds of a slice are integers or None, got 1.5"),

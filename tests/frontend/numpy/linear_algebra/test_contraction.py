@@ -270,7 +270,7 @@ def test_sizes_of_one_letter_that_disagree() -> None:
 
 
 def test_a_list_is_no_operand() -> None:
-    with pytest.raises(NotAnArrayError, match=r"which is no array; make it one with snp.array"):
+    with pytest.raises(NotAnArrayError, match=r"which is not an array; make it one with snp.array"):
         run(lambda x: snp.matmul(x, [1, 2, 3]), normal(3))
 
 

@@ -182,7 +182,7 @@ FAULTS: list[tuple[Any, str]] = [
     (lambda x: snp.split(x[0, 0, 0], 1), "a scalar cannot be split"),
     (lambda x: snp.repeat(x, [1, 2], 1), "repeat takes 3 counts for this axis, got 2"),
     (lambda x: snp.repeat(x, -1),
-     "repeat takes whole numbers of at least 0 as counts, got -1"),
+     "repeat takes integers of at least 0 as counts, got -1"),
     (lambda x: snp.pad(x, 1, "edges"),
      "pad mode 'edges' is unknown; the modes are constant, empty, edge, wrap, linear_ramp, "
      "reflect, symmetric, maximum, mean, median, minimum"),
