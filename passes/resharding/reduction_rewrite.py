@@ -109,7 +109,7 @@ class ReductionRewriter:
         )
         return (
             "; ".join(sums[:MAX_LISTED_REDUCTIONS]) + more
-            or f"%{part.name} is a {word} that is needed whole"
+            or f"%{part.name} is a {word} whose complete value is needed"
         )
 
     def unreduced_value(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:

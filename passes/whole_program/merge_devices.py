@@ -157,7 +157,7 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
         for atom, i in zip(cut, part, strict=False)
     }
     order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
-    b.why = f"the devices' pieces of %{old.name}" if own else ""
+    b.why = f"the shards of %{old.name}" if own else ""
     start = len(b.ops)
     made = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.shards", start)
     pending = merger.atoms.of(outer.sharding.unreduced)
@@ -195,7 +195,7 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
     cuts = _sub_axes_of_dims(merger, outer)
     wanted = merger.atoms.union(*cuts) if cuts else ()
     spread = merger.get(old)
-    b.why = f"the whole of %{old.name}" if wanted else ""
+    b.why = f"the global array of %{old.name}" if wanted else ""
     pending = merger.atoms.of(outer.sharding.unreduced)
     if pending:
         spread = reduce_sub_axes(merger, spread, pending, outer.sharding.reduction)

@@ -204,7 +204,7 @@ TYPES_AND_SHAPES: list[Case] = [
      "an operand is None of type NoneType, which is not an array"),
     (lambda: snp.broadcast_shapes(odd(np.datetime64("2020-01-01"))), ShapeError,
      "shape (np.datetime64('2020-01-01'),) has the size np.datetime64('2020-01-01'), which is "
-     "not a integer"),
+     "not an integer"),
     (lambda: snp.broadcast_shapes(odd(X)), ArgumentError,
      "an array of type f32[] is not an index; indices are integers"),
     (lambda: snp.lexsort(odd({"a": 1})), OperationTypeError,
