@@ -92,8 +92,8 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     Arrays on devices of several processes are loaded collectively by all of these processes.
 
     Raises `CheckpointError` when the folder is not a checkpoint, is damaged, or has other arrays
-    than `like`. Every part that is read is compared with its checksum, if it was saved with one. In a
-    collective load every process raises an error when one does, or finds no checkpoint or another
+    than `like`. Every part that is read is compared with its checksum, if it was saved with one. In
+    a collective load every process raises an error when one does, or finds no checkpoint or another
     one. If another job replaces the checkpoint meanwhile, the new one is loaded.
     """
     target = checkpoint_path(folder, "loaded from")
