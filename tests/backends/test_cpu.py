@@ -23,9 +23,9 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from tests.backends.computed import computed
 from tests.op_sample import Sample
+from tests.programs.shardings import shardings
+from tests.programs.strategies import modules
 from tests.samples import SAMPLES
-from tests.shardings import shardings
-from tests.strategies import modules
 
 EXAMPLES = max(settings().max_examples // 4, 25)
 

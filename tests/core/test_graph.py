@@ -13,7 +13,7 @@ from shardir.errors import DrawError
 from shardir.graph import build_graph, critical_path, to_dot, to_svg
 from shardir.ir.module import Module, Op
 from shardir.text.parser import parse
-from tests.strategies import any_modules
+from tests.programs.strategies import any_modules
 
 PROGRAM = """\
 func @f(

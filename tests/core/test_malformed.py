@@ -1,8 +1,8 @@
-"""A slice of what `python -m tests.mutations` tries without end, and what it is made of."""
+"""Mutated texts raise errors of this library; a sample of `python -m tests.programs.mutations`."""
 
 import pytest
 
-from tests.mutations import KINDS, case, fault
+from tests.programs.mutations import KINDS, case, fault
 
 QUICK, LONG = 8, 400
 """Groups of texts."""

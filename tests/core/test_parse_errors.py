@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from shardir.errors import ParseError
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
-from tests.strategies import any_modules
+from tests.programs.strategies import any_modules
 
 FUNCTION = """\
 mesh @m = [data=4, model=2]

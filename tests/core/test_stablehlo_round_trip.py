@@ -12,12 +12,12 @@ from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 from shardir.stablehlo.writing.writer import WRITERS, ExportError
 from shardir.verify.verifier import verify
-from tests.bit_exact_programs import must_be_exact
 from tests.op_sample import Sample
+from tests.programs.bit_exact_programs import must_be_exact
+from tests.programs.strategies import modules, sharded_modules
 from tests.samplers import sampled
 from tests.samples import SAMPLES
 from tests.stablehlo_text import PARAPHRASED, comes_back, usual, values
-from tests.strategies import modules, sharded_modules
 
 SAID = [sample for sample in SAMPLES if not (sample.spec.spmd or sample.spec.collective)]
 SAME = [sample for sample in SAID if all(map(comes_back, sample.module().main.body.walk()))]

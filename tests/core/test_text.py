@@ -20,8 +20,8 @@ from shardir.ir.types import DTYPES, TensorType
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
+from tests.programs.strategies import any_modules, modules
 from tests.samplers import SAMPLERS
-from tests.strategies import any_modules, modules
 
 MLP = """\
 mesh @grid = [data=4, model=2]

@@ -24,8 +24,8 @@ from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
 from tests.backends.computed import computed
 from tests.passes.random_cases import Case, cases
-from tests.program_reduction import smallest
-from tests.signals import alarm
+from tests.process_control.signals import alarm
+from tests.programs.program_reduction import smallest
 
 BATCH = 100
 LIMIT = 60

@@ -25,8 +25,8 @@ from shardir.ir.sharding import Sharding
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.verify.verifier import verify
-from tests.shardings import shardings
-from tests.strategies import modules
+from tests.programs.shardings import shardings
+from tests.programs.strategies import modules
 
 Array = npt.NDArray[Any]
 

@@ -24,11 +24,11 @@ from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.batching.vectorize import vectorize
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
 from shardir.passes.simplify.inline import inline_regions
+from tests.programs.shardings import shardings
+from tests.programs.strategies import any_shardings
 from tests.samplers import SAMPLERS, Scope, sampled
 from tests.samplers.pointwise import POINTWISE
 from tests.samplers.scope import SIZES
-from tests.shardings import shardings
-from tests.strategies import any_shardings
 
 
 def changed(pipeline: str, name: str, **options: str) -> str:

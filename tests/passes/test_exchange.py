@@ -20,8 +20,8 @@ from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.reductions.window_geometry import dilated_size
 from shardir.ops.type_checks import Ints
-from tests.passes.agreeing import must_agree
-from tests.shardings import shardings
+from tests.passes.sharded_evaluation import must_agree
+from tests.programs.shardings import shardings
 
 MESHES = (
     Mesh("m", (("x", 2),)),

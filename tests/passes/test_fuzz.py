@@ -10,7 +10,7 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.text.parser import parse
 from tests.passes.fuzz import at_most, check
 from tests.passes.random_cases import UNEVEN, Case, cases
-from tests.program_reduction import smallest
+from tests.programs.program_reduction import smallest
 
 
 @given(cases())

@@ -13,8 +13,8 @@ from shardir.ir.operation import OPS
 from shardir.passes import PASSES, Pass, Pipeline
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.text.parser import parse
-from tests.passes.agreeing import annotated
-from tests.strategies import modules
+from tests.passes.sharded_evaluation import annotated
+from tests.programs.strategies import modules
 
 TEXT = """\
 mesh @m = [x=2]

@@ -13,7 +13,7 @@ from shardir.ir.module import Block, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS, TensorType
-from tests.shardings import merged, parts
+from tests.programs.shardings import merged, parts
 
 NUMBERS = INTEGERS + FLOATS + COMPLEX
 REAL = INTEGERS + FLOATS

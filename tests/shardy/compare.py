@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.stablehlo.reader import read
-from tests import program_reduction
+from tests.programs import program_reduction
 from tests.shardy import oracle
-from tests.shardy.calls import called, text_of
 from tests.shardy.oracle import Decisions, NoAnswer, numbered, ours, shardy
+from tests.shardy.random_programs.calls import called, text_of
 
 
 def disagreements(module: Module, level: str) -> list[str]:

@@ -10,9 +10,9 @@ from random import Random
 
 from shardir.ir.module import Module
 from tests.shardy.compare import agrees, closed_disagreements, disagreements, smallest
-from tests.shardy.maker import Options
 from tests.shardy.oracle import LEVELS
-from tests.shardy.programs import program
+from tests.shardy.random_programs.program_builder import Options
+from tests.shardy.random_programs.programs import program
 
 
 def drawn(seed: int) -> Module:

@@ -22,7 +22,7 @@ from shardir.op_rules.factors import Factor, FactorKind, FactorRule
 from shardir.passes.propagation.finish import without_unit_axes
 from shardir.passes.propagation.manual_computations import remove_manual_axes
 from shardir.stablehlo.printer import show
-from tests.shardy.calls import text_of
+from tests.shardy.random_programs.calls import text_of
 
 PREPARE = (
     "sdy-lift-inlined-meshes,sdy-remove-size-one-axes,sdy-propagate-sharding-from-func-to-call,"

@@ -9,9 +9,9 @@ from shardir.passes import Propagate
 from shardir.passes.propagation.priorities import ROUND_COUNT
 from tests.shardy.compare import agrees
 from tests.shardy.fuzz import drawn
-from tests.shardy.maker import KINDS, Options
 from tests.shardy.oracle import NoAnswer, numbered, ours, run, whole_is_nothing
-from tests.shardy.programs import program
+from tests.shardy.random_programs.program_builder import KINDS, Options
+from tests.shardy.random_programs.programs import program
 
 PROGRAMS = {
     "flat": Options(size=15, regions=False, constraints=False, constants=False),

@@ -13,9 +13,9 @@ from jaxlib.mlir.passmanager import PassManager
 from shardir.ir.mesh import Mesh
 from shardir.ir.sharding import Sharding
 from shardir.passes.resharding.greedy import greedy_collectives
-from tests.shardings import shardings
-from tests.shardy.collectives import placed, written
+from tests.programs.shardings import shardings
 from tests.shardy.oracle import context
+from tests.shardy.suite.collectives import placed, written
 
 SIZES = st.sampled_from((2, 4, 8))
 """Others make Shardy print collectives that its own verifier refuses, now and then."""

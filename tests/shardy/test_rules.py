@@ -10,7 +10,7 @@ from tests.op_sample import Sample
 from tests.samples import SAMPLES
 from tests.shardy.oracle import numbered, rule_of
 from tests.shardy.rule_text import loops
-from tests.shardy.sayable import can_be_said
+from tests.shardy.stablehlo_support import can_be_said
 
 OWN = (
     "sharding_constraint",

@@ -21,7 +21,7 @@ from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
 from tests.shardy.oracle import context
-from tests.shardy.sayable import can_be_said
+from tests.shardy.stablehlo_support import can_be_said
 
 LOOSE = {"f16": 2e-2, "bf16": 5e-2}
 """Relative error where StableHLO's interpreter rounds every step."""

@@ -13,7 +13,7 @@ import shardir as sd
 from shardir.interop.jax import from_jax
 from shardir.passes import Pipeline
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.xla.running import XLA
+from tests.xla.execution import XLA
 
 X = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
 W = np.random.default_rng(1).standard_normal((8, 8)).astype("float32")

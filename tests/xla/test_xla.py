@@ -22,7 +22,7 @@ from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 from shardir.stablehlo.writing.writer import ExportError
 from shardir.text.parser import parse
 from tests.passes.random_cases import Case, cases
-from tests.xla.running import XLA
+from tests.xla.execution import XLA
 
 PROGRAMS = {
     "dense layers": """\

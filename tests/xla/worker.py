@@ -1,4 +1,4 @@
-"""Runs StableHLO text on XLA's CPU devices, for `tests.xla.running`, by pickles over pipes.
+"""Runs StableHLO text on XLA's CPU devices, for `tests.xla.execution`, by pickles over pipes.
 
 A job is (text, sharded, arguments): `arguments` has for each parameter the array of each device;
 `sharded` tells whether the text is one program cut by its shardings, or that of each replica. The

@@ -15,10 +15,10 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.text.parser import parse
 from tests.backends.cpu.guard_pages import at_the_end
-from tests.nan_sign_programs import ranks_signs
 from tests.op_sample import Sample
+from tests.programs.nan_sign_programs import ranks_signs
+from tests.programs.strategies import modules
 from tests.samples import SAMPLES
-from tests.strategies import modules
 
 Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 2, 1)

@@ -20,7 +20,7 @@ from shardir.interpret.shards import slice_shard
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.text.parser import parse
-from tests.nan_sign_programs import ranks_signs
+from tests.programs.nan_sign_programs import ranks_signs
 
 SEPARATOR = "\n# ----\n"
 

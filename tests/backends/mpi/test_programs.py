@@ -12,7 +12,7 @@ from tests.backends.mpi.launching import mpiexec
 from tests.backends.mpi.machine_code import CLAIMS
 from tests.backends.mpi.programs import SEPARATOR
 from tests.passes.processes import partitioned
-from tests.strategies import spmd_modules
+from tests.programs.strategies import spmd_modules
 
 LONG = settings().max_examples > 200
 EXAMPLES = 400 if LONG else 60

@@ -6,7 +6,7 @@ from hypothesis import given
 from shardir.cost.op_cost import Cost, cost_of, cost_of_block, flops_of, memory_of, sent_by
 from shardir.ir.module import Module, Op
 from shardir.text.parser import parse
-from tests.strategies import any_modules
+from tests.programs.strategies import any_modules
 
 PARAMS = """\
   %x: f32[4, 8],

@@ -11,7 +11,7 @@ from shardir.ir.module import Module
 from shardir.ir.operation import Dense, Symbol
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
-from tests.strategies import any_modules
+from tests.programs.strategies import any_modules
 
 PROGRAM = """\
 mesh @m = [x=2]

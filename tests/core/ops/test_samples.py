@@ -100,9 +100,10 @@ def _halvable(rule: FactorRule, index: int, factor: Factor) -> bool:
 
 @each
 def test_a_cut_loop_runs_in_pieces(sample: Sample) -> None:
-    """Half of the work on half of the operands, twice, is the work: what a factor promises.
+    """A factor splits an operation: two halves of the operands give the two halves of the result.
 
-    Operations with a partitioning of their own promise less; see `tests/passes/test_agreement.py`.
+    Operations with their own partitioning rule guarantee less; see
+    `tests/passes/test_sharded_evaluation.py`.
     """
     sample = sample.widened() if sample.smooth else sample
     function = sample.function()

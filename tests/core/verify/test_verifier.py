@@ -15,7 +15,7 @@ from shardir.ir.sharding import REPLICATED_DIM, Axis, DimSharding, Sharding
 from shardir.ir.types import TensorType
 from shardir.text.parser import parse
 from shardir.verify.verifier import find_faults, verify
-from tests.strategies import any_modules
+from tests.programs.strategies import any_modules
 
 X4, Y2 = Axis("x", 1, 4), Axis("y", 1, 2)
 MESH = Mesh("m", (("x", 4), ("y", 2)))

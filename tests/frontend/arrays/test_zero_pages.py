@@ -6,7 +6,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.threads.memory_mapping import CAN_RESET_PAGES
-from tests.counting import count_calls
+from tests.call_count import count_calls
 from tests.frontend.dispatch.answered import every_call_is_learned as every_call_is_learned
 
 SHAPES = ((1 << 14,), (300, 1000), (3, 1 << 20))

@@ -17,7 +17,7 @@ from shardir.checkpoints import exists, load, save
 from shardir.frontend.checkpoint import index, load as restoring
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.process_kill import Killed, Killer
+from tests.process_control.process_kill import Killed, Killer
 
 stored = pytest.importorskip(
     "safetensors.numpy", reason="checkpoints need the extra: pip install 'shardir[checkpoints]'"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.cli.command import run
-from tests.mutations import ODD
+from tests.programs.mutations import ODD
 
 TEXT = """\
 mesh @m = [x=2]

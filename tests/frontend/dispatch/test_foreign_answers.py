@@ -15,7 +15,7 @@ from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads import memory
 from shardir.frontend.arrays.native_import import import_natively
 from shardir.frontend.errors import NumberRangeError
-from tests.counting import count_calls
+from tests.call_count import count_calls
 from tests.frontend.dispatch.answered import (
     A,
     B,

@@ -11,7 +11,7 @@ import shardir.numpy as jnp
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads import memory
 from shardir.frontend.errors import DeletedArrayError
-from tests.signals import Interrupted, alarm
+from tests.process_control.signals import Interrupted, alarm
 
 
 class Stop(Exception):

@@ -18,7 +18,7 @@ from shardir.backends.cpu.threads.memory import statistics
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import native_call_cache
 from shardir.frontend.errors import DeletedArrayError, NumberRangeError
-from tests.counting import count_calls
+from tests.call_count import count_calls
 from tests.frontend.dispatch.answered import (
     WHOLE,
     A,
@@ -28,7 +28,7 @@ from tests.frontend.dispatch.answered import (
     plus,
     scaled,
 )
-from tests.threads import at_once
+from tests.process_control.threads import at_once
 
 
 def test_threads_have_settings_of_their_own() -> None:

@@ -17,7 +17,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import eager as eager_module, eager_call, native_call_cache
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
-from tests.counting import count_calls
+from tests.call_count import count_calls
 from tests.frontend.dispatch.answered import (
     WHOLE,
     WORTH_IT,

@@ -19,8 +19,8 @@ from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
-from tests.counting import count_calls
-from tests.threads import at_once
+from tests.call_count import count_calls
+from tests.process_control.threads import at_once
 
 X = from_numpy(np.arange(4, dtype=np.float32))
 Y = from_numpy(np.arange(4, dtype=np.int32))

@@ -13,9 +13,9 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.pytree import tree
-from tests.counting import count_calls
-from tests.signals import Interrupted, alarm
-from tests.threads import at_once
+from tests.call_count import count_calls
+from tests.process_control.signals import Interrupted, alarm
+from tests.process_control.threads import at_once
 
 SIZE = 1 << 13
 

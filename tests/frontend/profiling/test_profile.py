@@ -14,7 +14,7 @@ from shardir.backends.cpu import availability
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import _format_time
 from tests.error_assertions import refused
-from tests.threads import at_once
+from tests.process_control.threads import at_once
 
 HERE = Path(__file__).name
 

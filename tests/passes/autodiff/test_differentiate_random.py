@@ -3,7 +3,7 @@
 from hypothesis import given, settings, strategies
 
 from tests.derivatives import check_gradients
-from tests.passes.nested import Programs, arguments
+from tests.passes.nested_regions import Programs, arguments
 
 
 @given(seed=strategies.integers(0, 2**32 - 1))

@@ -14,7 +14,7 @@ from shardir.passes.autodiff.jvp import jvp, linearize_forward
 from shardir.passes.autodiff.vjp import vjp
 from shardir.verify.verifier import verify
 from tests.derivatives import check_gradients, check_tangents
-from tests.passes.nested import Programs, arguments
+from tests.passes.nested_regions import Programs, arguments
 
 
 def function(text: str) -> Function:

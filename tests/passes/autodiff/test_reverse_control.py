@@ -6,7 +6,7 @@ import pytest
 from shardir.interpret.interpreter import evaluate
 from shardir.passes.autodiff.vjp import linearize, vjp
 from tests.derivatives import check_gradients
-from tests.passes.autodiff.derived import CASE, SCAN, function, normal, shown
+from tests.passes.autodiff.derivative_programs import CASE, SCAN, function, normal, shown
 
 
 def test_a_scan_runs_back_over_what_it_stacked() -> None:

@@ -11,7 +11,7 @@ from shardir.interpret.interpreter import evaluate
 from shardir.ir.module import Loc, Module
 from shardir.passes.autodiff.vjp import vjp
 from tests.derivatives import check_gradients
-from tests.passes.autodiff.derived import CASE, function, normal, shown
+from tests.passes.autodiff.derivative_programs import CASE, function, normal, shown
 
 LAYER = """\
 func @layer(

@@ -16,7 +16,7 @@ from shardir.ir.module import Function, Loc, Module
 from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
 from tests.op_sample import Array, anything
-from tests.strategies import modules
+from tests.programs.strategies import modules
 
 
 def function(text: str) -> Function:

@@ -12,7 +12,7 @@ from shardir.passes import CombineCollectives, Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.strategies import spmd_modules
+from tests.programs.strategies import spmd_modules
 
 HEAD = """\
 mesh @m = [x=4]

@@ -13,7 +13,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from tests.passes.processes import checked, on_devices, ways
-from tests.strategies import spmd_modules
+from tests.programs.strategies import spmd_modules
 
 HEAD = """\
 mesh @m = [data=4, model=2]

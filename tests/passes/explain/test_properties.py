@@ -16,7 +16,7 @@ from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.finish import sharding_axes
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import RefusalReason
-from tests.shardy.programs import program
+from tests.shardy.random_programs.programs import program
 
 LEVELS = ("basic", "aggressive", "user-priority")
 SEEDS = range(60)

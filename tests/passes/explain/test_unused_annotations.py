@@ -11,8 +11,8 @@ from shardir.passes.explain.unused_annotations import (
 )
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.parser import parse
-from tests.shardy.maker import Options
-from tests.shardy.programs import program
+from tests.shardy.random_programs.program_builder import Options
+from tests.shardy.random_programs.programs import program
 
 LEVELS = ("basic", "aggressive", "op-priority", "user-priority")
 PLAIN = Options(size=14, priorities=False, groups=False, manual=False)

@@ -16,7 +16,7 @@ from shardir.passes.pipeline import Pipeline
 from shardir.passes.simplify.inline import Inline
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.counting import count_calls
+from tests.call_count import count_calls
 from tests.passes.random_cases import functions
 
 ONE = Mesh("m", (("x", 1),))

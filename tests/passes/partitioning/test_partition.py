@@ -9,9 +9,9 @@ from shardir.ir.module import Module
 from shardir.passes import Partition, Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.counting import count_calls
-from tests.passes.agreeing import must_agree
-from tests.passes.lines import body
+from tests.call_count import count_calls
+from tests.passes.op_lines import body
+from tests.passes.sharded_evaluation import must_agree
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 

@@ -5,7 +5,7 @@ import pytest
 from shardir.errors import PipelineError
 from shardir.passes import Pipeline, Propagate
 from shardir.text.parser import parse
-from tests.passes.propagation.propagated import MESH, found, propagated
+from tests.passes.propagation.propagation_result import MESH, found, propagated
 
 
 def test_a_cut_flows_forward_and_back_through_a_contraction() -> None:

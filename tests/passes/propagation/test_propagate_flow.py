@@ -4,7 +4,7 @@ import pytest
 
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
-from tests.passes.propagation.propagated import found, propagated
+from tests.passes.propagation.propagation_result import found, propagated
 
 
 def test_a_cut_goes_round_a_loop() -> None:

@@ -1,6 +1,6 @@
 """The levels of propagation: what goes first, and what waits for its turn."""
 
-from tests.passes.propagation.propagated import found
+from tests.passes.propagation.propagation_result import found
 
 
 def test_elementwise_operations_go_before_contractions() -> None:

@@ -5,7 +5,7 @@ import pytest
 from shardir.errors import PropagateError
 from shardir.passes.explain import explain
 from shardir.text.parser import parse
-from tests.passes.propagation.propagated import MESH, found, propagated
+from tests.passes.propagation.propagation_result import MESH, found, propagated
 
 PROGRAM = """\
 func @f(

@@ -8,8 +8,8 @@ from shardir.ir.module import Module, Op
 from shardir.passes import Propagate
 from shardir.passes.propagation.propagation_levels import PROPAGATION_LEVELS, WORKLIST_ORDERS
 from shardir.verify.verifier import verify
-from tests.passes.agreeing import annotated
-from tests.strategies import modules, sharded_modules
+from tests.passes.sharded_evaluation import annotated
+from tests.programs.strategies import modules, sharded_modules
 
 passes = st.builds(
     Propagate, level=st.sampled_from(PROPAGATION_LEVELS), order=st.sampled_from(WORKLIST_ORDERS)

@@ -11,11 +11,11 @@ from shardir.passes.pipeline import SHARDY_PIPELINE
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.text.parser import parse
 from tests.op_sample import Sample
-from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
-from tests.passes.lines import body
+from tests.passes.op_lines import body
+from tests.passes.sharded_evaluation import annotated, must_agree, reject_the_simplest
+from tests.programs.shardings import MESHES
+from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
-from tests.shardings import MESHES
-from tests.strategies import modules
 
 EXAMPLES = max(settings().max_examples // 100, 1)
 MESH = "mesh @m = [x=4, y=2]\n\n"

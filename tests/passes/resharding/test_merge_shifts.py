@@ -5,7 +5,7 @@ import pytest
 from shardir.cost.communication import list_collectives
 from shardir.passes import MergeShifts, Pipeline
 from shardir.text.parser import parse
-from tests.passes.agreeing import must_agree
+from tests.passes.sharded_evaluation import must_agree
 
 MESH = "mesh @m = [x=4]\n\n"
 

@@ -17,7 +17,7 @@ from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.communication import collectives as collectives
 from shardir.passes.resharding.planner import PLANNERS, PlanStep, plan_reshard
-from tests.shardings import MESHES, shardings
+from tests.programs.shardings import MESHES, shardings
 
 SHAPES = ((16,), (8, 8), (4, 16), (8, 4, 2), (2, 2, 2))
 MESH = Mesh("m", (("x", 4), ("y", 2)))

@@ -7,10 +7,10 @@ from shardir.errors import PartitionError
 from shardir.passes import Reshard
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.passes.agreeing import annotated
-from tests.passes.lines import body, reasons
-from tests.passes.resharding.resharded import MESH, resharded
-from tests.strategies import modules
+from tests.passes.op_lines import body, reasons
+from tests.passes.resharding.reshard_programs import MESH, resharded
+from tests.passes.sharded_evaluation import annotated
+from tests.programs.strategies import modules
 
 
 def test_what_fits_together_is_left_alone() -> None:

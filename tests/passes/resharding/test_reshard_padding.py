@@ -5,8 +5,8 @@ import pytest
 from shardir.errors import PartitionError
 from shardir.passes import Pipeline, Reshard
 from shardir.text.parser import parse
-from tests.passes.lines import body, reasons
-from tests.passes.resharding.resharded import MESH, resharded
+from tests.passes.op_lines import body, reasons
+from tests.passes.resharding.reshard_programs import MESH, resharded
 
 UNEVEN = """\
 func @f(

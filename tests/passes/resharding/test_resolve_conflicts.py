@@ -11,8 +11,8 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.passes.resharding.resolve_conflicts import received_bytes
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.passes.agreeing import annotated, must_agree
-from tests.strategies import modules
+from tests.passes.sharded_evaluation import annotated, must_agree
+from tests.programs.strategies import modules
 
 PROGRAM = """\
 mesh @m = [x=4, y=2]

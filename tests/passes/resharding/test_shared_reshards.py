@@ -7,9 +7,9 @@ from shardir.passes import Partition, Pipeline, ShareReshards, SinkReshards
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.passes.agreeing import annotated, must_agree
-from tests.passes.lines import body
-from tests.strategies import modules
+from tests.passes.op_lines import body
+from tests.passes.sharded_evaluation import annotated, must_agree
+from tests.programs.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 AFTER_PROPAGATE = DEFAULT_PIPELINE.partition(",")[2]

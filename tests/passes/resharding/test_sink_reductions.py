@@ -9,9 +9,9 @@ from shardir.ir.module import Module
 from shardir.passes import Partition, Pipeline, Reshard, SinkReductions
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.passes.agreeing import annotated, must_agree
-from tests.passes.lines import body, reasons
-from tests.strategies import modules
+from tests.passes.op_lines import body, reasons
+from tests.passes.sharded_evaluation import annotated, must_agree
+from tests.programs.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 

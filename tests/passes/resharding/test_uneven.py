@@ -22,11 +22,11 @@ from shardir.passes.resharding.planner import plan_reshard
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.op_sample import Sample
-from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
-from tests.passes.lines import body
+from tests.passes.op_lines import body
+from tests.passes.sharded_evaluation import annotated, must_agree, reject_the_simplest
+from tests.programs.shardings import MESHES as EIGHT, shardings
+from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
-from tests.shardings import MESHES as EIGHT, shardings
-from tests.strategies import modules
 
 MESHES = (
     Mesh("m", (("x", 3),)),

@@ -7,8 +7,8 @@ from shardir.ir.module import Module
 from shardir.passes import CommonSubexpressionElimination, Pipeline
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.bit_exact_programs import must_be_exact
-from tests.strategies import modules
+from tests.programs.bit_exact_programs import must_be_exact
+from tests.programs.strategies import modules
 
 
 def merged(text: str) -> str:

@@ -6,8 +6,8 @@ from shardir.ir.module import Function, Module
 from shardir.passes import DeadCodeElimination, Pipeline
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.bit_exact_programs import must_be_exact
-from tests.strategies import modules
+from tests.programs.bit_exact_programs import must_be_exact
+from tests.programs.strategies import modules
 
 
 def alive(text: str) -> str:

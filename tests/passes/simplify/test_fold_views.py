@@ -9,7 +9,7 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
-from tests.passes.judging import judged
+from tests.passes.merge_verification import judged
 from tests.passes.random_cases import Case, cases
 
 FOLDING = "merge-devices,fold-reductions,fold-views,cse,dce"

@@ -10,9 +10,9 @@ from shardir.ir.types import INTEGERS, TensorType
 from shardir.passes import Pipeline, Simplify
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.bit_exact_programs import must_be_exact
-from tests.passes.agreeing import annotated
-from tests.strategies import modules
+from tests.passes.sharded_evaluation import annotated
+from tests.programs.bit_exact_programs import must_be_exact
+from tests.programs.strategies import modules
 
 
 def simplified(text: str) -> Module:

@@ -11,9 +11,9 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.whole_program.collective_origins import map_collectives_to_operations
-from tests.passes.judging import judged
+from tests.passes.merge_verification import judged
 from tests.passes.random_cases import Case, cases
-from tests.passes.whole_program.merged import merged, run_merged
+from tests.passes.whole_program.merge_comparison import merged, run_merged
 
 
 def same(program: Module, *, seed: int = 0) -> Module:

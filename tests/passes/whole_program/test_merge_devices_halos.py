@@ -11,7 +11,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
-from tests.passes.whole_program.merged import merged, names, run_merged
+from tests.passes.whole_program.merge_comparison import merged, names, run_merged
 
 FOLDING = "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce"
 UNEVEN = DEFAULT_PIPELINE.replace("leave_open=true", "leave_open=true,border=uneven")

@@ -11,8 +11,8 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from tests.op_sample import Sample
-from tests.passes.agreeing import annotated, reject_the_simplest
-from tests.passes.whole_program.merged import merged, run_merged
+from tests.passes.sharded_evaluation import annotated, reject_the_simplest
+from tests.passes.whole_program.merge_comparison import merged, run_merged
 from tests.samples import SAMPLES, few_of_each
 
 MESHES = (

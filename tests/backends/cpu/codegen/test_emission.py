@@ -9,7 +9,7 @@ import pytest
 
 from shardir.backends.cpu.codegen.compiler import link
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, CompilationUnit, emit
-from tests.signals import Interrupted, alarm
+from tests.process_control.signals import Interrupted, alarm
 
 TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
 BAD = "define double @f(double %x) { ret double %y }"

@@ -18,8 +18,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from shardir.backends.cpu.codegen import object_cache
-from tests.process_kill import Killed, Killer
-from tests.threads import at_once
+from tests.process_control.process_kill import Killed, Killer
+from tests.process_control.threads import at_once
 
 ROOT = Path(__file__).parents[4]
 IMPORT = "from shardir.backends.cpu.codegen import object_cache"

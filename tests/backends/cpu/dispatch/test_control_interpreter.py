@@ -17,7 +17,7 @@ from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads.workers import worker_pool
 from tests.backends.cpu.sample_kernels import kernel
-from tests.signals import Interrupted, alarm, assert_another_thread_ends
+from tests.process_control.signals import Interrupted, alarm, assert_another_thread_ends
 
 
 def _step(

@@ -44,7 +44,7 @@ import sys
 from threading import Barrier
 import numpy as np
 import shardir as sd, shardir.numpy as snp
-from tests.threads import at_once
+from tests.process_control.threads import at_once
 
 sys.setswitchinterval(1e-6)
 both, passed = sd.jit(lambda x, y: (x + y, {"sum": (x * y).sum()})), sd.jit(lambda x: x * 2)

@@ -12,7 +12,7 @@ from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import shared_memory_layout as at
 from shardir.backends.cpu.threads.workers import WorkerPool
 from tests.backends.cpu.sample_kernels import MIX, MULTIPLY_ADD, SCRATCH, WHO, mixed
-from tests.threads import at_once
+from tests.process_control.threads import at_once
 
 LONG = 1e6
 

@@ -13,9 +13,9 @@ from shardir import lax
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads import memory
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.counting import count_calls
-from tests.signals import Interrupted, alarm, assert_another_thread_ends
-from tests.threads import at_once
+from tests.call_count import count_calls
+from tests.process_control.signals import Interrupted, alarm, assert_another_thread_ends
+from tests.process_control.threads import at_once
 
 X = np.linspace(0.5, 2, 8, dtype=np.float32)
 

@@ -15,7 +15,7 @@ from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import address_space, workers
 from tests.backends.cpu.sample_kernels import SCRATCH
-from tests.threads import at_once
+from tests.process_control.threads import at_once
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space so")
 

@@ -20,8 +20,8 @@ from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import cgroups, workers
 from shardir.backends.cpu.threads.workers import WorkerPool
 from tests.backends.cpu.sample_kernels import MIX, MULTIPLY_ADD, WHO, mixed
-from tests.signals import Interrupted, alarm
-from tests.threads import at_once
+from tests.process_control.signals import Interrupted, alarm
+from tests.process_control.threads import at_once
 
 LONG = 1e6
 ROOT = Path(__file__).parents[4]

@@ -1,8 +1,8 @@
-"""Where axes came from, by the names that Shardy gives annotations.
+"""The origins of axes, with the names that Shardy gives annotations.
 
 `input: 0` and `output: 0` are arguments and results of the function, `constraint_0` constraints
-in reading order, `mc_0_input: 0` what a manual computation says of its operands; `self` is what
-the value itself was annotated with.
+in textual order, `mc_0_input: 0` the sharding that a manual computation states for its operand;
+`self` is the annotation of the value itself.
 """
 
 from shardir.ir.module import Function, Module, Value
@@ -12,11 +12,11 @@ from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.propagation.record import StatedSharding
 
 Origins = dict[str, set[str]]
-"""For each axis of a value, as Shardy writes it, the annotations it came from."""
+"""Maps each axis of a value, in Shardy's notation, to the annotations it came from."""
 
 
-class Teller:
-    """What a run of propagation says about origins in one function."""
+class OriginReport:
+    """The origins that a run of propagation records for one function."""
 
     def __init__(self, module: Module, propagate: Propagate, name: str) -> None:
         propagated, record = propagate.run_recorded(module)
@@ -46,7 +46,7 @@ class Teller:
         return found
 
     def name(self, said: StatedSharding, cell: int) -> str:
-        """What an annotation is called at a value."""
+        """Return Shardy's name of an annotation, relative to the value at `cell`."""
         if said.constraint is not None and said.constraint.blocks:
             names = [value.name for value in said.constraint.operands]
             spoken = said.value.name if said.value else ""
@@ -62,7 +62,7 @@ class Teller:
 
 
 def _names(function: Function) -> dict[str, str]:
-    """What Shardy calls the annotations, by the names of values."""
+    """Map the names of values to Shardy's names of their annotations."""
     names = {value.name: f"input: {i}" for i, value in enumerate(function.body.params)}
     constraints = computations = 0
 

@@ -17,8 +17,8 @@ from shardir.errors import ShardirError
 from shardir.interpret.interpreter import apply_op, evaluate, run_devices
 from shardir.ir.module import Module, Op, Value
 from shardir.passes.pipeline import SHARDY_PIPELINE, Pipeline
-from tests.shardy.checks import Case
-from tests.shardy.listing import read_part
+from tests.shardy.suite.check_files import Case
+from tests.shardy.suite.op_listing import read_part
 
 Array = npt.NDArray[Any]
 PARTITION = Pipeline.parse(SHARDY_PIPELINE.removeprefix("propagate,"))
@@ -55,7 +55,7 @@ class _Runner:
     def __init__(self, module: Module, program: Module) -> None:
         self.module = module
         self.program = program
-        self.wrong: list[str] = []
+        self.differences: list[str] = []
         self.values: dict[Value, Array] = {}
         self.compared = 0
 
@@ -74,7 +74,7 @@ class _Runner:
                 made = apply_op(op, operands)
                 results = list(made) if isinstance(made, tuple) else [made]
             self.values.update(zip(op.results, map(np.asarray, results), strict=True))
-        return self.wrong if self.compared else [*self.wrong, "compares nothing"]
+        return self.differences if self.compared else [*self.differences, "compares nothing"]
 
     def parallel(self, op: Op, operands: Sequence[Array]) -> list[Array]:
         """Run a function on all devices; programs and arguments are in the order of their ids."""
@@ -105,7 +105,9 @@ class _Runner:
         else:
             equal = np.array_equal(got, want)
         if not equal:
-            self.wrong.append(f"%{op.operands[0].name} is {got.tolist()}, not {want.tolist()}")
+            self.differences.append(
+                f"%{op.operands[0].name} is {got.tolist()}, not {want.tolist()}"
+            )
 
 
 def _same(name: str, program: str) -> bool:

@@ -12,10 +12,10 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.ir.module import Module
 from tests.op_sample import Sample
-from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
+from tests.passes.sharded_evaluation import annotated, must_agree, reject_the_simplest
+from tests.programs.shardings import MESHES
+from tests.programs.strategies import modules
 from tests.samples import SAMPLES
-from tests.shardings import MESHES
-from tests.strategies import modules
 
 Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 50, 1)

@@ -5,11 +5,11 @@ import pytest
 pytest.importorskip("jaxlib")
 
 from shardir.ir.module import Module
-from tests.program_reduction import smallest
-from tests.shardy.calls import CALL
+from tests.programs.program_reduction import smallest
 from tests.shardy.compare import inlined
-from tests.shardy.maker import Options
-from tests.shardy.programs import program
+from tests.shardy.random_programs.calls import CALL
+from tests.shardy.random_programs.program_builder import Options
+from tests.shardy.random_programs.programs import program
 
 
 def test_what_is_called_is_kept_and_cut_down_too() -> None:

@@ -12,8 +12,8 @@ from random import Random
 from shardir import ops as ops  # declares the operations
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module
-from tests.shardy import annotations, calls, custom, operations, regions
-from tests.shardy.maker import KINDS, MESHES, Maker, Options
+from tests.shardy.random_programs import annotations, calls, custom_calls, operations, regions
+from tests.shardy.random_programs.program_builder import KINDS, MESHES, Maker, Options
 
 KINDS.update(
     {
@@ -46,7 +46,7 @@ KINDS.update(
         "propagation_barrier": annotations.propagation_barrier,
         "reshard": annotations.reshard,
         "transfer": annotations.transfer,
-        "custom": custom.custom_call,
+        "custom": custom_calls.custom_call,
         "call": calls.call,
         "while": regions.while_,
         "case": regions.case_,

@@ -6,7 +6,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.operation import Symbol
 from shardir.ops.communication.annotations import DIRECTIONS
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.shardy.maker import Maker
+from tests.shardy.random_programs.program_builder import Maker
 
 
 def propagation_barrier(m: Maker) -> Any:

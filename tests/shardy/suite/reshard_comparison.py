@@ -1,8 +1,8 @@
-"""Compares explicit changes of sharding: ours are one `reshard`, Shardy's may be several steps.
+"""Comparison of reshards: our passes insert one `reshard` where Shardy may need several steps.
 
-What is wanted is read as moves from one sharding to another: a chain of `sdy.all_reduce`,
-`sdy.reshard` and the steps to pending sums counts as its last line. Each must be one of ours, each
-of ours must be wanted, and operations must make what the lines say.
+A chain of `sdy.all_reduce`, `sdy.reshard` and conversions to unreduced values counts as one
+reshard, to the sharding of its last line. Each expected reshard must match one of ours, and each
+of ours an expected one; the results of other operations must have the shardings of their lines.
 """
 
 import re
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
-from tests.shardy.checks import Case, Check
-from tests.shardy.listing import Entry
-from tests.shardy.matching import Matcher
-from tests.shardy.wanted import Statement, Wish
+from tests.shardy.suite.check_files import Case, Check
+from tests.shardy.suite.check_matching import Matcher
+from tests.shardy.suite.check_patterns import ExpectedSharding, Statement
+from tests.shardy.suite.op_listing import Entry
 
 MOVES = (
     "sdy.reshard", "sdy.all_reduce", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced"
@@ -24,7 +24,7 @@ _MADE = re.compile(r"(.*)\.(?:raw|part)(?:\.\d+)?")
 
 
 def with_names_kept(module: Module) -> Module:
-    """Let operations make the values that the text names, and moves behind them others."""
+    """Give results of operations the names of the text, and results of reshards other names."""
     return replace(module, functions=tuple(map(_function, module.functions)))
 
 
@@ -45,11 +45,11 @@ def _walk(block: Block) -> list[Op]:
 
 
 @dataclass
-class MoveMatcher(Matcher):
+class ReshardMatcher(Matcher):
     passed: set[str] = field(default_factory=set)
-    """Variables that a further move reads, so that they are places on the way."""
+    """Variables that a further reshard reads, so that they are intermediate shardings."""
     used: set[tuple[str, ...]] = field(default_factory=set)
-    """The moves of ours that were wanted."""
+    """Our reshards that matched an expected one."""
 
     def match(self, case: Case) -> list[str]:
         case = replace(case, checks=[
@@ -57,7 +57,7 @@ class MoveMatcher(Matcher):
             for i, check in enumerate(case.checks)
         ])  # fmt: skip
         for check in case.checks[1:]:
-            statement = self.wishes.statement(check.text)
+            statement = self.parser.statement(check.text)
             if statement is not None and statement.operation in MOVES:
                 self.passed.update(statement.reads)
         self.listing.entries = [
@@ -73,7 +73,7 @@ class MoveMatcher(Matcher):
         return wrong
 
     def line(self, check: Check) -> bool:
-        statement = self.wishes.statement(check.text)
+        statement = self.parser.statement(check.text)
         if statement is None or statement.operation not in MOVES:
             return super().line(check)
         source = frozenset[str]().union(
@@ -86,51 +86,51 @@ class MoveMatcher(Matcher):
             self.bound[name] = source.union(makes)
         on_the_way = bool(self.passed.intersection(statement.defines))
         if not on_the_way or statement.operation == "sdy.reshard":
-            before = len(self.wrong)
+            before = len(self.differences)
             self.move(f"line {check.line}: %{' %'.join(sorted(source))}", statement, found)
             if on_the_way:
-                del self.wrong[before:]
+                del self.differences[before:]
         return True
 
     def move(self, what: str, statement: Statement, found: list[Entry]) -> None:
         wanted = statement.shardings
-        wish: Wish = wanted[0] if isinstance(wanted, tuple) else ...
+        expected: ExpectedSharding = wanted[0] if isinstance(wanted, tuple) else ...
         fitting = [
             entry
             for entry in found
             if entry.makes not in self.used
-            and (wish is ... or self.cuts(entry.shardings[0]) == self.cuts(wish))
+            and (expected is ... or self.cuts(entry.shardings[0]) == self.cuts(expected))
         ]
         if fitting:
             self.used.add(fitting[0].makes)
         else:
-            self.wrong.append(f"{what} is not moved to {self.cuts(wish)}")
+            self.differences.append(f"{what} is not moved to {self.cuts(expected)}")
 
-    def cuts(self, wish: Wish) -> Wish:
-        """How it cuts, and what is pending; where it is told wherefrom, only the cuts."""
-        if not isinstance(wish, Sharding):
-            return wish
-        return self.meaning(replace(wish.close(), replicated=()))
+    def cuts(self, expected: ExpectedSharding) -> ExpectedSharding:
+        """Return the sharded and unreduced axes, without explicit replication."""
+        if not isinstance(expected, Sharding):
+            return expected
+        return self.meaning(replace(expected.close(), replicated=()))
 
-    def compare(self, what: str, wish: Wish, found: Wish) -> None:
-        """What an operation leaves pending is said by the move that follows."""
-        if isinstance(wish, Sharding) and isinstance(found, Sharding):
-            wish = replace(wish, replicated=())
-            found = replace(found, unreduced=wish.unreduced, reduction=wish.reduction,
+    def compare(self, what: str, expected: ExpectedSharding, found: ExpectedSharding) -> None:
+        """Compare shardings without unreduced axes, which the following reshard states."""
+        if isinstance(expected, Sharding) and isinstance(found, Sharding):
+            expected = replace(expected, replicated=())
+            found = replace(found, unreduced=expected.unreduced, reduction=expected.reduction,
                             replicated=())  # fmt: skip
-        if wish is None and isinstance(found, Sharding):
+        if expected is None and isinstance(found, Sharding):
             found = replace(found, unreduced=(), reduction="add")
-        super().compare(what, wish, found)
+        super().compare(what, expected, found)
 
     def signature(self, check: Check) -> None:
-        """Parameters and results stay as they are; lines may name parameters."""
+        """Bind the variables of parameters, whose shardings the pass does not change."""
         for number, name in enumerate(_PARAM.findall(check.text)):
             if number < len(self.listing.params):
                 self.bound[name] = frozenset((self.listing.params[number].name,))
 
 
 def _captured(text: str) -> str:
-    """A line whose values are written out as if they were captured."""
+    """Rewrite the literal value names of a line as captured FileCheck variables."""
     text = re.sub(r"^%(\d+)(:\d+)? = ", r"%[[_\1:.*]]\2 = ", text)
     return re.sub(r"%(\d+)\b", r"%[[_\1]]", text)
 

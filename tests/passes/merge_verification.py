@@ -6,7 +6,7 @@ from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from tests.passes.random_cases import Case
-from tests.passes.whole_program.merged import merged, run_merged
+from tests.passes.whole_program.merge_comparison import merged, run_merged
 
 
 def judged(case: Case, pipeline: str) -> bool:

@@ -1,6 +1,6 @@
 """Runs Shardy's own tests through our reader and passes.
 
-    python -m tests.shardy.runner CHECKOUT [--suite NAME] [--only FUNCTION] [--verbose]
+    python -m tests.shardy.suite.runner CHECKOUT [--suite NAME] [--only FUNCTION] [--verbose]
 
 CHECKOUT is a directory with openxla/shardy, outside this repository; nothing of it is kept.
 Prints, for each file, how many functions came out as their CHECK lines want, and the names of
@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardir.errors import ShardirError
-from tests.shardy.checks import Case, cases_of
-from tests.shardy.executing import whole_file
-from tests.shardy.listing import list_function, read_part
-from tests.shardy.origins import Teller
-from tests.shardy.suites import SUITES, Suite
-from tests.shardy.wanted import Wishes
+from tests.shardy.suite.axis_origins import OriginReport
+from tests.shardy.suite.cases import SUITES, Suite
+from tests.shardy.suite.check_files import Case, cases_of
+from tests.shardy.suite.check_patterns import CheckParser
+from tests.shardy.suite.execution import whole_file
+from tests.shardy.suite.op_listing import list_function, read_part
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case; `wrong` is empty where it agrees."""
+    """The result of a case; `differences` is empty where our result agrees."""
 
     case: Case
-    wrong: tuple[str, ...]
+    differences: tuple[str, ...]
     left_out: str = ""
 
 
@@ -50,8 +50,12 @@ def run_case(case: Case, suite: Suite) -> Outcome:
         if listing is None:
             return Outcome(case, (f"@{case.name} is no more",))
         asked = suite.origins
-        teller = None if asked is None else Teller(module, asked, listing.function.name)
-        matcher = suite.matcher(done, listing, Wishes(reader), suite.manner, teller=teller)
+        origin_report = (
+            None if asked is None else OriginReport(module, asked, listing.function.name)
+        )
+        matcher = suite.matcher(
+            done, listing, CheckParser(reader), suite.mode, origin_report=origin_report
+        )
         return Outcome(case, tuple(matcher.match(case)))
     except ShardirError as error:
         return Outcome(case, (f"{type(error).__name__}: {error}".splitlines()[0],))
@@ -64,7 +68,7 @@ def run_file(text: str, file: str, suite: Suite, only: str = "") -> Iterator[Out
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="tests.shardy.runner", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.shardy.suite.runner", description=__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--suite", default="", help="only suites whose name holds this")
     parser.add_argument("--file", default="", help="only files whose name holds this")
@@ -79,7 +83,7 @@ def main(arguments: list[str]) -> int:
             path = options.checkout / name
             outcomes = list(run_file(path.read_text("utf-8"), path.name, suite, options.only))
             judged = [outcome for outcome in outcomes if not outcome.left_out]
-            right = sum(not outcome.wrong for outcome in judged)
+            right = sum(not outcome.differences for outcome in judged)
             report(suite, path.name, outcomes, right, len(judged), verbose=options.verbose)
             count = counts.setdefault(suite.part, [0, 0])
             count[:] = count[0] + right, count[1] + len(judged)
@@ -98,9 +102,9 @@ def report(
     for outcome in outcomes:
         if outcome.left_out:
             print(f"  left out @{outcome.case.name}: {outcome.left_out}")
-        elif outcome.wrong:
+        elif outcome.differences:
             print(f"  @{outcome.case.name}")
-            for line in outcome.wrong if verbose else ():
+            for line in outcome.differences if verbose else ():
                 print(f"    {line}")
 
 

@@ -1,8 +1,8 @@
-"""Whether a function is what the CHECK lines want, value by value.
+"""Comparison of a function with the CHECK lines of a test, value by value.
 
-Lines are followed as FileCheck does: each is looked for behind the one before it. A line finds an
-operation of its name that reads the values its variables stand for; then the shardings of its
-results must be those of the line. Shardings are compared as what they mean.
+Lines are matched in FileCheck's order: the search for a line starts after the match of the
+previous line. A line matches an operation of its name that reads the values bound to the line's
+variables. The shardings of the results must then equal those of the line, after normalization.
 """
 
 from dataclasses import dataclass, field, replace
@@ -11,11 +11,11 @@ from types import EllipsisType
 from shardir.ir.module import Module
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.factor_rule_text import parse_rule
-from tests.shardy.checks import Case, Check
-from tests.shardy.listing import Entry, Listing
-from tests.shardy.origins import Origins, Teller
 from tests.shardy.rule_text import loops
-from tests.shardy.wanted import Statement, Wish, Wishes
+from tests.shardy.suite.axis_origins import OriginReport, Origins
+from tests.shardy.suite.check_files import Case, Check
+from tests.shardy.suite.check_patterns import CheckParser, ExpectedSharding, Statement
+from tests.shardy.suite.op_listing import Entry, Listing
 
 SAME_OPERATION = {
     "stablehlo.constant": "constant",
@@ -30,10 +30,10 @@ BLOCKS = ("stablehlo.case", "stablehlo.if", "stablehlo.sort", "stablehlo.reduce_
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How shardings are compared.
+class ComparisonMode:
+    """The rules by which shardings are compared.
 
-    `closed`: everything is closed, and what is not cut at all may as well say nothing.
+    `closed`: all shardings are closed, and a replicated value may have no sharding.
     `moved`: constraints have become reshards.
     """
 
@@ -45,18 +45,18 @@ class Manner:
 class Matcher:
     module: Module
     listing: Listing
-    wishes: Wishes
-    manner: Manner
+    parser: CheckParser
+    mode: ComparisonMode
     bound: dict[str, frozenset[str]] = field(default_factory=dict)
     at: int = 0
     closed: int = 0
-    wrong: list[str] = field(default_factory=list)
-    teller: Teller | None = None
+    differences: list[str] = field(default_factory=list)
+    origin_report: OriginReport | None = None
     edges: bool = False
-    """Whether operations stand behind the edges, and what is found out is written there."""
+    """The CHECK lines contain data flow edges, which carry the propagated shardings."""
 
     def match(self, case: Case) -> list[str]:
-        """What is not as wanted, one line each."""
+        """Return the differences from the CHECK lines, one line each."""
         for number, param in enumerate(self.listing.params):
             self.bound[f"arg{number}"] = frozenset((param.name,))
         label, *others = case.checks
@@ -72,46 +72,46 @@ class Matcher:
                 self.not_there(absent, before, self.at if found else len(self.listing.entries))
                 absent = []
         self.not_there(absent, self.at, len(self.listing.entries))
-        return self.wrong
+        return self.differences
 
     def not_there(self, absent: list[Check], start: int, end: int) -> None:
-        """What must not stand between two lines."""
+        """Report operations that a CHECK-NOT line forbids between two matches."""
         for check in absent:
-            statement = self.wishes.statement(check.text)
+            statement = self.parser.statement(check.text)
             for entry in self.listing.entries[start:end]:
                 if statement and _name(entry.operation) == _name(statement.operation):
-                    self.wrong.append(f"line {check.line}: there is {entry.operation}")
+                    self.differences.append(f"line {check.line}: there is {entry.operation}")
                 if check.text == "sdy.sharding_rule" and entry.rule is not None:
-                    self.wrong.append(f"line {check.line}: {entry.operation} has a rule")
+                    self.differences.append(f"line {check.line}: {entry.operation} has a rule")
 
     def signature(self, check: Check) -> None:
-        wanted = self.wishes.signature(check.text)
-        for number, wish in wanted.params.items():
+        wanted = self.parser.signature(check.text)
+        for number, expected in wanted.params.items():
             if number < len(self.listing.params):
                 found = self.listing.params[number].sharding
-                self.compare(f"argument {number}", wish, found)
-        for number, wish in wanted.results.items():
+                self.compare(f"argument {number}", expected, found)
+        for number, expected in wanted.results.items():
             if number < len(self.listing.function.result_shardings):
                 self.compare(
-                    f"result {number}", wish, self.listing.function.result_shardings[number]
+                    f"result {number}", expected, self.listing.function.result_shardings[number]
                 )
 
-        if self.teller:
+        if self.origin_report:
             for number, origins in wanted.param_origins.items():
-                told = self.teller.of_value(self.listing.params[number].name)
-                self.origins(f"argument {number}", origins, told)
-            # Lines may leave out results between, and end with what is said of the last.
+                reported = self.origin_report.of_value(self.listing.params[number].name)
+                self.origins(f"argument {number}", origins, reported)
+            # A line may omit results in the middle; its last entry describes the last result.
             missing = len(self.listing.function.result_shardings) - len(wanted.results)
             last = max(wanted.results, default=-1)
             for number, origins in wanted.result_origins.items():
                 if number == last and missing > 0:
                     number += missing
-                self.origins(f"result {number}", origins, self.teller.of_result(number))
+                self.origins(f"result {number}", origins, self.origin_report.of_result(number))
 
     def origins(self, what: str, wanted: dict[str, str], found: Origins) -> None:
-        """Each axis came from where it should have come from, and from nowhere else.
+        """Compare the origins of each axis with the expected ones.
 
-        Parts of an axis count together: Shardy lists those that were once split.
+        The sub-axes of an axis are combined, because Shardy lists sub-axes that were once split.
         """
         want: Origins = {}
         have: Origins = {}
@@ -120,20 +120,20 @@ class Matcher:
         for axis, names in found.items():
             have.setdefault(axis.partition(":")[0], set()).update(names)
         if have != want:
-            told = {axis: "/".join(sorted(names)) for axis, names in found.items()}
-            self.wrong.append(f"{what}: axes from {told}, wanted {wanted}")
+            reported = {axis: "/".join(sorted(names)) for axis, names in found.items()}
+            self.differences.append(f"{what}: axes from {reported}, wanted {wanted}")
 
     def line(self, check: Check) -> bool:
-        """Compare what a line is about; whether that was found at all."""
-        closing = self.wishes.closes(check.text)
+        """Compare the operation that a line matches, and return whether one matches."""
+        closing = self.parser.closes(check.text)
         if closing is not None:
             self.close(check, closing)
             return True
-        statement = self.wishes.statement(check.text)
+        statement = self.parser.statement(check.text)
         if statement is None or _name(statement.operation) == "return":
             return True
-        if self.manner.moved and statement.operation == "sdy.all_reduce":
-            # What is pending is reduced by a later pass; to propagation it is the same value.
+        if self.mode.moved and statement.operation == "sdy.all_reduce":
+            # A later pass reduces unreduced values; propagation treats both as the same value.
             read = frozenset[str]().union(*(self.bound.get(r, ()) for r in statement.reads))
             self.bound.update(dict.fromkeys(statement.defines, read))
             return True
@@ -142,7 +142,7 @@ class Matcher:
             return self.edge(statement, check)
         if entry is None:
             reads = ", ".join(statement.reads)
-            self.wrong.append(f"line {check.line}: no {statement.operation}({reads})")
+            self.differences.append(f"line {check.line}: no {statement.operation}({reads})")
             return False
         for name in statement.defines:
             self.bound[name] = frozenset(entry.makes)
@@ -151,7 +151,7 @@ class Matcher:
         return True
 
     def edge(self, statement: Statement, check: Check) -> bool:
-        """The edge of a function is the value that it stands behind."""
+        """Compare the data flow edge of a function with the value that it reads."""
         read = frozenset[str]().union(*(self.bound.get(r, ()) for r in statement.reads))
         self.bound.update(dict.fromkeys(statement.defines, read))
         known = {value.name: value.sharding for value in self.listing.params}
@@ -173,31 +173,31 @@ class Matcher:
             if wanted is None:
                 wanted = (None,) * len(found)
             if isinstance(wanted, EllipsisType) or not found:
-                continue  # what has no results keeps its text
+                continue  # an operation without results has no shardings to compare
             if len(wanted) != len(found):
-                self.wrong.append(f"{what}: {len(wanted)} shardings, found {len(found)}")
+                self.differences.append(f"{what}: {len(wanted)} shardings, found {len(found)}")
                 continue
-            for i, (wish, sharding) in enumerate(zip(wanted, found, strict=True)):
+            for i, (expected, sharding) in enumerate(zip(wanted, found, strict=True)):
                 if not word:
-                    self.compare(f"{what} {i}", wish, sharding)
+                    self.compare(f"{what} {i}", expected, sharding)
                     continue
                 have = _without_idle(sharding, entry)
-                self.compare(f"{what}{word} {i}", _without_idle(wish, entry), have)
+                self.compare(f"{what}{word} {i}", _without_idle(expected, entry), have)
         for name, origins in zip(entry.makes, statement.origins, strict=False):
-            if self.teller:
-                self.origins(f"{what}: %{name}", origins, self.teller.of_value(name))
+            if self.origin_report:
+                self.origins(f"{what}: %{name}", origins, self.origin_report.of_value(name))
         if isinstance(statement.rule, str):
             self.rule(what, statement.rule, entry)
 
     def rule(self, what: str, wanted: str, entry: Entry) -> None:
         rule = parse_rule(wanted)
         if entry.rule is None or loops(entry.rule) != loops(rule):
-            self.wrong.append(f"{what}: rule {entry.rule}, wanted {rule}")
+            self.differences.append(f"{what}: rule {entry.rule}, wanted {rule}")
 
     def find(self, statement: Statement, check: Check) -> Entry | None:
-        """The operation that a line is about; behind it the search goes on.
+        """Return the operation that a line matches, and continue the search after it.
 
-        A line that need not follow at once means any operation that is as wanted.
+        Where the line is no CHECK-NEXT, an operation with the expected shardings has priority.
         """
         fitting = [i for i in range(self.at, len(self.listing.entries))
                    if self.fits(statement, self.listing.entries[i])]  # fmt: skip
@@ -211,9 +211,9 @@ class Matcher:
         return self.listing.entries[chosen]
 
     def is_right(self, statement: Statement, number: int) -> bool:
-        trial = replace(self, wrong=[])
+        trial = replace(self, differences=[])
         trial.entry("", statement, self.listing.entries[number])
-        return not trial.wrong
+        return not trial.differences
 
     def fits(self, statement: Statement, entry: Entry) -> bool:
         name = _name(statement.operation)
@@ -221,7 +221,7 @@ class Matcher:
             statement.text.endswith(name) and entry.operation.startswith(name)
         )
         if name and not same and not (
-            self.manner.moved
+            self.mode.moved
             and (name, entry.operation) == ("sdy.reshard", "sdy.sharding_constraint")
         ):  # fmt: skip
             return False
@@ -233,50 +233,50 @@ class Matcher:
             if self.bound.get(read) and entry.reads
         )
 
-    def close(self, check: Check, wanted: tuple[Wish, ...]) -> None:
-        """The shardings that stand behind the blocks of an operation."""
+    def close(self, check: Check, wanted: tuple[ExpectedSharding, ...]) -> None:
+        """Compare the shardings in the attributes that follow the regions of an operation."""
         tried = []
         for number, entry in enumerate(self.listing.entries):
             if _name(entry.operation) not in BLOCKS or number < self.closed:
                 continue
-            trial = replace(self, wrong=[])
+            trial = replace(self, differences=[])
             trial.entry(f"line {check.line}: %{' %'.join(entry.makes)}",
                         Statement(entry.operation, (), (), wanted), entry)  # fmt: skip
-            if not trial.wrong:
+            if not trial.differences:
                 return
-            tried += trial.wrong
-        self.wrong += tried or [f"line {check.line}: no operation with blocks"]
+            tried += trial.differences
+        self.differences += tried or [f"line {check.line}: no operation with blocks"]
 
-    def compare(self, what: str, wish: Wish, found: Wish) -> None:
-        if isinstance(wish, EllipsisType) or isinstance(found, EllipsisType):
+    def compare(self, what: str, expected: ExpectedSharding, found: ExpectedSharding) -> None:
+        if isinstance(expected, EllipsisType) or isinstance(found, EllipsisType):
             return
-        wanted, have = self.meaning(wish), self.meaning(found)
+        wanted, have = self.meaning(expected), self.meaning(found)
         if wanted != have:
-            self.wrong.append(f"{what}: {_text(have)}, wanted {_text(wanted)}")
+            self.differences.append(f"{what}: {_text(have)}, wanted {_text(wanted)}")
 
     def meaning(self, sharding: Sharding | None) -> Sharding | None:
-        """A sharding as it is compared."""
+        """Return the normalized form of a sharding, in which shardings are compared."""
         if sharding is None:
             return None
-        mine = self.wishes.reader.shardings.meshes[sharding.mesh]
+        mine = self.parser.reader.shardings.meshes[sharding.mesh]
         equal = (m for m in self.module.meshes if replace(m, name=mine.name) == mine)
         sharding = replace(sharding, mesh=next(equal).name)
-        if self.wishes.reader.shardings.meshes[sharding.mesh].is_maximal:
+        if self.parser.reader.shardings.meshes[sharding.mesh].is_maximal:
             return replace(sharding, dims=())
         if sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
             return None
-        if self.manner.closed and not (any(sharding.axes) or sharding.unreduced):
+        if self.mode.closed and not (any(sharding.axes) or sharding.unreduced):
             return None
         return sharding
 
 
-def _without_idle(wish: Wish, entry: Entry) -> Wish:
-    """A sharding of a whole tensor; that a manual axis does not cut it need not be said."""
+def _without_idle(expected: ExpectedSharding, entry: Entry) -> ExpectedSharding:
+    """Remove the manual axes from the explicitly replicated axes of a sharding."""
     manual = {axis.name for axis in entry.op.attrs["axes"]} if entry.op else set()
-    if not isinstance(wish, Sharding):
-        return wish
-    kept = tuple(axis for axis in wish.replicated if axis.name not in manual)
-    return replace(wish, replicated=kept)
+    if not isinstance(expected, Sharding):
+        return expected
+    kept = tuple(axis for axis in expected.replicated if axis.name not in manual)
+    return replace(expected, replicated=kept)
 
 
 def _name(operation: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
-from tests.shardy.regions import without_dead
+from tests.shardy.random_programs.regions import without_dead
 
 
 def smallest(module: Module, fails: Callable[[Module], bool]) -> Module:

@@ -11,8 +11,8 @@ from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, Sp
 from shardir.ir.sharding import Axes, DimSharding, Sharding
 from shardir.ir.types import COMPLEX, TensorType
 from shardir.verify.verifier import GLOBAL_ONLY
+from tests.programs.shardings import MESHES, merged, parts
 from tests.samplers import SAMPLERS, Scope, sampled
-from tests.shardings import MESHES, merged, parts
 
 OTHER_MESHES = (
     Mesh("reversed", (("a", 2), ("b", 3)), (5, 4, 3, 2, 1, 0)),

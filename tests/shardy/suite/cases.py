@@ -11,11 +11,11 @@ from shardir.ir.module import Function, Module
 from shardir.passes import InsertExplicitReshards, Propagate
 from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.split_constants import split_constants
-from tests.shardy.checks import Case
-from tests.shardy.collectives import compare_collectives
-from tests.shardy.executing import execute
-from tests.shardy.matching import Manner, Matcher
-from tests.shardy.moving import MoveMatcher, with_names_kept
+from tests.shardy.suite.check_files import Case
+from tests.shardy.suite.check_matching import ComparisonMode, Matcher
+from tests.shardy.suite.collectives import compare_collectives
+from tests.shardy.suite.execution import execute
+from tests.shardy.suite.reshard_comparison import ReshardMatcher, with_names_kept
 
 SDY = "shardy/dialect/sdy/transforms"
 Passes = Callable[[Module], Module]
@@ -38,7 +38,7 @@ class Suite:
     name: str
     files: tuple[str, ...]
     passes: Passes
-    manner: Manner
+    mode: ComparisonMode
     part: str = PROPAGATION
     origins: Propagate | None = None
     execute: Callable[[Case], list[str]] | None = None
@@ -141,7 +141,7 @@ SUITES = (
         "rules",
         _propagation("op_sharding_rule_registry", "op_sharding_rule_registry_failures"),
         _as_read,
-        Manner(),
+        ComparisonMode(),
         whole=True,
     ),
     Suite(
@@ -150,7 +150,7 @@ SUITES = (
                      "basic_propagation_token", "basic_propagation_data_flow_edges",
                      "basic_propagation_manual_computation", "sharding_group_propagation"),
         Propagate(level="basic", keep_open=True, prepare=False),
-        Manner(),
+        ComparisonMode(),
         left_out={
             "foo:1099": NOT_IMPORTED,
             "foo:847": EDGE,
@@ -163,25 +163,25 @@ SUITES = (
         "aggressive",
         _propagation("aggressive_propagation"),
         Propagate(level="aggressive", keep_open=True, prepare=False),
-        Manner(),
+        ComparisonMode(),
     ),
     Suite(
         "op-priority",
         _propagation("op_priority_propagation"),
         Propagate(level="op-priority", keep_open=True, prepare=False),
-        Manner(),
+        ComparisonMode(),
     ),
     Suite(
         "user-priority",
         _propagation("user_priority_propagation"),
         Propagate(level="user-priority", keep_open=True, prepare=False),
-        Manner(),
+        ComparisonMode(),
     ),
     Suite(
         "origins",
         (f"{SDY}/propagation/debugging/test/sharding_origins.mlir",),
         Propagate(level="aggressive", keep_open=True),
-        Manner(),
+        ComparisonMode(),
         origins=Propagate(level="aggressive", keep_open=True),
     ),
     Suite(
@@ -189,16 +189,16 @@ SUITES = (
         _propagation("propagation_pipeline", "propagation_pipeline_data_flow_edges",
                      "propagation_pipeline_dedup_functions_fully_true"),
         Propagate(),
-        Manner(closed=True, moved=True),
+        ComparisonMode(closed=True, moved=True),
         left_out={"main:6": SHARED, "foo:20": SHARED, "main:265": SHARED, "foo:281": SHARED},
     ),
     Suite(
         "reshards",
         tuple(f"{EXPORT}/insert_explicit_reshards/{name}.mlir" for name in RESHARDS),
         _moved,
-        Manner(closed=True),
+        ComparisonMode(closed=True),
         part="explicit reshards",
-        matcher=MoveMatcher,
+        matcher=ReshardMatcher,
         whole=True,
         alone=True,
     ),
@@ -206,7 +206,7 @@ SUITES = (
         "collectives",
         (f"{EXPORT}/reshard_to_collectives.mlir",),
         _as_read,
-        Manner(),
+        ComparisonMode(),
         part="reshards to collectives",
         compare=compare_collectives,
     ),
@@ -218,7 +218,7 @@ SUITES = (
             *(_import(f"executable_explicit_gather_scatter_batching/{name}") for name in BATCHED),
         ),
         _as_read,
-        Manner(),
+        ComparisonMode(),
         part="executable files",
         execute=execute,
     ),
@@ -227,14 +227,14 @@ SUITES = (
         (_import("lift_inlined_meshes"), _import("manual_axes_cleanup"),
          _import("sharding_group_import")),
         _as_read,
-        Manner(),
+        ComparisonMode(),
         part="",
     ),
     Suite(
         "import constants",
         (_import("constant_or_scalar_splitter"),),
         _constants_split,
-        Manner(),
+        ComparisonMode(),
         part="",
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
-from tests.shardings import shardings
+from tests.programs.shardings import shardings
 
 Array = npt.NDArray[Any]
 

@@ -1,7 +1,7 @@
-"""Texts that are nearly right: what a hasty user or a broken file would make of a valid one.
+"""Mutations of valid texts, which imitate mistakes of users and damaged files.
 
-`python -m tests.mutations [first seed] [how many]` tries them until stopped, and prints every text
-that ends in anything but an error of this library, or in none within `SECONDS`.
+`python -m tests.programs.mutations [first seed] [how many]` parses mutated texts until it is
+stopped. It prints every text that raises an error of another library, or that exceeds `SECONDS`.
 """
 
 import random
@@ -22,8 +22,8 @@ from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
+from tests.process_control.signals import Interrupted, alarm
 from tests.samples import SAMPLES
-from tests.signals import Interrupted, alarm
 from tests.stablehlo_text import MLP
 
 SECONDS = 30

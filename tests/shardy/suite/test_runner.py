@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from shardir.passes import Propagate
-from tests.shardy import runner
-from tests.shardy.checks import cases_of
-from tests.shardy.matching import Manner
-from tests.shardy.runner import run_file
-from tests.shardy.suites import Suite
+from tests.shardy.suite import runner
+from tests.shardy.suite.cases import Suite
+from tests.shardy.suite.check_files import cases_of
+from tests.shardy.suite.check_matching import ComparisonMode
+from tests.shardy.suite.runner import run_file
 
 FILE = """\
 // RUN: sdy_opt %s -split-input-file -sdy-basic-propagate | FileCheck %s
@@ -54,7 +54,7 @@ func.func @rules(%x: tensor<8x4xf32>, %y: tensor<4x2xf32>) -> tensor<8x2xf32> {
 }
 """
 BASIC = Propagate(level="basic", keep_open=True, prepare=False)
-SUITE = Suite("ours", ("little.mlir",), BASIC, Manner())
+SUITE = Suite("ours", ("little.mlir",), BASIC, ComparisonMode())
 
 
 def test_cases_have_the_lines_of_their_function() -> None:
@@ -66,11 +66,11 @@ def test_cases_have_the_lines_of_their_function() -> None:
     assert [check.line for check in wrong.checks] == [21, 24, 25, 26]
 
 
-def test_what_is_not_as_wanted_is_told_value_by_value() -> None:
+def test_differences_are_reported_per_value() -> None:
     right, wrong, rules = run_file(FILE, "little.mlir", SUITE)
 
-    assert right.wrong == rules.wrong == ()
-    assert wrong.wrong == (
+    assert right.differences == rules.differences == ()
+    assert wrong.differences == (
         "argument 0: @m[{x:(1)2}], wanted @m[{y:(1)2}]",
         "line 24: %n 0: @m[{x:(1)2,?}], wanted nothing",
         "line 26: no stablehlo.cosine()",
@@ -84,7 +84,7 @@ def test_agreement_is_printed_by_file(
     (tmp_path / "little.mlir").write_text(FILE)
     line = FILE.splitlines().index("// CHECK-LABEL: func @wrong(") + 1
     known = {f"wrong:{line}": "it is wrong"}
-    left_out = Suite("again", ("little.mlir",), BASIC, Manner(), left_out=known)
+    left_out = Suite("again", ("little.mlir",), BASIC, ComparisonMode(), left_out=known)
     monkeypatch.setattr(runner, "SUITES", (SUITE, left_out))
 
     assert runner.main([str(tmp_path)]) == 0

@@ -12,8 +12,8 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Function, Module, Value
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.shardy.maker import Maker
-from tests.shardy.regions import without_dead
+from tests.shardy.random_programs.program_builder import Maker
+from tests.shardy.random_programs.regions import without_dead
 
 CALL = "func.call"
 

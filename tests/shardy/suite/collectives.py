@@ -7,7 +7,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Value
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.passes.resharding.greedy import GreedyCollective, greedy_collectives
-from tests.shardy.checks import Case
+from tests.shardy.suite.check_files import Case
 
 _WANTED = re.compile(
     r"sdy\.(\w+)( \[.*?\]| \{.*?\})? %\S+ out_sharding=<@\w+, (\[.*?\](?:, unreduced=\{.*?\})?)"

@@ -11,7 +11,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_local_type
-from tests.shardy.maker import Maker
+from tests.shardy.random_programs.program_builder import Maker
 
 
 def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[Value]]) -> Block:

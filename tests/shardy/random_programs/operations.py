@@ -6,7 +6,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from tests.shardy.maker import SIZES, Maker
+from tests.shardy.random_programs.program_builder import SIZES, Maker
 
 UNARY = ("neg", "exp", "tanh", "abs", "sqrt", "floor", "logistic", "cos", "log1p", "sign")
 

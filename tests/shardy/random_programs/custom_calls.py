@@ -8,7 +8,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.factor_rule_text import show_shardy
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule, TensorFactors
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.shardy.maker import SIZES, Maker
+from tests.shardy.random_programs.program_builder import SIZES, Maker
 
 
 def custom_call(m: Maker) -> Any:

@@ -1,7 +1,8 @@
-"""What a CHECK line says of an operation or a function, without its spelling.
+"""Parser of the CHECK lines of Shardy's tests.
 
-Only what is about shardings is read: which operation it is, which values it reads and makes (as
-FileCheck's variables), and the shardings, each `...` where the line leaves it open.
+The parser reads the parts that concern shardings: the name of the operation, its operands and
+results (as FileCheck's variables), and the shardings; `...` stands for a sharding that the line
+leaves open.
 """
 
 import re
@@ -13,15 +14,15 @@ from lark import Token
 from shardir.ir.sharding import Sharding
 from shardir.stablehlo.reader import ModuleReader
 
-Wish = Sharding | EllipsisType | None
-"""`None` says that there is no sharding, `...` says nothing."""
+ExpectedSharding = Sharding | EllipsisType | None
+"""`None` expects no sharding; `...` accepts any."""
 
 _ATTRIBUTES = "|".join(
     ("block_arg_sharding_origins", "manual_axes", "mesh", "op_sharding_rule", "propagation_edges",
      "result_sharding_origins", "sharding", "sharding_origin_name", "sharding_origins",
      "sharding_per_value", "sharding_rule")
 )  # fmt: skip
-"""Words of the dialect that are no operations."""
+"""Names of the dialect that are attributes, not operations."""
 _OPERATION = re.compile(
     rf'"?(?<![#!])\b((?:stablehlo|sdy|chlo|mhlo)\.(?!(?:{_ATTRIBUTES})\b)[a-z_0-9]+'
     r'|func\.call|call(?= @)|return(?!\w))"?'
@@ -31,19 +32,24 @@ _VALUE = re.compile(r"%\[\[(\w+)\]\]|%(arg\d+)\b")
 _PER_VALUE = "#sdy.sharding_per_value<["
 _PARAM = re.compile(r"%(?:\[\[(\w+):?[^\]]*\]\]|(arg\d+)):\s*")
 _TYPE = re.compile(r"!?[\w.]+(?:<(?:[^<>]|<[^<>]*>)*>)?")
-_HELD = ("sdy.sharding_constraint", "sdy.reshard", "sdy.data_flow_edge", "sdy.func_data_flow_edge")
+_SHARDING_OPERATIONS = (
+    "sdy.sharding_constraint",
+    "sdy.reshard",
+    "sdy.data_flow_edge",
+    "sdy.func_data_flow_edge",
+)
 
 
 @dataclass
 class Statement:
-    """An operation. `reads` are variables; `shardings` is `...` where nothing is said."""
+    """An operation. `reads` are variables; `shardings` is `...` where the line omits them."""
 
     operation: str
     defines: tuple[str, ...]
     reads: tuple[str, ...]
-    shardings: tuple[Wish, ...] | EllipsisType | None = ...
-    ins: tuple[Wish, ...] | EllipsisType = ...
-    outs: tuple[Wish, ...] | EllipsisType = ...
+    shardings: tuple[ExpectedSharding, ...] | EllipsisType | None = ...
+    ins: tuple[ExpectedSharding, ...] | EllipsisType = ...
+    outs: tuple[ExpectedSharding, ...] | EllipsisType = ...
     rule: str | EllipsisType | None = ...
     text: str = ""
     origins: tuple[dict[str, str], ...] = ()
@@ -51,10 +57,10 @@ class Statement:
 
 @dataclass
 class Signature:
-    """The shardings of parameters, by number, and of results; and where their axes came from."""
+    """The shardings of parameters and results by number, and the origins of their axes."""
 
-    params: dict[int, Wish] = field(default_factory=dict)
-    results: dict[int, Wish] = field(default_factory=dict)
+    params: dict[int, ExpectedSharding] = field(default_factory=dict)
+    results: dict[int, ExpectedSharding] = field(default_factory=dict)
     param_origins: dict[int, dict[str, str]] = field(default_factory=dict)
     result_origins: dict[int, dict[str, str]] = field(default_factory=dict)
 
@@ -64,15 +70,15 @@ _ORIGIN = re.compile(r'"?([\w:()]+)"? = "([^"]*)"')
 
 
 def origins_of(text: str) -> tuple[dict[str, str], ...]:
-    """`{a = "self"}`, or a list of such, one for each result."""
+    """Parse `{a = "self"}`, or a list of such dictionaries, one for each result."""
     match = _ORIGINS.search(text)
     return (
         tuple(dict(_ORIGIN.findall(p)) for p in re.findall(r"\{[^}]*\}", match[1])) if match else ()
     )
 
 
-class Wishes:
-    """Reads CHECK lines; `meshes` are those of the module the case is of."""
+class CheckParser:
+    """Parser of CHECK lines, with the meshes of the module under test."""
 
     def __init__(self, reader: ModuleReader) -> None:
         self.reader = reader
@@ -80,9 +86,9 @@ class Wishes:
     def sharding(self, text: str) -> Sharding:
         return self.reader.shardings.sharding(Token("ANGLE", text, start_pos=0))
 
-    def list_of(self, text: str, at: int) -> tuple[Wish, ...]:
-        """The shardings of `[<...>, <...>]` that begins at `at`; more may follow if it is open."""
-        found: list[Wish] = []
+    def list_of(self, text: str, at: int) -> tuple[ExpectedSharding, ...]:
+        """Parse the list `[<...>, <...>]` at `at`; append `...` if the list is not closed."""
+        found: list[ExpectedSharding] = []
         at += 1
         while at < len(text) and text[at] != "]":
             if text[at] == "<":
@@ -94,7 +100,7 @@ class Wishes:
         return tuple(found) if at < len(text) else (*found, ...)
 
     def statement(self, text: str) -> Statement | None:
-        """What a line says of an operation; `None` where it is about none."""
+        """Parse the operation in a line; return `None` if there is none."""
         match = _OPERATION.search(text)
         rule = self.rule(text)
         if match is None:
@@ -112,15 +118,15 @@ class Wishes:
         made.origins = origins_of(tail)
         return made
 
-    def named(self, text: str, key: str) -> tuple[Wish, ...] | EllipsisType:
+    def named(self, text: str, key: str) -> tuple[ExpectedSharding, ...] | EllipsisType:
         at = text.find(key + "[")
         if at < 0:
             return ...
         return self.list_of(text, at + len(key))
 
-    def results(self, name: str, text: str) -> tuple[Wish, ...] | EllipsisType | None:
-        """The shardings of the results, where the line says them or that there are none."""
-        if name in _HELD:
+    def results(self, name: str, text: str) -> tuple[ExpectedSharding, ...] | EllipsisType | None:
+        """Parse the shardings of the results; return `None` if the line excludes shardings."""
+        if name in _SHARDING_OPERATIONS:
             at = text.find("<@")
             return (self.sharding(text[at : closing(text, at)]),) if at >= 0 else (
                 None if ": " in text else ...)  # fmt: skip
@@ -129,7 +135,7 @@ class Wishes:
             return (self.sharding(text[at : closing(text, at)]),)
         at = text.find(_PER_VALUE)
         if at >= 0 and "[[" in text[at:]:
-            return ...  # the same as elsewhere, whatever that is
+            return ...  # a captured attribute: the line does not state the sharding
         if at >= 0:
             return self.list_of(text, at + len(_PER_VALUE) - 1)
         if "sdy.sharding" in text or name == "return":
@@ -142,15 +148,15 @@ class Wishes:
         at = text.find("#sdy.op_sharding_rule<")
         return ... if at < 0 else text[at : closing(text, text.index("<", at))]
 
-    def closes(self, text: str) -> tuple[Wish, ...] | None:
-        """The shardings behind the blocks of an operation, `}) {sdy.sharding = ...}`."""
+    def closes(self, text: str) -> tuple[ExpectedSharding, ...] | None:
+        """Parse the shardings that follow the regions, `}) {sdy.sharding = ...}`."""
         at = text.find(_PER_VALUE)
         if not text.startswith("})") or at < 0:
             return None
         return self.list_of(text, at + len(_PER_VALUE) - 1)
 
     def signature(self, text: str) -> Signature:
-        """What a label and its continuations say of parameters and results."""
+        """Parse the shardings of parameters and results in a label and its continuations."""
         made = Signature()
         head, arrow, tail = text.rpartition("->") if "->" in text else (text, "", "")
         while "->" in head and "(" not in tail and "tensor" not in tail:
@@ -168,8 +174,8 @@ class Wishes:
                     made.result_origins[number] = said[0]
         return made
 
-    def typed(self, text: str, at: int) -> Wish:
-        """What is said of the value whose type stands at `at`."""
+    def typed(self, text: str, at: int) -> ExpectedSharding:
+        """Parse the sharding of the value whose type begins at `at`."""
         match = _TYPE.match(text, at)
         if match is None:
             return ...
@@ -183,19 +189,19 @@ class Wishes:
             return self.sharding(inside[start : closing(inside, start)])
         return None if rest.startswith((",", ")")) else ...
 
-    def results_of(self, text: str) -> list[Wish]:
+    def results_of(self, text: str) -> list[ExpectedSharding]:
         if not text.startswith("("):
             match = _TYPE.match(text)
             rest = text[match.end() :].strip() if match else ""
             return [None if rest.startswith(("{", "attributes")) else ...]
-        wishes = []
+        shardings = []
         for part in split(text[1 : closing(text, 0) - 1] if ")" in text else text[1:]):
-            wishes.append(self.typed(part.strip() + ",", 0))
-        return wishes
+            shardings.append(self.typed(part.strip() + ",", 0))
+        return shardings
 
 
 def _operands(text: str) -> str:
-    """The part of a line in which operands stand."""
+    """Return the part of a line that lists the operands."""
     cut = re.search(r"\sin_shardings=|\sattributes|\{sdy|\s:\s|\) \(%arg|\(%arg\d+: ", text)
     return text[: cut.start()] if cut else text
 
@@ -204,7 +210,7 @@ _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
 
 
 def closing(text: str, at: int) -> int:
-    """Behind the bracket that closes the one at `at`; the end of the text if none does."""
+    """Return the position after the bracket that closes the one at `at`, or the end of the text."""
     open_, close, depth = text[at], _PAIRS[text[at]], 0
     while at < len(text):
         if text.startswith("->", at):
@@ -218,7 +224,7 @@ def closing(text: str, at: int) -> int:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas that are inside no brackets."""
+    """Split a text at the commas that are outside all brackets."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(text):
         depth += (char in "<({[") - (char in ">)}]")

@@ -1,0 +1,5 @@
+"""Programs that several test folders share: random ones, mutated texts, and smaller variants.
+
+`strategies` and `shardings` are hypothesis strategies for modules and shardings; start there.
+`mutations` changes the text of valid programs, and `program_reduction` shrinks a failing one.
+"""
