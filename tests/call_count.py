@@ -1,11 +1,11 @@
-"""How much work something does, counted, so that no other program's load can change it."""
+"""Count of function calls as a measure of work that does not depend on machine load."""
 
 import sys
 from collections.abc import Callable
 
 
 def count_calls(run: Callable[[], object]) -> int:
-    """The calls that `run` makes, of Python functions and of built-in ones."""
+    """Return the number of calls of Python and built-in functions during `run`."""
     calls = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Derivatives measured by central differences, to compare those that are computed with."""
+"""Numerical derivatives by central differences, for comparison with computed derivatives."""
 
 from collections.abc import Sequence
 from typing import Any

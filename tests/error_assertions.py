@@ -1,4 +1,4 @@
-"""What tests of errors share: what kind one is, what its first line says, and where it points."""
+"""Assertions on the class, the first line and the source location of an error."""
 
 import sys
 from collections.abc import Callable

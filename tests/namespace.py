@@ -1,4 +1,4 @@
-"""Comparing functions of the namespace with NumPy's: the same call, traced and interpreted."""
+"""Comparison of functions of the namespace with NumPy's, traced and eagerly."""
 
 import warnings
 from collections.abc import Callable
@@ -23,12 +23,12 @@ TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 2e-5, "c64": 2e-5}
 
 
 def words(text: str) -> list[str]:
-    """A table of names."""
+    """Split a table of names."""
     return text.split()
 
 
 def trace(fun: Callable[..., Any], *args: Any, **options: Any) -> tuple[TracedFunction, Any]:
-    """`fun` traced on parameters in the places of the NumPy arrays; and its containers."""
+    """Trace `fun` with a parameter for each NumPy array; return also the result structure."""
     call: Any = (args, options)
     leaves, structure = optree.tree_flatten(call, none_is_leaf=True)
     arrays = [x for x in leaves if isinstance(x, np.ndarray)]
@@ -50,7 +50,7 @@ def trace(fun: Callable[..., Any], *args: Any, **options: Any) -> tuple[TracedFu
 
 
 def run(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The numbers that the interpreter gives for `fun(*args, **options)`, traced."""
+    """Trace `fun(*args, **options)` and return the results of the interpreter."""
     traced, structure = trace(fun, *args, **options)
     call: Any = (args, options)
     arrays = [x for x in optree.tree_leaves(call, none_is_leaf=True) if isinstance(x, np.ndarray)]
@@ -59,7 +59,7 @@ def run(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 def eagerly(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The numbers that `fun(*args, **options)` gives outside of a trace, on our own arrays."""
+    """Return the results of `fun(*args, **options)` on our arrays, outside of a trace."""
     call: Any = (args, options)
     leaves, structure = optree.tree_flatten(call, none_is_leaf=True)
     filled = [from_numpy(x) if isinstance(x, np.ndarray) else x for x in leaves]
@@ -69,12 +69,12 @@ def eagerly(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 def ops(fun: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
-    """The names of the operations that `fun(*args, **options)` leaves behind."""
+    """Return the names of the operations that `fun(*args, **options)` records."""
     return [op.spec.name for op in trace(fun, *args, **options)[0].function.body.ops]
 
 
 def numpys(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """What NumPy says, without its warnings."""
+    """Return the result of NumPy's function, with warnings suppressed."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return fun(*args, **options)
@@ -84,41 +84,43 @@ def check(
     name: str, *args: Any, reference: Callable[..., Any] | None = None, rtol: float | None = None,
     dtype: str | None = None, **options: Any,
 ) -> None:  # fmt: skip
-    """`snp.name(*args)` has the numbers and shapes of NumPy's, and its element type narrowed.
+    """Check that `snp.name(*args)` returns NumPy's values and shapes, with a canonical dtype.
 
-    Traced and interpreted as well as compiled for a device and run, outside of a trace.
+    The function runs both traced and interpreted, and eagerly.
     `reference` is called instead of NumPy's function of that name, `dtype` is expected instead of
     NumPy's.
     """
-    wanted = numpys(reference or getattr(np, name), *args, **options)
+    expected_value = numpys(reference or getattr(np, name), *args, **options)
     for way in (run, eagerly):
-        same(way(getattr(snp, name), *args, **options), wanted, rtol, dtype)
+        same(way(getattr(snp, name), *args, **options), expected_value, rtol, dtype)
 
 
-def same(got: Any, wanted: Any, rtol: float | None = None, dtype: str | None = None) -> None:
-    """Containers of arrays are equal but for rounding, and have the element types of NumPy's."""
-    if isinstance(wanted, (tuple, list)):
-        assert len(got) == len(wanted)
-        for mine, theirs in zip(got, wanted, strict=True):
+def same(
+    got: Any, expected_value: Any, rtol: float | None = None, dtype: str | None = None
+) -> None:
+    """Check that containers of arrays are equal up to rounding, with NumPy's element types."""
+    if isinstance(expected_value, (tuple, list)):
+        assert len(got) == len(expected_value)
+        for mine, theirs in zip(got, expected_value, strict=True):
             same(mine, theirs, rtol, dtype)
         return
-    wanted = np.asarray(wanted)
-    expected = dtype or canonical_dtype(dtype_name(wanted.dtype))
+    expected_value = np.asarray(expected_value)
+    expected = dtype or canonical_dtype(dtype_name(expected_value.dtype))
     assert dtype_name(got.dtype) == expected
-    close(got, wanted, rtol)
+    close(got, expected_value, rtol)
 
 
-def close(got: Array, wanted: Array, rtol: float | None = None) -> None:
-    """Numbers are equal but for the rounding of the element type of `got`."""
+def close(got: Array, expected_value: Array, rtol: float | None = None) -> None:
+    """Check that arrays are equal up to the rounding of the element type of `got`."""
     name = dtype_name(got.dtype)
-    assert got.shape == wanted.shape
+    assert got.shape == expected_value.shape
     with np.errstate(all="ignore"):
-        wanted = wanted.astype(NUMPY_DTYPES[name])
+        expected_value = expected_value.astype(NUMPY_DTYPES[name])
     if name not in TOLERANCE:
-        np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(got, expected_value)
         return
     tolerance = TOLERANCE[name] if rtol is None else rtol
     kind = np.complex128 if name == "c64" else np.float64
     np.testing.assert_allclose(
-        got.astype(kind), wanted.astype(kind), rtol=tolerance, atol=tolerance
+        got.astype(kind), expected_value.astype(kind), rtol=tolerance, atol=tolerance
     )

@@ -1,4 +1,4 @@
-"""One operation applied to arrays, for tests of what it means."""
+"""Evaluation of a single operation on arrays, for tests of its semantics."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The examples run, and find what they claim."""
+"""The examples run, and print the results that they state."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Who may import whom. The core knows nobody; passes and backends never meet."""
+"""Import rules: the core imports no other package, and passes and backends stay separate."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What pyproject.toml ships is what is on disk."""
+"""The packages in pyproject.toml are those on disk."""
 
 import tomllib
 from pathlib import Path

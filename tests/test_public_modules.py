@@ -1,4 +1,4 @@
-"""The public faces: what they list is what type checkers see, and importing them is cheap."""
+"""Public modules list the names that type checkers see, and import quickly."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Whether merged programs compute what their devices do."""
+"""Comparison of merged programs with the per-device programs they replace."""
 
 from shardir.errors import MergeError
 from shardir.interpret.interpreter import run

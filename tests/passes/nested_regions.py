@@ -1,4 +1,4 @@
-"""Random programs of loops and branches inside one another."""
+"""Random programs with nested loops and branches."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What tests look at in a module: its operations as lines, and why its moves are there."""
+"""Operations of a module as lines of text, and the reasons of its collectives."""
 
 from shardir.ir.module import Module
 

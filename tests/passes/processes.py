@@ -1,4 +1,4 @@
-"""Programs of devices, and what passes make of them for processes, compared."""
+"""Comparison of per-device programs with the per-process programs that passes derive."""
 
 from collections.abc import Sequence
 from dataclasses import replace

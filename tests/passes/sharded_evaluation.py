@@ -1,4 +1,4 @@
-"""Programs with shardings drawn for them, and whether their devices compute what the whole does."""
+"""Programs with random shardings, and the comparison of sharded with unsharded evaluation."""
 
 from collections.abc import Callable
 from dataclasses import replace

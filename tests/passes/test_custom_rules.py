@@ -1,4 +1,4 @@
-"""Rules that users state: the IR before and after, and that nothing of them is left behind."""
+"""Custom sharding rules: the IR before and after partitioning, without remains of the rules."""
 
 from pathlib import Path
 from typing import Any

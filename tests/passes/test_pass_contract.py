@@ -1,4 +1,4 @@
-"""What a pass owes and does not give is an error that names the pass."""
+"""A pass that violates its contract raises an error that names the pass."""
 
 from collections.abc import Iterator
 from dataclasses import replace

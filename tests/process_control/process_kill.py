@@ -1,4 +1,4 @@
-"""Processes that are killed at one of their calls of the file system, without another process."""
+"""Processes that are killed at a chosen file system call."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Handlers of signals for a while, and alarms."""
+"""Temporary signal handlers, and alarms."""
 
 import signal
 import threading

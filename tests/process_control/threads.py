@@ -1,4 +1,4 @@
-"""Calls of one function on several threads."""
+"""Concurrent calls of one function on several threads."""
 
 from collections.abc import Callable, Iterable
 from threading import Thread

@@ -1,4 +1,4 @@
-"""Programs that must compute the same to the bit."""
+"""Programs whose results must agree bit for bit."""
 
 import numpy as np
 

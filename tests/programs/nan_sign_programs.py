@@ -1,4 +1,4 @@
-"""Programs whose results hang on the sign of a NaN, which processors choose as they like."""
+"""Programs whose results depend on the sign of a NaN, which differs between processors."""
 
 from shardir.ir.module import Module
 from shardir.ir.types import FLOATS

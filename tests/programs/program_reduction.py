@@ -1,4 +1,4 @@
-"""Programs that are smaller than another one: to show a fault without what has no part in it."""
+"""Reduction of a failing program to a smaller one with the same failure."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Whether we and Shardy decide alike, and the smallest program on which we do not."""
+"""Comparison of our shardings with Shardy's, and reduction of programs on which they differ."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Rules without what cannot matter."""
+"""Factor rules in a canonical form for comparison."""
 
 from typing import Any
 

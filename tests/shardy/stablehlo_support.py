@@ -1,4 +1,4 @@
-"""What StableHLO has no words for."""
+"""Operations and attributes that StableHLO cannot express."""
 
 from tests.op_sample import Sample
 

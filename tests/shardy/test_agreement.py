@@ -1,4 +1,4 @@
-"""We decide as the real Shardy does, to the axis. Runs where the extra `jax` is installed."""
+"""Our propagation agrees with the real Shardy on every axis. Requires the extra `jax`."""
 
 import pytest
 

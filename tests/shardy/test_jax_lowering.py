@@ -1,4 +1,4 @@
-"""Programs as JAX lowers them are read, compute what JAX computes, and go back to JAX."""
+"""Programs lowered by JAX parse, compute the results of JAX, and lower back to JAX."""
 
 from collections.abc import Callable
 from typing import Any

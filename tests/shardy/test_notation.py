@@ -1,4 +1,4 @@
-"""Rules as people write them mean what they mean in JAX."""
+"""Sharding rules in user notation have the same meaning as in JAX."""
 
 import random
 import re

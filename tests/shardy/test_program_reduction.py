@@ -1,4 +1,4 @@
-"""A program on which we disagree is cut down together with the functions that it calls."""
+"""Program reduction also shrinks the functions that a failing program calls."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every operation that StableHLO has loops as Shardy says it does."""
+"""The factor rule of every StableHLO operation agrees with Shardy's rule."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The StableHLO text of every operation is what JAX reads, and means what it should."""
+"""JAX parses the StableHLO text of every operation and computes the same results."""
 
 from typing import Any
 

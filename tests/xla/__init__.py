@@ -1,1 +1,1 @@
-"""Programs of ours on the CPU devices of XLA, which are in a process of their own."""
+"""Execution of our programs on XLA's CPU devices, in a separate process."""

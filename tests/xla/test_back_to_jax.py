@@ -1,4 +1,4 @@
-"""Programs that came from JAX go back to XLA as StableHLO, and compute there what they did."""
+"""Programs imported from JAX lower to StableHLO, and XLA computes equal results."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Programs that are differentiated, and how they are written down."""
+"""Differentiated programs, and their text form."""
 
 import numpy as np
 

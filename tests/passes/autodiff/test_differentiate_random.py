@@ -1,4 +1,4 @@
-"""Gradients of random programs with loops and branches in each other."""
+"""Gradients of random programs with nested loops and branches."""
 
 from hypothesis import given, settings, strategies
 

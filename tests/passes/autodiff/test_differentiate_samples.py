@@ -1,4 +1,4 @@
-"""Every operation has the derivatives of its derivatives."""
+"""Every operation has second derivatives."""
 
 import pytest
 

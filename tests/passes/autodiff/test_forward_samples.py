@@ -1,4 +1,4 @@
-"""Every operation: its tangents are those measured, and transpose its cotangents."""
+"""Tangents of every operation agree with finite differences, cotangents with tangents."""
 
 import numpy as np
 import pytest

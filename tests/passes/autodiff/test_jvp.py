@@ -1,4 +1,4 @@
-"""`forward`: where tangents go, what they are called, and where there are none."""
+"""`forward`: propagation and names of tangents, and operations without tangents."""
 
 import numpy as np
 import pytest

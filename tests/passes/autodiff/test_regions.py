@@ -1,4 +1,4 @@
-"""Regions: what says how it is differentiated, through every transformation."""
+"""Operations with custom derivative rules keep them through every transformation."""
 
 import numpy as np
 import pytest

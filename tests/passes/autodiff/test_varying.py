@@ -1,4 +1,4 @@
-"""Along which manual axes values vary, and where a derivative makes that explicit."""
+"""Manual axes along which values vary, and casts that derivatives insert for them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`differentiate`: what is made on the way back, what it is called, and where there is none."""
+"""`differentiate`: operations and names of the backward pass, and values without cotangents."""
 
 from collections import Counter
 

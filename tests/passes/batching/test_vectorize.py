@@ -1,4 +1,4 @@
-"""`vectorize`: what it makes, what it leaves alone, control flow, and where it refuses."""
+"""`vectorize`: batched operations, unbatched operations, control flow, and errors."""
 
 from collections.abc import Sequence
 from dataclasses import replace

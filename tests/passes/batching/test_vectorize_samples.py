@@ -1,4 +1,4 @@
-"""Every operation many times at once does what it does one at a time."""
+"""The batched form of every operation agrees with one application per example."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

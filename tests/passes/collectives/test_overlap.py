@@ -1,4 +1,4 @@
-"""`overlap`: collectives start early, what needs them waits, and nothing else changes."""
+"""`overlap`: collectives start early and finish before their first use; results are equal."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`rematerialize-gathers`: what would lie idle is gathered again."""
+"""`rematerialize-gathers`: a gathered value with distant uses is gathered again."""
 
 import numpy as np
 

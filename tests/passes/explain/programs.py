@@ -1,4 +1,4 @@
-"""Programs that are explained in the tests, and where things are written in them."""
+"""Example programs of the explain tests, and the source positions in them."""
 
 MLP = """\
 mesh @grid = [data=2, model=4]

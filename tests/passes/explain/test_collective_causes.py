@@ -1,4 +1,4 @@
-"""What stands behind a collective, word for word."""
+"""Exact texts of the causes of collectives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Of random programs: every axis has a way back to an annotation, every other axis a reason."""
+"""In random programs every axis has an annotation as origin, every absent axis a reason."""
 
 from itertools import pairwise
 
@@ -23,8 +23,8 @@ SEEDS = range(60)
 
 
 def histories(seed: int, level: str) -> list[FunctionHistory]:
-    told = propagate_with_history(program(seed), Propagate(level=level), {})
-    return list(told.histories.values())
+    explained = propagate_with_history(program(seed), Propagate(level=level), {})
+    return list(explained.histories.values())
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -55,7 +55,7 @@ def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
 def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
     for history in histories(seed, level):
         for value, written in history.story.written.items():
-            told = explanation(history, value)
+            explained = explanation(history, value)
             mesh = history.mesh(written.sharding)
             used = list(written.sharding.used_axes()) if written.sharding else []
             free = [
@@ -63,7 +63,7 @@ def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
                 for name, size in mesh.axes
                 for part in difference_of_axes(Axis(name, 1, size), used)
             ]
-            names = {absence.axis for absence in told.absences}
+            names = {absence.axis for absence in explained.absences}
             assert {history.axis(part, mesh) for part in free} <= names
 
 
@@ -106,11 +106,11 @@ def shown(history: FunctionHistory, axis: Axis) -> str:
 def test_every_move_that_costs_has_a_conflict(seed: int) -> None:
     """A program is moved about only where there is a conflict, or an operation has no rule."""
     module = program(seed)
-    told = propagate_with_history(module, None, {})
-    rows = [row for history in told.histories.values() for row in conflicts_of(history)]
-    resharded = Pipeline.parse("reshard")(told.propagated)
+    explained = propagate_with_history(module, None, {})
+    rows = [row for history in explained.histories.values() for row in conflicts_of(history)]
+    resharded = Pipeline.parse("reshard")(explained.propagated)
     moves = [op for op in resharded.main.body.walk() if op.name == "reshard"]
-    unruled = any(history.story.impassable for history in told.histories.values())
+    unruled = any(history.story.impassable for history in explained.histories.values())
     assert not rows or moves
     costly = [op for op in moves if not _free(op.operands[0].sharding, op.results[0].sharding)]
     assert rows or unruled or not costly

@@ -1,4 +1,4 @@
-"""Every place where propagation gives up has a name, and a program that shows it."""
+"""Every reason for which propagation stops has a name and an example program."""
 
 import re
 from pathlib import Path

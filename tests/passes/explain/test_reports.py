@@ -1,4 +1,4 @@
-"""What the reports say, word for word."""
+"""Exact texts of the reports."""
 
 from collections.abc import Callable
 

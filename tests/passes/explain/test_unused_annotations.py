@@ -1,4 +1,4 @@
-"""Annotations without effect are found by repeating what differs; propagating again agrees."""
+"""Partial replay finds unused annotations; a complete propagation confirms the result."""
 
 import pytest
 
@@ -19,25 +19,25 @@ PLAIN = Options(size=14, priorities=False, groups=False, manual=False)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_replay_decides_as_a_run_of_its_own(seed: int) -> None:
+def test_replay_finds_the_same_unused_annotations_as_propagation(seed: int) -> None:
     propagate = Propagate(level=LEVELS[seed % 4])
-    told = propagate_with_history(program(f"idle {seed}", PLAIN), propagate, {})
-    for history in told.histories.values():
-        trial = trial_without_annotations(told, propagate, history)
+    propagated = propagate_with_history(program(f"idle {seed}", PLAIN), propagate, {})
+    for history in propagated.histories.values():
+        trial = trial_without_annotations(propagated, propagate, history)
         assert trial is not None
-        for said in stated_annotations(history):
-            found = trial.is_idle(said)
-            if found is not None:
-                annotation = history.annotation(said)
-                assert found is is_unused(told, propagate, annotation), annotation
+        for statement in stated_annotations(history):
+            unused = trial.is_idle(statement)
+            if unused is not None:
+                annotation = history.annotation(statement)
+                assert unused is is_unused(propagated, propagate, annotation), annotation
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_replay_begins_with_the_run_itself(seed: int) -> None:
+def test_replay_starts_from_the_propagated_shardings(seed: int) -> None:
     propagate = Propagate(level=LEVELS[seed % 4])
-    told = propagate_with_history(program(f"idle {seed}", PLAIN), propagate, {})
-    for history in told.histories.values():
-        trial = trial_without_annotations(told, propagate, history)
+    propagated = propagate_with_history(program(f"idle {seed}", PLAIN), propagate, {})
+    for history in propagated.histories.values():
+        trial = trial_without_annotations(propagated, propagate, history)
         assert trial is not None
         size = len(trial.state.cells)
         final = {cell if cell >= 0 else size - 1 - cell: sharding
@@ -47,20 +47,20 @@ def test_a_replay_begins_with_the_run_itself(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_not_replayed_is_run_again(seed: int) -> None:
+def test_propagation_runs_again_where_replay_is_impossible(seed: int) -> None:
     propagate = Propagate()
-    told = propagate_with_history(program(f"any {seed}", Options(size=6)), propagate, {})
-    wanted = [
+    propagated = propagate_with_history(program(f"any {seed}", Options(size=6)), propagate, {})
+    expected = [
         annotation
-        for history in told.histories.values()
+        for history in propagated.histories.values()
         for annotation in map(history.annotation, stated_annotations(history))
-        if is_unused(told, propagate, annotation)
+        if is_unused(propagated, propagate, annotation)
     ]
-    assert list(unused_annotations(told, propagate)) == wanted
+    assert list(unused_annotations(propagated, propagate)) == expected
 
 
-def test_a_constant_speaks_through_its_copies() -> None:
-    """Each user has a constant of its own, so that its annotation is said several times."""
+def test_annotation_of_a_copied_constant_is_used() -> None:
+    """Each user has its own copy of the constant, so that the annotation occurs several times."""
     module = parse("""
         mesh @m = [a=2]
         func @f(%x: f32[8], %y: f32[8]) -> (f32[8], f32[8]) {
@@ -70,10 +70,10 @@ def test_a_constant_speaks_through_its_copies() -> None:
           return %v, %w
         }""")
     propagate = Propagate()
-    told = propagate_with_history(module, propagate, {})
-    (history,) = told.histories.values()
-    trial = trial_without_annotations(told, propagate, history)
+    propagated = propagate_with_history(module, propagate, {})
+    (history,) = propagated.histories.values()
+    trial = trial_without_annotations(propagated, propagate, history)
     assert trial is not None
-    (said,) = stated_annotations(history)
-    assert trial.is_idle(said) is None
-    assert list(unused_annotations(told, propagate)) == []
+    (statement,) = stated_annotations(history)
+    assert trial.is_idle(statement) is None
+    assert list(unused_annotations(propagated, propagate)) == []

@@ -1,4 +1,4 @@
-"""Annotations that are tried: how they are read, and what is said of wrong ones."""
+"""`what_if` parses annotations, compares the propagated shardings, and rejects invalid ones."""
 
 import pytest
 
@@ -28,31 +28,31 @@ def mlp() -> Module:
     return parse(MLP)
 
 
-def test_nothing_else_than_the_annotation_changes(mlp: Module) -> None:
+def test_an_unchanged_annotation_changes_no_sharding(mlp: Module) -> None:
     before = str(mlp)
 
-    told = what_if(mlp, ["%w1: f32[128, 256@model]"])
+    result = what_if(mlp, ["%w1: f32[128, 256@model]"])
 
-    assert told.changes == ()
-    assert told.before == told.after
+    assert result.changes == ()
+    assert result.before == result.after
     assert str(mlp) == before
 
 
-def test_several_edits_are_one_question(mlp: Module) -> None:
-    told = what_if(mlp, ["%w2: f32[256, 128]"], without=["%x", "%w1"])
+def test_several_edits_apply_together(mlp: Module) -> None:
+    result = what_if(mlp, ["%w2: f32[256, 128]"], without=["%x", "%w1"])
 
-    assert told.edits == ("%w2: f32[256, 128]", "without %x", "without %w1")
-    assert all("@data" not in c.after and "@model" not in c.after for c in told.changes)
-    assert told.after.count == 0
+    assert result.edits == ("%w2: f32[256, 128]", "without %x", "without %w1")
+    assert all("@data" not in c.after and "@model" not in c.after for c in result.changes)
+    assert result.after.count == 0
 
 
 def test_a_value_in_a_block_can_be_annotated() -> None:
-    told = what_if(parse(LOOP), ["%d: f32[8, 4@b]"])
+    result = what_if(parse(LOOP), ["%d: f32[8, 4@b]"])
 
-    assert ("%d", "f32[8@a, 4@b]") in [(c.value, c.after) for c in told.changes]
+    assert ("%d", "f32[8@a, 4@b]") in [(c.value, c.after) for c in result.changes]
 
 
-def test_another_function_can_be_asked_about() -> None:
+def test_function_argument_selects_the_function() -> None:
     assert [c.value for c in what_if(parse(TWO_MESHES), without=["%z"], function="@g").changes] == [
         "%z",
         "%w",
@@ -61,11 +61,11 @@ def test_another_function_can_be_asked_about() -> None:
     assert explain(parse(TWO_MESHES), "%w", function="g").chains[0].annotation.name == "%z"
 
 
-def test_a_program_that_cannot_be_partitioned_says_why() -> None:
-    told = what_if(parse(TWO_MESHES), ["%y: f32[8@b] on @n"])
+def test_result_states_the_partitioning_error() -> None:
+    result = what_if(parse(TWO_MESHES), ["%y: f32[8@b] on @n"])
 
-    assert told.after.error == "@f has values on the meshes @m and @n; a program runs on one mesh"
-    assert "after: @f has values on the meshes" in str(told)
+    assert result.after.error == "@f has values on the meshes @m and @n; a program runs on one mesh"
+    assert "after: @f has values on the meshes" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_a_program_that_cannot_be_partitioned_says_why() -> None:
         ("result 3: f32[64, 128]", "@mlp has no result 3; its results are 0 to 0"),
     ],
 )
-def test_annotations_that_fit_nothing(mlp: Module, text: str, message: str) -> None:
+def test_mismatched_annotation_is_an_error(mlp: Module, text: str, message: str) -> None:
     with pytest.raises(ExplainError) as error:
         what_if(mlp, [text])
 
     assert str(error.value) == message
 
 
-def test_an_annotation_that_cannot_be_read_is_pointed_at(mlp: Module) -> None:
+def test_parse_error_points_into_the_annotation(mlp: Module) -> None:
     with pytest.raises(ParseError) as error:
         what_if(mlp, ["%w2: f32[256@modle, 128]"])
 
@@ -102,7 +102,7 @@ mesh @grid has no axis called 'modle'; did you mean 'model'?
     )
 
 
-def test_text_is_no_list_of_annotations(mlp: Module) -> None:
+def test_a_string_is_not_a_list_of_annotations(mlp: Module) -> None:
     with pytest.raises(ExplainError) as error:
         what_if(mlp, "%w2: f32[256, 128]")
 
@@ -120,14 +120,14 @@ def test_text_is_no_list_of_annotations(mlp: Module) -> None:
         ),
     ],
 )
-def test_programs_that_nobody_can_explain(text: str, message: str) -> None:
+def test_unexplainable_program_is_an_error(text: str, message: str) -> None:
     with pytest.raises(ExplainError) as error:
         conflicts(parse(text))
 
     assert str(error.value) == message
 
 
-def test_functions_and_values_that_are_not_there(mlp: Module) -> None:
+def test_unknown_function_or_value_is_an_error(mlp: Module) -> None:
     with pytest.raises(ExplainError) as error:
         explain(mlp, "hh")
     assert str(error.value) == "@mlp has no value called 'hh'; did you mean '%h'?"

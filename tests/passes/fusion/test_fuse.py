@@ -1,4 +1,4 @@
-"""Groups of operations that one nest of loops computes: before and after, as text."""
+"""Operations that `fuse` combines into one loop nest: text before and after."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings

@@ -1,4 +1,4 @@
-"""`partition`: local types, the collectives that moves need, and nothing else."""
+"""`partition`: local types, and exactly the collectives that the reshards require."""
 
 import numpy as np
 import pytest

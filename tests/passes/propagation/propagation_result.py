@@ -1,4 +1,4 @@
-"""What propagation makes of a program, value by value."""
+"""Result of propagation as one sharding per value."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`propagate`: cuts spread along factors, forwards and backwards, and stop where they must."""
+"""`propagate`: shardings propagate along factors in both directions, up to conflicts."""
 
 import pytest
 

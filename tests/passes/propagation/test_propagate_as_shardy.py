@@ -1,4 +1,4 @@
-"""What OpenXLA Shardy decides in cases that are easy to get wrong, as it decides them."""
+"""Decisions of OpenXLA Shardy in corner cases, which our propagation reproduces."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Propagation round loops, out of branches, past constraints, and to each user of a constant."""
+"""Propagation through loops, branches, constraints, and per-user copies of constants."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sharding groups: members that say the same, nothing, or contradict one another."""
+"""Sharding groups whose members have equal, no, or conflicting shardings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The levels of propagation: what goes first, and what waits for its turn."""
+"""The order of propagation by op priorities and user priorities."""
 
 from tests.passes.propagation.propagation_result import found
 

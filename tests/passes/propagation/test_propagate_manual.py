@@ -1,4 +1,4 @@
-"""Propagation into manual computations and out of them, along the free axes alone."""
+"""Propagation into and out of manual computations, along the free axes only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever the program and its shardings: propagation is valid, final and changes no number."""
+"""Propagation of random programs is valid, reaches a fixed point, and preserves results."""
 
 from hypothesis import assume, given, strategies as st
 

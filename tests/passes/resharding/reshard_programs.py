@@ -1,4 +1,4 @@
-"""Programs on one mesh, resharded."""
+"""Programs on one mesh after the `reshard` pass."""
 
 from shardir.ir.module import Module
 from shardir.passes import Reshard

@@ -1,4 +1,4 @@
-"""Layouts: an operation whose tensors do not fit together runs where the moves send least."""
+"""Operations with incompatible operand shardings run with the cheapest sharding."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`reshard`: every change of place is an operation, and none is there without need."""
+"""`reshard`: every change of sharding is an operation, and no reshard is redundant."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""`reshard`: what becomes of cuts that leave padding, and of operations that cannot be cut."""
+"""`reshard`: shardings that need padding, and operations that support none."""
 
 import pytest
 

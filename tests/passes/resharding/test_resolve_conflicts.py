@@ -1,4 +1,4 @@
-"""`resolve-conflicts`: where propagation gives up, results are cut as it sends least."""
+"""`resolve-conflicts`: conflicting results take the sharding with the least communication."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`sink-reshards` and `share-reshards`: tensors get where they are needed by few cheap moves."""
+"""`sink-reshards` and `share-reshards`: values reach their uses with few cheap reshards."""
 
 from hypothesis import given, settings, strategies as st
 

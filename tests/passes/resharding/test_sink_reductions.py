@@ -1,4 +1,4 @@
-"""`sink-reductions`: sums are completed where that sends least, never past what is not linear."""
+"""`sink-reductions`: reductions sink to the cheapest place, never past nonlinear operations."""
 
 import pytest
 from hypothesis import given, settings, strategies as st

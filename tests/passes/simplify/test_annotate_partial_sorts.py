@@ -1,4 +1,4 @@
-"""`annotate-partial-sorts`: sorts of which few places are read."""
+"""`annotate-partial-sorts`: sorts of which only a few positions are read."""
 
 from typing import Any
 

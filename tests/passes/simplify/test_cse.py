@@ -1,4 +1,4 @@
-"""`cse`: what is computed twice is computed once; what only looks alike is not."""
+"""`cse`: equal computations are merged, similar ones are not."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""`dce`: what no result depends on goes, round loops too."""
+"""`dce`: operations without effect on a result are removed, also inside loops."""
 
 from hypothesis import given, strategies as st
 

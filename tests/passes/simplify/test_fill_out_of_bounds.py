@@ -1,4 +1,4 @@
-"""`fill-out-of-bounds`: what stands for rows that were not found is written there alone."""
+"""`fill-out-of-bounds`: fill values are written to the out-of-bounds rows only."""
 
 import numpy as np
 import pytest

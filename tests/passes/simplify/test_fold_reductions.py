@@ -1,4 +1,4 @@
-"""`fold-reductions`: contractions and reductions that take a reduction behind them along."""
+"""`fold-reductions`: contractions and reductions absorb a following reduction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`fold-transposes`: contractions in the order in which their results are wanted."""
+"""`fold-transposes`: contractions produce results in the order that their users read."""
 
 from shardir import parse
 from shardir.interpret.interpreter import run

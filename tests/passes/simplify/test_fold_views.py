@@ -1,4 +1,4 @@
-"""`fold-views`: what is left of reshapes, transposes and broadcasts."""
+"""`fold-views`: simplified reshapes, transposes and broadcasts."""
 
 import pytest
 from hypothesis import assume, given, settings

@@ -1,4 +1,4 @@
-"""`simplify`: what is exact is done, what is not is left."""
+"""`simplify`: exact rewrites are applied, inexact ones are not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Per-device programs and what `merge-devices` makes of them, compared."""
+"""Comparison of per-device programs with their result of `merge-devices`."""
 
 from collections.abc import Sequence
 from typing import Any

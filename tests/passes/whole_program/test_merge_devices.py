@@ -1,4 +1,4 @@
-"""`merge-devices`: what the program of all devices looks like, and that it does the same."""
+"""`merge-devices`: text and results of the merged program of all devices."""
 
 import numpy as np
 import pytest

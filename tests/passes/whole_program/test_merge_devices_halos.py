@@ -1,4 +1,4 @@
-"""Convolutions cut along rows: devices exchange some, one program has no need to."""
+"""Convolutions sharded along rows: halo exchanges disappear from the merged program."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Every operation on many devices, cut in any way, as one program over whole arrays."""
+"""Every operation, with random shardings, merged into one program over global arrays."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`merge-devices` for one process of several: what stays between them, and that it is right."""
+"""`merge-devices` for one of several processes: remaining collectives, and results."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Operations of random programs that say something of values, or move them."""
+"""Operations of random programs that annotate or reshard values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Custom calls of random programs, each with a sharding rule of its own."""
+"""Custom calls of random programs, each with its own sharding rule."""
 
 from typing import Any
 

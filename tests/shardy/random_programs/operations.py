@@ -1,4 +1,4 @@
-"""Operations of random programs: each draws what it needs of a program in the making."""
+"""Operations of random programs, which select operands from the program builder."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A random program in the making: its values so far, and shardings for new ones."""
+"""Builder of a random program: its values so far, and shardings for new ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

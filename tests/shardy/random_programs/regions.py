@@ -1,4 +1,4 @@
-"""Control flow and manual computations of random programs, with programs inside."""
+"""Control flow and manual computations of random programs, with nested regions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
