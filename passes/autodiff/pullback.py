@@ -24,7 +24,7 @@ class Pullback:
     """Emits the backward operations of a block into the builder `b`.
 
     `given` holds the cotangents accumulated so far. `active` are the values that have cotangents;
-    `parser` maps a cotangent to the value that it belongs to, after which it can be named.
+    `wishes` maps a cotangent to the value that it belongs to, after which it can be named.
     """
 
     def __init__(
