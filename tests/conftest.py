@@ -1,4 +1,4 @@
-"""What all tests share: how many programs hypothesis tries, `.ir` stories as tests, and extras.
+"""What all tests share: how many programs hypothesis tries, the plug-in for stories, and extras.
 
 A test that needs an extra which is not installed is skipped: a file whose imports need it as a
 whole, a test whose call imports it when it does. What starts other processes says so by a mark,
@@ -17,16 +17,13 @@ from hypothesis import settings
 
 from tests.optional_dependencies import missing_extra, reason_without, require
 
+pytest_plugins = ["shardir.frontend.stories.pytest_plugin"]
+
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=2000, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-stories",
-        action="store_true",
-        help="rewrite .ir stories from the current output",
-    )
     parser.addoption(
         "--long",
         action="store_true",
@@ -68,14 +65,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
-
-
-def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
-    if file_path.suffix != ".ir":
-        return None
-    from tests.story import StoryFile
-
-    return StoryFile.from_parent(parent, path=file_path)
 
 
 class Module(pytest.Module):

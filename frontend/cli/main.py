@@ -1,5 +1,5 @@
 """The command line: `opt` runs passes, `passes` lists them, `run` runs a program, `explain`
-explains shardings, `emit` writes source code for other machines."""
+explains shardings, `emit` writes source code for other machines, `test` checks story files."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from shardir.errors import ShardirError, bound_message
-from shardir.frontend.cli import emit, explain, opt, passes, run
+from shardir.frontend.cli import emit, explain, opt, passes, run, story_tests
 
 app = typer.Typer(
     add_completion=False,
@@ -26,6 +26,7 @@ app.command(epilog=run.EXAMPLES)(run.run)
 app.command(epilog=explain.EXAMPLES)(explain.explain)
 app.command(epilog=emit.EXAMPLES)(emit.emit)
 app.command(epilog=passes.EXAMPLES)(passes.passes)
+app.command(name="test", epilog=story_tests.EXAMPLES)(story_tests.check_stories)
 
 
 def _print_version(is_requested: bool) -> None:

@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from shardir.frontend.stories.story_files import find_stories, read_story
 from shardir.passes.pipeline import PASSES
-from tests.story import HEADING
 
 FOLDER = Path(__file__).parent
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
 def test_pass_has_a_story(name: str) -> None:
-    _, *sections = HEADING.split((FOLDER / f"{name}.ir").read_text("utf-8"))
-    steps = [step.partition("{")[0] for text in sections[::2] for step in text.split(",")]
-    assert name in steps
+    story = read_story(FOLDER / f"{name}.ir")
+    passes = [each.partition("{")[0] for step in story.steps for each in step.pipeline.split(",")]
+    assert name in passes
+
+
+def test_every_file_is_a_story() -> None:
+    assert list(find_stories(FOLDER)) == sorted(FOLDER.glob("*.ir"))

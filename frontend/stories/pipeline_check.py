@@ -1,0 +1,80 @@
+"""The comparison of a pipeline with the program that it should make."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.interpret.interpreter import run
+from shardir.interpret.machine_limits import check_runnable
+from shardir.interpret.numeric_comparison import (
+    are_close,
+    is_stable,
+    relative_distance,
+    tolerance_of,
+)
+from shardir.interpret.random_arguments import parameter_types, random_arguments
+from shardir.ir.module import Module
+from shardir.ops.opaque import check_no_opaque_operations
+from shardir.passes.pipeline import Pipeline
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+
+def parse_valid_program(text: str, file: str, line: int = 1) -> Module:
+    """Return the verified module of a text that starts at a line of a file.
+
+    Raises `ParseError` with the line of the file, or `VerifyError`.
+    """
+    module = parse("\n" * (line - 1) + text, file)
+    verify(module)
+    return module
+
+
+def run_pipeline(pipeline: str, module: Module) -> Module:
+    """Return the verified result of a pipeline."""
+    made = Pipeline.parse(pipeline)(module)
+    verify(made)
+    return made
+
+
+def text_difference(wanted: Module, made: Module, from_name: str, to_name: str) -> str:
+    """Return the unified diff of two programs, or an empty text if they print the same."""
+    lines = difflib.unified_diff(
+        str(wanted).splitlines(), str(made).splitlines(), from_name, to_name, lineterm=""
+    )
+    return "\n".join(lines)
+
+
+def result_difference(first: Module, second: Module) -> str:
+    """Return how the results of two programs differ for random arguments, or an empty text.
+
+    The tolerance is the one of `assert_equivalent`: the rounding error of the narrowest type in the
+    first program, for arguments near which that program is stable.
+    """
+    for module in (first, second):
+        check_no_opaque_operations(module)
+        check_runnable(module)
+    if parameter_types(first) != parameter_types(second):
+        return "the programs have different parameters"
+    arguments = random_arguments(first)
+    want, got = run(first, arguments), run(second, arguments)
+    if _types(want) != _types(got):
+        return f"the results have the types {_show_types(got)} instead of {_show_types(want)}"
+    allowed = tolerance_of(first)
+    if are_close(want, got, allowed) or not is_stable(first, arguments, want, allowed):
+        return ""
+    gaps = [relative_distance(a, b, allowed) for a, b in zip(want, got, strict=True)]
+    index = next(i for i, gap in enumerate(gaps) if gap > 1)
+    distance = gaps[index] * allowed
+    by = f"by {distance:.3g}, and {allowed:.3g} is allowed" if np.isfinite(distance) else ""
+    return f"result {index} differs{f' ({by})' if by else ''}"
+
+
+def _types(arrays: Sequence[Any]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(str(array.dtype), array.shape) for array in arrays]
+
+
+def _show_types(arrays: Sequence[Any]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in _types(arrays)) or "()"

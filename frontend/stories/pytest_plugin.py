@@ -1,0 +1,80 @@
+"""A pytest plug-in that collects the steps of story files (`.ir`) as tests.
+
+The entry point has the name of this module, so that `pytest_plugins` of a conftest finds the
+plug-in registered instead of registering it twice. Modules of shardir are imported when a story
+is collected: every run of pytest where shardir is installed imports this module.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shardir.errors import ShardirError
+from shardir.frontend.stories.story_syntax import has_heading
+
+if TYPE_CHECKING:
+    from shardir.frontend.stories.story_files import StoryStep
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("shardir").addoption(
+        "--update-stories",
+        action="store_true",
+        help="rewrite the story files (.ir) that are collected with the results of their pipelines",
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix != ".ir" or not has_heading(file_path):
+        return None
+    return StoryFile.from_parent(parent, path=file_path)
+
+
+class StoryFile(pytest.File):
+    """A story file; each of its steps is a test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        # Imported late for start-up time: this import loads the passes and NumPy.
+        from shardir.frontend.stories.story_files import read_story, update_story
+
+        path = _short_path(self.path)
+        if self.config.getoption("--update-stories"):
+            update_story(path)
+        for step in read_story(path).steps:
+            yield StepItem.from_parent(self, name=step.pipeline, step=step)
+
+    def repr_failure(self, excinfo: Any) -> Any:
+        if isinstance(excinfo.value, ShardirError):
+            return _show_error(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+class StepItem(pytest.Item):
+    """A step of a story as a test."""
+
+    def __init__(self, *, step: "StoryStep", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.step = step
+
+    def runtest(self) -> None:
+        self.step.check()
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, ShardirError):
+            return _show_error(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.step.line - 1, f"{self.path.name} :: {self.name}"
+
+
+def _short_path(path: Path) -> Path:
+    """Return the path relative to the current folder, if the file is inside of it."""
+    current = Path.cwd()
+    return path.relative_to(current) if path.is_relative_to(current) else path
+
+
+def _show_error(error: ShardirError) -> str:
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])

@@ -1,0 +1,163 @@
+"""Stories: programs in a file, each of which a pipeline makes of the program above it.
+
+A story is IR text split by headings such as `// ===== propagate`. The text below a heading must be
+exactly what that pipeline makes of the program above it, and must compute what the first program
+computes.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardir.errors import ShardirError
+from shardir.frontend.stories.pipeline_check import (
+    parse_valid_program,
+    result_difference,
+    run_pipeline,
+    text_difference,
+)
+from shardir.frontend.stories.story_syntax import (
+    HEADING_EXAMPLE,
+    Section,
+    has_heading,
+    join_sections,
+    split_sections,
+)
+from shardir.ir.module import Module
+
+SUFFIX = ".ir"
+"""The suffix of story files."""
+
+
+class StoryError(ShardirError, AssertionError):
+    """A story that differs from the results of its pipelines, or a file that is not a story."""
+
+
+@dataclass(frozen=True)
+class StoryStep:
+    """One step of a story: a pipeline, with the programs before and after it."""
+
+    path: Path
+    number: int
+    """The position of the step in its story, from 1."""
+    first: Section
+    before: Section
+    after: Section
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline that the heading names."""
+        return self.after.pipeline or ""
+
+    @property
+    def line(self) -> int:
+        """The line of the heading."""
+        return self.after.heading_line
+
+    def check(self) -> None:
+        """Check that the pipeline makes the text of this step, with the results of the first text.
+
+        Raises `StoryError` with the difference, `ParseError`, or the error of a pass.
+        """
+        first, before, after = (
+            _parse_section(self.path, each) for each in (self.first, self.before, self.after)
+        )
+        made = run_pipeline(self.pipeline, before)
+        name = f"{self.path}:{self.line}: step {self.number}, {self.pipeline!r},"
+        wrong = result_difference(first, made)
+        if diff := text_difference(after, made, "story", "result"):
+            results = f"other results ({wrong})" if wrong else "the same results"
+            raise StoryError(
+                f"{name} makes another program than the story shows\n{diff}\n"
+                f"The first program and the new one compute {results}. "
+                f"If the new program is right, update the story: shardir test {self.path} "
+                "--update, or pytest --update-stories"
+            )
+        if wrong:
+            raise StoryError(
+                f"{name} makes a program that computes other results than the first program: "
+                f"{wrong}"
+            )
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story file: its sections, and the steps between them."""
+
+    path: Path
+    sections: tuple[Section, ...]
+
+    @property
+    def steps(self) -> tuple[StoryStep, ...]:
+        """The steps in their order."""
+        pairs = zip(self.sections, self.sections[1:], strict=False)
+        return tuple(
+            StoryStep(self.path, number, self.sections[0], before, after)
+            for number, (before, after) in enumerate(pairs, 1)
+        )
+
+    def check(self) -> None:
+        """Check every step; raise the error of the first step that differs (`StoryStep.check`)."""
+        for step in self.steps:
+            step.check()
+
+    def updated(self) -> str:
+        """Return the text of the story in which each pipeline makes each section anew.
+
+        The first section, the headings and the comments above programs stay.
+        """
+        first, *rest = self.sections
+        module = _parse_section(self.path, first)
+        made = [first]
+        for section in rest:
+            module = run_pipeline(section.pipeline or "", module)
+            made.append(replace(section, text=f"{section.comments}{module}"))
+        return join_sections(made)
+
+
+def read_story(path: str | os.PathLike[str]) -> Story:
+    """Return the story of a file; raise `StoryError` if the file has none."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise StoryError(f"cannot read {str(path)!r}: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
+        reason = getattr(error, "strerror", None) or error
+        raise StoryError(f"cannot read {str(path)!r}: {reason}") from None
+    sections = split_sections(text)
+    if len(sections) == 1:
+        raise StoryError(
+            f"{path} has no step; write a heading such as '{HEADING_EXAMPLE}' above the program "
+            "after each pipeline"
+        )
+    return Story(file, tuple(sections))
+
+
+def update_story(path: str | os.PathLike[str]) -> bool:
+    """Rewrite a story file with `Story.updated`; return whether the text has changed."""
+    file = Path(path)
+    updated = read_story(file).updated()
+    if updated == file.read_text(encoding="utf-8"):
+        return False
+    # Several processes of pytest-xdist may update one file, and must not read half of a text.
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    part.write_text(updated, encoding="utf-8")
+    part.replace(file)
+    return True
+
+
+def find_stories(folder: Path) -> Iterator[Path]:
+    """Yield the story files in a folder and its subfolders, except hidden ones, in sorted order."""
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not is_hidden and path.is_file() and has_heading(path):
+            yield path
+
+
+def _parse_section(path: Path, section: Section) -> Module:
+    module = parse_valid_program(section.text, str(path), section.line)
+    if not module.functions:
+        raise StoryError(f"{path}:{section.line}: this section has no function")
+    return module
