@@ -1,4 +1,4 @@
-"""Assertions about the collectives of programs, and about the results of sharded programs.
+"""Assertions about the collectives of programs, the results of sharded programs, and passes.
 
 A program is a function with its arguments, the result of `jit(f).lower(...)` or `.compile()`, a
 module of the IR or its text. All functions raise subclasses of `AssertionError` with messages that
@@ -22,6 +22,12 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.stories.pipeline_check import (
+    parse_valid_program,
+    result_difference,
+    run_pipeline,
+    text_difference,
+)
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import (
@@ -44,7 +50,11 @@ class CommunicationError(ShardirError, AssertionError):
 
 
 class DifferentResultsError(ShardirError, AssertionError):
-    """A sharded program computes other results than the unsharded program."""
+    """A sharded program, or the program that a pass makes, computes other results."""
+
+
+class DifferentProgramError(ShardirError, AssertionError):
+    """A pipeline makes another program than expected."""
 
 
 def collectives(program: AnyProgram, args: Sequence[Any] = ()) -> list[Collective]:
@@ -125,6 +135,37 @@ def assert_equivalent(
     _compare(
         module, whole, want, got, tolerance, leaf_labels("result", result), _program_name(program)
     )
+
+
+def assert_pass(before: str, pipeline: str, after: str) -> None:
+    """Check that a pipeline makes the program `after` of the program `before`.
+
+    The programs are IR text, and are equal if they print the same. Both must compute the same
+    results for random arguments, with the tolerance of `assert_equivalent`. Raises
+    `DifferentProgramError` with a unified diff, `DifferentResultsError`, `ParseError`, or the error
+    of a pass.
+    """
+    given = _parse_with_function(before, "<before>")
+    wanted = _parse_with_function(after, "<after>")
+    made = run_pipeline(pipeline, given)
+    wrong = result_difference(given, made)
+    if diff := text_difference(wanted, made, "after", "result"):
+        results = f"other results ({wrong})" if wrong else "the same results"
+        raise DifferentProgramError(
+            f"{pipeline!r} makes another program than `after`; `before` and the new program "
+            f"compute {results}\n{diff}"
+        )
+    if wrong:
+        raise DifferentResultsError(
+            f"{pipeline!r} makes a program that computes other results than `before`: {wrong}"
+        )
+
+
+def _parse_with_function(text: str, name: str) -> Module:
+    module = parse_valid_program(text, name)
+    if not module.functions:
+        raise ArgumentError(with_location(f"a program has a function, and {name} has none"))
+    return module
 
 
 def _global_elements(leaf: Any) -> Any:

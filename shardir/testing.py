@@ -1,4 +1,4 @@
-"""Assertions about the communication of programs, and about the effect of shardings on results."""
+"""Assertions about the communication and the results of sharded programs, and about passes."""
 
 from typing import TYPE_CHECKING
 
@@ -7,21 +7,32 @@ from shardir._lazy import lazy_names
 TABLE = {
     "shardir.frontend.testing": (
         "CommunicationError",
+        "DifferentProgramError",
         "DifferentResultsError",
         "assert_collectives",
         "assert_equivalent",
+        "assert_pass",
         "collectives",
     ),
+    "shardir.frontend.stories.story_files": ("Story", "StoryError", "StoryStep", "read_story"),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.testing import (
         CommunicationError as CommunicationError,
+        DifferentProgramError as DifferentProgramError,
         DifferentResultsError as DifferentResultsError,
         assert_collectives as assert_collectives,
         assert_equivalent as assert_equivalent,
+        assert_pass as assert_pass,
         collectives as collectives,
+    )
+    from shardir.frontend.stories.story_files import (
+        Story as Story,
+        StoryError as StoryError,
+        StoryStep as StoryStep,
+        read_story as read_story,
     )
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -6,6 +6,7 @@ computes.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,14 +138,20 @@ def read_story(path: str | os.PathLike[str]) -> Story:
 
 def update_story(path: str | os.PathLike[str]) -> bool:
     """Rewrite a story file with `Story.updated`; return whether the text has changed."""
-    file = Path(path)
-    updated = read_story(file).updated()
-    if updated == file.read_text(encoding="utf-8"):
-        return False
+    updated = read_story(path).updated()
+    file = Path(path).resolve()
     # Several processes of pytest-xdist may update one file, and must not read half of a text.
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    part.write_text(updated, encoding="utf-8")
-    part.replace(file)
+    try:
+        if updated == file.read_text(encoding="utf-8"):
+            return False
+        part.write_text(updated, encoding="utf-8")
+        shutil.copymode(file, part)
+        part.replace(file)
+    except OSError as error:
+        raise StoryError(f"cannot write {str(path)!r}: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
     return True
 
 
