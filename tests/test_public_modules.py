@@ -29,6 +29,7 @@ TABLES = (
     "shardir.interop.jax",
     "shardir.scipy",
     "shardir.sharding",
+    "shardir.testing",
     "shardir.tree",
 )
 """The faces that list their names; the others show all of one module."""

@@ -1,0 +1,51 @@
+"""`assert_pass`: the program that a pipeline makes, its results, and the errors."""
+
+import pytest
+
+from shardir import testing
+from shardir.errors import ParseError
+from shardir.frontend.errors import ArgumentError
+from tests.frontend.stories.test_story_files import FIRST, SECOND
+from tests.frontend.stories.wrong_pass import pass_that_replaces_exp
+
+
+def test_spaces_and_comments_do_not_matter() -> None:
+    testing.assert_pass(FIRST, "cse", SECOND)
+    testing.assert_pass(FIRST, "cse,dce", "// Once.\n" + SECOND.replace("\n  ", "\n      "))
+
+
+def test_another_program_is_shown_as_a_diff() -> None:
+    with pytest.raises(testing.DifferentProgramError) as caught:
+        testing.assert_pass(FIRST, "dce", SECOND)
+    assert str(caught.value) == (
+        "'dce' makes another program than `after`; `before` and the new program compute the same "
+        "results\n"
+        "--- after\n"
+        "+++ result\n"
+        "@@ -2,6 +2,7 @@\n"
+        "   %x: f32[4],\n"
+        " ) -> (f32[4]) {\n"
+        "   %a = exp(%x) : f32[4]\n"
+        "-  %c = add(%a, %a) : f32[4]\n"
+        "+  %b = exp(%x) : f32[4]\n"
+        "+  %c = add(%a, %b) : f32[4]\n"
+        "   return %c\n"
+        " }"
+    )
+    assert isinstance(caught.value, AssertionError)
+
+
+def test_other_results_are_an_error() -> None:
+    with pass_that_replaces_exp(), pytest.raises(testing.DifferentResultsError) as caught:
+        testing.assert_pass(FIRST, "replace-exp", FIRST.replace("exp(", "sin("))
+    assert str(caught.value) == (
+        "'replace-exp' makes a program that computes other results than `before`: "
+        "result 0 differs (by 0.685, and 0.0002 is allowed)"
+    )
+
+
+def test_invalid_text_and_text_without_a_function_are_errors() -> None:
+    with pytest.raises(ParseError, match="--> <after>:1:9"):
+        testing.assert_pass(FIRST, "cse", "func @f(")
+    with pytest.raises(ArgumentError, match="a program has a function, and <before> has none"):
+        testing.assert_pass("", "cse", SECOND)
