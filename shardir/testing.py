@@ -19,6 +19,12 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
+    from shardir.frontend.stories.story_files import (
+        Story as Story,
+        StoryError as StoryError,
+        StoryStep as StoryStep,
+        read_story as read_story,
+    )
     from shardir.frontend.testing import (
         CommunicationError as CommunicationError,
         DifferentProgramError as DifferentProgramError,
@@ -27,12 +33,6 @@ if TYPE_CHECKING:
         assert_equivalent as assert_equivalent,
         assert_pass as assert_pass,
         collectives as collectives,
-    )
-    from shardir.frontend.stories.story_files import (
-        Story as Story,
-        StoryError as StoryError,
-        StoryStep as StoryStep,
-        read_story as read_story,
     )
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -45,7 +45,7 @@ class StoryFile(pytest.File):
         for step in read_story(path).steps:
             yield StepItem.from_parent(self, name=step.pipeline, step=step)
 
-    def repr_failure(self, excinfo: Any) -> Any:
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         if isinstance(excinfo.value, ShardirError):
             return _show_error(excinfo.value)
         return super().repr_failure(excinfo)
