@@ -23,6 +23,7 @@ def project(tmp_path: Path) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shardir-entries\nVersion: 0\n")
     lines = [f"{name} = {module}\n" for name, module in entries.items()]
     (info / "entry_points.txt").write_text("[pytest11]\n" + "".join(lines))
+    (info / "RECORD").write_text("shardir/__init__.py,,\nshardir_entries-0.dist-info/RECORD,,\n")
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "test_imports.py").write_text(
@@ -56,6 +57,17 @@ def test_without_a_story_nothing_heavy_is_imported(project: Path) -> None:
     status, output = pytest_output(project)
     assert status == 0, output
     assert "1 passed" in output
+
+
+def test_pytest_does_not_rewrite_the_modules_of_shardir(project: Path) -> None:
+    (project / "test_imports.py").write_text(
+        "from importlib.machinery import SourceFileLoader\n"
+        "def test_loader():\n"
+        "    from shardir.ir import module\n"
+        "    assert type(module.__loader__) is SourceFileLoader\n"
+    )
+    status, output = pytest_output(project)
+    assert status == 0, output
 
 
 def test_steps_are_tests_and_differences_are_shown(project: Path) -> None:
