@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     done = subprocess.run(
         command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
-    found, known = failures(done.stdout), known_failures(KNOWN.read_text())
+    found, known = failures(done.stdout), known_failures(KNOWN.read_text("utf-8"))
     new = [test for test in found if test not in known]
     if new:
         print(done.stdout)

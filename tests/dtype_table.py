@@ -111,12 +111,12 @@ def rows(library: Library, expressions: list[str], mode: str) -> Iterator[tuple[
 
 
 def main() -> None:
-    table = json.loads(FILE.read_text())
+    table = json.loads(FILE.read_text("utf-8"))
     library = Library("jax")
     for mode in ("x32", "x64"):
         with library.top.enable_x64(mode == "x64"):
             table[mode] = dict(rows(library, list(table[mode]), mode))
-    FILE.write_text(json.dumps(table, indent=0) + "\n")
+    FILE.write_text(json.dumps(table, indent=0) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -71,11 +71,14 @@ def _run_commands(body: str) -> None:
 
 
 def _printed_by(words: list[str]) -> str:
-    """What a command of shardir prints, in this process where nothing speaks against it: another
-    one begins with imports, which take longer than most commands."""
+    """Return the output of a command of shardir. Most commands run in this process, because the
+    imports of another one take longer than they do."""
     if words[1] == "as-jax":
         done = subprocess.run(
-            [sys.executable, "-m", *words], capture_output=True, text=True, timeout=120
+            [sys.executable, "-X", "utf8", "-m", *words],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
         )
         return done.stdout + done.stderr
     out, errors = io.StringIO(), io.StringIO()
@@ -85,7 +88,7 @@ def _printed_by(words: list[str]) -> str:
 
 
 def test_the_makefile_has_the_targets_that_documents_name() -> None:
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for path in DOCUMENTS:
         for target in re.findall(r"`make ([\w-]+)`", path.read_text(encoding="utf-8")):
             assert target in targets, f"{path.name} names `make {target}`"

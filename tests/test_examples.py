@@ -1,5 +1,6 @@
 """The examples run, and print the results that they state."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,12 @@ EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 def test_an_example_runs(path: Path, tmp_path: Path) -> None:
     require(*extras_in(path.read_text("utf-8")))
     done = subprocess.run(
-        [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        # Examples draw pictures of shardings, which an ASCII terminal cannot show.
+        env={**os.environ, "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr

@@ -6,7 +6,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SIBLINGS = ("passes", "frontend", "backends")
-CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
+    "setuptools"
+]
 
 
 def folders() -> dict[str, Path]:

@@ -42,7 +42,7 @@ def table(face: str) -> dict[str, tuple[str, ...]]:
 
 def source(face: str) -> str:
     path = ROOT.joinpath(*face.split("."))
-    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8")
 
 
 @pytest.mark.parametrize("face", TABLES)

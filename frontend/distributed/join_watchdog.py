@@ -33,7 +33,7 @@ def parent_of(pid: int, root: Path) -> int:
     """Return the process id of the parent of a process; 0 if it is unknown."""
     try:
         # The name, in parentheses, may have any characters.
-        return int((root / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        return int((root / str(pid) / "stat").read_text("utf-8").rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -41,7 +41,9 @@ def parent_of(pid: int, root: Path) -> int:
 def is_alive(pid: int, root: Path) -> bool:
     """Return whether a process runs; a zombie does not."""
     try:
-        return (root / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return (root / str(pid) / "stat").read_text("utf-8").rpartition(")")[2].split()[
+            0
+        ] not in "ZX"
     except (OSError, IndexError):
         return False
 
@@ -52,7 +54,7 @@ def find_launcher_proxy(pid: int, root: Path) -> int:
     while (pid := parent_of(pid, root)) > 1 and pid not in seen:
         seen.add(pid)
         try:
-            if (root / str(pid) / "comm").read_text().strip() == LAUNCHER_PROXY_NAME:
+            if (root / str(pid) / "comm").read_text("utf-8").strip() == LAUNCHER_PROXY_NAME:
                 return pid
         except OSError:
             break
@@ -62,7 +64,9 @@ def find_launcher_proxy(pid: int, root: Path) -> int:
 def live_ranks(proxy: int, root: Path) -> list[int]:
     """Return the live ranks that the launcher has started on this machine."""
     try:
-        texts = [path.read_text() for path in (root / str(proxy) / "task").glob("*/children")]
+        texts = [
+            path.read_text("utf-8") for path in (root / str(proxy) / "task").glob("*/children")
+        ]
         pids = [int(word) for text in texts for word in text.split()]
     except (OSError, ValueError):
         return []

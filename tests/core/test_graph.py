@@ -169,7 +169,7 @@ spmd func @f(
 
 def fake_graphviz(folder: Path, script: str) -> None:
     dot = folder / "dot"
-    dot.write_text(f"#!/bin/sh\n{script}\n")
+    dot.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
     dot.chmod(0o755)
 
 

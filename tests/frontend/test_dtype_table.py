@@ -12,9 +12,9 @@ import pytest
 from shardir.frontend.config import enable_x64
 from tests.dtype_table import FILE, Library, asks_for_arrays, columns
 
-TABLE: dict[str, dict[str, str]] = json.loads(FILE.read_text())
+TABLE: dict[str, dict[str, str]] = json.loads(FILE.read_text("utf-8"))
 DIFFERENCES: dict[str, dict[str, str]] = json.loads(
-    FILE.with_name("dtype_differences.json").read_text()
+    FILE.with_name("dtype_differences.json").read_text("utf-8")
 )
 PARTS = 4
 

@@ -26,8 +26,8 @@ from shardir.ops.random import threefry
 from tests.namespace import eagerly, run, same
 
 DATA = Path(__file__).parents[1] / "data"
-VECTORS = json.loads((DATA / "random.json").read_text())
-SEEDS = json.loads((DATA / "threefry.json").read_text())["seed_to_key"]
+VECTORS = json.loads((DATA / "random.json").read_text("utf-8"))
+SEEDS = json.loads((DATA / "threefry.json").read_text("utf-8"))["seed_to_key"]
 SCHEMES = ["partitionable", "original"]
 TABLE = np.arange(12, dtype=np.int32).reshape(6, 2)
 CHANCES = np.array([0.1, 0.2, 0.3, 0.4], np.float32)

@@ -19,7 +19,7 @@ def names_of(fun: Any, *args: Any) -> list[str]:
 
 def test_a_line_is_underlined(tmp_path: Any) -> None:
     file = tmp_path / "user.py"
-    file.write_text("    é = bool(x) + 1\n")
+    file.write_text("    é = bool(x) + 1\n", "utf-8")
     assert source_locations.underline(Loc(str(file), 1, 10), 7) == (
         f" --> {file}:1:10\n  |\n1 | é = bool(x) + 1\n  |     ^^^^^^^"
     )
@@ -29,9 +29,9 @@ def test_a_line_is_underlined(tmp_path: Any) -> None:
 def test_files_below_the_working_directory_are_shown_from_there(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "user.py").write_text("def f(x):\n    y = x + 1\n    return y\n")
+    (tmp_path / "user.py").write_text("def f(x):\n    y = x + 1\n    return y\n", "utf-8")
     scope: dict[str, Any] = {}
-    code = compile((tmp_path / "user.py").read_text(), str(tmp_path / "user.py"), "exec")
+    code = compile((tmp_path / "user.py").read_text("utf-8"), str(tmp_path / "user.py"), "exec")
     exec(code, scope)
     monkeypatch.chdir(tmp_path)
     loc = jit(scope["f"]).lower(X).module.main.body.ops[-1].loc

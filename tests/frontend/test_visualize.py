@@ -24,7 +24,7 @@ from shardir.frontend.visualize import (
 )
 
 DRAWINGS: dict[str, Any] = json.loads(
-    (Path(__file__).parent.parent / "data" / "visualize_reference.json").read_text()
+    (Path(__file__).parent.parent / "data" / "visualize_reference.json").read_text("utf-8")
 )
 
 

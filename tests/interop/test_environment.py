@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> di
         monkeypatch.setenv(name, text)
     monkeypatch.setattr(jax_config, "_reported_variables", set())
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
+    path.write_text(SCRIPT, "utf-8")
     return script_runner.run_script(path)
 
 

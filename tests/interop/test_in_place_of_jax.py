@@ -84,13 +84,14 @@ def test_modules_of_a_program_are_loaded_apart(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "small_package_c1").mkdir()
     (tmp_path / "small_package_c1" / "__init__.py").write_text(
-        "from small_package_c1.inner import jax\nfrom . import inner\n"
+        "from small_package_c1.inner import jax\nfrom . import inner\n", "utf-8"
     )
     (tmp_path / "small_package_c1" / "inner.py").write_text(
         "import jax\n\ndef later():\n    import jax\n    from . import other\n"
-        "    return jax, other.jax\n"
+        "    return jax, other.jax\n",
+        "utf-8",
     )
-    (tmp_path / "small_package_c1" / "other.py").write_text("import jax\n")
+    (tmp_path / "small_package_c1" / "other.py").write_text("import jax\n", "utf-8")
     theirs = import_module("small_package_c1")
     made: dict[str, Any] = {}
     with shardir_as_jax("small_package_c1"):
@@ -131,13 +132,16 @@ def test_a_namespace_that_is_adopted() -> None:
 def test_a_script_and_the_modules_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "helper_c1.py").write_text("import jax.numpy as jnp\n\ntwo = jnp.full(3, 2.0)\n")
+    (tmp_path / "helper_c1.py").write_text(
+        "import jax.numpy as jnp\n\ntwo = jnp.full(3, 2.0)\n", "utf-8"
+    )
     script = tmp_path / "train.py"
     script.write_text(
         "import sys\nimport jax\nfrom helper_c1 import two\n"
         "if __name__ == '__main__':\n"
         "    jax.config.update('jax_num_cpu_devices', 2)\n"
-        "    print(sys.argv[1:], jax.device_count(), two.sum())\n"
+        "    print(sys.argv[1:], jax.device_count(), two.sum())\n",
+        "utf-8",
     )
     argv, main_module = sys.argv, sys.modules["__main__"]
     found = run_script(script, ["--steps", "3"])
@@ -156,14 +160,14 @@ def test_the_command(tmp_path: Path) -> None:
         return ran.returncode, ran.stdout, ran.stderr
 
     script = tmp_path / "small.py"
-    script.write_text("import jax, sys\nprint(jax, sys.argv[1:])\njax.numpy.sinn(1)\n")
+    script.write_text("import jax, sys\nprint(jax, sys.argv[1:])\njax.numpy.sinn(1)\n", "utf-8")
     code, out, err = command(str(script), "x", "--help", "-n", "3")
     assert (code, out) == (1, "<module 'jax' by shardir> ['x', '--help', '-n', '3']\n")
     assert err.startswith(
         "error: jax.numpy.sinn is not covered by shardir; the nearest is jax.numpy.sin\n"
     )
     assert command("nowhere.py") == (1, "", "error: there is no file nowhere.py\n")
-    script.write_text("import jax\n\ndef f():\n    return 1 // 0\n\nf()\n")
+    script.write_text("import jax\n\ndef f():\n    return 1 // 0\n\nf()\n", "utf-8")
     code, out, err = command(str(script))
     lines = err.splitlines()
     assert (code, lines[0], lines[-1]) == (
@@ -194,7 +198,8 @@ def test_a_program_of_explicit_axes(tmp_path: Path, capsys: pytest.CaptureFixtur
         "        z = jax.jit(lambda: jax.nn.initializers.ones(k, (4,), out_sharding=P('s')))()\n"
         "np.testing.assert_allclose(got, y.sum(-1))\n"
         "np.testing.assert_array_equal(v, 2 * np.asarray(k))\n"
-        "print(x.sharding.spec, k.sharding.spec, v.sharding.spec, z.sharding.spec)\n"
+        "print(x.sharding.spec, k.sharding.spec, v.sharding.spec, z.sharding.spec)\n",
+        "utf-8",
     )
     run_script(script, [])
     cut = "PartitionSpec('s',)"
@@ -250,7 +255,7 @@ def import_from(name: str) -> Any:
 
 def test_errors_name_the_line(tmp_path: Path) -> None:
     script = tmp_path / "wrong.py"
-    script.write_text("import jax\n\nx = jax.numpy.sinn(1)\n")
+    script.write_text("import jax\n\nx = jax.numpy.sinn(1)\n", "utf-8")
     with pytest.raises(UncoveredName) as caught:
         run_script(script)
     assert str(caught.value).endswith("3 | x = jax.numpy.sinn(1)\n  |     ^^^^^^^^^^^^^^")

@@ -164,11 +164,12 @@ def test_notebooks_and_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         code("%%bash\nls"),
         code("%%time\ntotal.shape", result("()")),
     ]
-    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
     fence = "```"
     (tmp_path / "b.md").write_text(
         f"# A page\n\nIt has code:\n\n{fence}python\nimport jax\nx = jax.numpy.arange(2)\n"
-        f"print(x)\n{fence}\n\n{fence}text\n[0 1]\n{fence}\n\nx\n\n{fence}sh\nls\n{fence}\n"
+        f"print(x)\n{fence}\n\n{fence}text\n[0 1]\n{fence}\n\nx\n\n{fence}sh\nls\n{fence}\n",
+        "utf-8",
     )
     assert main([str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -204,8 +205,8 @@ def test_drawings_whose_bytes_were_misread() -> None:
 
 
 def test_a_document_of_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "training.txt").write_text(LIBRARY)
-    (tmp_path / "sums.md").write_text(NOTEBOOK)
+    (tmp_path / "training.txt").write_text(LIBRARY, "utf-8")
+    (tmp_path / "sums.md").write_text(NOTEBOOK, "utf-8")
     assert main([str(tmp_path), "--only", "training", "--devices", "8"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Training (training.txt)"

@@ -53,14 +53,14 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(_run_here(options, file)))
         return 0
     failed = 0
-    known = json.loads(options.counts.read_text()) if _has(options.counts) else {}
+    known = json.loads(options.counts.read_text("utf-8")) if _has(options.counts) else {}
     for file in options.files or FILES:
         whole = options.all or file in ALL
         if file not in known and not whole:
             passing = _run_apart(options, file, "stand_in")
             known[file] = [name for name, how in passing.items() if how == PASSED]
             if options.counts:
-                options.counts.write_text(json.dumps(known, indent=1))
+                options.counts.write_text(json.dumps(known, indent=1), "utf-8")
         found = _run_apart(options, file, "shardir")
         chosen = _chosen(options, file)
         count = [name for name in (found if whole else known[file]) if chosen(name)]

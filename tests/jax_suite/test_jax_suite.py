@@ -41,7 +41,7 @@ class SmallTest(jtu.JaxTestCase):
 
 def test_what_passes_and_what_counts(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "small_test.py").write_text(FILE)
+    (tmp_path / "tests" / "small_test.py").write_text(FILE, "utf-8")
     command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "small"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = ran.stdout.splitlines()
@@ -76,7 +76,7 @@ class PythonPmapTest(jtu.JaxTestCase):
 
 def test_maps_within_maps_of_an_old_checkout(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "pmap_test.py").write_text(OLD)
+    (tmp_path / "tests" / "pmap_test.py").write_text(OLD, "utf-8")
     command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "nested_pmap"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.stdout == "nested_pmap: 1 of 1\n", ran.stderr
@@ -85,7 +85,9 @@ def test_maps_within_maps_of_an_old_checkout(tmp_path: Path) -> None:
 
 def test_lists_of_names(tmp_path: Path) -> None:
     path = tmp_path / "array_test.py"
-    path.write_text("  def test_array_delete(\n  def test_pspec_tuple(\n  def test_pspec(\n")
+    path.write_text(
+        "  def test_array_delete(\n  def test_pspec_tuple(\n  def test_pspec(\n", "utf-8"
+    )
     counts = counted("array", path)
     assert counts is not None
     assert counts("ShardingTest.test_pspec_tuple")
@@ -101,7 +103,7 @@ def test_lists_of_names(tmp_path: Path) -> None:
 def test_tests_end_in_time(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     slow = FILE.replace("self.assertEqual(jnp.arange(2).dtype", "import time; time.sleep(9)  # ")
-    (tmp_path / "tests" / "small_test.py").write_text(slow)
+    (tmp_path / "tests" / "small_test.py").write_text(slow, "utf-8")
     command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "small", "--numpy"]
     command += ["--all", "--only", "wide", "--limit", "1"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

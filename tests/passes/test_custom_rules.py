@@ -211,7 +211,7 @@ def test_loops_have_no_rule() -> None:
 
 def test_opt_takes_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.ir"
-    file.write_text(BEFORE)
+    file.write_text(BEFORE, "utf-8")
     stated = ["--rule", "mine: i j, j k -> i k reduction={j}"]
     app(["opt", str(file), "--passes", "propagate", *stated], standalone_mode=False)
     assert capsys.readouterr().out == AFTER
@@ -222,7 +222,7 @@ def test_opt_takes_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_opt_does_not_take_all_rules(tmp_path: Path) -> None:
     file = tmp_path / "mine.ir"
-    file.write_text(BEFORE)
+    file.write_text(BEFORE, "utf-8")
     with pytest.raises(shardir.ShardirError) as raised:
         app(["opt", str(file), "--rule", "mine"], standalone_mode=False)
     assert str(raised.value) == (

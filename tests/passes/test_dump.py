@@ -32,34 +32,38 @@ def test_every_stage_has_a_numbered_file(tmp_path: Path) -> None:
         "00-traced.ir", "01-propagate.ir", "02-reshard.ir", "03-partition.ir", "04-cse.ir",
         "05-dce.ir",
     ]  # fmt: skip
-    assert files[0].read_text() == f"// as traced\n\n{TEXT}"
-    header, text = files[-1].read_text().split("\n\n", 1)
+    assert files[0].read_text("utf-8") == f"// as traced\n\n{TEXT}"
+    header, text = files[-1].read_text("utf-8").split("\n\n", 1)
     assert re.fullmatch(r"// after dce, \d+\.\d ms", header)
     assert text == str(final)
     for file in files:
-        assert str(parse(file.read_text(), file.name)) in file.read_text()
+        assert str(parse(file.read_text("utf-8"), file.name)) in file.read_text("utf-8")
 
 
 def test_the_header_spells_out_options(tmp_path: Path) -> None:
     Pipeline.parse("propagate{level=basic}")(parse(TEXT), Dump(tmp_path))
-    assert (tmp_path / "01-propagate.ir").read_text().startswith("// after propagate{level=basic},")
+    assert (
+        (tmp_path / "01-propagate.ir")
+        .read_text("utf-8")
+        .startswith("// after propagate{level=basic},")
+    )
 
 
 def test_locations_and_reasons_are_shown_on_request(tmp_path: Path) -> None:
     pipeline = Pipeline.parse("propagate,reshard,partition")
     pipeline(parse(TEXT), Dump(tmp_path, locations=True))
-    text = (tmp_path / "03-partition.ir").read_text()
+    text = (tmp_path / "03-partition.ir").read_text("utf-8")
     assert 'why("sum over dimension 0 of %a of %s = sum")' in text
 
 
 def test_dumps_of_an_earlier_program_are_removed_and_nothing_else(tmp_path: Path) -> None:
     for name in ("00-traced.ir", "07-dce.ir", "notes.txt", "mlp.ir"):
-        (tmp_path / name).write_text("old")
+        (tmp_path / name).write_text("old", "utf-8")
     Dump(tmp_path, parse(TEXT))
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "00-traced.ir", "mlp.ir", "notes.txt",
     ]  # fmt: skip
-    assert (tmp_path / "00-traced.ir").read_text() != "old"
+    assert (tmp_path / "00-traced.ir").read_text("utf-8") != "old"
 
 
 def test_programs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -80,11 +84,11 @@ def test_several_watches_are_called_in_order(tmp_path: Path) -> None:
     assert seen == ["cse", "dce"]
     assert (tmp_path / "02-dce.ir").exists()
     with pytest.raises(FileNotFoundError):
-        (tmp_path / "03-dce.ir").read_text()
+        (tmp_path / "03-dce.ir").read_text("utf-8")
 
 
 def test_a_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(DumpError) as caught:
         Dump(tmp_path / "file")
     assert str(caught.value) == (
@@ -93,7 +97,7 @@ def test_a_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_dump_of_a_running_program_warns_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", "utf-8")
     pipeline = Pipeline.parse("cse,dce")
     with pytest.warns(DumpWarning) as caught:
         pipeline(parse(TEXT), warning_dump(tmp_path / "file", "f"))

@@ -126,7 +126,7 @@ def _cache_bytes(level: int, usual: int) -> int:
         folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{number}")
         try:
             kind, its_level, size = (
-                (folder / name).read_text().strip() for name in ("type", "level", "size")
+                (folder / name).read_text("utf-8").strip() for name in ("type", "level", "size")
             )
             if its_level == str(level) and kind in ("Data", "Unified"):
                 return int(size.removesuffix("K")) << 10

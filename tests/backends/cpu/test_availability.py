@@ -59,7 +59,7 @@ def test_an_old_llvmlite_is_as_good_as_none(
 
 def test_the_least_llvmlite_is_what_is_asked_for() -> None:
     asked = ".".join(map(str, availability.MIN_LLVMLITE_VERSION))
-    assert f'"llvmlite>={asked};' in (ROOT / "pyproject.toml").read_text()
+    assert f'"llvmlite>={asked};' in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
 def test_other_systems_and_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ def main(root: Path) -> None:
         raise SystemExit(1)
     errors: dict[str, str] = {}
     for file in sorted(root.glob("errors.*.json")):
-        errors.update(json.loads(file.read_text()))
-    (root / "errors.json").write_text(json.dumps(errors))
+        errors.update(json.loads(file.read_text("utf-8")))
+    (root / "errors.json").write_text(json.dumps(errors), "utf-8")
 
 
 def _work(places: list[Path], root: Path, rank: int) -> None:
@@ -71,7 +71,7 @@ def _work(places: list[Path], root: Path, rank: int) -> None:
             local.run_threads(mesh, ["cpu"] * mesh.size, work)
         except Exception:
             errors[path.parent.name] = traceback.format_exc()
-    (root / f"errors.{rank}.json").write_text(json.dumps(errors))
+    (root / f"errors.{rank}.json").write_text(json.dumps(errors), "utf-8")
 
 
 if __name__ == "__main__":

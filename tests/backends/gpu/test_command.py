@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
     files: dict[str, Any] = {"step.py": TEXT, **runtime_files()}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, "utf-8")
     arrays = {
         "values/table": TABLE,
         "selftest/arguments/x": X,
@@ -319,7 +319,7 @@ def test_processes_test_themselves_and_write_files(folder: Path) -> None:
 
 def test_the_failure_of_one_process_ends_the_other(folder: Path) -> None:
     text = TEXT.replace("    y = ", "    assert comm.rank == 0\n    y = ")
-    (folder / "step.py").write_text(text)
+    (folder / "step.py").write_text(text, "utf-8")
     first, second = processes(folder, "--selftest", "--timeout", "60")
 
     assert (first.returncode, second.returncode) == (1, 1)

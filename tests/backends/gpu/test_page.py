@@ -36,7 +36,7 @@ def done(command: str, folder: Path) -> str:
 
 def test_the_commands_of_the_page_work(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     program = next(body for language, body in BLOCKS if language == "python")
-    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "train.py").write_text(program, "utf-8")
     commands = [line for language, body in BLOCKS if language == "sh" for line in body.splitlines()]
     assert len(commands) == 5
     printed = {}

@@ -37,7 +37,7 @@ def launched(folder: Path, emissions: Mapping[str, Emission]) -> dict[str, str]:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    wrong: dict[str, str] = json.loads((folder / "errors.json").read_text())
+    wrong: dict[str, str] = json.loads((folder / "errors.json").read_text("utf-8"))
     for name, emission in emissions.items():
         modes = ["threads", *(["gloo"] if emission.mesh.size == 4 else [])]
         for mode in modes:

@@ -53,7 +53,7 @@ def test_samples_are_checked_by_a_script(tmp_path: Path) -> None:
 
     lowered = sd.jit(noise).lower(random.key(0), draw(3))
     paths = lowered.emit("ipu", tmp_path, selftest=True)
-    text = next(path for path in paths if path.suffix == ".cpp").read_text()
+    text = next(path for path in paths if path.suffix == ".cpp").read_text("utf-8")
     given = [np.load(tmp_path / "arguments" / f"{name}.npy") for name in ("key", "x")]
     assert given[0].dtype == np.uint32
     assert given[0].shape == (2,)

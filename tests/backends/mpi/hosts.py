@@ -80,7 +80,7 @@ def job(folder: Path, *command: str, seconds: float = SECONDS) -> subprocess.Pop
     """A job of two processes on each host."""
     stand_in = folder / "enter"
     cases = " ".join(f"{address}) host={name};;" for address, name in HOSTS.items())
-    stand_in.write_text(STAND_IN.replace("CASES", cases))
+    stand_in.write_text(STAND_IN.replace("CASES", cases), "utf-8")
     stand_in.chmod(0o755)
     addresses = ("-hosts", ",".join(HOSTS), "-localhost", f"{NETWORK}.1")
     return subprocess.Popen(

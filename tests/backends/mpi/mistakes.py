@@ -138,10 +138,10 @@ def processes_load_the_same(folder: Path) -> None:
     own.mkdir()
     for file in path.iterdir():
         (own / file.name).write_bytes(file.read_bytes())
-    index = json.loads((own / "index.json").read_text())
+    index = json.loads((own / "index.json").read_text("utf-8"))
     index["arrays"]["x"]["shape"] = [8, 12]
     index["arrays"]["other"] = index["arrays"]["step"] if mine() else index["arrays"]["x"]
-    (own / "index.json").write_text(json.dumps(index))
+    (own / "index.json").write_text(json.dumps(index), "utf-8")
     text = told(CheckpointError, lambda: load(own, {"x": put(W, "y")}))
     assert text == (
         f"process 1 finds another checkpoint than process 0, here at {own}; "
@@ -199,7 +199,7 @@ def a_load_that_fails_in_one_process_fails_in_all(folder: Path) -> None:
     path = folder / "damaged"
     save(path, {"x": put(W, ("x", "y"))})
     if first():
-        (path / "process-00001.safetensors").write_text("nothing")
+        (path / "process-00001.safetensors").write_text("nothing", "utf-8")
     barrier()
     text = told(CheckpointError, lambda: load(path, {"x": put(W, ("x", "y"))}))
     start = f"process 1: {path / 'process-00001.safetensors'} of the checkpoint cannot be read: "

@@ -49,6 +49,8 @@ def test_the_page_about_processes_shows_what_several_print(tmp_path: Path) -> No
     blocks = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
     program = tmp_path / "page.py"
     folder = f"import os\nos.chdir({str(tmp_path)!r})\n"
-    program.write_text(folder + "\n".join(body for kind, body in blocks if kind == "python"))
+    program.write_text(
+        folder + "\n".join(body for kind, body in blocks if kind == "python"), "utf-8"
+    )
     done = mpiexec(2, program, folder=tmp_path).check()
     assert done.out[0] == "".join(body for kind, body in blocks if kind == "text")

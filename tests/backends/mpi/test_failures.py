@@ -41,7 +41,8 @@ def test_an_exception_in_a_script_for_jax_ends_the_job(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "import jax, time\njax.distributed.initialize()\n"
-        "if jax.process_index() == 1:\n    raise ValueError('no such file')\ntime.sleep(1000)\n"
+        "if jax.process_index() == 1:\n    raise ValueError('no such file')\ntime.sleep(1000)\n",
+        "utf-8",
     )
     done = mpiexec(2, "-m", "shardir", "as-jax", script, folder=tmp_path)
     assert done.code == 1

@@ -49,7 +49,7 @@ def drawn(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
 def run(texts: list[str], count: int, folder: Path, *ways: str) -> None:
     """Run them in the ways that `programs` knows."""
     path = folder / "programs.txt"
-    path.write_text(SEPARATOR.join(texts))
+    path.write_text(SEPARATOR.join(texts), "utf-8")
     done = mpiexec(count, "-m", "tests.backends.mpi.programs", path, *ways, folder=folder).check()
     assert done.out[0] == f"{len(texts)}\n"
 

@@ -17,7 +17,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from tests.op_sample import t
 
-ROWS = json.loads((Path(__file__).parents[2] / "data" / "factor_rules.json").read_text())
+ROWS = json.loads((Path(__file__).parents[2] / "data" / "factor_rules.json").read_text("utf-8"))
 
 
 def _type(text: str) -> TensorType:

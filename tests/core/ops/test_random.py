@@ -17,7 +17,7 @@ from shardir.passes import Pipeline
 from tests.op_evaluation import inferred
 from tests.op_sample import t
 
-VECTORS = json.loads((Path(__file__).parents[2] / "data" / "threefry.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "data" / "threefry.json").read_text("utf-8"))
 KEY = t("key")
 
 

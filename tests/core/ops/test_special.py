@@ -16,7 +16,7 @@ from shardir.ops.elementwise.term import Term
 from tests.op_evaluation import Array, applied
 from tests.op_sample import t
 
-DATA = json.loads((Path(__file__).parents[2] / "data" / "special.json").read_text())
+DATA = json.loads((Path(__file__).parents[2] / "data" / "special.json").read_text("utf-8"))
 
 
 def _points(name: str) -> tuple[Array, Array]:

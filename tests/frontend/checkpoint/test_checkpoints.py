@@ -122,7 +122,7 @@ def test_a_checkpoint_is_replaced_only_when_asked(tmp_path: Path) -> None:
 
 def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / ".a.part").mkdir()
-    (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half")
+    (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half", "utf-8")
     with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no index\.json"):
         load(tmp_path / "a")
     save(tmp_path / "a", put(W))
@@ -145,7 +145,7 @@ def test_a_script_that_is_started_again_goes_on(tmp_path: Path) -> None:
     assert not exists(tmp_path / "b")
     # One that is damaged is not begun anew, and nothing is removed.
     files = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    (path / "index.json").write_text("{")
+    (path / "index.json").write_text("{", "utf-8")
     with pytest.raises(CheckpointError, match="cannot be read as the index of a checkpoint"):
         script()
     del files[path / "index.json"]
@@ -185,10 +185,10 @@ def test_damage_is_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="of the checkpoint cannot be read"):
         load(tmp_path / "a")
     index = tmp_path / "a" / "index.json"
-    index.write_text("{")
+    index.write_text("{", "utf-8")
     with pytest.raises(CheckpointError, match="cannot be read as the index of a checkpoint"):
         load(tmp_path / "a")
-    index.write_text(json.dumps({"format": "shardir checkpoint 9", "arrays": {}}))
+    index.write_text(json.dumps({"format": "shardir checkpoint 9", "arrays": {}}), "utf-8")
     with pytest.raises(CheckpointError, match="is of the format 'shardir checkpoint 9', and this"):
         load(tmp_path / "a")
 
@@ -196,11 +196,11 @@ def test_damage_is_told(tmp_path: Path) -> None:
 def test_an_index_that_is_not_true_is_told(tmp_path: Path) -> None:
     save(tmp_path / "a", {"w": put(W, "x")})
     path = tmp_path / "a" / "index.json"
-    good = json.loads(path.read_text())
+    good = json.loads(path.read_text("utf-8"))
 
     def told(**changes: Any) -> str:
         entry = {**good["arrays"]["w"], **changes}
-        path.write_text(json.dumps({**good, "arrays": {"w": entry}}))
+        path.write_text(json.dumps({**good, "arrays": {"w": entry}}), "utf-8")
         with pytest.raises(CheckpointError) as caught:
             load(tmp_path / "a")
         return str(caught.value).partition("\n")[0]
@@ -247,7 +247,7 @@ def test_a_save_that_cannot_be_finished_leaves_the_one_before(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "a", put(W, "x"))
-    (tmp_path / "a" / "notes.txt").write_text("mine")
+    (tmp_path / "a" / "notes.txt").write_text("mine", "utf-8")
 
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -119,7 +119,7 @@ def test_a_checkpoint_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     def prepare() -> None:
         save(folder, state(OLD, 1))
-        (folder / "notes.txt").write_text("mine")
+        (folder / "notes.txt").write_text("mine", "utf-8")
 
     for killer in kills(folder, prepare, monkeypatch):
         assert exists(folder), killer.names
@@ -235,15 +235,15 @@ def calls_of_save(folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_nothing_but_a_checkpoint_is_replaced(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "thesis"
     if kind == "file":
-        folder.write_text("years of work")
+        folder.write_text("years of work", "utf-8")
     elif kind == "link":
         folder.symlink_to(tmp_path / "nowhere")
     else:
         folder.mkdir()
     if kind == "folder":
-        (folder / "chapter.txt").write_text("years of work")
+        (folder / "chapter.txt").write_text("years of work", "utf-8")
     if kind == "other index":
-        (folder / "index.json").write_text('{"format": "other"}')
+        (folder / "index.json").write_text('{"format": "other"}', "utf-8")
     if kind == "pipe":
         os.mkfifo(folder / "index.json")
     before = sorted(tmp_path.rglob("*"))
@@ -262,16 +262,16 @@ def test_other_files_stay(tmp_path: Path) -> None:
     mine = [folder / "notes.txt", folder / "save-7" / "notes.txt", folder / "save-x" / "b.txt"]
     for path in mine:
         path.parent.mkdir(exist_ok=True)
-        path.write_text("mine")
+        path.write_text("mine", "utf-8")
     for step, numbers in ((2, NEW), (1, OLD)):
         save(folder, state(numbers, step), overwrite=True)
         assert loaded(folder) == step
-        assert [path.read_text() for path in mine] == ["mine"] * 3
+        assert [path.read_text("utf-8") for path in mine] == ["mine"] * 3
     (tmp_path / ".b.part").mkdir()
-    (tmp_path / ".b.part" / "notes.txt").write_text("mine")
+    (tmp_path / ".b.part" / "notes.txt").write_text("mine", "utf-8")
     with pytest.raises(CheckpointError, match=r"b cannot be written: \[Errno 17\] File exists"):
         save(tmp_path / "b", state(OLD, 1))
-    assert (tmp_path / ".b.part" / "notes.txt").read_text() == "mine"
+    assert (tmp_path / ".b.part" / "notes.txt").read_text("utf-8") == "mine"
 
 
 def test_a_link_to_a_checkpoint_stays_one(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def told(folder: Path) -> str:
 
 
 def indexed(folder: Path) -> Any:
-    return json.loads((folder / "index.json").read_text())
+    return json.loads((folder / "index.json").read_text("utf-8"))
 
 
 def in_format_1(folder: Path) -> Any:
@@ -61,7 +61,7 @@ def in_format_1(folder: Path) -> Any:
 
 
 def test_a_checkpoint_of_an_earlier_version_is_read(saved: Path) -> None:
-    (saved / "index.json").write_text(json.dumps(in_format_1(saved), indent=1))
+    (saved / "index.json").write_text(json.dumps(in_format_1(saved), indent=1), "utf-8")
     found = load(saved)
     np.testing.assert_array_equal(np.asarray(found["w"]), W)
     assert int(found["step"]) == 3
@@ -70,12 +70,12 @@ def test_a_checkpoint_of_an_earlier_version_is_read(saved: Path) -> None:
 def test_an_index_has_a_checksum(saved: Path) -> None:
     index = indexed(saved)
     assert len(index["crc32"]) == 8
-    (saved / "index.json").write_text(json.dumps(index))  # Spaces are not part of it.
+    (saved / "index.json").write_text(json.dumps(index), "utf-8")  # Spaces are not part of it.
     load(saved)
     index["arrays"]["v"] = index["arrays"].pop("step")
     index["arrays"]["v"]["parts"] = []
     index["arrays"]["v"]["shape"] = [0, 5]
-    (saved / "index.json").write_text(json.dumps(index))
+    (saved / "index.json").write_text(json.dumps(index), "utf-8")
     assert told(saved) == (
         f"{saved / 'index.json'} is damaged: it does not have the checksum that it was written with"
     )
@@ -146,7 +146,7 @@ CHANGES: dict[str, list[Any]] = {
 def test_values_of_the_wrong_kind(message: str, change: Any, saved: Path) -> None:
     for index in (in_format_1(saved), indexed(saved)):
         index["arrays"]["w"].update(change)
-        (saved / "index.json").write_text(json.dumps(index))
+        (saved / "index.json").write_text(json.dumps(index), "utf-8")
         assert told(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
 
 
@@ -178,7 +178,7 @@ OTHER_PARTS: dict[str, list[Any]] = {
 def test_parts_of_the_wrong_kind(message: str, change: Any, saved: Path) -> None:
     index = indexed(saved)
     index["arrays"]["w"]["parts"][0].update(change)
-    (saved / "index.json").write_text(json.dumps(index))
+    (saved / "index.json").write_text(json.dumps(index), "utf-8")
     assert told(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
 
 
@@ -190,7 +190,7 @@ def test_boxes_tile_their_array(saved: Path) -> None:
 
     def changed(number: int, box: Any) -> str:
         parts[number]["box"] = box
-        (saved / "index.json").write_text(json.dumps(index))
+        (saved / "index.json").write_text(json.dumps(index), "utf-8")
         parts[number]["box"] = boxes[number]
         return told(saved)
 
@@ -375,7 +375,7 @@ def test_an_array_that_its_file_does_not_hold_takes_no_memory(saved: Path) -> No
     entry = index["arrays"]["w"]
     entry["shape"] = [2**20, 2**20]
     entry["parts"] = [{**entry["parts"][0], "box": [[0, 2**20], [0, 2**20]]}]
-    (saved / "index.json").write_text(json.dumps(index))
+    (saved / "index.json").write_text(json.dumps(index), "utf-8")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert told(saved).startswith(
         f"{saved / 'process-00000.safetensors'} of the checkpoint cannot be read: "

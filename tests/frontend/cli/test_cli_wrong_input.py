@@ -42,10 +42,10 @@ func @f(
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a program and files that are none."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "f.ir").write_text(TEXT)
-    (tmp_path / "mesh.ir").write_text(TEXT.replace("x=2", "x=1000000000"))
-    (tmp_path / "huge.ir").write_text(TEXT.replace("f32[4", f"f32[{10**17}"))
-    (tmp_path / "loop.ir").write_text(ENDLESS)
+    (tmp_path / "f.ir").write_text(TEXT, "utf-8")
+    (tmp_path / "mesh.ir").write_text(TEXT.replace("x=2", "x=1000000000"), "utf-8")
+    (tmp_path / "huge.ir").write_text(TEXT.replace("f32[4", f"f32[{10**17}"), "utf-8")
+    (tmp_path / "loop.ir").write_text(ENDLESS, "utf-8")
     (tmp_path / "binary.ir").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff{")

@@ -80,7 +80,7 @@ def test_opt_runs_the_whole_pipeline_and_checks_it(
         f"{i:02}-{name}.ir" for i, name in enumerate(names)
     ]
     for path in Path("stages").iterdir():
-        assert parse(path.read_text()).main.name == "f"
+        assert parse(path.read_text("utf-8")).main.name == "f"
 
 
 def test_opt_reads_standard_input(
@@ -217,7 +217,7 @@ def test_only_opt_takes_files_of_several_modules(
 def test_what_is_carried_through_as_text_does_not_run(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("one.mlir").write_text(TWO.partition("// -----\n")[2])
+    Path("one.mlir").write_text(TWO.partition("// -----\n")[2], "utf-8")
     assert run("run", "one.mlir") == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "error: stablehlo.custom_call @mine at one.mlir:2 is carried through as text, and cannot "

@@ -12,8 +12,8 @@ from tests.frontend.stories.test_story_files import FIRST, FORMER, STORY
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("stories").mkdir()
-    Path("stories/f.ir").write_text(STORY)
-    Path("stories/program.ir").write_text(FIRST)
+    Path("stories/f.ir").write_text(STORY, "utf-8")
+    Path("stories/program.ir").write_text(FIRST, "utf-8")
     return tmp_path
 
 
@@ -36,7 +36,7 @@ def test_a_file_and_a_folder_pass(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_difference_fails_and_other_files_are_checked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Path("stories/e.ir").write_text(FORMER.partition("\n// ===== dce")[0])
+    Path("stories/e.ir").write_text(FORMER.partition("\n// ===== dce")[0], "utf-8")
     output = output_of(capsys, "stories", status=1)
     assert output.startswith(
         "stories/e.ir:12: cse: failed\n"
@@ -52,7 +52,7 @@ def test_a_difference_fails_and_other_files_are_checked(
 
 
 def test_update_rewrites_stories_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("stories/g.ir").write_text(FORMER)
+    Path("stories/g.ir").write_text(FORMER, "utf-8")
     assert output_of(capsys, "stories", "--update") == (
         "stories/f.ir:12: cse: passed\n"
         "stories/f.ir:22: dce: passed\n"
@@ -61,22 +61,22 @@ def test_update_rewrites_stories_that_differ(capsys: pytest.CaptureFixture[str])
         "stories/g.ir:22: dce: passed\n"
         "4 steps of 2 story files: 4 passed, 0 failed\n"
     )
-    assert Path("stories/g.ir").read_text() == STORY
+    assert Path("stories/g.ir").read_text("utf-8") == STORY
 
 
 def test_a_story_that_cannot_be_updated_stays(capsys: pytest.CaptureFixture[str]) -> None:
     text = STORY.replace("= dce", "= dcee")
-    Path("stories/f.ir").write_text(text)
+    Path("stories/f.ir").write_text(text, "utf-8")
     assert output_of(capsys, "stories/f.ir", "--update", status=1) == (
         "stories/f.ir: cannot be updated\n"
         "no pass is called 'dcee'; did you mean 'dce'?\n"
         "2 steps of 1 story file: 0 passed, 2 failed\n"
     )
-    assert Path("stories/f.ir").read_text() == text
+    assert Path("stories/f.ir").read_text("utf-8") == text
 
 
 def test_a_parse_error_marks_the_token(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("stories/f.ir").write_text(STORY.replace("%c = add(%a, %a)", "%c = addd(%a, %a)"))
+    Path("stories/f.ir").write_text(STORY.replace("%c = add(%a, %a)", "%c = addd(%a, %a)"), "utf-8")
     assert output_of(capsys, "stories/f.ir", status=1).startswith(
         "stories/f.ir:12: cse: failed\n"
         "no operation is called 'addd'; did you mean 'add'?\n"

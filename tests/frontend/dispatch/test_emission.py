@@ -84,7 +84,7 @@ def test_the_files_of_the_target_are_written(tmp_path: Path) -> None:
     paths = lowered().emit("paper", tmp_path / "out", ink=True)
 
     assert paths == [tmp_path / "out" / "program.txt", tmp_path / "out" / "data" / "ink"]
-    assert "all-reduce" in paths[0].read_text()
+    assert "all-reduce" in paths[0].read_text("utf-8")
     assert paths[1].read_bytes() == b"{'ink': 'true'}"
 
 

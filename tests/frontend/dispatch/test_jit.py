@@ -347,5 +347,5 @@ def test_every_stage_is_written_when_the_settings_say_so(tmp_path: Path) -> None
     steps = Pipeline.parse(DEFAULT_PIPELINE).passes
     stages = ["traced", *(step.name for step in steps)]
     assert files == [f"{number:02}-{stage}.ir" for number, stage in enumerate(stages)]
-    assert "8@data" in (tmp_path / "lambda" / "00-traced.ir").read_text()
+    assert "8@data" in (tmp_path / "lambda" / "00-traced.ir").read_text("utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["lambda"]

@@ -202,7 +202,7 @@ def test_an_mpi_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "MPI.py").write_text(
-        "raise RuntimeError('cannot load MPI library\\nlibmpi.so: ...')"
+        "raise RuntimeError('cannot load MPI library\\nlibmpi.so: ...')", "utf-8"
     )
     told = joined(PMI_SIZE="2", PMI_RANK="0", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert told.endswith(

@@ -25,17 +25,17 @@ def processes(root: Path, ranks: Sequence[int], dead: Sequence[int] = ()) -> Pat
         folder = root / str(pid)
         folder.mkdir(parents=True)
         state = "Z" if rank in dead else "S"
-        (folder / "stat").write_text(f"{pid} (py (thon)) {state} {PROXY} 1 1")
+        (folder / "stat").write_text(f"{pid} (py (thon)) {state} {PROXY} 1 1", "utf-8")
         (folder / "environ").write_bytes(b"HOME=/\0PMI_RANK=%d\0" % rank)
-        (folder / "comm").write_text("sh\n")
+        (folder / "comm").write_text("sh\n", "utf-8")
     inner = root / "201"
     inner.mkdir()
-    (inner / "stat").write_text(f"201 (python) R {SHELL} 1 1")
+    (inner / "stat").write_text(f"201 (python) R {SHELL} 1 1", "utf-8")
     tasks = root / str(PROXY) / "task" / str(PROXY)
     tasks.mkdir(parents=True)
-    (tasks / "children").write_text(" ".join(children) + " ")
-    (root / str(PROXY) / "comm").write_text("hydra_pmi_proxy\n")
-    (root / str(PROXY) / "stat").write_text(f"{PROXY} (hydra_pmi_proxy) S 1 1 1")
+    (tasks / "children").write_text(" ".join(children) + " ", "utf-8")
+    (root / str(PROXY) / "comm").write_text("hydra_pmi_proxy\n", "utf-8")
+    (root / str(PROXY) / "stat").write_text(f"{PROXY} (hydra_pmi_proxy) S 1 1 1", "utf-8")
     return root
 
 

@@ -14,7 +14,7 @@ from shardir.frontend.nn import api as nn
 from tests.namespace import close, ops, run
 
 DATA: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "data" / "activations.json").read_text()
+    (Path(__file__).parents[2] / "data" / "activations.json").read_text("utf-8")
 )
 X = np.array(DATA["x"], "f")
 NAMES = [name for name in DATA if name not in ("source", "x")]

@@ -84,7 +84,7 @@ def test_the_trace_shows_calls_operations_and_tasks(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     x, w = jnp.ones((300, 200)), jnp.ones((200, 100))
     found = sd.profile(step, x, w, runs=1, trace=path)
-    events = json.loads(path.read_text())["traceEvents"]
+    events = json.loads(path.read_text("utf-8"))["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {"calls", "operations"} < set(tracks.values())
     spans = [event for event in events if event["ph"] == "X"]
@@ -114,7 +114,7 @@ def test_programs_of_several_devices_are_profiled(tmp_path: Path) -> None:
         x = sd.device_put(jnp.ones((64, 32)), sd.NamedSharding(mesh, sd.P("data")))
         found = sd.profile(lambda x: jnp.sort(x.T @ x), x, runs=1, trace=tmp_path / "trace.json")
     assert any(row.name.endswith("sort") for row in found.rows)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     (sum_,) = (event for event in events if event.get("cat") == "collective")
     assert "(all-reduce " in sum_["name"]
 

@@ -89,7 +89,7 @@ def test_another_program_is_shown_as_a_diff(file: Path) -> None:
 
 
 def test_other_results_are_an_error_although_the_text_agrees(file: Path) -> None:
-    file.write_text(f"{FIRST}\n// ===== replace-exp\n\n{FIRST.replace('exp(', 'sin(')}")
+    file.write_text(f"{FIRST}\n// ===== replace-exp\n\n{FIRST.replace('exp(', 'sin(')}", "utf-8")
     with pass_that_replaces_exp(), pytest.raises(testing.StoryError) as caught:
         testing.read_story("f.ir").check()
     assert str(caught.value) == (
@@ -99,7 +99,7 @@ def test_other_results_are_an_error_although_the_text_agrees(file: Path) -> None
 
 
 def test_a_diff_states_that_the_results_differ_too(file: Path) -> None:
-    file.write_text(f"{FIRST}\n// ===== replace-exp\n\n{FIRST}")
+    file.write_text(f"{FIRST}\n// ===== replace-exp\n\n{FIRST}", "utf-8")
     with pass_that_replaces_exp(), pytest.raises(testing.StoryError) as caught:
         testing.read_story("f.ir").check()
     assert (
@@ -165,8 +165,8 @@ def test_a_file_without_a_story_is_an_error(
 def test_stories_are_found_in_visible_folders(file: Path) -> None:
     for name in ("sub/g.ir", ".hidden/h.ir"):
         Path(name).parent.mkdir()
-        Path(name).write_text(STORY)
-    Path("other.ir").write_text(FIRST + "// =====\n// ==========\n")
-    Path("notes.txt").write_text(STORY)
+        Path(name).write_text(STORY, "utf-8")
+    Path("other.ir").write_text(FIRST + "// =====\n// ==========\n", "utf-8")
+    Path("notes.txt").write_text(STORY, "utf-8")
     assert list(find_stories(Path())) == [Path("f.ir"), Path("sub/g.ir")]
     assert not has_heading(Path("missing.ir"))

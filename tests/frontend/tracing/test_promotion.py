@@ -19,7 +19,7 @@ from shardir.frontend.tracing.promotion import (
 )
 
 # What jax.numpy.where gives for every pair; `*` marks weak types.
-TABLE = json.loads((Path(__file__).parents[2] / "data" / "promotion.json").read_text())
+TABLE = json.loads((Path(__file__).parents[2] / "data" / "promotion.json").read_text("utf-8"))
 NUMBERS = {"True": ("bool", False), "1": ("i64", True), "1.0": ("f64", True), "1j": ("c128", True)}
 
 

@@ -81,7 +81,7 @@ def test_differences_are_reported_per_value() -> None:
 def test_agreement_is_printed_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "little.mlir").write_text(FILE)
+    (tmp_path / "little.mlir").write_text(FILE, "utf-8")
     line = FILE.splitlines().index("// CHECK-LABEL: func @wrong(") + 1
     known = {f"wrong:{line}": "it is wrong"}
     left_out = Suite("again", ("little.mlir",), BASIC, ComparisonMode(), left_out=known)

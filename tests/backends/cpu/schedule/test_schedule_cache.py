@@ -173,8 +173,8 @@ def test_the_key_changes_with_the_files_that_make_schedules(
     facts: list[list[str]] = []
     (tmp_path / "inner").mkdir()
     for text in ("x = 1", "x = 10"):
-        (tmp_path / "inner" / "file.py").write_text(text)
-        (tmp_path / "inner" / "other.txt").write_text(text)
+        (tmp_path / "inner" / "file.py").write_text(text, "utf-8")
+        (tmp_path / "inner" / "other.txt").write_text(text, "utf-8")
         facts.append([*list_source_files(tmp_path)])
     assert [len(each) for each in facts] == [1, 1]
     assert facts[0] != facts[1]

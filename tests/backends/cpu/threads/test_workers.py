@@ -325,7 +325,9 @@ thread.join()
 def test_a_fork_waits_for_who_imports_the_library_or_what_it_needs(
     where: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "imported_slowly.py").write_text("import time; time.sleep(0.5); there = True")
+    (tmp_path / "imported_slowly.py").write_text(
+        "import time; time.sleep(0.5); there = True", "utf-8"
+    )
     done = in_python(
         f"""
 import os, signal, threading, time, {where}

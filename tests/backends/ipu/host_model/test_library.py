@@ -184,7 +184,7 @@ def test_the_headers_have_no_warnings(tmp_path: Path) -> None:
     """As they are, everything inline, with all that a program may include."""
     source = tmp_path / "all.cpp"
     source.write_text(
-        '#include <shardir_host_model/declarations.hpp>\n#include "shardir_ipu_host.hpp"\n'
+        '#include <shardir_host_model/declarations.hpp>\n#include "shardir_ipu_host.hpp"\n', "utf-8"
     )
     find_compiler().run([*library._flags(), *STRICT, "-fsyntax-only", source], "all")
 
@@ -199,7 +199,7 @@ def test_each_header_can_be_included_alone(request: pytest.FixtureRequest, tmp_p
         headers = headers[:1]
     for header in headers:
         source = tmp_path / "one.cpp"
-        source.write_text(f"#include <{header}>\n")
+        source.write_text(f"#include <{header}>\n", "utf-8")
         find_compiler().run([*library._flags(), *STRICT, "-fsyntax-only", source], header)
 
 
@@ -222,8 +222,8 @@ def test_a_program_is_built_by_hand_as_documented(
     if not request.config.getoption("--long"):
         return
     for name, text in runner_files().items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "negated.cpp").write_text(NEGATED)
+        (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "negated.cpp").write_text(NEGATED, "utf-8")
     built = [*find_compiler().command, "-std=c++17", "-I", folder, "negated.cpp", "-o", "negated"]
     subprocess.run(built, cwd=tmp_path, check=True)
     for name in ("arguments", "results"):

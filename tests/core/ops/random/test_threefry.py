@@ -13,7 +13,7 @@ import pytest
 from shardir.ops.random import threefry
 from shardir.ops.random.threefry import SCHEMES, Array
 
-VECTORS = json.loads((Path(__file__).parents[3] / "data" / "threefry.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[3] / "data" / "threefry.json").read_text("utf-8"))
 SEEDS = [*VECTORS["original"]]
 
 

@@ -153,7 +153,7 @@ def main(names: list[str]) -> None:
             degree, bits = len(fits[name].coefficients) - 1, -mp.log(fits[name].error, 2)
             print(f"{name}: degree {degree}, {mp.nstr(bits, 4)} bits", flush=True)
     if not names:
-        TABLE.write_text(table(fits))
+        TABLE.write_text(table(fits), "utf-8")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ UNCHANGED = {
 
 def table(first: str) -> dict[str, list[str]]:
     """The rows of the page's table whose first heading is this, by their first cell."""
-    lines = iter(PAGE.read_text().splitlines())
+    lines = iter(PAGE.read_text("utf-8").splitlines())
     rows = {}
     assert any(line.startswith(f"| {first} |") for line in lines), f"no table of {first}"
     assert next(lines).startswith("|---")
