@@ -90,7 +90,9 @@ def test_a_spec_is_on_the_mesh_entered() -> None:
 
 
 def test_what_is_no_array_is_refused() -> None:
-    with pytest.raises(TypeError, match="x of device_put is 'text' of type str, which is no arr"):
+    with pytest.raises(
+        TypeError, match="x of device_put is 'text' of type str, which is not an arr"
+    ):
         device_put("text", devices()[0])
 
 

@@ -134,7 +134,7 @@ def test_shapes_are_not_negative() -> None:
     with pytest.raises(ShapeError, match=r"shape \(2, -1\) has a negative size"):
         snp.zeros((2, -1))
     with pytest.raises(
-        ShapeError, match=r"shape \(2, 1.5\) has the size 1.5, which is not a whole"
+        ShapeError, match=r"shape \(2, 1.5\) has the size 1.5, which is not an integer"
     ):
         snp.zeros((2, 1.5))
     with pytest.raises(OperationTypeError, match=r"the result f32\[-1, 2\] has a negative size"):

@@ -16,7 +16,7 @@ SHARDIR_HOST_MODEL_FUNCTION poplar::program::Sequence countedLoop(
   state.need_codelets("popops", call);
   if (step == 0 || begin > end || (end - begin) % step != 0) {
     refuse(call + ": from " + std::to_string(begin) + " to " + std::to_string(end) +
-           " is no number of steps of " + std::to_string(step));
+           " is not a number of steps of " + std::to_string(step));
   }
   const poplar::Tensor count = state.result(poplar::UNSIGNED_INT, {1}, name.name);
   const poplar::program::Program once = used(body(count));
