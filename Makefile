@@ -65,7 +65,7 @@ gpu: $(VENV)/.test ## the emitted programs and their kernels, compiled, on a mac
 	$(BIN)/python benchmarks/gpu.py
 
 .PHONY: format
-format: $(VENV)/.test ## format the code and mend what ruff can
+format: $(VENV)/.test ## format the code and apply the fixes of ruff
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -187,9 +187,13 @@ def _position_of(name: str, passes: Sequence[Pass], place: str) -> int:
     """Return the index before the first pass called `name`, or after the last one."""
     names = [step.name for step in passes]
     if name not in names:
+        hint = (
+            f"the earlier steps are {', '.join(names)}"
+            if names
+            else f"write the step default before it: default,{place}:{name}"
+        )
         raise PipelineError(
-            f"{place}:{name} is not a position: no earlier step is called {name!r}; "
-            f"the earlier steps are {', '.join(names) or 'none'}"
+            f"{place}:{name} is not a position: no earlier step is called {name!r}; {hint}"
         )
     return names.index(name) if place == "before" else len(names) - names[::-1].index(name)
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import settings
 
 LONG = settings().max_examples > 200
-"""Whether tests may take long, as `--long` says."""
+"""True if pytest runs with `--long`, so that tests may take long."""
 
 
 def crossed(cases: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""What all tests share: how many programs hypothesis tries, the plug-in for stories, and extras.
+"""Configuration of all tests: the number of hypothesis examples, the story plug-in, and extras.
 
 A test that needs an extra which is not installed is skipped: a file whose imports need it as a
 whole, a test whose call imports it when it does. What starts other processes says so by a mark,
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def answered_calls() -> None:
-    """What answers calls is there from the start, or it would depend on how many came before."""
+    """Compile the native call cache first: no test may depend on the number of earlier calls."""
     from shardir.backends.cpu import is_available
 
     if is_available():

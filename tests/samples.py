@@ -38,7 +38,7 @@ SMOOTH = [
 """Those that have derivatives to compare."""
 
 LONG = settings().max_examples > 200
-"""Whether pytest runs with `--long`."""
+"""True if pytest runs with `--long`."""
 SAMPLES_EACH = 3
 
 

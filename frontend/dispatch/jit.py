@@ -423,7 +423,7 @@ def jit(
     combined with shardings. `keep_unused`, `inline` and the `compiler_options` for optimization
     levels have no effect.
 
-    `passes`: the pipeline for programs on a mesh, by default the setting. The step `default` stands
+    `passes`: the pipeline, by default the setting. The step `default` stands
     for the default passes: `"default,overlap"`, `"default,after:partition,collective-matmul"`.
     `shardir passes` lists the passes. Raises `SettingError` for a pipeline that cannot be parsed.
 

@@ -99,7 +99,7 @@ def lower(
     `words` describe the argument of each parameter (`argument x of f`). Raises
     `IncompatibleDevicesError` when the devices of two shardings differ, and `IndivisibleError` when
     a result does not divide and `uneven` is not `"pad"`. `place` is the device of a program without
-    shardings; all shardings must use its backend. `passes` is the pipeline for programs on a mesh.
+    shardings; all shardings must use its backend. `passes` is the pipeline.
     """
     # Differentiation is complete, so custom derivative rules are no longer needed.
     traced = replace(traced, function=inline_regions(traced.function))
@@ -133,7 +133,8 @@ def lower(
     devices = check_same_devices(met) if met else (default_array_device(),)
     if len(devices) == 1:
         function = _lower_without_mesh(traced)
-        return LoweredProgram(Module((), (function,)), devices, (), seen, given, tuple(results))
+        module = Module((), (function,))
+        return LoweredProgram(module, devices, (), seen, given, tuple(results), passes=passes)
     ranks = [abstract.type.rank for abstract in (*traced.params, *traced.results)]
     placed = zip((*given, *results), ranks, strict=True)
     used = [(sharding, rank) for sharding, rank in placed if sharding is not None]

@@ -27,7 +27,10 @@ REFUSAL_REASONS: Mapping[str, str] = {
 }
 """Elementwise operations that no kernel contains, and the reason."""
 UNFUSED_OPERATIONS = "+".join(sorted((*REFUSAL_REASONS, "bitcast")))
-"""`REFUSED`, and operations that cost nothing outside kernels, for `fuse{without=...}`."""
+"""The keys of `REFUSAL_REASONS`, and operations that cost nothing outside kernels.
+
+The option `without` of the pass `fuse` takes this text.
+"""
 EXACT_NARROW_OPERATIONS = (
     *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
     *("select", "clamp", "convert", "stop_gradient", "max", "min"),

@@ -105,7 +105,7 @@ def test_positions_extend_the_default_pipeline() -> None:
             + ", ".join(step.name for step in Pipeline.parse(DEFAULT_PIPELINE).passes),
         ),
         ("before:cse,dce", "before:cse is not a position: no earlier step is called 'cse'; "
-         "the earlier steps are none"),
+         "write the step default before it: default,before:cse"),
         (3, "a pipeline is a string, got 3"),
     ],
 )  # fmt: skip
@@ -125,3 +125,10 @@ def test_a_pipeline_must_partition_the_program(arguments: Any) -> None:
         "the pipeline 'propagate' leaves loss unpartitioned; extend the default pipeline "
         "(default,PASS), or add the pass partition"
     )
+
+
+def test_a_program_of_one_device_runs_the_pipeline_too() -> None:
+    twice = sd.jit(lambda x: (snp.exp(x), snp.exp(x)), passes="cse,dce").lower(np.ones(3))
+    assert twice.as_text("dce").count("exp(") == 1
+    first, second = twice.compile()(np.ones(3))
+    np.testing.assert_array_equal(first, second)

@@ -33,7 +33,7 @@ SIZES = (1, 2, 3, 4, 4, 6, 8, 8, 12, 16, 24)
 
 
 KINDS: dict[str, Callable[["Maker"], Any]] = {}
-"""What draws an operation of each kind; `tests.shardy.random_programs.programs` lists them."""
+"""A function that draws an operation, for each kind that `random_programs.programs` lists."""
 
 
 @dataclass

@@ -69,7 +69,7 @@ def test_shapes(
 
 
 def test_nothing_outside_an_image_is_read() -> None:
-    """What lies around it in memory is not a number: a product with it would show."""
+    """Surround the array in memory by NaN, so that a product that reads beyond it is NaN."""
     rng = np.random.default_rng(0)
     for strides in ((1, 1), (2, 2), (1, 2)):
         attrs = attributes(2, "bf01,oi01->bf01", padding=((1, 2), (2, 1)), strides=strides)

@@ -78,7 +78,7 @@ def test_rows_share_half_of_a_vector() -> None:
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 2)])
 def test_nothing_outside_an_image_is_read(strides: tuple[int, int]) -> None:
-    """What lies around it in memory is not a number: a product with it would show."""
+    """Surround the array in memory by NaN, so that a product that reads beyond it is NaN."""
     rng = np.random.default_rng(0)
     attrs = attributes(2, "b01f,01io->b01f", padding=((1, 2), (2, 1)), strides=strides)
     around = np.full((3, 17, 26, 3), np.nan, np.float32)
