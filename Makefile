@@ -59,9 +59,9 @@ sweep: $(VENV)/.test ## the errors of vector functions over all bit patterns, in
 
 .PHONY: gpu
 gpu: $(VENV)/.test ## the emitted programs and their kernels, compiled, on a machine with a GPU
-	$(BIN)/python -m tests.backends.gpu.compiled
+	$(BIN)/python -m tests.backends.gpu.run_on_gpu
 	SHARDIR_TEST_DEVICE=cuda $(BIN)/pytest -n 0 tests/backends/gpu/kernels \
-	  $(addprefix tests/backends/gpu/test_,rules.py comm.py backend.py streams.py graphs.py)
+	  $(addprefix tests/backends/gpu/test_,operation_rules.py collectives.py backend.py streams.py cuda_graphs.py)
 	$(BIN)/python benchmarks/gpu.py
 
 .PHONY: format

@@ -22,7 +22,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
-from tests.backends.computed import computed
+from tests.backends.numpy.executor_results import computed
 from tests.passes.random_cases import Case, cases
 from tests.process_control.signals import alarm
 from tests.programs.program_reduction import smallest

@@ -17,7 +17,7 @@ from shardir.passes.batching.vectorize import vectorize
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.backends.computed import computed
+from tests.backends.numpy.executor_results import computed
 
 HEAD = "mesh @m = [x=2, y=4]\n\n"
 

@@ -17,6 +17,6 @@ def without_cpu_kernels(reads: bool = True) -> AbstractContextManager[Any]:
     """Return a context in which torch refuses, on the CPU too, what it has no GPU kernels for."""
     if GPU:
         return nullcontext()
-    from tests.backends.gpu.as_on_gpus import as_on_gpus
+    from tests.backends.gpu.gpu_op_restrictions import as_on_gpus
 
     return as_on_gpus(reads)

@@ -9,8 +9,8 @@ import shardir as sd
 from shardir.backends.emission import EmissionError, get_target
 from shardir.backends.gpu.line_wrapping import wrap_code, wrap_line
 from shardir.text.parser import parse
+from tests.backends.gpu.program_execution import main_of, text_of
 from tests.backends.gpu.programs import PROGRAMS
-from tests.backends.gpu.running import main_of, text_of
 
 
 def test_values_keep_their_names_as_far_as_python_can_say_them() -> None:

@@ -18,8 +18,8 @@ from shardir.backends.emission import Emission
 from shardir.backends.gpu.runtime_files import file_names
 from shardir.frontend.dispatch import emission as emitting
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
-from tests.backends.gpu.drawing import emissions as random_emissions
 from tests.backends.gpu.programs import PROGRAMS
+from tests.backends.gpu.random_programs import emissions as random_emissions
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +29,7 @@ def launched(folder: Path, emissions: Mapping[str, Emission]) -> dict[str, str]:
     for name, emission in emissions.items():
         emitting.write_files(emission, "gpu", folder / name, {})
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.backends.gpu.launch", str(folder)],
+        [sys.executable, "-m", "tests.backends.gpu.four_process_run", str(folder)],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,

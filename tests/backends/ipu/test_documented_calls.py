@@ -5,9 +5,9 @@ import re
 from shardir.backends.ipu import documented_calls
 from shardir.backends.ipu.helpers.helper_table import HELPERS, helper_texts
 from shardir.backends.ipu.program import SDK_HEADERS
-from tests.backends.ipu.communicating import collectives
-from tests.backends.ipu.samples import cases
-from tests.backends.ipu.steps import perceptrons, transformers
+from tests.backends.ipu.collective_programs import collectives
+from tests.backends.ipu.operation_cases import cases
+from tests.backends.ipu.training_steps import perceptrons, transformers
 
 TYPES = (
     "poplar::Graph", "poplar::Tensor", "poplar::Type", "pe::UnaryOpType", "pe::Expr",

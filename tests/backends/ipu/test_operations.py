@@ -12,8 +12,8 @@ from shardir.frontend.dispatch.emission import make_emission
 from shardir.ir.operation import OPS
 from shardir.ops.elementwise.special import erf_inv, erf_inv_xla
 from shardir.text.parser import parse
-from tests.backends.ipu.running import Case, check
-from tests.backends.ipu.samples import cases
+from tests.backends.ipu.host_model_execution import Case, check
+from tests.backends.ipu.operation_cases import cases
 from tests.samples import SAMPLES
 
 PARTS = 4

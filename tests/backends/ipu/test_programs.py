@@ -9,8 +9,8 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir import lax, random
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.backends.ipu.running import Case, check
-from tests.backends.ipu.training import draw, grid, put
+from tests.backends.ipu.host_model_execution import Case, check
+from tests.backends.ipu.model_steps import draw, grid, put
 
 
 def lowered(function: Callable[..., Any], *args: Any, **options: Any) -> Case:

@@ -3,9 +3,8 @@
 from typing import Any
 
 import shardir as sd
-from tests.backends.ipu.running import Case, check
-from tests.backends.ipu.steps import perceptrons, transformers
-from tests.backends.ipu.training import (
+from tests.backends.ipu.host_model_execution import Case, check
+from tests.backends.ipu.model_steps import (
     PERCEPTRON,
     PERCEPTRON_SPECS,
     draw,
@@ -14,6 +13,7 @@ from tests.backends.ipu.training import (
     placed,
     put,
 )
+from tests.backends.ipu.training_steps import perceptrons, transformers
 
 
 def test_perceptrons() -> None:

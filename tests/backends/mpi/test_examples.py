@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.backends.mpi.launching import LIMIT_SECONDS, ROOT, mpiexec
+from tests.backends.mpi.mpiexec_job import LIMIT_SECONDS, ROOT, mpiexec
 
 SEEDS = sorted(path.stem for path in (ROOT / "examples" / "seeds").glob("*.py"))
 LONG = settings().max_examples > 200

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.mpi import refusals
-from tests.backends.mpi.launching import ROOT, Done, mpiexec
+from tests.backends.mpi import two_process_errors
+from tests.backends.mpi.mpiexec_job import ROOT, Done, mpiexec
 
-SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "scenarios.py"
+SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "failure_scenarios.py"
 
 ALARM = {14, 15}
 """What the launcher may return for a process that ends itself by SIGALRM: 14; with the bits of 9,
@@ -144,8 +144,8 @@ def test_processes_that_disagree_end_the_job(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused_in_both_processes(tmp_path: Path) -> None:
-    done = mpiexec(2, "-m", "tests.backends.mpi.refusals", folder=tmp_path).check()
-    assert done.out == [f"all {len(refusals.CLAIMS)}\n"] * 2
+    done = mpiexec(2, "-m", "tests.backends.mpi.two_process_errors", folder=tmp_path).check()
+    assert done.out == [f"all {len(two_process_errors.CLAIMS)}\n"] * 2
 
 
 def test_processes_that_disagree_later_are_told_about_what(tmp_path: Path) -> None:

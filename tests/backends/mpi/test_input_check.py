@@ -14,8 +14,8 @@ from shardir.backends.mpi.input_check import (
     dissemination_rounds,
 )
 from shardir.ir.module import Block, Op
-from tests.backends.mpi import inputs
-from tests.backends.mpi.launching import mpiexec
+from tests.backends.mpi import replicated_inputs
+from tests.backends.mpi.mpiexec_job import mpiexec
 
 ONE, TWO = b"1" * 16, b"2" * 16
 
@@ -123,5 +123,5 @@ def test_none_carries_after_what_inputs_may_have_decided() -> None:
 
 @pytest.mark.parametrize("count", [3, 4])
 def test_inputs_that_differ_are_refused_in_all_processes(count: int, tmp_path: Path) -> None:
-    done = mpiexec(count, "-m", "tests.backends.mpi.inputs", folder=tmp_path).check()
-    assert done.out == [f"all {len(inputs.CLAIMS)}\n"] * count
+    done = mpiexec(count, "-m", "tests.backends.mpi.replicated_inputs", folder=tmp_path).check()
+    assert done.out == [f"all {len(replicated_inputs.CLAIMS)}\n"] * count

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from shardir.ir.module import Module
 from shardir.text.printer import print_module
-from tests.backends.mpi.launching import mpiexec
-from tests.backends.mpi.machine_code import CLAIMS
-from tests.backends.mpi.programs import SEPARATOR
+from tests.backends.mpi.mpiexec_job import mpiexec
+from tests.backends.mpi.native_programs import CLAIMS
+from tests.backends.mpi.program_comparison import SEPARATOR
 from tests.passes.processes import partitioned
 from tests.programs.strategies import spmd_modules
 
@@ -50,7 +50,9 @@ def run(texts: list[str], count: int, folder: Path, *ways: str) -> None:
     """Run them in the ways that `programs` knows."""
     path = folder / "programs.txt"
     path.write_text(SEPARATOR.join(texts), "utf-8")
-    done = mpiexec(count, "-m", "tests.backends.mpi.programs", path, *ways, folder=folder).check()
+    done = mpiexec(
+        count, "-m", "tests.backends.mpi.program_comparison", path, *ways, folder=folder
+    ).check()
     assert done.out[0] == f"{len(texts)}\n"
 
 
@@ -102,5 +104,5 @@ def test_programs_with_collectives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [2, 4] if LONG else [2])
 def test_claims_about_machine_code(count: int, tmp_path: Path) -> None:
-    done = mpiexec(count, "-m", "tests.backends.mpi.machine_code", folder=tmp_path).check()
+    done = mpiexec(count, "-m", "tests.backends.mpi.native_programs", folder=tmp_path).check()
     assert done.out == [f"all {len(CLAIMS)}\n"] * count

@@ -10,8 +10,13 @@ from shardir.backends.numpy import sort_kernels
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.checking import assert_same_bits, expected, operands_of, operations
-from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.reference_check import (
+    assert_same_bits,
+    expected,
+    operands_of,
+    operations,
+)
 from tests.backends.cpu.phase_runner import op_on
 
 REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.kernels.threefry import RULES
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.checking import check, expected, operations
+from tests.backends.cpu.kernels.reference_check import check, expected, operations
 from tests.backends.cpu.phase_runner import made_by, op_on
 
 ALONE = ["random_bits", "random_split", "random_fold_in", "random_hash"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.backends.gpu.kernels.running import Interpreter
+from tests.backends.gpu.kernels.kernel_execution import Interpreter
 
 
 @pytest.fixture(scope="session")

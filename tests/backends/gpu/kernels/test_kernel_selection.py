@@ -24,9 +24,9 @@ from shardir.ops.control_flow.fused import fused
 from shardir.passes.fusion.fuse import fuse
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
-from tests.backends.gpu.kernels.forms import PROGRAMS
-from tests.backends.gpu.kernels.groups import group
-from tests.backends.gpu.kernels.running import TINY, program
+from tests.backends.gpu.kernels.fused_groups import group
+from tests.backends.gpu.kernels.kernel_execution import TINY, program
+from tests.backends.gpu.kernels.kernel_programs import PROGRAMS
 
 
 def only(text: str) -> Op:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.ipu.host_model import HostModelError
-from tests.backends.ipu.host_model.building import Array, programs, rng, run
+from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run
 
 REPLICAS = 8
 

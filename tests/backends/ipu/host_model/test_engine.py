@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from shardir.backends.ipu.host_model import build_executable
-from tests.backends.ipu.host_model.building import PROGRAMS
+from tests.backends.ipu.host_model.compiled_programs import PROGRAMS
 
 PRINTED = """\
 v: 1 2 15 50 3 4 16 51

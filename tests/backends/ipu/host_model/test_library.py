@@ -24,7 +24,7 @@ from shardir.backends.ipu.host_model import (
     library,
     runner_files,
 )
-from tests.backends.ipu.host_model.building import PROGRAMS
+from tests.backends.ipu.host_model.compiled_programs import PROGRAMS
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.ipu.host_model import HostModelError, build_executable
-from tests.backends.ipu.host_model.building import PROGRAMS, Array, programs, rng
+from tests.backends.ipu.host_model.compiled_programs import PROGRAMS, Array, programs, rng
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

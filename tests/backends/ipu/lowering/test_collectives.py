@@ -9,9 +9,9 @@ import pytest
 from shardir import lax
 from shardir.backends.ipu.lowering.replica_groups import plan_copies
 from shardir.sharding import PartitionSpec as P
-from tests.backends.ipu.communicating import collectives, mapped
-from tests.backends.ipu.running import check
-from tests.backends.ipu.training import draw, grid, put
+from tests.backends.ipu.collective_programs import collectives, mapped
+from tests.backends.ipu.host_model_execution import check
+from tests.backends.ipu.model_steps import draw, grid, put
 
 
 @pytest.mark.parametrize("strided", ["ring", "gcl"])

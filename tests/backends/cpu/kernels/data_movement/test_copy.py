@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
-from tests.backends.cpu.kernels.layouts import array, laid_out
+from tests.backends.cpu.kernels.random_layouts import array, laid_out
 from tests.backends.cpu.phase_runner import Bench
 
 Array = npt.NDArray[Any]

@@ -12,8 +12,8 @@ from shardir.backends.cpu.kernels.data_movement import gather, scatter
 from shardir.ir.module import Op
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.checking import check, operations
-from tests.backends.cpu.kernels.layouts import Array, array
+from tests.backends.cpu.kernels.random_layouts import Array, array
+from tests.backends.cpu.kernels.reference_check import check, operations
 from tests.backends.cpu.phase_runner import Bench, made_by, op_on
 
 RULES = {**gather.RULES, **scatter.RULES}

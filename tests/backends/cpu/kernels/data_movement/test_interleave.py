@@ -8,7 +8,7 @@ import shardir.numpy as snp
 from shardir import ops
 from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType, dtype_name
-from tests.backends.cpu.kernels.layouts import array
+from tests.backends.cpu.kernels.random_layouts import array
 from tests.backends.cpu.phase_runner import Bench, made_by, op_on
 
 

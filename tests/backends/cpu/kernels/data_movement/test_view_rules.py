@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from shardir import ops
 from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.checking import check, operations
-from tests.backends.cpu.kernels.layouts import array
+from tests.backends.cpu.kernels.random_layouts import array
+from tests.backends.cpu.kernels.reference_check import check, operations
 from tests.backends.cpu.phase_runner import made_by, op_on
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.kernels.pooling import reduce_window, select_and_scatter
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.checking import check, expected, operations
-from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.reference_check import check, expected, operations
 from tests.backends.cpu.phase_runner import made_by, op_on
 
 RULES = {**reduce_window.RULES, **select_and_scatter.RULES}

@@ -10,8 +10,8 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.scan.cumulative import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.checking import assert_same_bits, check, expected, operations
-from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.reference_check import assert_same_bits, check, expected, operations
 from tests.backends.cpu.machine_descriptions import ZEN_5
 from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
 

@@ -8,8 +8,8 @@ from shardir.backends.cpu.kernels.selection import argminmax
 from shardir.backends.cpu.kernels.selection.argminmax import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.checking import check, expected, operations
-from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.reference_check import check, expected, operations
 from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]

@@ -11,7 +11,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.kernels.selection.radix_select import radix_select_phases
 from shardir.ir.types import NUMPY_DTYPES
-from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_of
 from tests.backends.cpu.phase_runner import Bench
 
 REAL = ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")

@@ -9,8 +9,8 @@ from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.checking import assert_same_bits, expected
-from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
 from tests.backends.cpu.phase_runner import Bench, lowered, op_on
 
 if not has_compress(8, host_machine()):

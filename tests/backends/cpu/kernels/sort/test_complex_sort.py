@@ -7,8 +7,8 @@ from shardir.backends.cpu.kernels.sort import samplesort
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.checking import assert_same_bits, expected
-from tests.backends.cpu.kernels.layouts import Array
+from tests.backends.cpu.kernels.random_layouts import Array
+from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
 from tests.backends.cpu.phase_runner import lowered, op_on
 
 PARTS = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 2.5, 1e-45, -3e38]

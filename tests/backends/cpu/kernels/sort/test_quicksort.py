@@ -15,8 +15,8 @@ from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases, s
 from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.checking import assert_same_bits, expected
-from tests.backends.cpu.kernels.layouts import Array, random_of
+from tests.backends.cpu.kernels.random_layouts import Array, random_of
+from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
 from tests.backends.cpu.phase_runner import Bench, op_on
 
 Make = Callable[[BufferView, BufferView, int, LoweringContext], Sequence[Phase] | None]

@@ -7,8 +7,8 @@ from shardir.backends.cpu.kernels.sort import samplesort
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.checking import assert_same_bits, expected
-from tests.backends.cpu.kernels.layouts import Array, random_of
+from tests.backends.cpu.kernels.random_layouts import Array, random_of
+from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
 from tests.backends.cpu.phase_runner import lowered, made_by, op_on
 
 REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]

@@ -1,0 +1,148 @@
+"""Kernels compile for GPUs that are not there: sm_80, sm_90 and sm_100."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.dtypes import TRITON_TYPES
+from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
+from shardir.backends.gpu.kernels.arithmetic import RULES
+from shardir.backends.gpu.kernels.compiling import compile_ahead
+from shardir.ir.builder import Builder
+from shardir.ir.module import Module, Value
+from shardir.ir.operation import OPS
+from shardir.ir.types import TensorType
+from shardir.ops.control_flow.fused import REDUCTIONS, fused
+from shardir.passes.fusion.fuse import fuse
+from shardir.text.parser import parse
+from tests.backends.gpu.kernels.fused_groups import group, tried
+from tests.backends.gpu.kernels.kernel_execution import TINY
+from tests.backends.gpu.kernels.kernel_programs import LAYS, PROGRAMS
+
+CAPABILITIES = (80, 90, 100)
+QUICK = ("row softmax of bf16", "layer norm", "columns", "loss", "no operands")
+
+
+@pytest.fixture
+def capabilities(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    return CAPABILITIES if request.config.getoption("--long") else (90,)
+
+
+def kernels(module: Module, *sizes: TileSizes) -> Iterator[KernelText]:
+    for op in module.main.body.ops:
+        if op.spec is fused:
+            for size in sizes:
+                kernel = write_kernel(op, "group", size)
+                assert isinstance(kernel, KernelText)
+                yield kernel
+
+
+def compiles(module: Module, capabilities: tuple[int, ...], *sizes: TileSizes) -> None:
+    for kernel in kernels(module, *sizes):
+        for capability in capabilities:
+            code = compile_ahead(kernel, capability)
+            assert list(code) == [launch.function for launch in kernel.launches]
+            assert all(code.values())
+
+
+def test_all_forms_compile(capabilities: tuple[int, ...], request: pytest.FixtureRequest) -> None:
+    names = PROGRAMS if request.config.getoption("--long") else QUICK
+    for name in names:
+        compiles(fuse(parse(PROGRAMS[name])), capabilities, TileSizes(), TINY)
+
+
+def test_for_every_capability() -> None:
+    compiles(fuse(parse(PROGRAMS["row softmax"])), CAPABILITIES, TileSizes())
+
+
+def every(b: Builder, params: list[Value]) -> list[Value]:
+    """Every operation on one or two values, conversions to every type."""
+    x, y = params
+    made = []
+    for name in RULES:
+        made += tried(b, OPS[name], x) + tried(b, OPS[name], x, y)
+        made += tried(b, OPS[name], x, b.full(1, x.type))
+    for to in TRITON_TYPES:
+        made += tried(b, OPS["convert"], x, result=x.type.with_dtype(to))
+    return [*made, b.select(b.ne(x, y), x, y)]
+
+
+def test_every_operation_compiles(
+    capabilities: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    dtypes = TRITON_TYPES if request.config.getoption("--long") else ("f32", "bf16", "u8")
+    for dtype in dtypes:
+        module = group([TensorType((100,), dtype)] * 2, every)
+        compiles(module, capabilities if dtype in ("f32", "bf16", "f64") else (90,), TileSizes())
+
+
+def test_every_reduction_compiles(
+    capabilities: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    long = request.config.getoption("--long")
+    for dtype in TRITON_TYPES if long else ("bool", "i8"):
+        for shape, dims in LAYS.values() if long else (LAYS["around"],):
+            reductions = partial(reduced, dims)
+            module = group([TensorType(shape, dtype)], reductions)
+            compiles(module, capabilities if dtype in ("f32", "bf16") else (90,), TileSizes(), TINY)
+
+
+def reduced(dims: tuple[int, ...], b: Builder, params: list[Value]) -> list[Value]:
+    """Every reduction along some dimensions."""
+    return [y for spec in REDUCTIONS for y in tried(b, spec, params[0], dims=dims)]
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_no_rounding_is_optimized_away(capability: int) -> None:
+    """A thread has 16 elements here, each rounded after the first function and by the store."""
+
+    def rows(b: Builder, params: list[Value]) -> list[Value]:
+        return [b.tanh(b.tanh(params[0]))]
+
+    (kernel,) = kernels(group([TensorType((4096,), "bf16")], rows), TileSizes())
+    (code,) = compile_ahead(kernel, capability, "ptx").values()
+    roundings = re.findall(r"cvt\.rn\.bf16(x2)?\.f32", code.decode())
+    assert sum(2 if pair else 1 for pair in roundings) == 32
+
+
+def test_products_and_sums_are_not_contracted() -> None:
+    def rows(b: Builder, params: list[Value]) -> list[Value]:
+        return [b.add(b.mul(params[0], params[0]), params[0])]
+
+    (kernel,) = kernels(group([TensorType((4096,), "f32")], rows), TileSizes())
+    (code,) = compile_ahead(kernel, 90, "ptx").values()
+    assert b"fma" not in code
+    assert b"mul.rn.f32" in code
+
+
+def test_a_chain_loads_and_stores_16_bytes_at_once() -> None:
+    (kernel,) = kernels(fuse(parse(PROGRAMS["flat chain"])), TileSizes())
+    (code,) = compile_ahead(kernel, 90, "ptx").values()
+    moves = re.findall(rb"(?:ld|st)\.global\.?(?:v\d)?", code)
+    narrow = [move for move in moves if not move.endswith(b".v4")]
+    assert len(moves) > 4
+    assert len(narrow) == 1, "the scalar"
+
+
+def test_no_kernel_is_compiled_where_kernels_are_interpreted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (kernel,) = kernels(fuse(parse(PROGRAMS["one element"])), TileSizes())
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(RuntimeError) as caught:
+        compile_ahead(kernel, 90)
+    assert str(caught.value) == "cannot compile kernels while TRITON_INTERPRET=1; unset it"
+
+
+def test_the_options_of_a_launch_are_those_of_compilation() -> None:
+    """libdevice flushes subnormal numbers unless it is told not to."""
+    (plain,) = kernels(fuse(parse(PROGRAMS["one element"])), TileSizes())
+    (launch,) = plain.launches
+    assert launch.options == {"enable_fp_fusion": False}
+    (calls,) = kernels(fuse(parse(PROGRAMS["row softmax"])), TileSizes())
+    (launch,) = calls.launches
+    assert launch.options == {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+    assert "num_warps=1, enable_fp_fusion=False, enable_reflect_ftz=False" in calls.launch

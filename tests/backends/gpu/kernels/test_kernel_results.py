@@ -1,0 +1,116 @@
+"""All forms of kernels: chains, rows, columns, loops, parts; against the reference."""
+
+import numpy as np
+import pytest
+
+from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.dtypes import TRITON_TYPES
+from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
+from shardir.interpret.interpreter import run
+from shardir.ir.builder import Builder
+from shardir.ir.module import Module, Op, Value
+from shardir.ir.types import FLOATS, TensorType
+from shardir.ops.control_flow.fused import REDUCTIONS, fused
+from shardir.passes.fusion.fuse import fuse
+from shardir.text.parser import parse
+from tests.backends.gpu.kernels.fused_groups import group, numbers, tried
+from tests.backends.gpu.kernels.kernel_execution import TINY, Interpreter
+from tests.backends.gpu.kernels.kernel_programs import LAYS, PROGRAMS
+
+
+def groups(module: Module) -> list[Op]:
+    return [op for op in module.main.body.ops if op.spec is fused]
+
+
+@pytest.mark.parametrize("sizes", [TileSizes(), TINY], ids=["usual", "tiny"])
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_kernels_compute_what_their_groups_say(
+    interpreter: Interpreter, text: str, sizes: TileSizes
+) -> None:
+    module = parse(text)
+    rng = np.random.default_rng(3)
+    args = [
+        rng.normal(size=value.type.shape).astype(value.type.numpy)
+        for value in module.main.body.params
+    ]
+    made = fuse(module)
+    assert len(groups(made)) == 1
+    for want, got in zip(run(module, args), interpreter.run(made, args, sizes), strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        bound = {"f64": 1e-13, "f32": 2e-6}.get(module.main.body.returns[0].type.dtype, 0)
+        wide, close = want.astype(np.float64), got.astype(np.float64)
+        np.testing.assert_allclose(close, wide, bound, 10 * bound)
+
+
+@pytest.mark.parametrize("lay", LAYS)
+@pytest.mark.parametrize("dtype", TRITON_TYPES)
+def test_reductions(interpreter: Interpreter, dtype: str, lay: str) -> None:
+    """Of every type, in every place: whole tiles, loops, and parts."""
+    shape, dims = LAYS[lay]
+    kept = tuple(dim for dim in range(len(shape)) if dim not in dims)
+    type = TensorType(shape, dtype)
+    few = np.array([-1, 0, 1, 2, 3, 1, 1, 1, 1]) if dtype in FLOATS else numbers(dtype)
+    x = np.random.default_rng(5).choice(few, shape).astype(type.numpy)
+
+    def rows(b: Builder, params: list[Value]) -> list[Value]:
+        made = []
+        for spec in REDUCTIONS:
+            for result in tried(b, spec, params[0], dims=dims):
+                made.append(result)
+                if kept:
+                    back = b.broadcast(result, dims=kept, result=type)
+                    made += tried(b, ops.ne, back, params[0]) if spec is not ops.prod else []
+        return made
+
+    module = group([type], rows)
+    with np.errstate(all="ignore"):
+        wanted = run(module, [x])
+    for sizes in (None, TINY) if dtype == "f32" else (TINY,):
+        for want, got in zip(wanted, interpreter.run(module, [x], sizes), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_nan_wins_and_nothing_is_zero(interpreter: Interpreter) -> None:
+    """Rows of NaN, of negative numbers only, and of infinities, with lanes that do not exist."""
+    x = np.full((4, 37), -5.0, np.float32)
+    x[1, 30], x[2], x[3, 1] = np.nan, -np.inf, np.inf
+
+    def rows(b: Builder, params: list[Value]) -> list[Value]:
+        return [b.emit(spec, params[0], dims=(1,)) for spec in (ops.max_, ops.min_, ops.sum_)]
+
+    module = group([TensorType(x.shape, "f32")], rows)
+    for sizes in (None, TINY):
+        for want, got in zip(run(module, [x]), interpreter.run(module, [x], sizes), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_offsets_of_large_tensors_have_64_bits() -> None:
+    text = """\
+func @large(%x: u8[70000, 70000]) -> (u8[70000, 70000]) {
+  %a = not(%x) : u8[70000, 70000]
+  %b = add(%a, %x) : u8[70000, 70000]
+  return %b
+}
+"""
+    (op,) = groups(fuse(parse(text)))
+    kernel = write_kernel(op, "large")
+    assert isinstance(kernel, KernelText)
+    assert "at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)" in kernel.text
+
+
+def test_so_have_those_of_what_is_reduced() -> None:
+    text = """\
+func @large(%x: f32[70000, 70000]) -> (f32[70000]) {
+  %a = exp(%x) : f32[70000, 70000]
+  %s = sum(%a, dims=[DIM]) : f32[70000]
+  return %s
+}
+"""
+    columns, rows = (
+        write_kernel(groups(fuse(parse(text.replace("DIM", dim))))[0], "large") for dim in "01"
+    )
+    assert isinstance(columns, KernelText)
+    assert isinstance(rows, KernelText)
+    assert "row = start + tl.arange(0, ROWS)[:, None].to(tl.int64)" in columns.text
+    assert "column = start + tl.arange(0, COLUMNS).to(tl.int64)" in rows.text
+    assert "row = tl.program_id(0).to(tl.int64)" in rows.text

@@ -1,0 +1,39 @@
+"""Random programs for IPUs: what the fuzzer of passes draws, less what cannot be emitted."""
+
+from collections.abc import Iterator
+
+from hypothesis import strategies as st
+
+from shardir.backends.emission import EmissionError
+from shardir.backends.ipu.target import program_text
+from shardir.errors import PartitionError
+from shardir.frontend.dispatch.emission import make_emission
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.simplify.inline import inline_regions
+from tests.backends.drawn_examples import drawn
+from tests.backends.ipu.host_model_execution import Case
+from tests.passes.random_cases import PIPELINES, annotated, functions
+
+SIZES = ((2,), (4,), (2, 2), (2, 4), (4, 2), (2, 2, 2))
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> tuple[str, Module]:
+    """A random program over a mesh of two to eight devices, and how it is partitioned."""
+    mesh = Mesh("m", tuple(zip("xyz", draw(st.sampled_from(SIZES)), strict=False)))
+    function = inline_regions(draw(functions(mesh, 6)))
+    return draw(st.sampled_from(PIPELINES)), Module((mesh,), (annotated(draw, function, mesh),))
+
+
+def random_programs(number: int, count: int) -> Iterator[tuple[str, Case]]:
+    """Those of so many random programs that can be emitted, with random arguments."""
+    for i, (pipeline, module) in enumerate(drawn(modules(), number, count)):
+        try:
+            emission = make_emission(module, "ipu", None, Pipeline.parse(pipeline), samples=True)
+            program_text(emission, {})
+        except (EmissionError, PartitionError):
+            continue
+        assert emission.samples is not None
+        yield f"{number}-{i}", Case(emission, module, emission.samples.arguments, {})

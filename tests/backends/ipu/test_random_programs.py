@@ -1,0 +1,11 @@
+"""Random programs over all operations, partitioned in any way, compute the reference's numbers."""
+
+import pytest
+
+from tests.backends.ipu.host_model_execution import check
+from tests.backends.ipu.random_programs import random_programs
+
+
+def test_random_programs(pytestconfig: pytest.Config) -> None:
+    for number in range(20 if pytestconfig.getoption("--long") else 1):
+        check(dict(random_programs(number, 120)))

@@ -1,0 +1,202 @@
+"""The CPU backend computes what the reference interpreter says, and computes shared work once."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.backends import get_backend
+from shardir.backends.base import UnknownBackendError
+from shardir.backends.numpy import BACKEND
+from shardir.backends.numpy.kernel_table import kernel_of
+from shardir.errors import NoRule
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.builder import substitute
+from shardir.ir.module import Module
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.text.parser import parse
+from tests.backends.numpy.executor_results import computed
+from tests.op_sample import Sample
+from tests.programs.shardings import shardings
+from tests.programs.strategies import modules
+from tests.samples import SAMPLES
+
+EXAMPLES = max(settings().max_examples // 4, 25)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
+    module = Module((), (sample.function(),))
+    arguments = [np.asarray(a) for a in sample.arrays()]
+    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_partitioned_programs_run_as_interpreted(data: st.DataObject) -> None:
+    module = data.draw(modules())
+    (mesh,) = module.meshes
+    body = module.main.body
+    cuts = {p: replace(p, sharding=data.draw(shardings(mesh, p.type.shape))) for p in body.params}
+    function = replace(module.main, body=substitute(body, cuts))
+    program = Pipeline.parse(DEFAULT_PIPELINE)(replace(module, functions=(function,)))
+    arguments = random_arguments(program, whole=True)
+    want, got = run(program, arguments), computed(program, arguments)
+    assert are_close(want, got, tolerance_of(module))
+
+
+@pytest.mark.parametrize(
+    "dims",
+    ["ik,kj->ij", "ik,kj->ji", "bik,bkj->bij", "ibk,kjb->jbi", "i,j->ij", "i,i->", "ij,ij->ij",
+     "ik,jk->ij", "ijk,k->ij", "aib,bj->ai", "ab,cd->ac", ",i->i"],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "bf16", "c64"])
+def test_contractions_are_einsums(dims: str, dtype: str) -> None:
+    sizes = {c: n for n, c in enumerate("abcdijk", 2)}
+    inputs, output = dims.split("->")
+    shapes = [[sizes[c] for c in term] for term in (*inputs.split(","), output)]
+    text = [f"{dtype}[{', '.join(map(str, shape))}]" for shape in shapes]
+    module = parse(
+        f"func @f(\n  %x: {text[0]},\n  %y: {text[1]},\n) -> ({text[2]}) {{\n"
+        f'  %z = dot(%x, %y, dims="{dims}") : {text[2]}\n  return %z\n}}\n'
+    )
+    arguments = random_arguments(module, whole=True)
+    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+
+
+REPLICATED = """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %a: f32[8] of f32[8],
+  %b: f32[2] of f32[8@x],
+) -> (f32[8] of f32[8@-], f32[2] of f32[8@x]) {
+  %c = exp(%a) : f32[8]
+  %d = exp(%b) : f32[2]
+  return %c, %d
+}
+"""
+
+
+def test_replicated_work_is_done_once_and_shared() -> None:
+    program = BACKEND.compile(parse(REPLICATED))
+    a, b = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)
+    c, d = program([[a] * 4, [b[2 * i : 2 * i + 2] for i in range(4)]])
+    assert len({id(shard) for shard in c}) == 1
+    assert len({id(shard) for shard in d}) == 4
+
+
+LOOP = """\
+mesh @m = [x=2]
+
+spmd func @f(
+  %a: f32[2] of f32[4@x],
+) -> (f32[2] of f32[4@x], f32[3, 2] of f32[3, 4@x]) {
+  %c, %s = scan(%a, carries=1, length=3, reverse=true) : f32[2], f32[3, 2] {
+    (%v: f32[2]) =>
+    %t = all-reduce(%v, axes=[x], op=add) : f32[2]
+    yield %t, %v
+  }
+  return %c, %s
+}
+"""
+
+
+def test_collectives_in_loops_meet_in_every_round() -> None:
+    a = np.array([1, 2, 3, 4], np.float32)
+    last, stacked = computed(parse(LOOP), [a])
+    np.testing.assert_array_equal(last, [16, 24, 16, 24])
+    np.testing.assert_array_equal(stacked, [[8, 12, 8, 12], [4, 6, 4, 6], [1, 2, 3, 4]])
+
+
+PARTING = """\
+mesh @m = [x=3]
+
+spmd func @f(
+  %a: f32[1] of f32[3@x],
+) -> (f32[1] of f32[3@x], f32[1] of f32[3@x]) {
+  %i = axis-index(axes=[x]) : i32[]
+  %r = case(%i) : f32[1] {
+    yield %a
+  } {
+    %b = neg(%a) : f32[1]
+    yield %b
+  }
+  %n, %d = while(%i, %a) : i32[], f32[1] {
+    (%m: i32[], %c: f32[1]) =>
+    %two = constant(value=2) : i32[]
+    %less = lt(%m, %two) : bool[]
+    yield %less
+  } {
+    (%o: i32[], %e: f32[1]) =>
+    %one = constant(value=1) : i32[]
+    %p = add(%o, %one) : i32[]
+    %f = add(%e, %e) : f32[1]
+    yield %p, %f
+  }
+  return %r, %d
+}
+"""
+
+
+def test_devices_may_part_ways_and_meet_again() -> None:
+    module, ones = parse(PARTING), np.array([1, 2, 3], np.float32)
+    want = run(module, [ones])
+    np.testing.assert_array_equal(want, [[1, -2, -3], [4, 4, 3]])
+    np.testing.assert_array_equal(computed(module, [ones]), want)
+
+
+def test_threads_may_call_one_program() -> None:
+    module = Pipeline.parse(DEFAULT_PIPELINE)(
+        parse(
+            "mesh @m = [x=4]\n\nfunc @f(\n  %a: f32[1024@x, 256],\n) -> (f32[1024, 256]) {\n"
+            "  %b = tanh(%a) : f32[1024, 256]\n  return %b\n}\n"
+        )
+    )
+    program = BACKEND.compile(module)
+    shard = np.ones((256, 256), np.float32)
+    results: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda i=i: results.append((i, program([[shard * i] * 4]))))
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    for i, ((first, *_),) in results:
+        np.testing.assert_allclose(first, np.tanh(shard * i))
+
+
+def test_an_unknown_backend_names_the_known_ones() -> None:
+    with pytest.raises(UnknownBackendError) as error:
+        get_backend("tpu")
+    assert str(error.value) == (
+        "no backend is called 'tpu'; the backends are cpu, gpu, isolated, numpy"
+    )
+
+
+def test_what_nobody_can_compute_names_the_table() -> None:
+    module = parse("""\
+func @f(
+  %a: f32[4],
+) -> (f32[4]) {
+  %b = reshard(%a) : f32[4]
+  return %b
+}
+""")
+    (op,) = module.main.body.ops
+    unknown = replace(op, spec=replace(op.spec, reference=None))
+    with pytest.raises(NoRule) as caught:
+        kernel_of(unknown)
+    assert str(caught.value) == (
+        "reshard %b: target 'cpu' has no lowering for it; write it with other operations, or "
+        "register a lowering in backends/numpy/kernel_table.py"
+    )
