@@ -1,4 +1,4 @@
-"""Exchanges of all kinds, for all element types they are for, and what the reference makes."""
+"""Cases of all collectives for all element types that they support, with the reference results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ from shardir.ir.types import DTYPES, TensorType
 from shardir.ops.communication.collectives import REDUCTIONS
 
 MESH = Mesh("m", (("a", 2), ("b", 2)))
-"""The mesh of all exchanges; of its axes, and of all of it in both orders."""
+"""The mesh of all cases; they use its axes, and both axes in both orders."""
 A, B = Axis("a", 1, 2), Axis("b", 1, 2)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One exchange: an operation, its attributes, and the type of what each device gives."""
+    """A collective: the operation, its attributes, and the type of the operand on each device."""
 
     op: str
     dtype: str
@@ -31,25 +31,25 @@ class Case:
     attrs: dict[str, Any] = field(default_factory=dict)
 
     def call(self, comm: Comm, x: Any) -> Any:
-        """Do it on a device."""
-        said = {
+        """Run the collective on one device."""
+        arguments = {
             key: axes_text(value, MESH) if key in ("axes", "source", "target") else value
             for key, value in self.attrs.items()
         }
-        return getattr(comm, self.op.replace("-", "_"))(x, **said)
+        return getattr(comm, self.op.replace("-", "_"))(x, **arguments)
 
     def __str__(self) -> str:
-        told = ",".join(
+        attrs_text = ",".join(
             "".join(axis.name for axis in value)
             if key in ("axes", "source", "target")
             else str(value)
             for key, value in self.attrs.items()
         )
-        return f"{self.op}({told}) {self.dtype}{list(self.shape)}".replace(" ", "")
+        return f"{self.op}({attrs_text}) {self.dtype}{list(self.shape)}".replace(" ", "")
 
 
-def part_of(case: Case, device: int) -> npt.NDArray[Any]:
-    """What a device gives."""
+def operand_of(case: Case, device: int) -> npt.NDArray[Any]:
+    """Return the operand of a device."""
     type = TensorType(case.shape, case.dtype).numpy
     rng = np.random.default_rng(device)
     if case.dtype == "bool":
@@ -61,53 +61,55 @@ def part_of(case: Case, device: int) -> npt.NDArray[Any]:
     if type.kind in "iu":
         info = np.iinfo(type)
         return rng.integers(info.min, info.max, case.shape, type, endpoint=True)
-    made = rng.integers(-9, 9, case.shape).astype(type)
+    operand = rng.integers(-9, 9, case.shape).astype(type)
     if case.attrs.get("op") in ("max", "min"):
-        # Extremes see what is not a number, and tell zeros apart.
-        made = made.reshape(-1)
-        made[:3] = [0.0 if device % 2 else -0.0, np.nan if device == 1 else 1, -0.0][: made.size]
-        made = made.reshape(case.shape)
-    return np.asarray(made)
+        # max and min must propagate NaN and distinguish the signs of zeros.
+        operand = operand.reshape(-1)
+        operand[:3] = [0.0 if device % 2 else -0.0, np.nan if device == 1 else 1, -0.0][
+            : operand.size
+        ]
+        operand = operand.reshape(case.shape)
+    return np.asarray(operand)
 
 
-def _wanted(case: Case) -> list[npt.NDArray[Any]]:
+def _cached_reference(case: Case) -> list[npt.NDArray[Any]]:
     key = str(case)
-    if key not in _MADE:
-        _MADE[key] = reference(case)
-    return _MADE[key]
+    if key not in _REFERENCES:
+        _REFERENCES[key] = reference(case)
+    return _REFERENCES[key]
 
 
-_MADE: dict[str, list[npt.NDArray[Any]]] = {}
+_REFERENCES: dict[str, list[npt.NDArray[Any]]] = {}
 
 
 def reference(case: Case) -> list[npt.NDArray[Any]]:
-    """What each device gets."""
+    """Return the result of each device."""
     spec = OPS[case.op]
     type = TensorType(case.shape, case.dtype)
     attrs = {key: Symbol(value) if key == "op" else value for key, value in case.attrs.items()}
     result = spec.type(type, result=None, **attrs)
     assert spec.exchange is not None
-    parts = [(part_of(case, device),) for device in range(MESH.size)]
+    parts = [(operand_of(case, device),) for device in range(MESH.size)]
     return list(spec.exchange(MESH, parts, result=result, **attrs))
 
 
-def check(case: Case, made: Sequence[Any]) -> None:
-    """What every device got is the reference's."""
-    for device, tensor in enumerate(made):
-        check_one(case, device, tensor)
+def check(case: Case, results: Sequence[Any]) -> None:
+    """Assert that the result of every device equals the reference."""
+    for device, tensor in enumerate(results):
+        check_device(case, device, tensor)
 
 
-def check_one(case: Case, device: int, tensor: Any) -> None:
-    """Every bit of what a device got is the reference's, but for which NaN a NaN is."""
-    wanted = _wanted(case)[device]
+def check_device(case: Case, device: int, tensor: Any) -> None:
+    """Assert that all bits of a device's result equal the reference; NaN payloads may differ."""
+    wanted = _cached_reference(case)[device]
     array = to_numpy(tensor).view(wanted.dtype)
     assert array.shape == wanted.shape, f"device {device}"
     assert tensor.is_contiguous(), f"device {device}"
-    unknown = np.isnan(wanted) if wanted.dtype.kind not in "iub" else np.zeros(wanted.shape, bool)
-    nothing = np.zeros((), wanted.dtype)
-    assert np.array_equal(unknown, array != array), f"device {device}: {array} is not {wanted}"
-    got, known = (np.where(unknown, nothing, x).tobytes() for x in (array, wanted))
-    assert got == known, f"device {device}: {array} is not {wanted}"
+    is_nan = np.isnan(wanted) if wanted.dtype.kind not in "iub" else np.zeros(wanted.shape, bool)
+    zero = np.zeros((), wanted.dtype)
+    assert np.array_equal(is_nan, array != array), f"device {device}: {array} is not {wanted}"
+    result_bytes, expected_bytes = (np.where(is_nan, zero, x).tobytes() for x in (array, wanted))
+    assert result_bytes == expected_bytes, f"device {device}: {array} is not {wanted}"
 
 
 def _cases() -> list[Case]:

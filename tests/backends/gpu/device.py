@@ -1,7 +1,7 @@
 """The device on which the tests of GPU programs run.
 
-`SHARDIR_TEST_DEVICE=cuda` selects a GPU. Without it, torch's CPU stands for the GPU, and Triton
-interprets the kernels.
+`SHARDIR_TEST_DEVICE=cuda` selects a GPU. Without it, the programs run with torch on the CPU, and
+Triton interprets the kernels.
 """
 
 import os
@@ -13,10 +13,10 @@ GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
 DEVICE = GPU or "cpu"
 
 
-def without_cpu_kernels(reads: bool = True) -> AbstractContextManager[Any]:
-    """Return a context in which torch refuses, on the CPU too, what it has no GPU kernels for."""
+def without_cpu_kernels(allow_host_reads: bool = True) -> AbstractContextManager[Any]:
+    """Return a context in which torch on the CPU rejects operations without GPU kernels."""
     if GPU:
         return nullcontext()
-    from tests.backends.gpu.gpu_op_restrictions import as_on_gpus
+    from tests.backends.gpu.gpu_op_restrictions import restrict_to_gpu_kernels
 
-    return as_on_gpus(reads)
+    return restrict_to_gpu_kernels(allow_host_reads)

@@ -1,4 +1,4 @@
-"""What torch.cuda offers, without a GPU: streams write down what they are told, no more."""
+"""A replacement for torch.cuda without a GPU: streams only record their calls."""
 
 import threading
 from collections.abc import Iterator
@@ -9,30 +9,30 @@ import pytest
 
 
 class Event:
-    """A place in what a stream has been told."""
+    """A position in the record of a stream."""
 
     def __init__(self, stream: "Stream") -> None:
-        self.stream, self.place = stream, len(stream.told)
+        self.stream, self.place = stream, len(stream.record)
 
 
 class Stream:
-    """`told` are the events it waits for, and the words of those who compute."""
+    """A stream; `record` lists the events that it waits for and the marks of computations."""
 
     def __init__(self, device: object = None) -> None:
-        self.told: list[Any] = []
+        self.record: list[Any] = []
 
     def record_event(self) -> Event:
         return Event(self)
 
     def wait_event(self, event: Event) -> None:
-        self.told.append(event)
+        self.record.append(event)
 
     def wait_stream(self, other: "Stream") -> None:
-        self.told.append(Event(other))
+        self.record.append(Event(other))
 
 
 class Graph:
-    """Counts how often it is replayed."""
+    """A CUDA graph that counts its replays."""
 
     def __init__(self) -> None:
         self.replays = 0
@@ -41,40 +41,40 @@ class Graph:
         self.replays += 1
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch) -> Stream:
-    """Let torch.cuda be this; returns the stream of whoever enters no other."""
-    first, local = Stream(), threading.local()
+def replace_torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """Replace torch.cuda by the classes of this module, and return the default stream."""
+    default_stream, local = Stream(), threading.local()
 
     def current(device: object = None) -> Stream:
-        found: Stream = getattr(local, "stream", first)
-        return found
+        current_stream: Stream = getattr(local, "stream", default_stream)
+        return current_stream
 
     @contextmanager
-    def entered(stream: Stream) -> Iterator[None]:
-        before = current()
+    def use_stream(stream: Stream) -> Iterator[None]:
+        previous = current()
         local.stream = stream
         try:
             yield
         finally:
-            local.stream = before
+            local.stream = previous
 
     @contextmanager
-    def on(device: str) -> Iterator[None]:
-        before = getattr(local, "device", "cuda:0")
+    def use_device(device: str) -> Iterator[None]:
+        previous = getattr(local, "device", "cuda:0")
         local.device = device
         try:
             yield
         finally:
-            local.device = before
+            local.device = previous
 
     for name, fake in {
         "Stream": Stream,
         "CUDAGraph": Graph,
         "current_stream": current,
-        "stream": entered,
+        "stream": use_stream,
         "current_device": lambda: getattr(local, "device", "cuda:0"),
-        "device": lambda device: on(str(device)),
+        "device": lambda device: use_device(str(device)),
         "graph": lambda graph, capture_error_mode: nullcontext(),
     }.items():
         monkeypatch.setattr(f"torch.cuda.{name}", fake)
-    return first
+    return default_stream

@@ -1,6 +1,6 @@
-"""Processes that speak through gloo: forked after torch is imported, so that they start quickly.
+"""Processes that communicate through gloo, forked after the import of torch for a short start-up.
 
-`python -m tests.backends.gpu.forked_ranks` does all exchanges on four of them, and checks each.
+`python -m tests.backends.gpu.forked_ranks` runs and checks all collective cases on four processes.
 """
 
 import os
@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch
-import torch._dynamo  # Dispatch modes import it when they are first used: not in every process.
+import torch._dynamo  # imported here once; dispatch modes import it at first use
 import torch.distributed as dist
 
 from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
 from shardir.backends.gpu.vendored.distributed import DistComm
 
-SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 def fork_ranks(mesh: Mesh, groups: Sequence[Axes], work: Callable[[DistComm], None]) -> bool:
-    """Do `work` on a process for each device of the mesh; whether none of them failed.
+    """Run `work` on one process per device of the mesh; return whether all processes succeeded.
 
-    To be called in a process that has not used torch's threads yet.
+    The calling process must not have used the threads of torch before.
     """
     with tempfile.TemporaryDirectory() as folder:
         children = [_fork(rank, mesh, groups, work, f"{folder}/store") for rank in range(mesh.size)]
@@ -44,7 +44,7 @@ def _fork(
             store=dist.FileStore(store, mesh.size),
             rank=rank,
             world_size=mesh.size,
-            timeout=timedelta(seconds=SECONDS),
+            timeout=timedelta(seconds=TIMEOUT_SECONDS),
         )
         work(DistComm(mesh, rank, "cpu", groups))
         dist.barrier()
@@ -57,27 +57,27 @@ def _fork(
 
 def main() -> None:
     from shardir.backends.gpu.vendored.arrays import to_numpy, to_torch
-    from tests.backends.gpu.collective_cases import CASES, MESH, check_one, part_of
-    from tests.backends.gpu.gpu_op_restrictions import as_on_gpus
+    from tests.backends.gpu.collective_cases import CASES, MESH, check_device, operand_of
+    from tests.backends.gpu.gpu_op_restrictions import restrict_to_gpu_kernels
 
     groups = (("a",), ("b",), ("a", "b"))
 
     def work(comm: DistComm) -> None:
         for comm.staged in (False, True):
             for case in CASES:
-                x = to_torch(part_of(case, comm.rank), case.dtype)
-                kept = to_numpy(x).tobytes()
+                x = to_torch(operand_of(case, comm.rank), case.dtype)
+                operand_bytes = to_numpy(x).tobytes()
                 try:
-                    with as_on_gpus():
-                        made = case.call(comm, x)
-                    check_one(case, comm.rank, made)
-                    assert kept == to_numpy(x).tobytes(), "the operand changed"
+                    with restrict_to_gpu_kernels():
+                        result = case.call(comm, x)
+                    check_device(case, comm.rank, result)
+                    assert operand_bytes == to_numpy(x).tobytes(), "the operand changed"
                 except Exception as error:
                     raise AssertionError(f"{case}: {error!r}") from error
 
     if not fork_ranks(Mesh(dict(MESH.axes)), groups, work):
         raise SystemExit(1)
-    print(f"{len(CASES)} exchanges")
+    print(f"{len(CASES)} collective cases")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""On CPUs torch computes more than on GPUs: what it lacks there is refused here as well.
+"""Make torch on CPUs reject the operations that it has no GPU kernels for.
 
-`with as_on_gpus():` around torch's work raises `AssertionError` for an operation that has no kernel
-on GPUs for the element type it is given: almost all on unsigned integers of more than 8 bits (as
-in `"index_cuda" not implemented for 'UInt16'`), and products of matrices of integers. A program
-that can be a CUDA graph is to let the host read nothing: `as_on_gpus(reads=False)`.
+torch has more kernels for CPUs than for GPUs. `with restrict_to_gpu_kernels():` raises
+`AssertionError` for an operation that has no GPU kernel for the element type of its operands:
+almost all operations on unsigned integers of more than 8 bits (as in `"index_cuda" not implemented
+for 'UInt16'`), and matrix products of integers. With `allow_host_reads=False` it also raises for
+operations that copy results to the host, which a CUDA graph cannot contain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,21 +15,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
-MADE = (
+WIDE_UNSIGNED_DTYPES = (torch.uint16, torch.uint32, torch.uint64)
+CREATION_OPS = (
     *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "fill_", "zero_"),
     *("zeros", "zeros_like", "ones_like", "full", "full_like", "new_full", "new_zeros"),
     *("lift_fresh", "set_"),
 )
-COPIED = ("copy_", "clone", "_to_copy", "_local_scalar_dense")
-MULTIPLIED = ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution")
-ORDERED = ("argmax", "argmin", "cummax", "cummin", "scatter_reduce", "sort")
-READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
-EXCHANGED = "c10d"
+COPY_OPS = ("copy_", "clone", "_to_copy", "_local_scalar_dense")
+PRODUCT_OPS = ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution")
+ORDERING_OPS = ("argmax", "argmin", "cummax", "cummin", "scatter_reduce", "sort")
+HOST_READ_OPS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
+COLLECTIVES_NAMESPACE = "c10d"
 
 
-def as_on_gpus(reads: bool = True) -> AbstractContextManager[Any]:
-    """Inside, torch has no kernels but those that it has on GPUs."""
+def restrict_to_gpu_kernels(allow_host_reads: bool = True) -> AbstractContextManager[Any]:
+    """Return a context in which torch has only the kernels that it has on GPUs."""
 
     def dispatch(
         mode: Any,
@@ -37,30 +38,34 @@ def as_on_gpus(reads: bool = True) -> AbstractContextManager[Any]:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        tensors = [x for x in tree_leaves((args, kwargs, made)) if isinstance(x, torch.Tensor)]
-        reason = _missing(func, {x.dtype for x in tensors})
+        result = func(*args, **(kwargs or {}))
+        tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)]
+        reason = _missing_kernel_reason(func, {x.dtype for x in tensors})
         assert not reason, f"{func} {reason}"
-        assert reads or func.overloadpacket.__name__ not in READ, f"{func} makes the host wait"
-        return made
+        assert allow_host_reads or func.overloadpacket.__name__ not in HOST_READ_OPS, (
+            f"{func} makes the host wait"
+        )
+        return result
 
     mode: AbstractContextManager[Any] = type(
-        "AsOnGPUs", (TorchDispatchMode,), {"__torch_dispatch__": dispatch}
+        "RestrictToGPUKernels", (TorchDispatchMode,), {"__torch_dispatch__": dispatch}
     )()
     return mode
 
 
-def _missing(func: Any, dtypes: set[torch.dtype]) -> str:
-    """Why there is no such kernel on GPUs; empty if there is."""
+def _missing_kernel_reason(func: Any, dtypes: set[torch.dtype]) -> str:
+    """Return why torch has no such kernel on GPUs, or an empty string if it has one."""
     name = func.overloadpacket.__name__
-    if func.namespace == EXCHANGED:
+    if func.namespace == COLLECTIVES_NAMESPACE:
         return ""
-    foreign = dtypes.intersection(UNSIGNED)
-    if foreign and not (func.is_view or name in (*MADE, *COPIED, "_unsafe_view", "_reshape_alias")):
-        return f"is not there for {sorted(map(str, foreign))}"
-    whole = {dtype for dtype in dtypes if not (dtype.is_floating_point or dtype.is_complex)}
-    if name in MULTIPLIED and whole:
-        return f"multiplies no {sorted(map(str, whole))}"
-    if name in ORDERED and torch.bool in dtypes:
+    wide_unsigned = dtypes.intersection(WIDE_UNSIGNED_DTYPES)
+    if wide_unsigned and not (
+        func.is_view or name in (*CREATION_OPS, *COPY_OPS, "_unsafe_view", "_reshape_alias")
+    ):
+        return f"is not there for {sorted(map(str, wide_unsigned))}"
+    integers = {dtype for dtype in dtypes if not (dtype.is_floating_point or dtype.is_complex)}
+    if name in PRODUCT_OPS and integers:
+        return f"multiplies no {sorted(map(str, integers))}"
+    if name in ORDERING_OPS and torch.bool in dtypes:
         return "does not order booleans"
     return ""

@@ -1,4 +1,4 @@
-"""Emitted programs run in this process, where groups are computed by their references."""
+"""Run emitted programs in this process; reference functions compute the fused groups."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,46 +16,51 @@ from shardir.ir.sharding import Sharding
 from tests.backends.gpu.device import DEVICE, without_cpu_kernels
 
 Array = npt.NDArray[Any]
-ALONE = Mesh("mesh", ())
+ONE_DEVICE_MESH = Mesh("mesh", ())
 RUNTIME = "shardir.backends.gpu.vendored"
 
 
-def emission(module: Module) -> Emission:
-    """A program for one device."""
+def one_device_emission(module: Module) -> Emission:
+    """Return the emission of a program for one device."""
     body = module.main.body
-    ins, outs = ([_boundary(value) for value in values] for values in (body.params, body.returns))
-    return Emission(module, ALONE, tuple(ins), tuple(outs), module.main.name)
+    ins, outs = (
+        [_program_value(value) for value in values] for values in (body.params, body.returns)
+    )
+    return Emission(module, ONE_DEVICE_MESH, tuple(ins), tuple(outs), module.main.name)
 
 
-def _boundary(value: Value) -> ProgramValue:
-    whole = Sharding.fully_replicated(ALONE.name, value.type.rank)
-    return ProgramValue(value.name, value.name, value.type, value.type, whole)
+def _program_value(value: Value) -> ProgramValue:
+    replicated = Sharding.fully_replicated(ONE_DEVICE_MESH.name, value.type.rank)
+    return ProgramValue(value.name, value.name, value.type, value.type, replicated)
 
 
-def text_of(function: Function | Module) -> str:
-    """The program of a function for one device."""
+def program_text(function: Function | Module) -> str:
+    """Return the program text of a function for one device."""
     module = function if isinstance(function, Module) else Module((), (function,))
-    return write_program(emission(module))[0]
+    return write_program(one_device_emission(module))[0]
 
 
-def main_of(function: Function | Module) -> str:
-    """The text of `main` alone."""
-    text = text_of(function)
+def main_function_text(function: Function | Module) -> str:
+    """Return the text of `main` only."""
+    text = program_text(function)
     return text[text.index("def main(") : text.index("\n\n\n# What it takes")]
 
 
 def run_text(module: Module, args: list[Array]) -> list[Array]:
     """Return the results of a module's program on the test device."""
-    text = text_of(module).replace("from shardir_runtime import", f"from {RUNTIME} import")
-    space: dict[str, Any] = {"__name__": "program", "__file__": "program.py"}
-    exec(compile(text, "program.py", "exec"), space)
+    text = program_text(module).replace("from shardir_runtime import", f"from {RUNTIME} import")
+    namespace: dict[str, Any] = {"__name__": "program", "__file__": "program.py"}
+    exec(compile(text, "program.py", "exec"), namespace)
     params = module.main.body.params
-    given = [to_torch(x, p.type.dtype).to(DEVICE) for x, p in zip(args, params, strict=True)]
+    arguments = [to_torch(x, p.type.dtype).to(DEVICE) for x, p in zip(args, params, strict=True)]
     with without_cpu_kernels():
-        made = space["main"](SimpleNamespace(device=torch.device(DEVICE)), *given)
-    return [seen(to_numpy(x), v) for x, v in zip(made, module.main.body.returns, strict=True)]
+        results = namespace["main"](SimpleNamespace(device=torch.device(DEVICE)), *arguments)
+    return [
+        view_as_element_type(to_numpy(x), v)
+        for x, v in zip(results, module.main.body.returns, strict=True)
+    ]
 
 
-def seen(array: Array, value: Value) -> Array:
-    """An array of the element type that its bits are of."""
+def view_as_element_type(array: Array, value: Value) -> Array:
+    """Return an array viewed as the element type of a value."""
     return array.view(value.type.numpy) if array.dtype.kind == "V" else np.asarray(array)

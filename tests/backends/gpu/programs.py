@@ -1,7 +1,7 @@
-"""The programs that are emitted, run on four processes, and compared with the reference.
+"""Programs that are emitted, run on four processes, and compared with the reference.
 
-Each is a function of a mesh of four devices that returns what was lowered; training steps under
-several placements, what moves data, and what GPUs have no kernels for.
+Each is a function that returns a lowered function on a mesh of four devices: training steps with
+several shardings, data movement, and operations without GPU kernels.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,18 +20,18 @@ MESHES = {"dp": (4, 1), "tp": (1, 4), "dp_tp": (2, 2), "fsdp": (4, 1)}
 
 
 def program(make: Program) -> Program:
-    """Registers a program under the name of the function that lowers it."""
+    """Register a program under the name of the function that lowers it."""
     PROGRAMS[make.__name__.strip("_")] = make
     return make
 
 
-def grid(*sizes: int) -> Any:
-    """A mesh of four devices, with the axes `data` and `model` or the first of them."""
+def mesh_of(*sizes: int) -> Any:
+    """Return a mesh of four devices, with the axes `data` and `model` or only the first."""
     return sd.make_mesh(sizes, ("data", "model")[: len(sizes)])
 
 
-def placed(mesh: Any, spec: tuple[Any, ...], *shape: int, dtype: str = "float32") -> Any:
-    """The description of an argument that is cut."""
+def sharded_argument(mesh: Any, spec: tuple[Any, ...], *shape: int, dtype: str = "float32") -> Any:
+    """Return the description of a sharded argument."""
     return sd.ShapeDtypeStruct(shape, np.dtype(dtype), sharding=sd.NamedSharding(mesh, P(*spec)))
 
 
@@ -47,16 +47,16 @@ def mlp_step(params: Any, x: Any, y: Any) -> Any:
 
 
 def mlp(kind: str) -> Any:
-    """A training step; the parameters cut along features (tp) or along rows (fsdp)."""
-    mesh = grid(*MESHES[kind])
+    """Return a training step; the parameters are sharded along features (tp) or rows (fsdp)."""
+    mesh = mesh_of(*MESHES[kind])
     up, down = (("data",), ("data",)) if kind == "fsdp" else ((None, "model"), ("model",))
     params = {
-        "w1": placed(mesh, up, 16, 32),
-        "b1": placed(mesh, ("model",) if kind != "fsdp" else (), 32),
-        "w2": placed(mesh, down, 32, 8),
-        "b2": placed(mesh, (), 8),
+        "w1": sharded_argument(mesh, up, 16, 32),
+        "b1": sharded_argument(mesh, ("model",) if kind != "fsdp" else (), 32),
+        "w2": sharded_argument(mesh, down, 32, 8),
+        "b2": sharded_argument(mesh, (), 8),
     }
-    x, y = placed(mesh, ("data",), 8, 16), placed(mesh, ("data",), 8, 8)
+    x, y = sharded_argument(mesh, ("data",), 8, 16), sharded_argument(mesh, ("data",), 8, 8)
     return sd.jit(mlp_step).lower(params, x, y)
 
 
@@ -89,20 +89,20 @@ def transformer_step(params: Any, tokens: Any, targets: Any) -> Any:
 
 
 def transformer(kind: str) -> Any:
-    mesh = grid(*MESHES[kind])
+    mesh = mesh_of(*MESHES[kind])
     fsdp = kind == "fsdp"
     heads: tuple[Any, ...] = ("data",) if fsdp else (None, "model")
     params = {
-        "embed": placed(mesh, ("data",) if fsdp else (), 16, 8),
-        "scale": placed(mesh, (), 8),
-        "q": placed(mesh, heads, 8, 4, 4),
-        "k": placed(mesh, heads, 8, 4, 4),
-        "v": placed(mesh, heads, 8, 4, 4),
-        "o": placed(mesh, ("data",) if fsdp else ("model",), 4, 4, 8),
-        "up": placed(mesh, ("data",) if fsdp else (None, "model"), 8, 16),
-        "down": placed(mesh, ("data",) if fsdp else ("model",), 16, 8),
+        "embed": sharded_argument(mesh, ("data",) if fsdp else (), 16, 8),
+        "scale": sharded_argument(mesh, (), 8),
+        "q": sharded_argument(mesh, heads, 8, 4, 4),
+        "k": sharded_argument(mesh, heads, 8, 4, 4),
+        "v": sharded_argument(mesh, heads, 8, 4, 4),
+        "o": sharded_argument(mesh, ("data",) if fsdp else ("model",), 4, 4, 8),
+        "up": sharded_argument(mesh, ("data",) if fsdp else (None, "model"), 8, 16),
+        "down": sharded_argument(mesh, ("data",) if fsdp else ("model",), 16, 8),
     }
-    tokens = placed(mesh, ("data",), 4, 6, dtype="int32")
+    tokens = sharded_argument(mesh, ("data",), 4, 6, dtype="int32")
     return sd.jit(transformer_step).lower(params, tokens, tokens)
 
 
@@ -135,7 +135,7 @@ def pmap_permutes() -> Any:
 
 @program
 def manual_collectives() -> Any:
-    mesh = grid(2, 2)
+    mesh = mesh_of(2, 2)
 
     def f(x: Any) -> Any:
         whole = lax.all_gather(x, "model", axis=0, tiled=True)
@@ -148,7 +148,7 @@ def manual_collectives() -> Any:
 
 @program
 def reshards() -> Any:
-    mesh = grid(2, 2)
+    mesh = mesh_of(2, 2)
 
     def f(x: Any, y: Any) -> Any:
         turned = lax.with_sharding_constraint(x * 2, sd.NamedSharding(mesh, P(None, "data")))
@@ -157,13 +157,16 @@ def reshards() -> Any:
         swapped = lax.with_sharding_constraint(y, sd.NamedSharding(mesh, P("model", "data")))
         return turned, both, whole, swapped
 
-    given = placed(mesh, ("data", "model"), 8, 8), placed(mesh, ("data", "model"), 4, 4, dtype="i8")
+    given = (
+        sharded_argument(mesh, ("data", "model"), 8, 8),
+        sharded_argument(mesh, ("data", "model"), 4, 4, dtype="i8"),
+    )
     return sd.jit(f).lower(*given)
 
 
 @program
 def uneven_shapes() -> Any:
-    mesh = grid(2, 2)
+    mesh = mesh_of(2, 2)
 
     def f(x: Any, w: Any) -> Any:
         x = lax.with_sharding_constraint(x, sd.NamedSharding(mesh, P("data", "model")))
@@ -176,18 +179,18 @@ def uneven_shapes() -> Any:
 
 @program
 def halos() -> Any:
-    mesh = grid(4)
+    mesh = mesh_of(4)
 
     def f(x: Any) -> Any:
         smooth = (snp.roll(x, 1, 0) + x + snp.roll(x, -1, 0)) / 3
         return smooth, smooth[::-1], snp.pad(smooth, ((2, 3), (0, 0))), snp.cumsum(smooth, axis=0)
 
-    return sd.jit(f).lower(placed(mesh, ("data",), 8, 3))
+    return sd.jit(f).lower(sharded_argument(mesh, ("data",), 8, 3))
 
 
 @program
 def random_numbers() -> Any:
-    mesh = grid(2, 2)
+    mesh = mesh_of(2, 2)
 
     def f(seed: Any) -> Any:
         key = random.fold_in(random.key(seed), 7)
@@ -202,8 +205,8 @@ def random_numbers() -> Any:
 
 @program
 def recurrent() -> Any:
-    """A scan, with its gradient."""
-    mesh = grid(2, 2)
+    """Return a scan with its gradient."""
+    mesh = mesh_of(2, 2)
 
     def loss(w: Any, xs: Any) -> Any:
         def step(h: Any, x: Any) -> Any:
@@ -213,13 +216,16 @@ def recurrent() -> Any:
         last, sums = lax.scan(step, snp.zeros((4, 8), np.float32), xs)
         return snp.sum(last) + snp.sum(sums)
 
-    given = placed(mesh, (None, "model"), 8, 8), placed(mesh, (None, "data"), 5, 4, 8)
+    given = (
+        sharded_argument(mesh, (None, "model"), 8, 8),
+        sharded_argument(mesh, (None, "data"), 5, 4, 8),
+    )
     return sd.jit(sd.value_and_grad(loss)).lower(*given)
 
 
 @program
 def conditionals() -> Any:
-    mesh = grid(2, 2)
+    mesh = mesh_of(2, 2)
 
     def choose(x: Any, choice: Any) -> Any:
         picked = lax.switch(choice, [snp.sin, lambda v: v * v, lambda v: v - snp.mean(v)], x)
@@ -231,13 +237,13 @@ def conditionals() -> Any:
 
         return flipped, lax.while_loop(lambda s: snp.max(snp.abs(s[1])) > 0.1, halve, (0, picked))
 
-    return sd.jit(choose).lower(placed(mesh, ("data", "model"), 4, 6), np.int32(1))
+    return sd.jit(choose).lower(sharded_argument(mesh, ("data", "model"), 4, 6), np.int32(1))
 
 
 @program
 def convolutions() -> Any:
-    """The training step of a small convolutional network."""
-    mesh = grid(2, 2)
+    """Return the training step of a small convolutional network."""
+    mesh = mesh_of(2, 2)
 
     def loss(w: Any, v: Any, x: Any) -> Any:
         h = lax.conv_general_dilated(
@@ -248,17 +254,17 @@ def convolutions() -> Any:
         return snp.mean((h.reshape(x.shape[0], -1) @ v) ** 2)
 
     given = (
-        placed(mesh, (None, None, None, "model"), 3, 3, 3, 4),
-        placed(mesh, (), 16, 5),
-        placed(mesh, ("data",), 4, 8, 8, 3),
+        sharded_argument(mesh, (None, None, None, "model"), 3, 3, 3, 4),
+        sharded_argument(mesh, (), 16, 5),
+        sharded_argument(mesh, ("data",), 4, 8, 8, 3),
     )
     return sd.jit(sd.grad(loss, (0, 1))).lower(*given)
 
 
 @program
 def lookups() -> Any:
-    """Embeddings, scatters, sorts and the largest few, of data that is cut."""
-    mesh = grid(2, 2)
+    """Return embedding lookups, scatters, sorts and top-k of sharded data."""
+    mesh = mesh_of(2, 2)
 
     def f(table: Any, ids: Any) -> Any:
         rows = table[ids]
@@ -266,14 +272,17 @@ def lookups() -> Any:
         best, where = lax.top_k(table, 3)
         return rows, counts, best, where, snp.sort(table, axis=0), snp.argmax(table, axis=0)
 
-    given = placed(mesh, ("model", "data"), 8, 6), placed(mesh, ("data",), 10, dtype="int32")
+    given = (
+        sharded_argument(mesh, ("model", "data"), 8, 6),
+        sharded_argument(mesh, ("data",), 10, dtype="int32"),
+    )
     return sd.jit(f).lower(*given)
 
 
 @program
 def narrow_types() -> Any:
-    """16-bit floats and integers through arithmetic and collectives."""
-    mesh = grid(2, 2)
+    """Return arithmetic and collectives of 16-bit floats and integers."""
+    mesh = mesh_of(2, 2)
 
     def f(x: Any, y: Any, i: Any, u: Any, b: Any) -> Any:
         h = nn.softmax(x @ y, axis=-1)
@@ -287,43 +296,45 @@ def narrow_types() -> Any:
         )
 
     given = (
-        placed(mesh, ("data", "model"), 4, 8, dtype="bfloat16"),
-        placed(mesh, ("model",), 8, 4, dtype="bfloat16"),
-        placed(mesh, ("data", "model"), 4, 8, dtype="int16"),
-        placed(mesh, ("data", "model"), 4, 8, dtype="uint32"),
-        placed(mesh, ("data", "model"), 4, 8, dtype="bool"),
+        sharded_argument(mesh, ("data", "model"), 4, 8, dtype="bfloat16"),
+        sharded_argument(mesh, ("model",), 8, 4, dtype="bfloat16"),
+        sharded_argument(mesh, ("data", "model"), 4, 8, dtype="int16"),
+        sharded_argument(mesh, ("data", "model"), 4, 8, dtype="uint32"),
+        sharded_argument(mesh, ("data", "model"), 4, 8, dtype="bool"),
     )
     return sd.jit(f).lower(*given)
 
 
 @program
 def transforms() -> Any:
-    """Fourier transforms and linear algebra, of batches that are cut."""
-    mesh = grid(4)
+    """Return Fourier transforms and linear algebra of sharded batches."""
+    mesh = mesh_of(4)
 
     def f(x: Any, a: Any) -> Any:
         spectrum = snp.fft.rfft(x, axis=-1)
         square = a @ snp.swapaxes(a, -1, -2) + 3 * snp.eye(3, dtype=np.float32)
         return spectrum, snp.linalg.cholesky(square), snp.linalg.solve(square, a)
 
-    return sd.jit(f).lower(placed(mesh, ("data",), 4, 6), placed(mesh, ("data",), 4, 3, 3))
+    return sd.jit(f).lower(
+        sharded_argument(mesh, ("data",), 4, 6), sharded_argument(mesh, ("data",), 4, 3, 3)
+    )
 
 
 @program
 def constants() -> Any:
-    """Arrays that a function refers to, and numbers that it holds."""
-    mesh = grid(2, 2)
+    """Return a function with captured arrays and constants."""
+    mesh = mesh_of(2, 2)
     table = np.arange(2048, dtype=np.float32).reshape(8, 256) / 100
 
     def f(x: Any) -> Any:
         return x * table + snp.arange(256), snp.cos(x) * snp.asarray([[0.25], [4.0]] * 4)
 
-    return sd.jit(f).lower(placed(mesh, ("data", "model"), 8, 256))
+    return sd.jit(f).lower(sharded_argument(mesh, ("data", "model"), 8, 256))
 
 
 @program
 def alone() -> Any:
-    """A training step for one device."""
+    """Return a training step for one device."""
     params = {
         "w1": np.zeros((16, 32), np.float32),
         "b1": np.zeros(32, np.float32),
@@ -336,8 +347,8 @@ def alone() -> Any:
 
 @program
 def boards() -> Any:
-    """Steps of rule 30, each cell by its neighbours on other devices."""
-    mesh = grid(4)
+    """Return steps of rule 30, whose cells read neighbouring devices."""
+    mesh = mesh_of(4)
 
     def step(board: Any) -> Any:
         def next_row(row: Any, _: Any) -> Any:

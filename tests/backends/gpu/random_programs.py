@@ -1,4 +1,4 @@
-"""Random programs for GPUs: what the fuzzer of passes draws, less what cannot be emitted."""
+"""Random programs of the pass fuzzer that the GPU target can emit."""
 
 from collections.abc import Iterator
 
@@ -10,25 +10,25 @@ from shardir.passes.pipeline import Pipeline
 from tests.backends.drawn_examples import drawn
 from tests.passes.random_cases import Case, cases
 
-UNDETERMINED = ("eig", "eigh", "svd")
-"""What two libraries may answer in other orders and directions."""
-MOST = 8
-"""Devices that a program may have."""
+NONUNIQUE_OPERATIONS = ("eig", "eigh", "svd")
+"""Operations whose results may have another order or direction in another library."""
+MAX_DEVICES = 8
+"""The largest number of devices of a program."""
 
 
-def programs(number: int, count: int) -> list[Case]:
-    """Those of so many random programs that are small, and have one answer."""
+def random_cases(number: int, count: int) -> list[Case]:
+    """Return the small, deterministic programs among `count` random ones."""
     return [
         case
         for case in drawn(cases(), number, count)
-        if all(mesh.size <= MOST for mesh in case.module.meshes)
-        and not any(op.name in UNDETERMINED for op in case.module.main.body.walk())
+        if all(mesh.size <= MAX_DEVICES for mesh in case.module.meshes)
+        and not any(op.name in NONUNIQUE_OPERATIONS for op in case.module.main.body.walk())
     ]
 
 
-def emissions(number: int, count: int) -> Iterator[tuple[str, Emission]]:
-    """Random programs as they are emitted, with their self-tests."""
-    for i, case in enumerate(programs(number, count)):
+def random_emissions(number: int, count: int) -> Iterator[tuple[str, Emission]]:
+    """Yield the emissions of random programs, with self-tests."""
+    for i, case in enumerate(random_cases(number, count)):
         try:
             pipeline = Pipeline.parse(case.pipeline)
             emission = make_emission(case.module, "gpu", None, pipeline, samples=True)

@@ -1,8 +1,8 @@
-"""The suite of emitted programs on a GPU, its kernels compiled.
+"""Run the suite of emitted programs on a GPU with compiled kernels.
 
-`python -m tests.backends.gpu.run_on_gpu` runs them; `make gpu` the tests of kernels as well. Each
-program runs with the four devices of its mesh on that GPU, and, where it can be said of one device
-too, with one.
+`python -m tests.backends.gpu.run_on_gpu` runs the programs; `make gpu` also runs the kernel tests.
+Each program runs with all four devices of its mesh on that GPU, and also with one device if its
+text permits that.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from shardir.text.parser import parse
 from shardir.text.printer import print_module
 from tests.backends.gpu.four_process_run import RUNTIME, load
 from tests.backends.gpu.programs import PROGRAMS
-from tests.backends.gpu.test_programs import compared
+from tests.backends.gpu.test_programs import differing_results
 
 
 def with_one_device(module: Module) -> Module | None:
@@ -39,8 +39,8 @@ def with_one_device(module: Module) -> Module | None:
     return parse("\n\n".join([re.sub(r"=\d+", "=1", meshes), functions]))
 
 
-def wrong(emission: Emission, folder: Path, kind: str) -> str:
-    """What is wrong with a program's results on devices of a kind; empty if nothing is."""
+def run_error(emission: Emission, folder: Path, kind: str) -> str:
+    """Return the error of a program run on devices of a kind, or an empty string."""
     write_files(emission, "gpu", folder, {})
     if RUNTIME not in sys.modules:
         sys.path.insert(0, str(folder))
@@ -48,23 +48,23 @@ def wrong(emission: Emission, folder: Path, kind: str) -> str:
     (path,) = folder.glob("*.py")
     try:
         module = load(path)
-        wishes = worker.RunOptions(results=folder / "made")
+        run_options = worker.RunOptions(results=folder / "made")
 
         def work(comm: Any) -> Any:
-            return worker.Worker(module.main, module.PROGRAM, comm, wishes).work()
+            return worker.Worker(module.main, module.PROGRAM, comm, run_options).work()
 
         local.run_threads(module.PROGRAM.devices, [kind] * emission.mesh.size, work)
     except Exception:
         return traceback.format_exc()
-    return compared(emission, folder / "made")
+    return differing_results(emission, folder / "made")
 
 
-def suite(kind: str, chosen: list[str]) -> int:
-    """Run all programs, or those chosen; tells of each, and returns how many went wrong."""
+def run_suite(kind: str, selected: list[str]) -> int:
+    """Run all or the selected programs, print each outcome, and return the number of failures."""
     failed = 0
     with TemporaryDirectory() as root, sd.cpu_devices(4):
         for name, make in PROGRAMS.items():
-            if chosen and name not in chosen:
+            if selected and name not in selected:
                 continue
             lowered = make()
             emissions = [lowered.emission("gpu", selftest=True)]
@@ -73,9 +73,11 @@ def suite(kind: str, chosen: list[str]) -> int:
                 emissions.append(make_emission(single, "gpu", lowered.naming, samples=True))
             for emission in emissions:
                 folder = Path(root) / f"{name}_{emission.mesh.size}"
-                told = wrong(emission, folder, kind)
-                failed += bool(told)
-                print(f"{'WRONG' if told else 'ok   '} {name} on {emission.mesh.size}", told or "")
+                error = run_error(emission, folder, kind)
+                failed += bool(error)
+                print(
+                    f"{'WRONG' if error else 'ok   '} {name} on {emission.mesh.size}", error or ""
+                )
     return failed
 
 
@@ -89,7 +91,7 @@ def main() -> None:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU on this machine; run this on one with a GPU")
     os.environ.pop("TRITON_INTERPRET", None)
-    if failed := suite(options.device, options.programs):
+    if failed := run_suite(options.device, options.programs):
         raise SystemExit(f"{failed} programs went wrong")
 
 

@@ -1,4 +1,4 @@
-"""CUDA graphs are refused where there can be none, with the reason."""
+"""CUDA graphs: programs that cannot be captured are rejected with the reason; replays."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from shardir.backends.gpu.vendored.cuda_graphs import capture_graph
 from shardir.backends.gpu.vendored.device_mesh import Mesh
 from shardir.backends.gpu.vendored.program_description import Program, Tensor
 from shardir.backends.gpu.vendored.threads import LocalComm
-from tests.backends.gpu.fake_cuda import pretend
+from tests.backends.gpu.fake_cuda import replace_torch_cuda
 
 PROGRAM = Program("p", {"data": 2}, (), ())
 LOOP = Program("p", {"data": 2}, (), (), no_graph="while (%x) makes the host read")
@@ -37,36 +37,39 @@ GPU = torch.device("cuda", 0)
     ],
     ids=["cpu", "loop", "threads", "gloo"],
 )
-def test_what_is_no_graph_is_refused(comm: Any, program: Program, reason: str) -> None:
+def test_programs_that_cannot_be_captured_are_rejected(
+    comm: Any, program: Program, reason: str
+) -> None:
     with pytest.raises(CommError) as caught:
         capture_graph(lambda comm: (), comm, [], program)
     assert str(caught.value).startswith(f"--graph is not possible: {reason}")
 
 
-def test_a_replay_fills_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch)
-    seen: list[Any] = []
+def test_a_replay_copies_changed_and_donated_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_torch_cuda(monkeypatch)
+    captured: list[Any] = []
     arguments = (Tensor("x", "f32", (2,)), Tensor("w", "f32", (2,), donated=True))
 
     def main(comm: Any, x: Any, w: Any) -> tuple[Any, ...]:
-        seen[:] = [x, w]
+        captured[:] = [x, w]
         return (x,)
 
     comm: Any = LocalComm(Mesh({}), 0, GPU, None)
     x, w = torch.zeros(2), torch.ones(2)
     replay = capture_graph(main, comm, [x, w], Program("p", {}, arguments, ()))
-    own_x, own_w = seen
+    own_x, own_w = captured
     assert own_x is not x
     assert own_w is not w
 
     x += 3
-    (made,) = replay(comm, x, w)
-    assert made is own_x
+    (result,) = replay(comm, x, w)
+    assert result is own_x
     assert own_x.tolist() == [3, 3]
     own_x.zero_()
     own_w.zero_()
     replay(comm, x, w)
-    # Nobody has written into x, so that it was not copied again; w is the program's to write into.
+    # x is unchanged, so the replay did not copy it again. w is donated: the program may overwrite
+    # it, so the replay copies it each time.
     assert own_x.tolist() == [0, 0]
     assert own_w.tolist() == [1, 1]
     x += 1

@@ -1,4 +1,4 @@
-"""The mesh arithmetic beside a program is that of the compiler."""
+"""The mesh arithmetic of emitted programs equals that of the compiler."""
 
 import pytest
 
@@ -17,7 +17,7 @@ AXES = [
     (Axis("c", 1, 3), Axis("a", 1, 2)),
     (Axis("a", 1, 2), Axis("b", 1, 12), Axis("c", 1, 3)),
 ]
-MOVES = [
+SOURCES_AND_TARGETS = [
     ((Axis("a", 1, 2), Axis("c", 1, 3)), (Axis("c", 1, 3), Axis("a", 1, 2))),
     ((Axis("c", 1, 3),), (Axis("b", 4, 3),)),
     ((Axis("a", 1, 2),), (Axis("b", 1, 2),)),
@@ -28,7 +28,7 @@ MOVES = [
 
 
 @pytest.mark.parametrize("axes", AXES, ids=str)
-def test_positions_and_groups(axes: tuple[Axis, ...]) -> None:
+def test_positions_and_groups_equal_those_of_the_compiler(axes: tuple[Axis, ...]) -> None:
     mesh, names = Mesh(dict(MESH.axes)), axes_text(axes, MESH)
     assert mesh.count(names) == len(compiled.device_groups(MESH, axes)[0])
     assert mesh.groups(names) == compiled.device_groups(MESH, axes)
@@ -37,8 +37,10 @@ def test_positions_and_groups(axes: tuple[Axis, ...]) -> None:
         assert mesh.group(device, names)[position] == device
 
 
-@pytest.mark.parametrize(("source", "target"), MOVES, ids=str)
-def test_senders(source: tuple[Axis, ...], target: tuple[Axis, ...]) -> None:
+@pytest.mark.parametrize(("source", "target"), SOURCES_AND_TARGETS, ids=str)
+def test_permute_senders_equal_those_of_the_compiler(
+    source: tuple[Axis, ...], target: tuple[Axis, ...]
+) -> None:
     mesh = Mesh(dict(MESH.axes))
     names = axes_text(source, MESH), axes_text(target, MESH)
     senders = compiled.permute_senders(MESH, source, target).tolist()
@@ -47,6 +49,6 @@ def test_senders(source: tuple[Axis, ...], target: tuple[Axis, ...]) -> None:
         assert sender in mesh.combined_group(device, *names)
 
 
-def test_an_axis_that_the_mesh_lacks_is_named() -> None:
+def test_an_unknown_axis_is_an_error_with_its_name() -> None:
     with pytest.raises(ValueError, match="has no axis 'z'"):
         Mesh({"a": 2}).count(("z",))

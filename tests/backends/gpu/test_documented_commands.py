@@ -1,4 +1,7 @@
-"""The commands that docs/gpu.md shows do what it says; with `--long` those of launchers as well."""
+"""The commands that docs/gpu.md shows print the documented output.
+
+`--long` includes the commands of launchers.
+"""
 
 import os
 import re
@@ -15,45 +18,47 @@ LAUNCHERS = {
     "torchrun": [sys.executable, "-m", "torch.distributed.run"],
     "mpiexec": [str(Path(sys.executable).parent / "mpiexec")],
 }
-PLAIN = {"shardir": [sys.executable, "-m", "shardir"], "python": [sys.executable]}
+DIRECT_COMMANDS = {"shardir": [sys.executable, "-m", "shardir"], "python": [sys.executable]}
 
 
-def done(command: str, folder: Path) -> str:
-    """What a command prints."""
+def output_of(command: str, folder: Path) -> str:
+    """Run a command and return its output."""
     first, *words = shlex.split(command)
     words = [sys.executable if word == "python" else word for word in words]
-    ran = subprocess.run(
-        [*(PLAIN | LAUNCHERS)[first], *words],
+    completed = subprocess.run(
+        [*(DIRECT_COMMANDS | LAUNCHERS)[first], *words],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
-    return ran.stdout
+    assert completed.returncode == 0, f"{command}\n{completed.stdout}{completed.stderr}"
+    return completed.stdout
 
 
-def test_the_commands_of_the_page_work(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_documented_commands_print_the_documented_output(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     program = next(body for language, body in BLOCKS if language == "python")
     (tmp_path / "train.py").write_text(program, "utf-8")
     commands = [line for language, body in BLOCKS if language == "sh" for line in body.splitlines()]
     assert len(commands) == 5
-    printed = {}
+    outputs = {}
     for command in commands:
-        if command.split()[0] in PLAIN or request.config.getoption("--long"):
-            printed[command] = done(command, tmp_path)
+        if command.split()[0] in DIRECT_COMMANDS or request.config.getoption("--long"):
+            outputs[command] = output_of(command, tmp_path)
 
-    told = next(body for language, body in BLOCKS if body.startswith("ok "))
-    for command, output in printed.items():
+    documented = next(body for language, body in BLOCKS if body.startswith("ok "))
+    for command, output in outputs.items():
         if "python" in command and "--selftest" in command:
             assert output.startswith("ok    result.0.w1: f32[16, 32@model]: differs by ")
-            assert output.partition(":")[0] == told.partition(":")[0]
+            assert output.partition(":")[0] == documented.partition(":")[0]
         elif "--bench" in command:
             assert re.match(r"5 runs on 4 devices: median [\d.]+ ms, fastest [\d.]+ ms", output)
 
 
-def test_the_page_names_every_option() -> None:
+def test_the_page_documents_every_option() -> None:
     from shardir.backends.gpu.vendored.command import _parser
     from shardir.backends.gpu.vendored.program_description import Program
 

@@ -1,4 +1,4 @@
-"""The programs that docs/emitted shows are what is emitted; `--update-stories` writes them anew."""
+"""The programs in docs/emitted equal the emitted programs; `--update-stories` rewrites them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from shardir.backends.gpu.target import TARGET
 from tests.backends.gpu.programs import PROGRAMS
 
 FOLDER = Path(__file__).parents[3] / "docs" / "emitted"
-SHOWN = {
+DOCUMENTED_PROGRAMS = {
     "gpu_mlp": "mlp_dp_tp",
     "gpu_transformer": "transformer_dp_tp",
     "gpu_pmap": "pmap_means",
@@ -17,15 +17,17 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_what_the_documents_show_is_emitted(name: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("name", DOCUMENTED_PROGRAMS)
+def test_documented_programs_equal_the_emitted_programs(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     with sd.cpu_devices(4):
-        files = TARGET.emit(PROGRAMS[SHOWN[name]]().emission("gpu"), {})
+        files = TARGET.emit(PROGRAMS[DOCUMENTED_PROGRAMS[name]]().emission("gpu"), {})
     (file, text), *_ = ((path, text) for path, text in files.items() if "/" not in path)
     assert isinstance(text, str)
-    place = FOLDER / name / file
+    path_of_text = FOLDER / name / file
     if request.config.getoption("--update-stories"):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-    assert text == place.read_text(encoding="utf-8")
+        path_of_text.parent.mkdir(parents=True, exist_ok=True)
+        path_of_text.write_text(text, encoding="utf-8")
+    assert text == path_of_text.read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= 100

@@ -1,7 +1,7 @@
-"""What groups of operations look like in emitted programs: functions, references, launches."""
+"""Fused groups in emitted programs: functions, reference functions, kernel launches."""
 
 from shardir.text.parser import parse
-from tests.backends.gpu.program_execution import main_of, text_of
+from tests.backends.gpu.program_execution import main_function_text, program_text
 
 GROUPS = """\
 func @f(%x: f32[4, 6], %y: f32[4, 6]) -> (f32[4, 6], f32[4, 6]) {
@@ -27,9 +27,9 @@ func @f(%x: f32[4, 6], %y: f32[4, 6]) -> (f32[4, 6], f32[4, 6]) {
 """
 
 
-def test_groups_that_compute_the_same_share_a_function_and_single_operations_need_none() -> None:
+def test_equal_groups_share_a_function_and_single_operations_have_none() -> None:
     assert (
-        main_of(parse(GROUPS))
+        main_function_text(parse(GROUPS))
         == """\
 def main(comm, x, y):
     a = compute_a(x, y)  # fused: f32[4, 6]
@@ -39,7 +39,7 @@ def main(comm, x, y):
     )
 
 
-def test_groups_that_differ_in_the_sign_of_a_zero_differ() -> None:
+def test_groups_that_differ_in_the_sign_of_a_zero_have_two_functions() -> None:
     group = """\
   %{0} = fused(%x) : f32[4] {{
     (%{0}.x: f32[4]) =>
@@ -50,15 +50,17 @@ def test_groups_that_differ_in_the_sign_of_a_zero_differ() -> None:
   }}
 """
     head, tail = "func @f(%x: f32[4]) -> (f32[4], f32[4]) {\n", "  return %a, %b\n}\n"
-    text = main_of(parse(head + group.format("a", "0.0") + group.format("b", "-0.0") + tail))
+    text = main_function_text(
+        parse(head + group.format("a", "0.0") + group.format("b", "-0.0") + tail)
+    )
     assert text.splitlines()[1:3] == [
         "    a = compute_a(x)  # fused: f32[4]",
         "    b = compute_b(x)  # fused: f32[4]",
     ]
 
 
-def test_a_group_has_a_reference_and_a_launch_beside_its_kernel() -> None:
-    text = text_of(parse(GROUPS))
+def test_a_group_has_a_reference_function_a_kernel_and_a_launch() -> None:
+    text = program_text(parse(GROUPS))
     assert "@triton.jit\ndef compute_a_kernel(" in text
     assert (
         """

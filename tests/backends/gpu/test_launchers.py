@@ -1,4 +1,4 @@
-"""Which process of a run this is, as launchers say it."""
+"""Process numbers and addresses are read from the environment variables of launchers."""
 
 import pytest
 
@@ -49,11 +49,11 @@ SLURM = {
             {**SLURM, "MASTER_ADDR": "10.0.0.1"},
             LaunchedProcess(9, 16, 1, "10.0.0.1", 29956, "srun"),
         ),
-        # A batch script of Slurm's is no process of a run.
+        # The batch script of a Slurm job is not one of its processes.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "1"}, None),
     ],
     ids=[
-        "alone",
+        "no launcher",
         "torchrun",
         "by hand",
         "open mpi",
@@ -61,17 +61,17 @@ SLURM = {
         "srun",
         "pmi",
         "mpich in slurm",
-        "told",
+        "master address given",
         "batch script",
     ],
 )
-def test_launchers_are_understood(
+def test_the_environment_of_each_launcher_is_read(
     environment: dict[str, str], wanted: LaunchedProcess | None
 ) -> None:
     assert read_launch(environment) == wanted
 
 
-def test_several_hosts_need_to_know_the_first_one() -> None:
+def test_several_hosts_require_the_address_of_the_first() -> None:
     with pytest.raises(CommError) as caught:
         read_launch({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
     assert str(caught.value) == (
@@ -89,5 +89,5 @@ def test_several_hosts_need_to_know_the_first_one() -> None:
         ("gpu-[2,4].example", "gpu-2.example"),
     ],
 )
-def test_the_first_host_of_a_list_of_slurms(nodes: str, first: str) -> None:
+def test_the_first_host_of_a_slurm_node_list_is_found(nodes: str, first: str) -> None:
     assert first_node(nodes) == first

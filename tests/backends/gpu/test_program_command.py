@@ -48,14 +48,14 @@ if __name__ == "__main__":
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
 W = np.ones((2, 2), np.float32)
 TABLE = np.array([1, 10], np.float32)
-LONGER = np.concatenate([X, np.zeros((1, 2), np.float32)])
-Y = (LONGER.reshape(2, 2, 2) * TABLE[:, None] + W).sum(0)
-TOLD = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
+PADDED_X = np.concatenate([X, np.zeros((1, 2), np.float32)])
+Y = (PADDED_X.reshape(2, 2, 2) * TABLE[:, None] + W).sum(0)
+LAUNCHER_VARIABLES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A program with what it runs on, its data and samples."""
+    """Write a program, its runtime files, its data and its samples to a folder."""
     files: dict[str, Any] = {"step.py": TEXT, **runtime_files()}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
         "selftest/arguments/x": X,
         "selftest/arguments/w": W,
         "selftest/results/y": Y,
-        "selftest/results/all": LONGER.astype(ml_dtypes.bfloat16),
+        "selftest/results/all": PADDED_X.astype(ml_dtypes.bfloat16),
         "selftest/results/more": X + 1,
     }
     for name, array in arrays.items():
@@ -75,17 +75,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launcher, whatever runs the tests."""
-    for name in TOLD:
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the variables of launchers from the environment."""
+    for name in LAUNCHER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
-def started(folder: Path, *words: str) -> int:
-    """The exit status of the program with these words, run in this process."""
+def run_program(folder: Path, *words: str) -> int:
+    """Run the program in this process with command-line arguments; return its exit status."""
     names: dict[str, Any] = {"__name__": "step", "__file__": str(folder / "step.py")}
-    ours = TEXT.replace("shardir_runtime", "shardir.backends.gpu.vendored")
-    exec(compile(ours, "step.py", "exec"), names)
+    runnable_text = TEXT.replace("shardir_runtime", "shardir.backends.gpu.vendored")
+    exec(compile(runnable_text, "step.py", "exec"), names)
     try:
         run(names["main"], names["PROGRAM"], ["--device", "cpu", *words])
     except SystemExit as stop:
@@ -96,7 +96,7 @@ def started(folder: Path, *words: str) -> int:
 def test_the_self_test_compares_every_result(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert started(folder, "--selftest") == 0
+    assert run_program(folder, "--selftest") == 0
     assert capsys.readouterr().out == (
         "ok    y: f32[2, 2]: differs by 0, allowed are 0.0002\n"
         "ok    all: bf16[4, 2]: differs by 0, allowed are 0.04\n"
@@ -108,43 +108,43 @@ def test_a_wrong_result_fails_the_self_test(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(folder / "selftest/results/more.npy", X + 2)
-    assert started(folder, "--selftest") == 1
-    told = capsys.readouterr().err
-    assert told.startswith("error: the self-test failed:\nok    y: f32[2, 2]: differs by 0")
-    assert "WRONG more: f32[3@data, 2]: differs by 0.2" in told
+    assert run_program(folder, "--selftest") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: the self-test failed:\nok    y: f32[2, 2]: differs by 0")
+    assert "WRONG more: f32[3@data, 2]: differs by 0.2" in error
 
 
-def test_times_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert started(folder, "--bench", "3") == 0
+def test_bench_prints_times(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_program(folder, "--bench", "3") == 0
     assert capsys.readouterr().out.startswith("3 runs on 2 devices: median ")
 
 
-def test_arguments_and_results_are_files_of_wholes(folder: Path) -> None:
+def test_arguments_and_results_are_files_of_unsharded_arrays(folder: Path) -> None:
     np.save(folder / "x.npy", X + 1)
     np.save(folder / "w.npy", W)
-    assert started(folder, "--arguments", str(folder), "--results", str(folder / "out")) == 0
+    assert run_program(folder, "--arguments", str(folder), "--results", str(folder / "out")) == 0
 
     np.testing.assert_array_equal(np.load(folder / "out/more.npy"), X + 2)
     both = np.load(folder / "out/all.npy").view(ml_dtypes.bfloat16).astype(np.float32)
     np.testing.assert_array_equal(both, np.concatenate([X + 1, np.zeros((1, 2))]))
 
 
-def test_arguments_and_results_are_files_of_parts(folder: Path) -> None:
+def test_arguments_and_results_are_files_of_shards(folder: Path) -> None:
     for rank in range(2):
-        np.save(folder / f"x.{rank}.npy", LONGER[2 * rank : 2 * rank + 2])
+        np.save(folder / f"x.{rank}.npy", PADDED_X[2 * rank : 2 * rank + 2])
         np.save(folder / f"w.{rank}.npy", W)
     words = ("--arguments", str(folder), "--results", str(folder / "out"), "--shards")
-    assert started(folder, *words) == 0
+    assert run_program(folder, *words) == 0
 
     for rank in range(2):
         part = np.load(folder / f"out/more.{rank}.npy")
-        np.testing.assert_array_equal(part, LONGER[2 * rank : 2 * rank + 2] + 1)
+        np.testing.assert_array_equal(part, PADDED_X[2 * rank : 2 * rank + 2] + 1)
 
 
-def test_without_a_wish_the_program_describes_itself(
+def test_without_options_the_program_prints_its_description(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert started(folder) == 0
+    assert run_program(folder) == 0
     assert capsys.readouterr().out == (
         "step on the mesh [data=2]\n\narguments:\n  x: f32[3@data, 2]\n  params.w: f32[2, 2]\n\n"
         "results:\n  y: f32[2, 2]\n  all: bf16[4, 2]\n  more: f32[3@data, 2]\n\n"
@@ -153,7 +153,7 @@ def test_without_a_wish_the_program_describes_itself(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "error"),
     [
         (
             ("--selftest", "--local", "3"),
@@ -173,70 +173,70 @@ def test_without_a_wish_the_program_describes_itself(
         ),
     ],
 )
-def test_errors_say_what_to_do(
+def test_errors_of_options_state_the_fix(
     folder: Path,
     words: tuple[str, ...],
-    told: str,
+    error: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert started(folder, *words) == 1
-    assert capsys.readouterr().err == told
+    assert run_program(folder, *words) == 1
+    assert capsys.readouterr().err == error
 
 
 @pytest.mark.parametrize(
     ("array", "given"), [(X[:2], "float32[2, 2]"), (X.astype(np.float64), "float64[3, 2]")]
 )
-def test_files_of_other_shapes_and_types_are_refused(
+def test_files_of_a_wrong_shape_or_type_are_rejected(
     folder: Path, array: Any, given: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "selftest/arguments/x.npy"
     np.save(path, array)
-    assert started(folder, "--selftest") == 1
+    assert run_program(folder, "--selftest") == 1
     assert capsys.readouterr().err == (
         f"error: x: f32[3@data, 2] must be float32[3, 2], but the array in {path} is {given}\n"
     )
 
 
-def test_a_program_without_samples_asks_for_arguments(
+def test_a_program_without_samples_requires_arguments(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (folder / "selftest/arguments").iterdir():
         path.unlink()
     (folder / "selftest/arguments").rmdir()
-    assert started(folder, "--bench") == 1
+    assert run_program(folder, "--bench") == 1
     assert capsys.readouterr().err == (
         f"error: {folder}/selftest/arguments does not exist, and no --arguments were given; emit "
         "the program with selftest, or name a folder of .npy files\n"
     )
 
 
-def environment(rank: int, size: int, port: int = 0) -> dict[str, str]:
-    """What torchrun tells a process."""
-    told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_PORT": port}
+def torchrun_environment(rank: int, size: int, port: int = 0) -> dict[str, str]:
+    """Return the environment that torchrun gives a process."""
+    variables = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_PORT": port}
     rest = {**os.environ, "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
-    return {**rest, **{name: str(value) for name, value in told.items()}}
+    return {**rest, **{name: str(value) for name, value in variables.items()}}
 
 
-def test_a_wrong_number_of_processes_is_refused(
+def test_a_wrong_number_of_processes_is_rejected(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(code: int) -> None:
         raise SystemExit(code)
 
     monkeypatch.setattr("os._exit", end)
-    for name, value in environment(1, 3).items():
-        if name in TOLD:
+    for name, value in torchrun_environment(1, 3).items():
+        if name in LAUNCHER_VARIABLES:
             monkeypatch.setenv(name, value)
-    assert started(folder, "--selftest") == 1
+    assert run_program(folder, "--selftest") == 1
     assert capsys.readouterr().err == (
         "process 1 of 3: error: the program is for the 2 devices of the mesh {'data': 2}, and "
         "torchrun started 3 processes; start 2\n"
     )
 
 
-def test_processes_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_of_a_host_uses_another_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     launches = [LaunchedProcess(rank, 3, rank, "here", 1, "torchrun") for rank in range(3)]
     monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
     assert [choose_gpu(launch, 3, "nccl") for launch in launches] == [0, 1, 2]
@@ -252,8 +252,8 @@ def test_processes_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert choose_gpu(launches[2], 2, "nccl") == 0
 
 
-def test_a_process_that_was_given_one_gpu_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `srun --gpus-per-task=1` does: each process sees its own, as the first."""
+def test_a_process_with_one_visible_gpu_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `srun --gpus-per-task=1` each process has one visible GPU, whose index is 0."""
     monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
     launch = LaunchedProcess(2, 3, 2, "here", 1, "srun")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
@@ -263,7 +263,7 @@ def test_a_process_that_was_given_one_gpu_has_it(monkeypatch: pytest.MonkeyPatch
         choose_gpu(launch, 1, "nccl")
 
 
-def test_nccl_does_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_shared_under_nccl_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **options: object) -> None:
         raise RuntimeError("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on 1a000")
 
@@ -286,14 +286,14 @@ def free_port() -> int:
         return port
 
 
-def processes(folder: Path, *words: str) -> list[subprocess.CompletedProcess[str]]:
-    """Two processes of the program, as torchrun would start them."""
+def run_two_processes(folder: Path, *words: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run two processes of the program as torchrun does."""
     port = free_port()
     command = [sys.executable, str(folder / "step.py"), "--device", "cpu", *words]
     children = [
         subprocess.Popen(
             command,
-            env=environment(rank, 2, port),
+            env=torchrun_environment(rank, 2, port),
             cwd=folder,
             text=True,
             stdout=subprocess.PIPE,
@@ -301,15 +301,15 @@ def processes(folder: Path, *words: str) -> list[subprocess.CompletedProcess[str
         )
         for rank in range(2)
     ]
-    ended = []
+    completed = []
     for child in children:
         out, err = child.communicate(timeout=240)
-        ended.append(subprocess.CompletedProcess(command, child.returncode, out, err))
-    return ended
+        completed.append(subprocess.CompletedProcess(command, child.returncode, out, err))
+    return completed
 
 
-def test_processes_test_themselves_and_write_files(folder: Path) -> None:
-    first, second = processes(folder, "--selftest", "--results", "out")
+def test_two_processes_pass_the_self_test_and_write_results(folder: Path) -> None:
+    first, second = run_two_processes(folder, "--selftest", "--results", "out")
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert first.stdout.endswith("results are in out\n")
@@ -317,10 +317,10 @@ def test_processes_test_themselves_and_write_files(folder: Path) -> None:
     np.testing.assert_array_equal(np.load(folder / "out/more.npy"), X + 1)
 
 
-def test_the_failure_of_one_process_ends_the_other(folder: Path) -> None:
+def test_the_failure_of_one_process_stops_the_other(folder: Path) -> None:
     text = TEXT.replace("    y = ", "    assert comm.rank == 0\n    y = ")
     (folder / "step.py").write_text(text, "utf-8")
-    first, second = processes(folder, "--selftest", "--timeout", "60")
+    first, second = run_two_processes(folder, "--selftest", "--timeout", "60")
 
     assert (first.returncode, second.returncode) == (1, 1)
     assert "process 1 of 2: error: step failed" in second.stderr
@@ -330,15 +330,15 @@ def test_the_failure_of_one_process_ends_the_other(folder: Path) -> None:
     )
 
 
-def test_a_program_says_what_is_not_installed(tmp_path: Path) -> None:
+def test_missing_packages_are_named(tmp_path: Path) -> None:
     lowered = sd.jit(lambda x: x * 2).lower(np.ones(4, np.float32))
     program, *_ = lowered.emit("gpu", tmp_path, selftest=True)
-    # Without site-packages there is neither torch nor triton nor numpy.
+    # With -S Python has no site-packages: torch, triton and numpy are missing.
     command = [sys.executable, "-S", str(program), "--selftest"]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert ended.stdout == ""
-    assert ended.stderr == (
+    completed = subprocess.run(command, capture_output=True, text=True)
+    assert completed.returncode == 1
+    assert completed.stdout == ""
+    assert completed.stderr == (
         "error: torch is not installed; this program needs torch, triton and numpy (pip install "
         "torch triton numpy), and the folder shardir_runtime beside it\n"
     )

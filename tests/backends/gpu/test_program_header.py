@@ -1,4 +1,4 @@
-"""What stands above an emitted program and beside it: its header, its arrays, its library."""
+"""The text around an emitted program: header, constants, library functions, file names."""
 
 from io import BytesIO
 
@@ -13,12 +13,12 @@ from shardir.ir.module import Function, Module
 from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
 from shardir.text.parser import parse
-from tests.backends.gpu.program_execution import emission, text_of
+from tests.backends.gpu.program_execution import one_device_emission, program_text
 from tests.backends.gpu.programs import PROGRAMS
 
 
-def test_arrays_are_made_once_a_device() -> None:
-    text = text_of(
+def test_constants_are_created_once_per_device() -> None:
+    text = program_text(
         parse("""\
 func @f(%x: u32[3]) -> (u32[3]) {
   %c = constant(value=dense(u32, [4294967295, 2, 3])) : u32[3]
@@ -39,7 +39,7 @@ def constant_0(device):
     assert "    c = constant_0(device)  # constant: u32[3]\n" in text
 
 
-def test_the_header_says_what_each_device_holds() -> None:
+def test_the_header_lists_the_shards_of_each_device() -> None:
     with sd.cpu_devices(4):
         lowered = PROGRAMS["mlp_dp_tp"]()
     text = get_target("gpu").emit(lowered.emission("gpu"), {})["mlp_step.py"]
@@ -70,7 +70,7 @@ Each device of the mesh [data=2, model=2] runs it on its part:
     )
 
 
-def test_the_header_of_a_program_for_one_device() -> None:
+def test_the_header_for_one_device_lists_types_and_donation() -> None:
     emission = PROGRAMS["alone"]().emission("gpu")
     text = get_target("gpu").emit(emission, {})["mlp_step.py"]
     assert str(text).startswith("""\
@@ -91,12 +91,12 @@ It takes and returns:
     assert "    python mlp_step.py --arguments DIR --results DIR\n\nIt needs torch" in str(text)
 
 
-def test_long_arrays_are_files() -> None:
+def test_large_constants_are_files() -> None:
     array = np.arange(100, dtype=np.float32)
     b = Builder()
     made = b.constant(value=Dense(array), result=TensorType((100,), "f32"))
     function = Function("f", b.block([], [made]), (None,))
-    files = get_target("gpu").emit(emission(Module((), (function,))), {})
+    files = get_target("gpu").emit(one_device_emission(Module((), (function,))), {})
     content = files["constants/constant_0.npy"]
     assert isinstance(content, bytes)
     np.testing.assert_array_equal(np.load(BytesIO(content)), array)
@@ -109,7 +109,7 @@ def constant_0(device):
 """ in str(files["f.py"])
 
 
-def test_no_file_is_called_as_a_module_that_it_needs() -> None:
+def test_file_names_differ_from_imported_modules() -> None:
     titles = ("step", "random", "torch", "lambda", "f.1", "2d")
     assert [make_file_name(title) for title in titles] == [
         "step.py",
@@ -121,7 +121,7 @@ def test_no_file_is_called_as_a_module_that_it_needs() -> None:
     ]
 
 
-def test_the_library_is_given_as_far_as_it_is_used() -> None:
+def test_only_used_library_functions_are_emitted() -> None:
     assert collect_dependencies(["shift_bits_left"]) == [
         "SIGNED_WORDS",
         "as_words",

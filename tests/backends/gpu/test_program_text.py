@@ -1,4 +1,4 @@
-"""What emitted programs look like: one line a value, under the value's own name."""
+"""The text of emitted programs: one line per value, under the name of the value."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ import shardir as sd
 from shardir.backends.emission import EmissionError, get_target
 from shardir.backends.gpu.line_wrapping import wrap_code, wrap_line
 from shardir.text.parser import parse
-from tests.backends.gpu.program_execution import main_of, text_of
+from tests.backends.gpu.program_execution import main_function_text, program_text
 from tests.backends.gpu.programs import PROGRAMS
 
 
-def test_values_keep_their_names_as_far_as_python_can_say_them() -> None:
+def test_values_keep_their_names_unless_python_reserves_them() -> None:
     assert (
-        main_of(
+        main_function_text(
             parse("""\
 func @f(%x: f32[4, 6], %h.1: f32[6], %lambda: i32[4]) -> (f32[4, 6], f32[4], i32[4]) {
   %0 = broadcast(%h.1, dims=[1]) : f32[4, 6]
@@ -40,9 +40,9 @@ def main(comm, x, h_1, lambda_):
     )
 
 
-def test_large_values_are_let_go_after_their_last_use() -> None:
+def test_large_values_are_deleted_after_their_last_use() -> None:
     assert (
-        main_of(
+        main_function_text(
             parse("""\
 func @f(%x: f32[512, 512], %y: f32[512, 512]) -> (f32[512]) {
   %a = dot(%x, %y, dims="ij,kj->ki") : f32[512, 512]
@@ -62,8 +62,8 @@ def main(comm, x, y):
     )
 
 
-def test_what_branches_use_is_let_go_after_the_last_branch() -> None:
-    made = main_of(
+def test_values_used_in_branches_are_deleted_after_the_last_branch() -> None:
+    main_text = main_function_text(
         parse("""\
 func @f(%b: bool[], %x: f32[512, 512]) -> (f32[512]) {
   %a = tanh(%x) : f32[512, 512]
@@ -82,7 +82,7 @@ func @f(%b: bool[], %x: f32[512, 512]) -> (f32[512]) {
 """)
     )
     assert (
-        made
+        main_text
         == """\
 def main(comm, b, x):
     a = torch.tanh(x)  # tanh: f32[512, 512]
@@ -96,9 +96,9 @@ def main(comm, b, x):
     )
 
 
-def test_control_flow_is_loops_and_branches_of_python() -> None:
+def test_control_flow_becomes_python_loops_and_branches() -> None:
     assert (
-        main_of(
+        main_function_text(
             parse("""\
 func @f(%n: i32[], %x: f32[4], %xs: f32[3, 4]) -> (f32[4], f32[4], f32[3, 4]) {
   %one = constant(value=1) : i32[]
@@ -157,9 +157,9 @@ def main(comm, n, x, xs):
     )
 
 
-def test_branches_that_compute_nothing_are_empty() -> None:
+def test_branches_without_results_are_empty() -> None:
     assert (
-        main_of(
+        main_function_text(
             parse("""\
 func @f(%b: bool[], %x: f32[4]) -> (f32[4]) {
   %unused = case(%b) : f32[4] {
@@ -184,7 +184,7 @@ def main(comm, b, x):
     )
 
 
-def test_f32_is_multiplied_as_the_option_says() -> None:
+def test_the_precision_option_sets_the_precision_of_f32_products() -> None:
     with sd.cpu_devices(4):
         emission = PROGRAMS["mlp_dp"]().emission("gpu")
     target = get_target("gpu")
@@ -198,9 +198,9 @@ def test_f32_is_multiplied_as_the_option_says() -> None:
     )
 
 
-def test_complex_products_are_not_scattered() -> None:
+def test_scatters_of_complex_products_are_rejected() -> None:
     with pytest.raises(EmissionError) as caught:
-        text_of(
+        program_text(
             parse("""\
 func @f(%x: c64[4], %i: i32[2, 1], %u: c64[2]) -> (c64[4]) {
   %z = scatter(%x, %i, %u, update_window_dims=[], inserted_window_dims=[0], scatter_dims=[0], \
@@ -215,7 +215,7 @@ op="mul") : c64[4]
     )
 
 
-def test_long_lines_are_broken_at_their_brackets() -> None:
+def test_long_lines_are_wrapped_at_brackets() -> None:
     assert (
         wrap_line("    y = call(first, second, third)", 40) == "    y = call(first, second, third)"
     )
@@ -233,8 +233,8 @@ def test_long_lines_are_broken_at_their_brackets() -> None:
     )
 
 
-def test_small_collectives_travel_together() -> None:
-    """Sums of gradients are one exchange; the loss goes by itself, as it is needed before."""
+def test_small_all_reduces_are_combined() -> None:
+    """One all-reduce sums all gradients; the loss has its own, because it is used earlier."""
     with sd.cpu_devices(4):
         lowered = PROGRAMS["mlp_dp"]()
     text = str(get_target("gpu").emit(lowered.emission("gpu"), {})["mlp_step.py"])
@@ -242,7 +242,7 @@ def test_small_collectives_travel_together() -> None:
     assert "params_w1_grad = params_w1_grad_row.reshape(16, 32)" in text
 
 
-def test_all_lines_are_short_enough() -> None:
+def test_lines_have_at_most_100_columns() -> None:
     def many(*xs: Any) -> list[Any]:
         return [x + 1 for x in xs]
 
@@ -251,7 +251,7 @@ def test_all_lines_are_short_enough() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_what_must_be_seen_by_the_host_is_no_graph() -> None:
+def test_programs_with_host_reads_exclude_cuda_graphs() -> None:
     def values(x: Any) -> Any:
         return sd.numpy.linalg.eigvalsh(x)
 

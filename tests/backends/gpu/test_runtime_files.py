@@ -1,4 +1,4 @@
-"""What is written beside a program of the GPU target: files of its own, and its data."""
+"""The runtime files, declaration and data files that are written beside an emitted program."""
 
 import ast
 import io
@@ -43,14 +43,14 @@ def emission(text: str = TEXT, samples: bool = False) -> Emission:
 
 
 @pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target without passes."""
+def plain_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register a target without passes."""
     target = SimpleNamespace(pipeline="")
     monkeypatch.setitem(sys.modules, "plain", SimpleNamespace(TARGET=target))
     monkeypatch.setitem(emissions._TARGET_LOCATIONS, "plain", ("plain", "TARGET"))
 
 
-def test_the_files_import_nothing_of_shardir() -> None:
+def test_runtime_files_do_not_import_shardir() -> None:
     written = runtime_files()
     assert "shardir_runtime/comm.py" in written
     for text in written.values():
@@ -61,16 +61,16 @@ def test_the_files_import_nothing_of_shardir() -> None:
                 assert all(alias.name.partition(".")[0] != "shardir" for alias in node.names)
 
 
-def declared(text: str) -> Any:
+def execute_declaration(text: str) -> Any:
     names: dict[str, Any] = {"Program": Program, "Tensor": Tensor, "__file__": "here.py"}
     exec(text, names)
     return names["PROGRAM"]
 
 
-def test_the_declaration_says_how_arguments_are_cut() -> None:
+def test_the_declaration_states_the_sharding_of_arguments() -> None:
     text = program_declaration(emission())
     assert '        Tensor("a", "f32", (4, 3), (("x",), ())),\n' in text
-    program = declared(text)
+    program = execute_declaration(text)
 
     assert program.mesh == {"x": 2, "y": 4}
     assert program.arguments == (
@@ -82,29 +82,29 @@ def test_the_declaration_says_how_arguments_are_cut() -> None:
     assert program.file == "here.py"
 
 
-def test_the_declaration_holds_the_groups_of_the_exchanges() -> None:
+def test_the_declaration_lists_the_groups_of_collectives() -> None:
     text = TEXT.replace("add(%a, %a) : f32[4, 3]", "sum(%a, dims=[0]) : f32[3]").replace(
         "-> (f32[4, 3])", "-> (f32[3])"
     )
-    assert declared(program_declaration(emission(text))).groups == (("x",),)
+    assert execute_declaration(program_declaration(emission(text))).groups == (("x",),)
 
 
-def test_labels_with_quotes_stay_what_they_are() -> None:
+def test_labels_with_quotes_are_preserved() -> None:
     step = sd.jit(lambda params: params['it"s'] * 2)
     given = step.lower({'it"s': np.zeros(3, np.float32)}).emission("plain")
-    (argument,) = declared(program_declaration(given)).arguments
+    (argument,) = execute_declaration(program_declaration(given)).arguments
     assert argument.label == 'params.it"s'
     assert argument.name == "params.it_s"
 
 
-def test_files_of_two_arguments_have_two_names() -> None:
+def test_arguments_with_equal_file_names_are_numbered() -> None:
     step = sd.jit(lambda params: params["a b"] + params["a:b"])
     zeros = np.zeros(3, np.float32)
     given = step.lower({"a b": zeros, "a:b": zeros}).emission("plain")
     assert file_names(given.arguments) == ["params.a_b", "params.a_b_2"]
 
 
-def test_samples_are_written_as_arrays() -> None:
+def test_samples_are_written_as_npy_files() -> None:
     given = emission(samples=True)
     written = data_files(given)
 
@@ -122,18 +122,18 @@ def test_samples_are_written_as_arrays() -> None:
     assert b.view(ml_dtypes.bfloat16).tobytes() == given.samples.arguments[1].tobytes()
 
 
-def test_arrays_that_a_function_refers_to_are_written() -> None:
+def test_captured_arrays_are_written_as_values() -> None:
     table = sd.numpy.arange(3.0)
     given = sd.jit(lambda x: x * table).lower(np.zeros(3, np.float32)).emission("plain")
-    last = declared(program_declaration(given)).arguments[-1]
+    last = execute_declaration(program_declaration(given)).arguments[-1]
 
     assert last.value == f"values/{last.name}.npy"
     array = np.load(io.BytesIO(data_files(given)[last.value]))
     np.testing.assert_array_equal(array, np.arange(3.0, dtype=np.float32))
-    assert len(declared(program_declaration(given)).passed_arguments) == 1
+    assert len(execute_declaration(program_declaration(given)).passed_arguments) == 1
 
 
-def test_programs_are_written_where_torch_is_not(tmp_path: Path) -> None:
+def test_programs_can_be_emitted_without_torch(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['triton'] = None\n"

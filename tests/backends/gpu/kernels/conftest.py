@@ -1,4 +1,4 @@
-"""The process that interprets kernels, which tests share."""
+"""The process that interprets kernels; all tests of this folder share it."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""The process in which kernels are interpreted: programs come in, arrays go out.
+"""The process that interprets kernels: it reads programs and writes arrays.
 
-Triton decides when it is imported whether it interprets, so that tests do so in a process of
-their own: `python -m tests.backends.gpu.kernels.interpreter_process` with TRITON_INTERPRET=1. Where
-SHARDIR_TEST_DEVICE names a GPU (`make gpu`), they are compiled and run there.
+Triton decides at its import whether kernels are interpreted. Therefore tests run them in their own
+process: `python -m tests.backends.gpu.kernels.interpreter_process` with TRITON_INTERPRET=1. If
+SHARDIR_TEST_DEVICE names a GPU (`make gpu`), the process compiles the kernels and runs them there.
 """
 
 import importlib.util
@@ -19,22 +19,22 @@ import torch
 from shardir.backends.gpu.vendored.triton_interpreter import complete_interpreter
 from tests.backends.gpu.device import DEVICE, GPU
 
-TYPES = {"bf16": torch.bfloat16}
+BIT_VIEWED_TYPES = {"bf16": torch.bfloat16}
 
 
 def tensor(array: Any, dtype: str) -> Any:
-    """A tensor of the bits of an array."""
-    made = torch.from_numpy(np.array(array)).to(DEVICE)
-    return made.view(TYPES[dtype]) if dtype in TYPES else made
+    """Return a tensor with the bits of an array."""
+    viewed = torch.from_numpy(np.array(array)).to(DEVICE)
+    return viewed.view(BIT_VIEWED_TYPES[dtype]) if dtype in BIT_VIEWED_TYPES else viewed
 
 
 def bits(result: Any) -> Any:
-    """An array of the bits of a tensor."""
+    """Return an array with the bits of a tensor."""
     return (result.view(torch.int16) if result.dtype == torch.bfloat16 else result).cpu().numpy()
 
 
-def computed(folder: Path, number: int, text: str, args: list[tuple[Any, str]]) -> list[Any]:
-    """What `group` of a program gives."""
+def run_group(folder: Path, number: int, text: str, args: list[tuple[Any, str]]) -> list[Any]:
+    """Return the results of the function `group` of a program."""
     path = folder / f"program_{number}.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -56,7 +56,7 @@ def main() -> None:
             except EOFError:
                 return
             try:
-                answer: Any = computed(Path(folder), number, text, args)
+                answer: Any = run_group(Path(folder), number, text, args)
             except Exception:
                 answer = format_exc()
             pickle.dump(answer, sink)

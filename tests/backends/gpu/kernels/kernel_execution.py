@@ -1,4 +1,4 @@
-"""Programs run operation by operation, fused ones by their kernels in Triton's interpreter."""
+"""Run programs operation by operation; the Triton interpreter runs the kernels of fused groups."""
 
 import os
 import pickle
@@ -21,7 +21,7 @@ from tests.optional_dependencies import require
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]
-TINY = TileSizes(
+SMALL_TILES = TileSizes(
     flat_elements=64,
     max_row_elements=32,
     row_step_elements=32,
@@ -33,11 +33,11 @@ TINY = TileSizes(
     min_programs=6,
     min_steps_per_part=1,
 )
-"""Sizes by which small tensors take all forms of kernels."""
+"""Tile sizes for which small tensors use all kinds of kernels."""
 
 
-def program(kernel: KernelText) -> str:
-    """A kernel as a program of its own: `group` takes the operands, and gives the results."""
+def kernel_program(kernel: KernelText) -> str:
+    """Return a program with one kernel: `group` takes the operands and returns the results."""
     helpers = [helper_functions()[name] for name in kernel.helpers]
     body = [f"    {line}" for line in kernel.launch.splitlines()]
     head = f"def group({', '.join(kernel.operands)}):"
@@ -49,7 +49,7 @@ def program(kernel: KernelText) -> str:
 
 
 class Interpreter:
-    """The process that interprets kernels."""
+    """A process that interprets kernels."""
 
     def __init__(self) -> None:
         require("torch", "triton")
@@ -65,8 +65,8 @@ class Interpreter:
         self.process.communicate()
 
     def group(self, kernel: KernelText, op: Op, args: Sequence[Array]) -> list[Array]:
-        """The results of a group; raises `AssertionError` with what was wrong otherwise."""
-        text = program(kernel)
+        """Return the results of a group; raise `AssertionError` with the text of an error."""
+        text = kernel_program(kernel)
         types = [value.type for value in op.operands]
         sent = [
             (x.view(np.int16) if type.dtype == "bf16" else x, type.dtype)
@@ -76,17 +76,17 @@ class Interpreter:
         assert self.process.stdout is not None
         pickle.dump((text, sent), self.process.stdin)
         self.process.stdin.flush()
-        answer = pickle.load(self.process.stdout)
-        assert not isinstance(answer, str), f"{answer}\n{text}"
+        reply = pickle.load(self.process.stdout)
+        assert not isinstance(reply, str), f"{reply}\n{text}"
         return [
             array.view(NUMPY_DTYPES["bf16"]) if value.type.dtype == "bf16" else array
-            for array, value in zip(answer, op.results, strict=True)
+            for array, value in zip(reply, op.results, strict=True)
         ]
 
     def run(
         self, module: Module, args: Sequence[npt.ArrayLike], sizes: TileSizes | None = None
     ) -> list[Array]:
-        """The results of a program; raises `AssertionError` for a group without kernel."""
+        """Return the results of a program; raise `AssertionError` for a group without a kernel."""
         env: dict[Value, Array] = {
             param: np.asarray(arg) for param, arg in zip(module.main.body.params, args, strict=True)
         }
@@ -97,7 +97,7 @@ class Interpreter:
                 assert isinstance(kernel, KernelText), kernel
                 outs = self.group(kernel, op, arrays)
             else:
-                made = apply_op(op, arrays)
-                outs = list(made) if isinstance(made, tuple) else [made]
+                applied = apply_op(op, arrays)
+                outs = list(applied) if isinstance(applied, tuple) else [applied]
             env.update(zip(op.results, outs, strict=True))
         return [env[value] for value in module.main.body.returns]

@@ -1,4 +1,4 @@
-"""Programs whose groups take all forms of kernels."""
+"""Programs whose groups use all kinds of kernels."""
 
 from shardir import ops as ops  # declares the operations
 
@@ -202,7 +202,7 @@ PROGRAMS = {
 }
 
 
-LAYS = {
+REDUCTION_CASES = {
     "rows": ((3, 2, 40), (2,)),
     "short rows": ((20, 5), (1,)),
     "columns": ((30, 12), (0,)),

@@ -1,4 +1,4 @@
-"""Kernels compile for GPUs that are not there: sm_80, sm_90 and sm_100."""
+"""Kernels compile for absent GPUs: sm_80, sm_90 and sm_100."""
 
 import re
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from shardir.ir.types import TensorType
 from shardir.ops.control_flow.fused import REDUCTIONS, fused
 from shardir.passes.fusion.fuse import fuse
 from shardir.text.parser import parse
-from tests.backends.gpu.kernels.fused_groups import group, tried
-from tests.backends.gpu.kernels.kernel_execution import TINY
-from tests.backends.gpu.kernels.kernel_programs import LAYS, PROGRAMS
+from tests.backends.gpu.kernels.fused_groups import emit_if_valid, single_group_module
+from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES
+from tests.backends.gpu.kernels.kernel_programs import PROGRAMS, REDUCTION_CASES
 
 CAPABILITIES = (80, 90, 100)
-QUICK = ("row softmax of bf16", "layer norm", "columns", "loss", "no operands")
+DEFAULT_PROGRAMS = ("row softmax of bf16", "layer norm", "columns", "loss", "no operands")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def kernels(module: Module, *sizes: TileSizes) -> Iterator[KernelText]:
                 yield kernel
 
 
-def compiles(module: Module, capabilities: tuple[int, ...], *sizes: TileSizes) -> None:
+def check_compilation(module: Module, capabilities: tuple[int, ...], *sizes: TileSizes) -> None:
     for kernel in kernels(module, *sizes):
         for capability in capabilities:
             code = compile_ahead(kernel, capability)
@@ -48,26 +48,28 @@ def compiles(module: Module, capabilities: tuple[int, ...], *sizes: TileSizes) -
             assert all(code.values())
 
 
-def test_all_forms_compile(capabilities: tuple[int, ...], request: pytest.FixtureRequest) -> None:
-    names = PROGRAMS if request.config.getoption("--long") else QUICK
+def test_all_kinds_of_kernels_compile(
+    capabilities: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    names = PROGRAMS if request.config.getoption("--long") else DEFAULT_PROGRAMS
     for name in names:
-        compiles(fuse(parse(PROGRAMS[name])), capabilities, TileSizes(), TINY)
+        check_compilation(fuse(parse(PROGRAMS[name])), capabilities, TileSizes(), SMALL_TILES)
 
 
-def test_for_every_capability() -> None:
-    compiles(fuse(parse(PROGRAMS["row softmax"])), CAPABILITIES, TileSizes())
+def test_a_kernel_compiles_for_every_capability() -> None:
+    check_compilation(fuse(parse(PROGRAMS["row softmax"])), CAPABILITIES, TileSizes())
 
 
-def every(b: Builder, params: list[Value]) -> list[Value]:
-    """Every operation on one or two values, conversions to every type."""
+def emit_every_operation(b: Builder, params: list[Value]) -> list[Value]:
+    """Return every operation on one or two values, and conversions to every type."""
     x, y = params
-    made = []
+    results = []
     for name in RULES:
-        made += tried(b, OPS[name], x) + tried(b, OPS[name], x, y)
-        made += tried(b, OPS[name], x, b.full(1, x.type))
+        results += emit_if_valid(b, OPS[name], x) + emit_if_valid(b, OPS[name], x, y)
+        results += emit_if_valid(b, OPS[name], x, b.full(1, x.type))
     for to in TRITON_TYPES:
-        made += tried(b, OPS["convert"], x, result=x.type.with_dtype(to))
-    return [*made, b.select(b.ne(x, y), x, y)]
+        results += emit_if_valid(b, OPS["convert"], x, result=x.type.with_dtype(to))
+    return [*results, b.select(b.ne(x, y), x, y)]
 
 
 def test_every_operation_compiles(
@@ -75,8 +77,10 @@ def test_every_operation_compiles(
 ) -> None:
     dtypes = TRITON_TYPES if request.config.getoption("--long") else ("f32", "bf16", "u8")
     for dtype in dtypes:
-        module = group([TensorType((100,), dtype)] * 2, every)
-        compiles(module, capabilities if dtype in ("f32", "bf16", "f64") else (90,), TileSizes())
+        module = single_group_module([TensorType((100,), dtype)] * 2, emit_every_operation)
+        check_compilation(
+            module, capabilities if dtype in ("f32", "bf16", "f64") else (90,), TileSizes()
+        )
 
 
 def test_every_reduction_compiles(
@@ -84,41 +88,46 @@ def test_every_reduction_compiles(
 ) -> None:
     long = request.config.getoption("--long")
     for dtype in TRITON_TYPES if long else ("bool", "i8"):
-        for shape, dims in LAYS.values() if long else (LAYS["around"],):
-            reductions = partial(reduced, dims)
-            module = group([TensorType(shape, dtype)], reductions)
-            compiles(module, capabilities if dtype in ("f32", "bf16") else (90,), TileSizes(), TINY)
+        for shape, dims in REDUCTION_CASES.values() if long else (REDUCTION_CASES["around"],):
+            reductions = partial(emit_every_reduction, dims)
+            module = single_group_module([TensorType(shape, dtype)], reductions)
+            check_compilation(
+                module,
+                capabilities if dtype in ("f32", "bf16") else (90,),
+                TileSizes(),
+                SMALL_TILES,
+            )
 
 
-def reduced(dims: tuple[int, ...], b: Builder, params: list[Value]) -> list[Value]:
-    """Every reduction along some dimensions."""
-    return [y for spec in REDUCTIONS for y in tried(b, spec, params[0], dims=dims)]
+def emit_every_reduction(dims: tuple[int, ...], b: Builder, params: list[Value]) -> list[Value]:
+    """Return every reduction along some dimensions."""
+    return [y for spec in REDUCTIONS for y in emit_if_valid(b, spec, params[0], dims=dims)]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_no_rounding_is_optimized_away(capability: int) -> None:
-    """A thread has 16 elements here, each rounded after the first function and by the store."""
+def test_the_compiler_keeps_all_roundings(capability: int) -> None:
+    """Each thread rounds 16 elements after the first function and again in the store."""
 
     def rows(b: Builder, params: list[Value]) -> list[Value]:
         return [b.tanh(b.tanh(params[0]))]
 
-    (kernel,) = kernels(group([TensorType((4096,), "bf16")], rows), TileSizes())
+    (kernel,) = kernels(single_group_module([TensorType((4096,), "bf16")], rows), TileSizes())
     (code,) = compile_ahead(kernel, capability, "ptx").values()
     roundings = re.findall(r"cvt\.rn\.bf16(x2)?\.f32", code.decode())
     assert sum(2 if pair else 1 for pair in roundings) == 32
 
 
-def test_products_and_sums_are_not_contracted() -> None:
+def test_products_and_sums_are_not_contracted_to_fma() -> None:
     def rows(b: Builder, params: list[Value]) -> list[Value]:
         return [b.add(b.mul(params[0], params[0]), params[0])]
 
-    (kernel,) = kernels(group([TensorType((4096,), "f32")], rows), TileSizes())
+    (kernel,) = kernels(single_group_module([TensorType((4096,), "f32")], rows), TileSizes())
     (code,) = compile_ahead(kernel, 90, "ptx").values()
     assert b"fma" not in code
     assert b"mul.rn.f32" in code
 
 
-def test_a_chain_loads_and_stores_16_bytes_at_once() -> None:
+def test_an_elementwise_kernel_uses_16_byte_loads_and_stores() -> None:
     (kernel,) = kernels(fuse(parse(PROGRAMS["flat chain"])), TileSizes())
     (code,) = compile_ahead(kernel, 90, "ptx").values()
     moves = re.findall(rb"(?:ld|st)\.global\.?(?:v\d)?", code)
@@ -127,7 +136,7 @@ def test_a_chain_loads_and_stores_16_bytes_at_once() -> None:
     assert len(narrow) == 1, "the scalar"
 
 
-def test_no_kernel_is_compiled_where_kernels_are_interpreted(
+def test_compilation_is_rejected_in_interpreter_mode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (kernel,) = kernels(fuse(parse(PROGRAMS["one element"])), TileSizes())
@@ -137,8 +146,8 @@ def test_no_kernel_is_compiled_where_kernels_are_interpreted(
     assert str(caught.value) == "cannot compile kernels while TRITON_INTERPRET=1; unset it"
 
 
-def test_the_options_of_a_launch_are_those_of_compilation() -> None:
-    """libdevice flushes subnormal numbers unless it is told not to."""
+def test_launches_have_the_options_of_compilation() -> None:
+    """libdevice flushes subnormal numbers to zero unless an option disables that."""
     (plain,) = kernels(fuse(parse(PROGRAMS["one element"])), TileSizes())
     (launch,) = plain.launches
     assert launch.options == {"enable_fp_fusion": False}

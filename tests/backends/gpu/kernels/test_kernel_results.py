@@ -1,4 +1,4 @@
-"""All forms of kernels: chains, rows, columns, loops, parts; against the reference."""
+"""Kernels of all kinds (elementwise, rows, columns, loops, split) give the reference results."""
 
 import numpy as np
 import pytest
@@ -13,18 +13,22 @@ from shardir.ir.types import FLOATS, TensorType
 from shardir.ops.control_flow.fused import REDUCTIONS, fused
 from shardir.passes.fusion.fuse import fuse
 from shardir.text.parser import parse
-from tests.backends.gpu.kernels.fused_groups import group, numbers, tried
-from tests.backends.gpu.kernels.kernel_execution import TINY, Interpreter
-from tests.backends.gpu.kernels.kernel_programs import LAYS, PROGRAMS
+from tests.backends.gpu.kernels.fused_groups import (
+    emit_if_valid,
+    single_group_module,
+    special_values,
+)
+from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Interpreter
+from tests.backends.gpu.kernels.kernel_programs import PROGRAMS, REDUCTION_CASES
 
 
 def groups(module: Module) -> list[Op]:
     return [op for op in module.main.body.ops if op.spec is fused]
 
 
-@pytest.mark.parametrize("sizes", [TileSizes(), TINY], ids=["usual", "tiny"])
+@pytest.mark.parametrize("sizes", [TileSizes(), SMALL_TILES], ids=["default", "small tiles"])
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
-def test_kernels_compute_what_their_groups_say(
+def test_kernels_give_the_results_of_their_groups(
     interpreter: Interpreter, text: str, sizes: TileSizes
 ) -> None:
     module = parse(text)
@@ -33,58 +37,61 @@ def test_kernels_compute_what_their_groups_say(
         rng.normal(size=value.type.shape).astype(value.type.numpy)
         for value in module.main.body.params
     ]
-    made = fuse(module)
-    assert len(groups(made)) == 1
-    for want, got in zip(run(module, args), interpreter.run(made, args, sizes), strict=True):
+    results = fuse(module)
+    assert len(groups(results)) == 1
+    for want, got in zip(run(module, args), interpreter.run(results, args, sizes), strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         bound = {"f64": 1e-13, "f32": 2e-6}.get(module.main.body.returns[0].type.dtype, 0)
-        wide, close = want.astype(np.float64), got.astype(np.float64)
-        np.testing.assert_allclose(close, wide, bound, 10 * bound)
+        expected, actual = want.astype(np.float64), got.astype(np.float64)
+        np.testing.assert_allclose(actual, expected, bound, 10 * bound)
 
 
-@pytest.mark.parametrize("lay", LAYS)
+@pytest.mark.parametrize("case", REDUCTION_CASES)
 @pytest.mark.parametrize("dtype", TRITON_TYPES)
-def test_reductions(interpreter: Interpreter, dtype: str, lay: str) -> None:
-    """Of every type, in every place: whole tiles, loops, and parts."""
-    shape, dims = LAYS[lay]
+def test_reductions_match_the_reference(interpreter: Interpreter, dtype: str, case: str) -> None:
+    """Reductions of every element type along every dimension use whole tiles, loops and partial
+    results."""
+    shape, dims = REDUCTION_CASES[case]
     kept = tuple(dim for dim in range(len(shape)) if dim not in dims)
     type = TensorType(shape, dtype)
-    few = np.array([-1, 0, 1, 2, 3, 1, 1, 1, 1]) if dtype in FLOATS else numbers(dtype)
-    x = np.random.default_rng(5).choice(few, shape).astype(type.numpy)
+    choices = np.array([-1, 0, 1, 2, 3, 1, 1, 1, 1]) if dtype in FLOATS else special_values(dtype)
+    x = np.random.default_rng(5).choice(choices, shape).astype(type.numpy)
 
     def rows(b: Builder, params: list[Value]) -> list[Value]:
-        made = []
+        results = []
         for spec in REDUCTIONS:
-            for result in tried(b, spec, params[0], dims=dims):
-                made.append(result)
+            for result in emit_if_valid(b, spec, params[0], dims=dims):
+                results.append(result)
                 if kept:
                     back = b.broadcast(result, dims=kept, result=type)
-                    made += tried(b, ops.ne, back, params[0]) if spec is not ops.prod else []
-        return made
+                    results += (
+                        emit_if_valid(b, ops.ne, back, params[0]) if spec is not ops.prod else []
+                    )
+        return results
 
-    module = group([type], rows)
+    module = single_group_module([type], rows)
     with np.errstate(all="ignore"):
         wanted = run(module, [x])
-    for sizes in (None, TINY) if dtype == "f32" else (TINY,):
+    for sizes in (None, SMALL_TILES) if dtype == "f32" else (SMALL_TILES,):
         for want, got in zip(wanted, interpreter.run(module, [x], sizes), strict=True):
             np.testing.assert_array_equal(got, want)
 
 
-def test_nan_wins_and_nothing_is_zero(interpreter: Interpreter) -> None:
-    """Rows of NaN, of negative numbers only, and of infinities, with lanes that do not exist."""
+def test_reductions_propagate_nan_and_ignore_masked_lanes(interpreter: Interpreter) -> None:
+    """Rows contain NaN, only negative numbers, or infinities; the vectors have masked lanes."""
     x = np.full((4, 37), -5.0, np.float32)
     x[1, 30], x[2], x[3, 1] = np.nan, -np.inf, np.inf
 
     def rows(b: Builder, params: list[Value]) -> list[Value]:
         return [b.emit(spec, params[0], dims=(1,)) for spec in (ops.max_, ops.min_, ops.sum_)]
 
-    module = group([TensorType(x.shape, "f32")], rows)
-    for sizes in (None, TINY):
+    module = single_group_module([TensorType(x.shape, "f32")], rows)
+    for sizes in (None, SMALL_TILES):
         for want, got in zip(run(module, [x]), interpreter.run(module, [x], sizes), strict=True):
             np.testing.assert_array_equal(got, want)
 
 
-def test_offsets_of_large_tensors_have_64_bits() -> None:
+def test_elementwise_kernels_of_large_tensors_have_64_bit_offsets() -> None:
     text = """\
 func @large(%x: u8[70000, 70000]) -> (u8[70000, 70000]) {
   %a = not(%x) : u8[70000, 70000]
@@ -98,7 +105,7 @@ func @large(%x: u8[70000, 70000]) -> (u8[70000, 70000]) {
     assert "at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)" in kernel.text
 
 
-def test_so_have_those_of_what_is_reduced() -> None:
+def test_reductions_of_large_tensors_have_64_bit_offsets() -> None:
     text = """\
 func @large(%x: f32[70000, 70000]) -> (f32[70000]) {
   %a = exp(%x) : f32[70000, 70000]

@@ -11,12 +11,12 @@ from shardir.backends.gpu.kernels.random_kernel import RANDOM_OPERATIONS
 from shardir.ops.control_flow.fused import fused
 from tests.backends.gpu.programs import PROGRAMS
 
-QUICK = ("mlp_dp_tp", "random_numbers")
+DEFAULT_PROGRAMS = ("mlp_dp_tp", "random_numbers")
 CAPABILITIES = (80, 90, 100)
 
 
 def kernels(name: str) -> Iterator[KernelText]:
-    """The kernels of a program, each text once."""
+    """Yield the distinct kernels of a program."""
     known: set[str] = set()
     with sd.cpu_devices(4):
         module = PROGRAMS[name]().emission("gpu").module
@@ -29,9 +29,9 @@ def kernels(name: str) -> Iterator[KernelText]:
                 yield kernel
 
 
-def test_the_kernels_of_programs_compile(request: pytest.FixtureRequest) -> None:
+def test_the_kernels_of_emitted_programs_compile(request: pytest.FixtureRequest) -> None:
     long = request.config.getoption("--long")
-    for name in PROGRAMS if long else QUICK:
+    for name in PROGRAMS if long else DEFAULT_PROGRAMS:
         for kernel in kernels(name):
             for capability in CAPABILITIES if long else (90,):
                 assert all(compile_ahead(kernel, capability).values()), name

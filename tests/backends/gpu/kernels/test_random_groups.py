@@ -1,4 +1,4 @@
-"""Random groups: kernels in Triton's interpreter against the reference."""
+"""Random groups: kernels in the Triton interpreter give the results of the reference."""
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
@@ -8,29 +8,29 @@ from shardir.ir.module import Function, Module
 from shardir.ir.types import COMPLEX
 from shardir.passes.fusion.fuse import fuse
 from tests.backends.cpu.kernels.elementwise.test_random_groups import arguments, programs
-from tests.backends.gpu.kernels.kernel_execution import TINY, Interpreter
+from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Interpreter
 
-common = settings(
+group_settings = settings(
     max_examples=max(settings().max_examples // 5, 20), deadline=None, derandomize=True,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
 
-def check(interpreter: Interpreter, function: Function, seed: int) -> None:
+def check_group(interpreter: Interpreter, function: Function, seed: int) -> None:
     assume(all(value.type.dtype not in COMPLEX for value in function.body.values()))
     module = Module((), (function,))
     args = arguments(function, seed)
-    results = zip(run(module, args), interpreter.run(fuse(module), args, TINY), strict=True)
+    results = zip(run(module, args), interpreter.run(fuse(module), args, SMALL_TILES), strict=True)
     for want, got in results:
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
-        wide, close = want.astype(np.float64), got.astype(np.float64)
-        np.testing.assert_allclose(close, wide, rtol=1e-5, atol=1e-5)
+        expected, actual = want.astype(np.float64), got.astype(np.float64)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-@common
+@group_settings
 @given(programs(), st.integers(0, 99))
-def test_a_kernel_computes_what_its_block_says(
+def test_kernels_of_random_groups_give_the_reference_results(
     interpreter: Interpreter, function: Function, seed: int
 ) -> None:
-    check(interpreter, function, seed)
+    check_group(interpreter, function, seed)
