@@ -1,4 +1,4 @@
-"""Programs of collectives along all axes, to be emitted."""
+"""Programs of collectives along all axes, for the IPU target."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,21 +9,23 @@ import shardir as sd
 from shardir import lax
 from shardir.sharding import PartitionSpec as P
 from tests.backends.ipu.host_model_execution import Case
-from tests.backends.ipu.model_steps import draw, grid, put
+from tests.backends.ipu.model_steps import mesh_of, normal_array, put_on_mesh
 
 
-def mapped(mesh: Any, function: Any, ins: Any, outs: Any, *args: Any, **options: str) -> Case:
+def shard_map_case(
+    mesh: Any, function: Any, ins: Any, outs: Any, *args: Any, **options: str
+) -> Case:
     wrapped = sd.jit(
         sd.shard_map(function, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
     )
     return Case.of(wrapped.lower(*args), args, **options)
 
 
-def collectives(strided: str) -> Mapping[str, Case]:
-    mesh = grid(2, 4)
-    x = put(mesh, draw(16, 8), ("data", "model"))
+def collective_cases(strided: str) -> Mapping[str, Case]:
+    mesh = mesh_of(2, 4)
+    x = put_on_mesh(mesh, normal_array(16, 8), ("data", "model"))
     whole = np.random.default_rng(0).integers(-90, 90, (16,)).astype(np.int32)
-    numbers = put(mesh, whole, ("data", "model"))
+    numbers = put_on_mesh(mesh, whole, ("data", "model"))
 
     def every(axes: Any) -> Any:
         return lambda x: (
@@ -48,10 +50,11 @@ def collectives(strided: str) -> Mapping[str, Case]:
     cut = P(("data", "model"))
     axes: tuple[Any, ...] = ("data", "model", ("data", "model"), ("model", "data"))
     found = {
-        f"along {names}": mapped(mesh, every(names), cut, cut, x, strided=strided) for names in axes
+        f"along {names}": shard_map_case(mesh, every(names), cut, cut, x, strided=strided)
+        for names in axes
     }
     rest = (P(), P("model"), P("data"), P("model"), P("model"), P("model"), P(None, "model"))
-    found["types"] = mapped(mesh, types, cut, rest, numbers, strided=strided)
+    found["types"] = shard_map_case(mesh, types, cut, rest, numbers, strided=strided)
     for names in ("data", "model"):
 
         def exchange(x: Any, names: Any = names) -> Any:
@@ -59,7 +62,12 @@ def collectives(strided: str) -> Mapping[str, Case]:
                 x, names, tiled=True
             )
 
-        found[f"exchange along {names}"] = mapped(
-            mesh, exchange, P(None, names), (P(names), P(names)), draw(4, 16), strided=strided
+        found[f"exchange along {names}"] = shard_map_case(
+            mesh,
+            exchange,
+            P(None, names),
+            (P(names), P(names)),
+            normal_array(4, 16),
+            strided=strided,
         )
     return found

@@ -1,4 +1,4 @@
-"""Runs emitted programs on the host model, many of them compiled together."""
+"""Run emitted programs on the host model, with many programs compiled together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from shardir.ops.random.threefry import split_words
 Array = npt.NDArray[Any]
 
 TOLERANCES = {"f16": 4e-3, "f32": 1e-4}
-"""Relative to the largest element."""
+"""Tolerances relative to the largest element."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program to emit, whole arguments, and the program as it was before it was cut."""
+    """A program to emit: its emission, unsharded arguments, and the unpartitioned module."""
 
     emission: Emission
     module: Module
@@ -33,9 +33,9 @@ class Case:
 
     @classmethod
     def of(cls, lowered: Any, args: Sequence[Any], **options: str) -> "Case":
-        """A lowered function, applied to arguments."""
+        """Return the case of a lowered function and its arguments."""
         emission = lowered.emission("ipu")
-        leaves = [_array(leaf) for leaf in tree_util.tree_leaves(args)]
+        leaves = [_reference_array(leaf) for leaf in tree_util.tree_leaves(args)]
         values = [b.value for b in emission.arguments if b.value is not None]
         return cls(emission, lowered.module, [*leaves, *values], options)
 
@@ -44,8 +44,8 @@ class Case:
         return program_text(self.emission, self.options)
 
 
-def _array(leaf: Any) -> Array:
-    """An argument as the reference takes it: keys as words of 64 bits."""
+def _reference_array(leaf: Any) -> Array:
+    """Return an argument in the representation of the reference: keys as 64-bit words."""
     if "key" not in str(getattr(leaf, "dtype", "")):
         return np.asarray(leaf)
     from shardir import random
@@ -55,30 +55,31 @@ def _array(leaf: Any) -> Array:
     return joined
 
 
-def on_device(array: Array, type: TensorType) -> Array:
-    """An array as an emitted program takes and gives it: keys as two words each."""
+def to_program_array(array: Array, type: TensorType) -> Array:
+    """Return an array in the representation of emitted programs: keys as two words."""
     if type.dtype == "key":
         return np.stack(split_words(array), -1)
     return np.asarray(array, type.numpy)
 
 
 def check(cases: Mapping[str, Case], steps: int = 1) -> None:
-    """Emit, compile together, run, and compare every result with the reference."""
+    """Emit the programs, compile them together, run them, and compare all results with the
+    reference."""
     programs = build({name: case.text for name, case in cases.items()})
     for name, case in cases.items():
-        given = [
-            on_device(array, boundary.unsharded_type)
+        program_arguments = [
+            to_program_array(array, boundary.unsharded_type)
             for array, boundary in zip(case.arguments, case.emission.arguments, strict=True)
         ]
-        results = programs[name](*given, steps=steps)
+        results = programs[name](*program_arguments, steps=steps)
         wanted = interpreted(case.module, case.arguments)
         for boundary, result, want in zip(case.emission.results, results, wanted, strict=True):
-            same_numbers(f"{name}: {boundary.label}", result, want, boundary.unsharded_type)
+            assert_close(f"{name}: {boundary.label}", result, want, boundary.unsharded_type)
 
 
-def same_numbers(what: str, result: Array, want: Array, type: TensorType) -> None:
-    """Floats within a tolerance, everything else to the bit."""
-    wanted = on_device(want, type)
+def assert_close(what: str, result: Array, want: Array, type: TensorType) -> None:
+    """Compare floats within a tolerance and all other types exactly."""
+    wanted = to_program_array(want, type)
     if type.dtype not in TOLERANCES:
         np.testing.assert_array_equal(result, wanted, err_msg=what)
         return

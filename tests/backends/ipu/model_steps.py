@@ -1,4 +1,4 @@
-"""Training steps: a perceptron and a transformer under several placements."""
+"""Training steps of a perceptron and a transformer with several shardings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,20 +35,20 @@ TRANSFORMER_SPECS: Mapping[str, Specs] = {
 }  # fmt: skip
 
 
-def grid(*sizes: int, names: tuple[str, ...] = ("data", "model")) -> Any:
-    """A mesh of the first devices."""
+def mesh_of(*sizes: int, names: tuple[str, ...] = ("data", "model")) -> Any:
+    """Return a mesh of the first devices."""
     count = int(np.prod(sizes))
     return sd.make_mesh(sizes, names[: len(sizes)], devices=sd.devices()[:count])
 
 
-def draw(*shape: int, seed: int = 0) -> Any:
-    """Normal numbers in f32, by the shape."""
+def normal_array(*shape: int, seed: int = 0) -> Any:
+    """Return normally distributed f32 elements, which depend only on the shape and the seed."""
     rng = np.random.default_rng([seed, *shape])
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def put(mesh: Any, array: Any, *spec: Any, **options: Any) -> Any:
-    """An array cut over a mesh."""
+def put_on_mesh(mesh: Any, array: Any, *spec: Any, **options: Any) -> Any:
+    """Return an array sharded over a mesh."""
     return sd.device_put(array, NamedSharding(mesh, P(*spec)), **options)
 
 
@@ -75,7 +75,7 @@ def _normalized(x: Any, scale: Any) -> Any:
 
 
 def transformer_loss(params: Any, tokens: Any, targets: Any) -> Any:
-    """Cross entropy of one layer with tied embeddings."""
+    """Return the cross entropy of one layer with tied embeddings."""
     x = params["emb"][tokens]
     x = x + _attention(params, _normalized(x, params["g1"]))
     hidden = nn.gelu(_normalized(x, params["g2"]) @ params["w1"] + params["b1"])
@@ -85,20 +85,20 @@ def transformer_loss(params: Any, tokens: Any, targets: Any) -> Any:
 
 
 def transformer_step(params: Any, momentum: Any, tokens: Any, targets: Any) -> Any:
-    """A step of gradient descent with momentum."""
+    """Return a step of gradient descent with momentum."""
     value, grads = sd.value_and_grad(transformer_loss)(params, tokens, targets)
     momentum = {name: 0.9 * momentum[name] + grads[name] for name in params}
     return value, {name: params[name] - 0.1 * momentum[name] for name in params}, momentum
 
 
-def placed(mesh: Any, shapes: Mapping[str, Spec], specs: Specs, scale: float = 1.0) -> Any:
-    """Parameters of these shapes, cut as the specs say."""
+def sharded_params(mesh: Any, shapes: Mapping[str, Spec], specs: Specs, scale: float = 1.0) -> Any:
+    """Return parameters of these shapes, sharded according to the specs."""
     return {
-        name: put(mesh, np.float32(scale) * draw(*shape), *specs.get(name, ()))
+        name: put_on_mesh(mesh, np.float32(scale) * normal_array(*shape), *specs.get(name, ()))
         for name, shape in shapes.items()
     }
 
 
-def tokens(seed: int) -> Any:
-    """A batch of token numbers."""
+def token_batch(seed: int) -> Any:
+    """Return a batch of token ids."""
     return np.random.default_rng(seed).integers(0, V, (B, S)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Samples of operations, to be emitted."""
+"""Samples of all operations, for the IPU target."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ from tests.backends.ipu.host_model_execution import Case
 from tests.samples import SAMPLES
 
 
-def cases() -> Iterator[tuple[str, Case]]:
-    """The samples over element types that IPUs have."""
+def emittable_samples() -> Iterator[tuple[str, Case]]:
+    """Yield the samples whose element types IPUs support."""
     for sample in SAMPLES:
         case = Case(make_emission(sample.module(), "ipu"), sample.module(), sample.arrays(), {})
         try:

@@ -1,4 +1,4 @@
-"""Random programs for IPUs: what the fuzzer of passes draws, less what cannot be emitted."""
+"""Random programs of the pass fuzzer that the IPU target can emit."""
 
 from collections.abc import Iterator
 
@@ -16,19 +16,19 @@ from tests.backends.drawn_examples import drawn
 from tests.backends.ipu.host_model_execution import Case
 from tests.passes.random_cases import PIPELINES, annotated, functions
 
-SIZES = ((2,), (4,), (2, 2), (2, 4), (4, 2), (2, 2, 2))
+MESH_SIZES = ((2,), (4,), (2, 2), (2, 4), (4, 2), (2, 2, 2))
 
 
 @st.composite
 def modules(draw: st.DrawFn) -> tuple[str, Module]:
-    """A random program over a mesh of two to eight devices, and how it is partitioned."""
-    mesh = Mesh("m", tuple(zip("xyz", draw(st.sampled_from(SIZES)), strict=False)))
+    """Return a pipeline and a random program over a mesh of two to eight devices."""
+    mesh = Mesh("m", tuple(zip("xyz", draw(st.sampled_from(MESH_SIZES)), strict=False)))
     function = inline_regions(draw(functions(mesh, 6)))
     return draw(st.sampled_from(PIPELINES)), Module((mesh,), (annotated(draw, function, mesh),))
 
 
 def random_programs(number: int, count: int) -> Iterator[tuple[str, Case]]:
-    """Those of so many random programs that can be emitted, with random arguments."""
+    """Yield those of `count` random programs that can be emitted, with random arguments."""
     for i, (pipeline, module) in enumerate(drawn(modules(), number, count)):
         try:
             emission = make_emission(module, "ipu", None, Pipeline.parse(pipeline), samples=True)

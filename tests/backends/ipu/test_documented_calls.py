@@ -1,21 +1,21 @@
-"""Emitted programs make no call that is not on the list of documented ones."""
+"""Emitted programs call only functions on the list of documented calls."""
 
 import re
 
 from shardir.backends.ipu import documented_calls
 from shardir.backends.ipu.helpers.helper_table import HELPERS, helper_texts
 from shardir.backends.ipu.program import SDK_HEADERS
-from tests.backends.ipu.collective_programs import collectives
-from tests.backends.ipu.operation_cases import cases
-from tests.backends.ipu.training_steps import perceptrons, transformers
+from tests.backends.ipu.collective_programs import collective_cases
+from tests.backends.ipu.operation_cases import emittable_samples
+from tests.backends.ipu.training_steps import perceptron_cases, transformer_cases
 
-TYPES = (
+POPLAR_TYPES = (
     "poplar::Graph", "poplar::Tensor", "poplar::Type", "pe::UnaryOpType", "pe::Expr",
     "popops::Operation", "popops::SortOrder", "gcl::CommGroupType", "gcl::CollectiveOperator",
 )  # fmt: skip
-"""Names of Poplar that are no calls: types and enumerations."""
-RUNNER = ("argument", "result")
-STANDARD = (
+"""Names of Poplar types and enumerations, which are not calls."""
+RUNNER_METHODS = ("argument", "result")
+STANDARD_METHODS = (
     "back",
     "begin",
     "data",
@@ -27,11 +27,11 @@ STANDARD = (
     "shape",
     "size",
 )
-"""Methods of the standard library, and of tensors those that ask what they are."""
+"""Methods of the standard library, and shape queries of tensors."""
 
 
-def unlisted(text: str) -> set[str]:
-    """What a program calls of Poplar that is not on the list."""
+def unlisted_calls(text: str) -> set[str]:
+    """Return the Poplar calls of a program that are not on the list."""
     code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', re.sub(r"//[^\n]*", "", text))
     code = re.sub(r"#include[^\n]*", "", code)
     found = set()
@@ -42,14 +42,14 @@ def unlisted(text: str) -> set[str]:
         if (
             name not in documented_calls.FUNCTIONS
             and last not in documented_calls.PROGRAMS
-            and name not in TYPES
+            and name not in POPLAR_TYPES
         ):
             found.add(name)
     for name in re.findall(r"\bpe::(\w+)\s*\(", code):
         if name not in documented_calls.EXPRESSIONS:
             found.add(f"pe::{name}")
     for name in re.findall(r"[\w)\]]\.(\w+)\s*(?:<[\w ]+>)?\(", code):
-        if name not in (*documented_calls.METHODS, *RUNNER, *STANDARD):
+        if name not in (*documented_calls.METHODS, *RUNNER_METHODS, *STANDARD_METHODS):
             found.add(f".{name}")
     for name in re.findall(r"\b([A-Z][A-Za-z]+)\(", code):
         known = (
@@ -64,24 +64,26 @@ def unlisted(text: str) -> set[str]:
     return found
 
 
-def test_no_program_of_the_suite_makes_another_call() -> None:
-    texts = [case.text for _, case in cases()]
-    texts += [case.text for _, case in (*perceptrons(), *transformers())]
-    texts += [case.text for how in ("ring", "gcl") for case in collectives(how).values()]
-    assert {name for text in texts for name in unlisted(text)} == set()
+def test_programs_of_the_suite_use_only_documented_calls() -> None:
+    texts = [case.text for _, case in emittable_samples()]
+    texts += [case.text for _, case in (*perceptron_cases(), *transformer_cases())]
+    texts += [
+        case.text for strided in ("ring", "gcl") for case in collective_cases(strided).values()
+    ]
+    assert {name for text in texts for name in unlisted_calls(text)} == set()
 
 
-def test_no_function_that_programs_carry_makes_another_call() -> None:
-    assert {name: unlisted(helper.text) for name, helper in HELPERS.items()
-            if unlisted(helper.text)} == {}  # fmt: skip
+def test_helper_functions_use_only_documented_calls() -> None:
+    assert {name: unlisted_calls(helper.text) for name, helper in HELPERS.items()
+            if unlisted_calls(helper.text)} == {}  # fmt: skip
 
 
-def test_a_call_that_is_not_documented_is_found() -> None:
+def test_undocumented_calls_are_found() -> None:
     text = 'Tensor a = popops::cumsum(graph, x.dimRoll(1), step, "popops::other()");'
-    assert unlisted(text) == {"popops::cumsum", ".dimRoll"}
+    assert unlisted_calls(text) == {"popops::cumsum", ".dimRoll"}
 
 
-def test_every_function_comes_after_those_it_uses() -> None:
+def test_helper_functions_follow_the_functions_that_they_use() -> None:
     texts = helper_texts(HELPERS)
     assert len(texts) == len(HELPERS)
     for name, helper in HELPERS.items():
@@ -91,7 +93,7 @@ def test_every_function_comes_after_those_it_uses() -> None:
             assert before < order, (name, used)
 
 
-def test_every_function_of_poplibs_has_its_header() -> None:
+def test_every_poplibs_function_has_a_header() -> None:
     for name in documented_calls.FUNCTIONS:
         if name.startswith("poplar::"):
             continue

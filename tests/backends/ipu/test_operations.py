@@ -1,4 +1,4 @@
-"""Every operation that IPUs have computes on the host model what the reference computes."""
+"""Every operation that IPUs support gives the reference results on the host model."""
 
 import numpy as np
 import pytest
@@ -13,30 +13,36 @@ from shardir.ir.operation import OPS
 from shardir.ops.elementwise.special import erf_inv, erf_inv_xla
 from shardir.text.parser import parse
 from tests.backends.ipu.host_model_execution import Case, check
-from tests.backends.ipu.operation_cases import cases
+from tests.backends.ipu.operation_cases import emittable_samples
 from tests.samples import SAMPLES
 
-PARTS = 4
-"""Samples are compiled together, in so many libraries."""
+LIBRARY_COUNT = 4
+"""The samples are compiled in this number of libraries."""
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_samples_compute_what_the_reference_does(part: int) -> None:
-    check({name: case for i, (name, case) in enumerate(cases()) if i % PARTS == part})
+@pytest.mark.parametrize("part", range(LIBRARY_COUNT))
+def test_samples_give_the_reference_results(part: int) -> None:
+    check(
+        {
+            name: case
+            for i, (name, case) in enumerate(emittable_samples())
+            if i % LIBRARY_COUNT == part
+        }
+    )
 
 
-def test_every_operation_is_lowered_or_refused_with_a_reason() -> None:
+def test_every_operation_is_lowered_or_rejected_with_a_reason() -> None:
     assert not set(LOWERING_RULES) & set(REFUSED_OPERATIONS)
     assert sorted({*LOWERING_RULES, *REFUSED_OPERATIONS}) == sorted(OPS)
 
 
-def test_what_is_lowered_has_a_sample_that_runs() -> None:
-    ran = {case.module.main.body.ops[0].name for _, case in cases()}
+def test_every_lowered_operation_has_a_sample_that_runs() -> None:
+    ran = {case.module.main.body.ops[0].name for _, case in emittable_samples()}
     sampled = {sample.spec.name for sample in SAMPLES}
     assert sampled & set(LOWERING_RULES) - ran == set()
 
 
-def test_erf_inv_loses_digits_towards_1_only_where_that_is_asked_for() -> None:
+def test_erf_inv_is_less_accurate_near_1_only_with_as_xla() -> None:
     module = parse("""\
 func @f(%x: f32[200]) -> (f32[200], f32[200]) {
   %y = erf_inv(%x) : f32[200]
@@ -53,8 +59,8 @@ func @f(%x: f32[200]) -> (f32[200], f32[200]) {
     assert np.max(np.abs(z / erf_inv(x) - 1)) > 2e-6
 
 
-def test_words_are_seen_as_bytes_by_shifts() -> None:
-    bits, found = np.arange(48) % 5 < 2, np.arange(6, dtype=np.uint8) * 41
+def test_packbits_and_unpackbits_use_shifts() -> None:
+    bits, packed_bytes = np.arange(48) % 5 < 2, np.arange(6, dtype=np.uint8) * 41
     packed = sd.jit(lambda x: snp.packbits(x)).lower(bits)
-    unpacked = sd.jit(lambda x: snp.unpackbits(x, bitorder="little")).lower(found)
-    check({"packed": Case.of(packed, [bits]), "unpacked": Case.of(unpacked, [found])})
+    unpacked = sd.jit(lambda x: snp.unpackbits(x, bitorder="little")).lower(packed_bytes)
+    check({"packed": Case.of(packed, [bits]), "unpacked": Case.of(unpacked, [packed_bytes])})

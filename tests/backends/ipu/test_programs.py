@@ -1,4 +1,4 @@
-"""Programs that move data, draw random numbers, loop and branch compute the reference's numbers."""
+"""Programs with data movement, random numbers, loops and branches give the reference results."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,14 +10,14 @@ import shardir.numpy as snp
 from shardir import lax, random
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.backends.ipu.host_model_execution import Case, check
-from tests.backends.ipu.model_steps import draw, grid, put
+from tests.backends.ipu.model_steps import mesh_of, normal_array, put_on_mesh
 
 
-def lowered(function: Callable[..., Any], *args: Any, **options: Any) -> Case:
+def case_of(function: Callable[..., Any], *args: Any, **options: Any) -> Case:
     return Case.of(sd.jit(function, **options).lower(*args), args)
 
 
-MOVES: tuple[tuple[Any, Any], ...] = (
+RESHARDS: tuple[tuple[Any, Any], ...] = (
     (("data", "model"), ("model", "data")),
     ((("data", "model"), None), (None, ("data", "model"))),
     ((None, ("model", "data")), ("data", None)),
@@ -29,22 +29,28 @@ MOVES: tuple[tuple[Any, Any], ...] = (
 )
 
 
-def moves(*sizes: int) -> Iterator[tuple[str, Case]]:
-    mesh = grid(*sizes)
-    for source, to in MOVES:
+def reshard_cases(*sizes: int) -> Iterator[tuple[str, Case]]:
+    mesh = mesh_of(*sizes)
+    for source, to in RESHARDS:
 
         def move(x: Any, to: Any = to) -> Any:
             return lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P(*to)))
 
-        yield f"{source} to {to}", lowered(move, put(mesh, draw(16, 8), *source))
+        yield f"{source} to {to}", case_of(move, put_on_mesh(mesh, normal_array(16, 8), *source))
 
 
-def test_every_kind_of_move() -> None:
-    check({f"{sizes}: {name}": case for sizes in ((2, 2), (2, 4)) for name, case in moves(*sizes)})
+def test_every_kind_of_reshard() -> None:
+    check(
+        {
+            f"{sizes}: {name}": case
+            for sizes in ((2, 2), (2, 4))
+            for name, case in reshard_cases(*sizes)
+        }
+    )
 
 
 def test_uneven_dimensions() -> None:
-    mesh = grid(4, names=("x",))
+    mesh = mesh_of(4, names=("x",))
 
     def along(x: Any) -> Any:
         return x.mean(0), snp.cumsum(x, 0), snp.sort(x, 0), x[::-1], x.max(), snp.argmax(x, 0)
@@ -52,18 +58,20 @@ def test_uneven_dimensions() -> None:
     def product(x: Any, w: Any) -> Any:
         return snp.tanh(x @ w).sum()
 
-    x, w = draw(6, 7), draw(7, 5)
+    x, w = normal_array(6, 7), normal_array(7, 5)
     check({
-        "along": lowered(along, put(mesh, draw(5, 3), "x", uneven="pad"), uneven="pad"),
-        "product": lowered(
-            product, put(mesh, x, "x", uneven="pad"), put(mesh, w, None, "x", uneven="pad"),
-            uneven="pad",
+        "along": case_of(
+            along, put_on_mesh(mesh, normal_array(5, 3), "x", uneven="pad"), uneven="pad"
+        ),
+        "product": case_of(
+            product, put_on_mesh(mesh, x, "x", uneven="pad"),
+            put_on_mesh(mesh, w, None, "x", uneven="pad"), uneven="pad",
         ),
     })  # fmt: skip
 
 
-def test_random_numbers_to_the_bit() -> None:
-    mesh, key = grid(2, 2), random.key(3)
+def test_random_numbers_are_bit_exact() -> None:
+    mesh, key = mesh_of(2, 2), random.key(3)
 
     def numbers(key: Any) -> Any:
         first, second = random.split(key)
@@ -81,15 +89,19 @@ def test_random_numbers_to_the_bit() -> None:
         return snp.where(random.bernoulli(key, np.float32(0.8), x.shape), x / np.float32(0.8), 0)
 
     check({
-        "numbers": lowered(numbers, key),
-        "dropout": lowered(dropout, key, put(mesh, draw(8, 8), "data", "model")),
+        "numbers": case_of(numbers, key),
+        "dropout": case_of(dropout, key, put_on_mesh(mesh, normal_array(8, 8), "data", "model")),
     })  # fmt: skip
 
 
 def test_random_numbers_of_mapped_keys_and_bounds() -> None:
-    """Products that are rounded once, spread over batches and shared by groups, are still seen."""
-    mesh = grid(4, names=("x",))
-    low, high = put(mesh, draw(8), "x"), put(mesh, draw(8, seed=1) + 4, "x")
+    """Products that are rounded once are recognized although they are batched and shared by
+    groups."""
+    mesh = mesh_of(4, names=("x",))
+    low, high = (
+        put_on_mesh(mesh, normal_array(8), "x"),
+        put_on_mesh(mesh, normal_array(8, seed=1) + 4, "x"),
+    )
 
     def numbers(key: Any, low: Any, high: Any) -> Any:
         keys = random.split(key, 8)
@@ -106,11 +118,11 @@ def test_random_numbers_of_mapped_keys_and_bounds() -> None:
             ),
         )
 
-    check({"numbers": lowered(numbers, random.key(2), low, high)})
+    check({"numbers": case_of(numbers, random.key(2), low, high)})
 
 
 def test_constants_of_every_type() -> None:
-    mesh = grid(4, names=("x",))
+    mesh = mesh_of(4, names=("x",))
 
     def constants(x: Any) -> Any:
         arrays = [
@@ -129,19 +141,22 @@ def test_constants_of_every_type() -> None:
         )
         return arrays, numbers, views, loops, snp.inf * snp.ones(2), pieces
 
-    check({"constants": lowered(constants, put(mesh, draw(8, 4), "x"))})
+    check({"constants": case_of(constants, put_on_mesh(mesh, normal_array(8, 4), "x"))})
 
 
-def test_hypotenuses() -> None:
+def test_hypot_of_large_and_small_numbers() -> None:
     big, small = np.float32(1e30), np.float32(1e-30)
     x = np.array([3, 0, np.inf, np.nan, big, small, -4, 0], np.float32)
     y = np.array([4, 0, np.nan, 1, big, small, 3, -2], np.float32)
-    check({"pairs": lowered(snp.hypot, x, y)})
+    check({"pairs": case_of(snp.hypot, x, y)})
 
 
 def test_loops() -> None:
-    mesh = grid(2, 2)
-    w, xs = put(mesh, draw(8, 8), None, "model"), put(mesh, draw(5, 4, 8), None, "data")
+    mesh = mesh_of(2, 2)
+    w, xs = (
+        put_on_mesh(mesh, normal_array(8, 8), None, "model"),
+        put_on_mesh(mesh, normal_array(5, 4, 8), None, "data"),
+    )
 
     def scanned(w: Any, xs: Any) -> Any:
         def body(carry: Any, x: Any) -> Any:
@@ -166,19 +181,19 @@ def test_loops() -> None:
 
         return lax.fori_loop(0, 3, lambda i, x: lax.fori_loop(0, i, inner, x) + 1, x)
 
-    x = put(mesh, draw(8, 4), "data", "model")
+    x = put_on_mesh(mesh, normal_array(8, 4), "data", "model")
     check({
-        "scan": lowered(scanned, w, xs),
-        "gradient": lowered(gradient, w, xs),
-        "while": lowered(until_small, x),
-        "swap": lowered(swapped, draw(4, 4), draw(4, 4, seed=1)),
-        "nested": lowered(nested, x),
+        "scan": case_of(scanned, w, xs),
+        "gradient": case_of(gradient, w, xs),
+        "while": case_of(until_small, x),
+        "swap": case_of(swapped, normal_array(4, 4), normal_array(4, 4, seed=1)),
+        "nested": case_of(nested, x),
     })  # fmt: skip
 
 
 def test_branches() -> None:
-    mesh = grid(4, names=("x",))
-    x = put(mesh, draw(8), "x")
+    mesh = mesh_of(4, names=("x",))
+    x = put_on_mesh(mesh, normal_array(8), "x")
 
     def either(p: Any, x: Any) -> Any:
         return lax.cond(p, lambda x: x * 2, lambda x: x - 1, x)
@@ -187,21 +202,21 @@ def test_branches() -> None:
         return lax.switch(i, [lambda x: x * 2, lambda x: -x, lambda x: x + 1], x)
 
     check({
-        "true": lowered(either, np.bool_(True), x),
-        "false": lowered(either, np.bool_(False), x),
-        **{f"case {i}": lowered(one_of, np.int32(i), x) for i in (0, 1, 2)},
+        "true": case_of(either, np.bool_(True), x),
+        "false": case_of(either, np.bool_(False), x),
+        **{f"case {i}": case_of(one_of, np.int32(i), x) for i in (0, 1, 2)},
     })  # fmt: skip
 
 
-def test_decisions_that_differ_between_replicas() -> None:
-    mesh = grid(4, names=("x",))
-    x = put(mesh, np.arange(8, dtype=np.float32), "x")
+def test_conditions_that_differ_between_replicas() -> None:
+    mesh = mesh_of(4, names=("x",))
+    x = put_on_mesh(mesh, np.arange(8, dtype=np.float32), "x")
 
     def case(function: Callable[[Any], Any]) -> Case:
         mapped = sd.shard_map(
             function, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False
         )
-        return lowered(mapped, x)
+        return case_of(mapped, x)
 
     def one_of(s: Any) -> Any:
         return lax.switch(lax.axis_index("x") % 3, [lambda v: v, lambda v: v * 10, lambda v: -v], s)
@@ -227,8 +242,8 @@ def test_decisions_that_differ_between_replicas() -> None:
 
 
 def test_convolutions_and_pooling_with_gradients() -> None:
-    mesh = grid(4, names=("x",))
-    images, filters = put(mesh, draw(4, 8, 8, 3), "x"), draw(3, 3, 3, 5)
+    mesh = mesh_of(4, names=("x",))
+    images, filters = put_on_mesh(mesh, normal_array(4, 8, 8, 3), "x"), normal_array(3, 3, 3, 5)
 
     def convolved(x: Any, w: Any) -> Any:
         made = lax.conv_general_dilated(
@@ -243,14 +258,14 @@ def test_convolutions_and_pooling_with_gradients() -> None:
         return (made**2).sum()
 
     check({
-        "convolution": lowered(sd.value_and_grad(convolved, (0, 1)), images, filters),
-        "pooling": lowered(sd.value_and_grad(pooled), images),
+        "convolution": case_of(sd.value_and_grad(convolved, (0, 1)), images, filters),
+        "pooling": case_of(sd.value_and_grad(pooled), images),
     })  # fmt: skip
 
 
-def test_looking_up_and_writing() -> None:
-    mesh = grid(4, names=("x",))
-    table = put(mesh, draw(8, 4), "x")
+def test_gathers_scatters_and_sorts() -> None:
+    mesh = mesh_of(4, names=("x",))
+    table = put_on_mesh(mesh, normal_array(8, 4), "x")
     places = np.array([3, 3, 7, -1, 0, 5], np.int32)
 
     def added(table: Any, places: Any, rows: Any) -> Any:
@@ -260,14 +275,14 @@ def test_looking_up_and_writing() -> None:
         return lax.top_k(x, 3), snp.argsort(x, 1), snp.argmax(x, 1), snp.argmin(x, 0)
 
     check({
-        "rows": lowered(added, table, places, draw(6, 4)),
-        "order": lowered(ordered, put(mesh, draw(8, 9), "x")),
+        "rows": case_of(added, table, places, normal_array(6, 4)),
+        "order": case_of(ordered, put_on_mesh(mesh, normal_array(8, 9), "x")),
     })  # fmt: skip
 
 
-def test_nan_is_kept_where_the_device_would_pass_over_it() -> None:
-    mesh = grid(2, 2)
-    x = draw(8, 6)
+def test_nan_is_propagated_where_poplibs_ignores_it() -> None:
+    mesh = mesh_of(2, 2)
+    x = normal_array(8, 6)
     x[1, 2] = x[5, 0] = x[7, 5] = np.nan
 
     def extremes(x: Any) -> Any:
@@ -282,6 +297,6 @@ def test_nan_is_kept_where_the_device_would_pass_over_it() -> None:
         )  # fmt: skip
 
     check({
-        "extremes": lowered(extremes, x),
-        "cut": lowered(lambda x: (x.max(0), x.min()), put(mesh, x, "data", "model")),
+        "extremes": case_of(extremes, x),
+        "cut": case_of(lambda x: (x.max(0), x.min()), put_on_mesh(mesh, x, "data", "model")),
     })  # fmt: skip

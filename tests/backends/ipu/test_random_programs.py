@@ -1,4 +1,4 @@
-"""Random programs over all operations, partitioned in any way, compute the reference's numbers."""
+"""Random programs over all operations, with random partitionings, give the reference results."""
 
 import pytest
 

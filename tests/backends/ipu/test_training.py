@@ -1,4 +1,4 @@
-"""Training steps compute the reference's numbers under data, tensor and sharded parallelism."""
+"""Training steps under data, tensor and fully sharded parallelism give the reference results."""
 
 from typing import Any
 
@@ -7,34 +7,39 @@ from tests.backends.ipu.host_model_execution import Case, check
 from tests.backends.ipu.model_steps import (
     PERCEPTRON,
     PERCEPTRON_SPECS,
-    draw,
-    grid,
+    mesh_of,
+    normal_array,
     perceptron_step,
-    placed,
-    put,
+    put_on_mesh,
+    sharded_params,
 )
-from tests.backends.ipu.training_steps import perceptrons, transformers
+from tests.backends.ipu.training_steps import perceptron_cases, transformer_cases
 
 
-def test_perceptrons() -> None:
-    check(dict(perceptrons()))
+def test_perceptron_steps_match_the_reference() -> None:
+    check(dict(perceptron_cases()))
 
 
-def test_transformers_that_donate_their_state() -> None:
-    check(dict(transformers()))
+def test_transformer_steps_with_donated_state_match_the_reference() -> None:
+    check(dict(transformer_cases()))
 
 
-def test_donated_arguments_are_what_the_next_step_begins_with() -> None:
-    mesh = grid(2, 2)
-    params = placed(mesh, PERCEPTRON, PERCEPTRON_SPECS["tp"])
-    x, y = put(mesh, draw(16, 8), "data"), put(mesh, draw(16, 4), "data")
-    donating = sd.jit(perceptron_step, donate_argnums=0).lower(params, x, y)
+def test_results_replace_donated_arguments_for_the_next_step() -> None:
+    mesh = mesh_of(2, 2)
+    params = sharded_params(mesh, PERCEPTRON, PERCEPTRON_SPECS["tp"])
+    x, y = (
+        put_on_mesh(mesh, normal_array(16, 8), "data"),
+        put_on_mesh(mesh, normal_array(16, 4), "data"),
+    )
+    donating_step = sd.jit(perceptron_step, donate_argnums=0).lower(params, x, y)
 
-    def thrice(params: Any, x: Any, y: Any) -> Any:
+    def three_steps(params: Any, x: Any, y: Any) -> Any:
         for _ in range(3):
             value, params = perceptron_step(params, x, y)
         return value, params
 
-    plain = sd.jit(thrice).lower(params, x, y)
-    case = Case.of(donating, (params, x, y))
-    check({"thrice": Case(case.emission, plain.module, case.arguments, {})}, steps=3)
+    three_plain_steps = sd.jit(three_steps).lower(params, x, y)
+    case = Case.of(donating_step, (params, x, y))
+    check(
+        {"three steps": Case(case.emission, three_plain_steps.module, case.arguments, {})}, steps=3
+    )

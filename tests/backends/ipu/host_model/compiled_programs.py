@@ -1,4 +1,4 @@
-"""The C++ programs of these tests, compiled once, all in one library."""
+"""The C++ programs of these tests, compiled once into one library."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from shardir.backends.ipu.host_model import HostProgram, build
 
 PROGRAMS = Path(__file__).parent / "programs"
-STANDALONE = {"engine", "refusals", "more_refusals"}
-"""Those that are no programs for the runner."""
+STANDALONE_PROGRAMS = {"engine", "errors", "more_errors"}
+"""Programs with their own `main`, which the runner cannot load."""
 
 Array = npt.NDArray[Any]
 
@@ -23,13 +23,15 @@ def programs() -> dict[str, HostProgram]:
         {
             file.stem: file.read_text("utf-8")
             for file in sorted(PROGRAMS.glob("*.cpp"))
-            if file.stem not in STANDALONE
+            if file.stem not in STANDALONE_PROGRAMS
         }
     )
 
 
-def run(name: str, arguments: Mapping[str, Array], *, sharded: bool = False) -> dict[str, Array]:
-    """The results of a program, by name."""
+def run_program(
+    name: str, arguments: Mapping[str, Array], *, sharded: bool = False
+) -> dict[str, Array]:
+    """Run a program and return its results by name."""
     program = programs()[name]
     results = program(*(arguments[port.name] for port in program.arguments), sharded=sharded)
     return {port.name: result for port, result in zip(program.results, results, strict=True)}

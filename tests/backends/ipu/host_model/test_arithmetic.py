@@ -1,4 +1,4 @@
-"""Numbers of the host model: NumPy's, of every type, conversion and operation."""
+"""Arithmetic of the host model: all types, conversions and operations give NumPy's results."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -7,42 +7,46 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run
+from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run_program
 
-WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-REAL = ("float16", "float32")
-COUNT = 65536
+INTEGER_DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+FLOAT_DTYPES = ("float16", "float32")
+HALF_COUNT = 65536
 
 
 def every_half() -> Array:
-    return np.arange(COUNT, dtype=np.uint16).view(np.float16)
+    return np.arange(HALF_COUNT, dtype=np.uint16).view(np.float16)
 
 
 @cache
 def conversions() -> tuple[dict[str, Array], dict[str, Array]]:
-    """Arguments and results: all halves; floats at, between and beside halves, and others."""
+    """Return arguments and results: all halves; floats at, between and beside halves; and
+    others."""
     halves = every_half().astype(np.float32)
     finite = np.sort(halves[np.isfinite(halves)])
     between = ((finite[:-1].astype(np.float64) + finite[1:]) / 2).astype(np.float32)
     beside = np.concatenate([np.nextafter(between, np.float32(s)) for s in (-np.inf, np.inf)])
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504, 65519.996, 65520, -65520, 1e30, 3e9, -3e9]
     floats = np.concatenate([special, rng().choice(np.concatenate([between, beside]), 60000)])
-    floats = np.concatenate([floats, rng().normal(size=COUNT - len(floats)) * 1e6])
+    floats = np.concatenate([floats, rng().normal(size=HALF_COUNT - len(floats)) * 1e6])
     arguments = {
-        name: rng().integers(np.iinfo(name).min, np.iinfo(name).max, COUNT, name, endpoint=True)
-        for name in WHOLE
+        name: rng().integers(
+            np.iinfo(name).min, np.iinfo(name).max, HALF_COUNT, name, endpoint=True
+        )
+        for name in INTEGER_DTYPES
     }
     arguments |= {
-        "bool": rng().integers(0, 2, COUNT).astype(bool),
+        "bool": rng().integers(0, 2, HALF_COUNT).astype(bool),
         "float16": every_half(),
         "float32": floats.astype(np.float32),
     }
-    return arguments, run("conversions", arguments)
+    return arguments, run_program("conversions", arguments)
 
 
-def converted(value: Array, to: str) -> Array:
-    """A conversion as the model says: truncated, and what does not fit the nearest that does."""
-    if value.dtype.kind != "f" or to in (*REAL, "bool"):
+def expected_conversion(value: Array, to: str) -> Array:
+    """Return the conversion that the model defines: truncation, saturated to the limits of the
+    type."""
+    if value.dtype.kind != "f" or to in (*FLOAT_DTYPES, "bool"):
         with np.errstate(over="ignore"):
             return value.astype(to)
     limits = np.iinfo(to)
@@ -51,26 +55,28 @@ def converted(value: Array, to: str) -> Array:
     return fitting
 
 
-@pytest.mark.parametrize("to", ["bool", *WHOLE, *REAL])
-@pytest.mark.parametrize("given", ["bool", *WHOLE, *REAL])
-def test_a_cast_gives_what_numpy_gives(given: str, to: str) -> None:
+@pytest.mark.parametrize("to", ["bool", *INTEGER_DTYPES, *FLOAT_DTYPES])
+@pytest.mark.parametrize("given", ["bool", *INTEGER_DTYPES, *FLOAT_DTYPES])
+def test_casts_equal_those_of_numpy(given: str, to: str) -> None:
     arguments, results = conversions()
-    np.testing.assert_array_equal(results[f"{given}_{to}"], converted(arguments[given], to))
+    np.testing.assert_array_equal(
+        results[f"{given}_{to}"], expected_conversion(arguments[given], to)
+    )
 
 
-def test_every_half_comes_back_from_float_with_its_sign() -> None:
+def test_every_half_survives_the_conversion_to_float_and_back() -> None:
     _, results = conversions()
     halves = every_half()
     number = ~np.isnan(halves)
     np.testing.assert_array_equal(
-        results["float16_float16"].view("u2")[number], np.arange(COUNT)[number]
+        results["float16_float16"].view("u2")[number], np.arange(HALF_COUNT)[number]
     )
     np.testing.assert_array_equal(
         results["float16_float32"].view("u4")[number], halves.astype("f4").view("u4")[number]
     )
 
 
-def test_bits_are_taken_as_they_are() -> None:
+def test_reinterpret_preserves_bits() -> None:
     arguments, results = conversions()
     np.testing.assert_array_equal(results["bits"], arguments["float32"].view(np.uint32))
 
@@ -103,13 +109,13 @@ def operands() -> dict[str, Array]:
 
 @cache
 def expressions() -> dict[str, Array]:
-    return run("expressions", operands())
+    return run_program("expressions", operands())
 
 
 erf = np.vectorize(__import__("math").erf)
 Values = Mapping[str, Array]
 
-FLOATING: dict[str, Callable[[Values], Any]] = {
+FLOAT_OPERATIONS: dict[str, Callable[[Values], Any]] = {
     "abs": lambda v: np.abs(v["x"]),
     "asin": lambda v: np.arcsin(v["t"]),
     "cbrt": lambda v: np.cbrt(v["x"]),
@@ -158,9 +164,9 @@ FLOATING: dict[str, Callable[[Values], Any]] = {
     "select": lambda v: np.where(v["c"], v["x"], v["y"]),
     "clamp": lambda v: np.clip(v["x"], v["t"], v["p"]),
 }
-"""What is computed in double precision and then rounded once."""
+"""The host model computes these in double precision and rounds once."""
 
-INTEGERS: dict[str, Callable[[Values], Any]] = {
+INTEGER_OPERATIONS: dict[str, Callable[[Values], Any]] = {
     "bitwise_not": lambda v: ~v["a"],
     "square": lambda v: v["a"] * v["a"],
     "ones": lambda v: [(int(a) & 0xFFFFFFFF).bit_count() for a in v["a"]],
@@ -192,9 +198,9 @@ INTEGERS: dict[str, Callable[[Values], Any]] = {
     "power": lambda v: np.power(v["a"], v["k"]),
     "clamp": lambda v: np.minimum(np.maximum(v["a"], v["k"]), v["b"]),
 }
-"""What wraps around in the type itself."""
+"""These wrap around in the integer type."""
 
-BOOLEANS: dict[str, Callable[[Values], Any]] = {
+BOOL_OPERATIONS: dict[str, Callable[[Values], Any]] = {
     "not": lambda v: ~v["c"],
     "and": lambda v: v["c"] & v["d"],
     "or": lambda v: v["c"] | v["d"],
@@ -203,28 +209,29 @@ BOOLEANS: dict[str, Callable[[Values], Any]] = {
 }
 
 
-def chosen(letter: str) -> dict[str, Array]:
-    """The operands of a type, by their last letter."""
+def operands_of_type(letter: str) -> dict[str, Array]:
+    """Return the operands of a type, by the last letter of their names."""
     return {name[-1]: x for name, x in operands().items() if name[0] == letter or name in "cd"}
 
 
-def test_every_operation_has_an_expectation() -> None:
-    integers = set(INTEGERS) - {"abs", "neg", "signum", "shift_sign", "power", "clamp"}
-    expected = {f"{letter}_{name}" for letter in "fh" for name in FLOATING}
-    expected |= {f"i_{name}" for name in INTEGERS} | {f"u_{name}" for name in integers}
-    expected |= {f"b_{name}" for name in BOOLEANS}
+def test_every_operation_has_an_expected_result() -> None:
+    integers = set(INTEGER_OPERATIONS) - {"abs", "neg", "signum", "shift_sign", "power", "clamp"}
+    expected = {f"{letter}_{name}" for letter in "fh" for name in FLOAT_OPERATIONS}
+    expected |= {f"i_{name}" for name in INTEGER_OPERATIONS} | {f"u_{name}" for name in integers}
+    expected |= {f"b_{name}" for name in BOOL_OPERATIONS}
     expected |= {"mixed", "half_constant", "unsigned_constant"}
     assert {port.name for port in programs()["expressions"].results} == expected
 
 
-@pytest.mark.parametrize("name", FLOATING)
+@pytest.mark.parametrize("name", FLOAT_OPERATIONS)
 @pytest.mark.parametrize("letter", "fh")
-def test_a_floating_operation_rounds_once(letter: str, name: str) -> None:
+def test_a_float_operation_rounds_once(letter: str, name: str) -> None:
     got = expressions()[f"{letter}_{name}"]
     values = {
-        key: x if x.dtype == bool else x.astype(np.float64) for key, x in chosen(letter).items()
+        key: x if x.dtype == bool else x.astype(np.float64)
+        for key, x in operands_of_type(letter).items()
     }
-    expected = np.asarray(FLOATING[name](values))
+    expected = np.asarray(FLOAT_OPERATIONS[name](values))
     if got.dtype == bool:
         np.testing.assert_array_equal(got, expected)
         return
@@ -232,30 +239,32 @@ def test_a_floating_operation_rounds_once(letter: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "sqrt"])
-def test_arithmetic_gives_the_very_bits(name: str) -> None:
+def test_basic_arithmetic_is_bit_exact(name: str) -> None:
     for letter in "fh":
-        expected = FLOATING[name](chosen(letter))
+        expected = FLOAT_OPERATIONS[name](operands_of_type(letter))
         np.testing.assert_array_equal(expressions()[f"{letter}_{name}"], expected)
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", INTEGER_OPERATIONS)
 @pytest.mark.parametrize("letter", "iu")
-def test_an_integer_operation_wraps(letter: str, name: str) -> None:
+def test_an_integer_operation_wraps_around(letter: str, name: str) -> None:
     if f"{letter}_{name}" not in expressions():
         assert letter == "u"
         return
     got = expressions()[f"{letter}_{name}"]
     with np.errstate(over="ignore"):
-        expected = INTEGERS[name](chosen(letter))
+        expected = INTEGER_OPERATIONS[name](operands_of_type(letter))
     np.testing.assert_array_equal(got, np.asarray(expected).astype(got.dtype))
 
 
-@pytest.mark.parametrize("name", BOOLEANS)
-def test_booleans_stay_booleans(name: str) -> None:
-    np.testing.assert_array_equal(expressions()[f"b_{name}"], BOOLEANS[name](chosen("b")))
+@pytest.mark.parametrize("name", BOOL_OPERATIONS)
+def test_bool_operations_give_bools(name: str) -> None:
+    np.testing.assert_array_equal(
+        expressions()[f"b_{name}"], BOOL_OPERATIONS[name](operands_of_type("b"))
+    )
 
 
-def test_an_expression_of_several_types_casts() -> None:
+def test_an_expression_of_several_types_inserts_casts() -> None:
     v = operands()
     expected = v["h_x"].astype("f4") * v["f_x"] + np.clip(v["i_a"], -7, 7).astype("f4")
     np.testing.assert_array_equal(expressions()["mixed"], expected)

@@ -1,4 +1,4 @@
-"""Collectives of the host model: what they are defined to give, on every replica."""
+"""Collectives of the host model give the defined results on every replica."""
 
 from functools import cache, reduce
 
@@ -6,93 +6,101 @@ import numpy as np
 import pytest
 
 from shardir.backends.ipu.host_model import HostModelError
-from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run
+from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run_program
 
-REPLICAS = 8
+REPLICA_COUNT = 8
 
 
 @cache
 def collectives() -> tuple[dict[str, Array], dict[str, Array]]:
     def parts(*shape: int) -> Array:
-        return rng().normal(size=(REPLICAS, *shape))
+        return rng().normal(size=(REPLICA_COUNT, *shape))
 
     arguments = {
         "x": parts(10).astype("f4"),
         "h": parts(10).astype("f2"),
-        "i": rng().integers(-(2**31), 2**31, (REPLICAS, 3)).astype("i4"),
+        "i": rng().integers(-(2**31), 2**31, (REPLICA_COUNT, 3)).astype("i4"),
         "c": parts(6) > -1,
         "rows": parts(8, 3).astype("f4"),
         "pairs": parts(2, 3).astype("f4"),
     }
-    return arguments, run("collectives", arguments, sharded=True)
+    return arguments, run_program("collectives", arguments, sharded=True)
 
 
-def groups(x: Array, size: int) -> list[Array]:
-    """For each replica what the members of its group have, in their order."""
-    return [x[r // size * size :][:size] for r in range(REPLICAS)]
+def group_rows(x: Array, size: int) -> list[Array]:
+    """Return for each replica the rows of the members of its group, in order."""
+    return [x[r // size * size :][:size] for r in range(REPLICA_COUNT)]
 
 
-def added(rows: Array) -> Array:
+def sum_in_order(rows: Array) -> Array:
     return reduce(np.add, rows)
 
 
-def test_reductions_go_through_the_members_in_order() -> None:
+def test_all_reduce_combines_members_in_order() -> None:
     v, got = collectives()
     x = v["x"]
-    np.testing.assert_array_equal(got["sum"], [added(m) for m in groups(x, 8)])
-    np.testing.assert_array_equal(got["mean"], [added(m) / np.float32(8) for m in groups(x, 8)])
-    np.testing.assert_array_equal(got["sum_of_2"], [added(m) for m in groups(x, 2)])
+    np.testing.assert_array_equal(got["sum"], [sum_in_order(m) for m in group_rows(x, 8)])
     np.testing.assert_array_equal(
-        got["product_of_4"], [reduce(np.multiply, m) for m in groups(x, 4)]
+        got["mean"], [sum_in_order(m) / np.float32(8) for m in group_rows(x, 8)]
     )
-    np.testing.assert_array_equal(got["lowest"], [m.min(0) for m in groups(x, 8)])
-    np.testing.assert_array_equal(got["highest_of_4"], [m.max(0) for m in groups(x, 4)])
-    np.testing.assert_array_equal(got["squares"], [added(m * m) for m in groups(x, 8)])
-    np.testing.assert_array_equal(got["half"], [added(m) for m in groups(v["h"], 8)])
-    np.testing.assert_array_equal(got["whole"], [m.sum(0, dtype="i4") for m in groups(v["i"], 8)])
-    np.testing.assert_array_equal(got["every"], [m.all(0) for m in groups(v["c"], 8)])
-    np.testing.assert_array_equal(got["some_of_2"], [m.any(0) for m in groups(v["c"], 2)])
+    np.testing.assert_array_equal(got["sum_of_2"], [sum_in_order(m) for m in group_rows(x, 2)])
+    np.testing.assert_array_equal(
+        got["product_of_4"], [reduce(np.multiply, m) for m in group_rows(x, 4)]
+    )
+    np.testing.assert_array_equal(got["lowest"], [m.min(0) for m in group_rows(x, 8)])
+    np.testing.assert_array_equal(got["highest_of_4"], [m.max(0) for m in group_rows(x, 4)])
+    np.testing.assert_array_equal(got["squares"], [sum_in_order(m * m) for m in group_rows(x, 8)])
+    np.testing.assert_array_equal(got["half"], [sum_in_order(m) for m in group_rows(v["h"], 8)])
+    np.testing.assert_array_equal(
+        got["whole"], [m.sum(0, dtype="i4") for m in group_rows(v["i"], 8)]
+    )
+    np.testing.assert_array_equal(got["every"], [m.all(0) for m in group_rows(v["c"], 8)])
+    np.testing.assert_array_equal(got["some_of_2"], [m.any(0) for m in group_rows(v["c"], 2)])
     np.testing.assert_array_equal(got["in_place"], got["sum_of_2"])
     np.testing.assert_array_equal(got["to_place"], got["sum_of_2"])
 
 
-def test_gathering_stacks_the_members() -> None:
+def test_all_gather_stacks_the_members() -> None:
     v, got = collectives()
-    np.testing.assert_array_equal(got["gathered"], groups(v["x"], 8))
-    np.testing.assert_array_equal(got["gathered_of_2"], groups(v["x"], 2))
-    np.testing.assert_array_equal(got["gathered_bools"], groups(v["c"], 4))
+    np.testing.assert_array_equal(got["gathered"], group_rows(v["x"], 8))
+    np.testing.assert_array_equal(got["gathered_of_2"], group_rows(v["x"], 2))
+    np.testing.assert_array_equal(got["gathered_bools"], group_rows(v["c"], 4))
 
 
-def pieces(rows: list[Array], size: int) -> list[Array]:
-    """Of each replica's row its piece; what lies past the end is zero."""
+def padded_pieces(rows: list[Array], size: int) -> list[Array]:
+    """Return for each replica its zero-padded piece of its row."""
     each = -(-rows[0].size // size)
     padded = [np.pad(row, (0, each * size - row.size)) for row in rows]
     return [row.reshape(size, each)[r % size] for r, row in enumerate(padded)]
 
 
-def test_scattering_cuts_into_pieces_padded_with_zeros() -> None:
+def test_reduce_scatter_pads_pieces_with_zeros() -> None:
     v, got = collectives()
     x = v["x"]
-    np.testing.assert_array_equal(got["pieces"], pieces([added(m) for m in groups(x, 8)], 8))
-    np.testing.assert_array_equal(got["pieces_of_4"], pieces([added(m) for m in groups(x, 4)], 4))
-    np.testing.assert_array_equal(got["own_of_4"], pieces(list(x), 4))
+    np.testing.assert_array_equal(
+        got["pieces"], padded_pieces([sum_in_order(m) for m in group_rows(x, 8)], 8)
+    )
+    np.testing.assert_array_equal(
+        got["pieces_of_4"], padded_pieces([sum_in_order(m) for m in group_rows(x, 4)], 4)
+    )
+    np.testing.assert_array_equal(got["own_of_4"], padded_pieces(list(x), 4))
     assert (got["pieces"][5:] == 0).all()
 
 
-def test_rows_go_from_all_to_all() -> None:
+def test_all_to_all_transposes_rows() -> None:
     v, got = collectives()
     np.testing.assert_array_equal(got["turned"], v["rows"].transpose(1, 0, 2))
-    turned = [m[:, r % 2] for r, m in enumerate(groups(v["pairs"], 2))]
+    turned = [m[:, r % 2] for r, m in enumerate(group_rows(v["pairs"], 2))]
     np.testing.assert_array_equal(got["turned_of_2"], turned)
 
 
-def test_a_ring_moves_every_replicas_part() -> None:
+def test_a_cross_replica_copy_permutes_replicas() -> None:
     v, got = collectives()
     np.testing.assert_array_equal(got["ring"], np.roll(v["x"], 3, 0))
-    np.testing.assert_array_equal(got["index"], range(REPLICAS))
+    np.testing.assert_array_equal(got["index"], range(REPLICA_COUNT))
 
 
-def test_strided_groups_are_refused_until_they_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strided_groups_are_rejected_unless_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(8, dtype="i4")
     with pytest.raises(HostModelError) as caught:
         programs()["strided"](x)

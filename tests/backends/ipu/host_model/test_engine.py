@@ -1,4 +1,4 @@
-"""A program that drives an engine of its own, as tutorials of Poplar do."""
+"""A program that uses its own poplar::Engine, as the Poplar tutorials do."""
 
 import subprocess
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from shardir.backends.ipu.host_model import build_executable
 from tests.backends.ipu.host_model.compiled_programs import PROGRAMS
 
-PRINTED = """\
+EXPECTED_STDOUT = """\
 v: 1 2 15 50 3 4 16 51
 v: 5 6 30 100 7 8 31 101
 v: 1 2 45 150 3 4 46 151
@@ -17,9 +17,10 @@ remainder: 7 -7 0
 shifted: 14 -14 0
 order read: 2 1 0
 """
-"""Per step the parts of both replicas; then what Poplar leaves open."""
+"""Each step prints the shards of both replicas; then follow results that Poplar leaves
+unspecified."""
 
-SHOWN = """\
+EXPECTED_STDERR = """\
 v[0]: 1 2 15 50
 v[1]: 3 4 16 51
 v[0]: 5 6 30 100
@@ -29,9 +30,9 @@ v[1]: 3 4 46 151
 """
 
 
-def test_streams_host_access_and_printing(tmp_path: Path) -> None:
+def test_an_engine_streams_accesses_tensors_and_prints(tmp_path: Path) -> None:
     program = tmp_path / "engine"
     build_executable((PROGRAMS / "engine.cpp").read_text("utf-8"), program)
     done = subprocess.run([program], capture_output=True, text=True, check=True)
-    assert done.stdout == PRINTED
-    assert done.stderr == SHOWN
+    assert done.stdout == EXPECTED_STDOUT
+    assert done.stderr == EXPECTED_STDERR

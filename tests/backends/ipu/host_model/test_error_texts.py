@@ -1,4 +1,4 @@
-"""What the host model refuses, and how it says so."""
+"""The host model rejects invalid programs with the expected error texts."""
 
 import subprocess
 from functools import cache
@@ -10,7 +10,7 @@ import pytest
 from shardir.backends.ipu.host_model import build_executable
 from tests.backends.ipu.host_model.compiled_programs import PROGRAMS
 
-REFUSALS = {
+ERROR_TEXTS = {
     "long_variable": (
         "Graph::addVariable: an IPU computes with no LONGLONG; use INT, UNSIGNED_INT or FLOAT"
     ),
@@ -353,14 +353,14 @@ REFUSALS = {
         "'x'; copy through a variable between them"
     ),
 }
-"""By the case in `programs/refusals.cpp`, or `more_refusals.cpp`."""
+"""Expected text by the case in `programs/errors.cpp` or `programs/more_errors.cpp`."""
 
 
 @cache
-def said() -> dict[str, str]:
-    bench, lines = (PROGRAMS / "refusal_bench.hpp").read_text("utf-8"), ""
+def error_texts() -> dict[str, str]:
+    bench, lines = (PROGRAMS / "error_bench.hpp").read_text("utf-8"), ""
     with TemporaryDirectory() as folder:
-        for name in ("refusals", "more_refusals"):
+        for name in ("errors", "more_errors"):
             program = Path(folder) / name
             build_executable(bench + (PROGRAMS / f"{name}.cpp").read_text("utf-8"), program)
             lines += subprocess.run([program], capture_output=True, text=True, check=True).stdout
@@ -368,10 +368,10 @@ def said() -> dict[str, str]:
     return {case: message for case, message in pairs}
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_a_refusal_says_what_is_wrong(case: str) -> None:
-    assert said()[case] == REFUSALS[case]
+@pytest.mark.parametrize("case", ERROR_TEXTS)
+def test_each_invalid_program_gives_its_error_text(case: str) -> None:
+    assert error_texts()[case] == ERROR_TEXTS[case]
 
 
-def test_every_case_is_expected() -> None:
-    assert list(said()) == list(REFUSALS)
+def test_every_case_has_an_expected_text() -> None:
+    assert list(error_texts()) == list(ERROR_TEXTS)

@@ -1,4 +1,4 @@
-"""Emitted programs are compiled once, with whatever compiler there is."""
+"""The library of compiled programs: each program is compiled once, by any available compiler."""
 
 import os
 import subprocess
@@ -26,9 +26,9 @@ from shardir.backends.ipu.host_model import (
 )
 from tests.backends.ipu.host_model.compiled_programs import PROGRAMS
 
-STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+STRICT_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
-NEGATED = """
+NEGATION = """
 #include "shardir_ipu_host.hpp"
 #include <popops/ElementWise.hpp>
 #include <popops/codelets.hpp>
@@ -50,7 +50,7 @@ SHARDIR_IPU_ENTRY(contract, build)
 
 @pytest.fixture
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of compiled code with nothing in it but the objects that all programs need."""
+    """Provide a code cache that contains only the objects that all programs need."""
     objects = library._objects(find_compiler(), tmp_path)
     assert all(file.exists() for file in objects)
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "cache"))
@@ -63,43 +63,43 @@ def test_a_program_is_compiled_once(fresh_cache: Path, monkeypatch: pytest.Monke
     compiled: list[str] = []
     run = Compiler.run
 
-    def counted(self: Compiler, arguments: list[str | Path], what: str) -> None:
+    def record_compilation(self: Compiler, arguments: list[str | Path], what: str) -> None:
         compiled.append(what)
         run(self, arguments, what)
 
-    monkeypatch.setattr(Compiler, "run", counted)
+    monkeypatch.setattr(Compiler, "run", record_compilation)
     x = np.arange(3, dtype="i4")
     for _ in range(2):
-        np.testing.assert_array_equal(build_and_run(NEGATED, [x])[0], -x)
-    np.testing.assert_array_equal(build_and_run(NEGATED.replace("-popops", "~popops"), [x])[0], ~x)
+        np.testing.assert_array_equal(build_and_run(NEGATION, [x])[0], -x)
+    np.testing.assert_array_equal(build_and_run(NEGATION.replace("-popops", "~popops"), [x])[0], ~x)
     assert compiled == ["program", "program"]
     assert [file.suffix for file in sorted(fresh_cache.iterdir())] == [".o", ".o"]
 
 
-def test_without_a_folder_for_code_a_program_is_compiled_each_time(
+def test_without_a_cache_folder_a_program_is_compiled_each_time(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHARDIR_CACHE_DIR", "")
     object_cache.cache_folder.cache_clear()
     x = np.arange(3, dtype="i4")
-    np.testing.assert_array_equal(build_and_run(NEGATED, [x])[0], -x)
+    np.testing.assert_array_equal(build_and_run(NEGATION, [x])[0], -x)
     assert not fresh_cache.exists()
 
 
-def test_a_folder_for_code_that_cannot_be_written_costs_time_alone(
+def test_a_read_only_cache_folder_only_disables_caching(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh_cache.mkdir(mode=0o700)
     lock = library._lock_file
 
-    def refuse(*_: object, **__: object) -> NoReturn:
+    def raise_read_only(*_: object, **__: object) -> NoReturn:
         raise OSError(30, "Read-only file system")
 
     made: list[str] = []
 
-    def locked(file: Path) -> int | None:
+    def lock_read_only(file: Path) -> int | None:
         with monkeypatch.context() as patched:
-            patched.setattr(os, "open", refuse)
+            patched.setattr(os, "open", raise_read_only)
             return lock(file)
 
     def make(folder: Path) -> Path:
@@ -107,22 +107,22 @@ def test_a_folder_for_code_that_cannot_be_written_costs_time_alone(
         (folder / "code").write_bytes(b"code")
         return folder / "code"
 
-    monkeypatch.setattr(library, "_lock_file", locked)
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(library, "_lock_file", lock_read_only)
+    monkeypatch.setattr(tempfile, "mkstemp", raise_read_only)
     assert library._load_or_compile("key", make) == library._load_or_compile("key", make) == b"code"
     assert made == ["made"] * 2
     assert list(fresh_cache.iterdir()) == []
 
 
-def test_a_program_that_does_not_compile_says_where() -> None:
+def test_a_compilation_error_names_the_line() -> None:
     with pytest.raises(HostModelError) as caught:
-        build({"fine": NEGATED, "broken": NEGATED.replace("argument(", "arguments(")})
+        build({"fine": NEGATION, "broken": NEGATION.replace("argument(", "arguments(")})
     first, *rest = str(caught.value).splitlines()
     assert first == f"{find_compiler().command[0]} cannot compile fine, broken:"
     assert any(line.startswith("broken.cpp:13:") for line in rest), rest
 
 
-BROKEN = {
+CONTRACT_ERRORS = {
     "the program takes 1 of 1 arguments and gives 0 of 1 results": (
         '  program.result("y"',
         '  if (false) program.result("y"',
@@ -138,18 +138,20 @@ BROKEN = {
         '"negated", 3,',
     ),
 }
-"""What is said of the program with something replaced."""
+"""The expected error for a program after a text replacement."""
 
 
-def test_a_program_keeps_its_contract() -> None:
-    programs = build({message: NEGATED.replace(*change) for message, change in BROKEN.items()})
+def test_programs_that_violate_their_contract_are_rejected() -> None:
+    programs = build(
+        {message: NEGATION.replace(*change) for message, change in CONTRACT_ERRORS.items()}
+    )
     for message, program in programs.items():
         with pytest.raises(HostModelError) as caught:
             program(*(np.zeros(port.whole, port.dtype) for port in program.arguments))
         assert str(caught.value) == message
 
 
-def test_without_a_compiler_the_message_says_what_to_install(
+def test_a_missing_compiler_is_an_error_with_a_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler --fast")
@@ -171,7 +173,7 @@ def test_without_a_compiler_the_message_says_what_to_install(
 
 
 @pytest.mark.needs("ziglang")
-def test_the_compiler_of_the_package_ziglang_is_the_last_choice(
+def test_ziglang_is_the_last_compiler_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
@@ -181,15 +183,15 @@ def test_the_compiler_of_the_package_ziglang_is_the_last_choice(
 
 
 def test_the_headers_have_no_warnings(tmp_path: Path) -> None:
-    """As they are, everything inline, with all that a program may include."""
+    """The headers compile without warnings as header-only code, with all possible includes."""
     source = tmp_path / "all.cpp"
     source.write_text(
         '#include <shardir_host_model/declarations.hpp>\n#include "shardir_ipu_host.hpp"\n', "utf-8"
     )
-    find_compiler().run([*library._flags(), *STRICT, "-fsyntax-only", source], "all")
+    find_compiler().run([*library._flags(), *STRICT_FLAGS, "-fsyntax-only", source], "all")
 
 
-def test_each_header_can_be_included_alone(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_each_header_is_self_contained(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     headers = [
         file.relative_to(include_folder()).as_posix()
         for file in sorted(include_folder().rglob("*.hpp"))
@@ -200,10 +202,10 @@ def test_each_header_can_be_included_alone(request: pytest.FixtureRequest, tmp_p
     for header in headers:
         source = tmp_path / "one.cpp"
         source.write_text(f"#include <{header}>\n", "utf-8")
-        find_compiler().run([*library._flags(), *STRICT, "-fsyntax-only", source], header)
+        find_compiler().run([*library._flags(), *STRICT_FLAGS, "-fsyntax-only", source], header)
 
 
-def test_the_headers_beside_a_program_are_those_of_the_runner() -> None:
+def test_runner_files_are_the_expected_headers() -> None:
     assert list(runner_files()) == [
         "shardir_ipu_files.hpp",
         "shardir_ipu_host.hpp",
@@ -212,20 +214,28 @@ def test_the_headers_beside_a_program_are_those_of_the_runner() -> None:
     ]
 
 
-def test_a_program_is_built_by_hand_as_documented(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """Header-only: the command of docs/ipu_host_model.md, a program beside its headers."""
-    asked = [sys.executable, "-m", "shardir.backends.ipu.host_model"]
-    folder = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+def test_the_documented_build_command_works(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """The documented command builds a program with the header-only model."""
+    include_command = [sys.executable, "-m", "shardir.backends.ipu.host_model"]
+    folder = subprocess.run(
+        include_command, capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert folder == str(include_folder())
     if not request.config.getoption("--long"):
         return
     for name, text in runner_files().items():
         (tmp_path / name).write_text(text, "utf-8")
-    (tmp_path / "negated.cpp").write_text(NEGATED, "utf-8")
-    built = [*find_compiler().command, "-std=c++17", "-I", folder, "negated.cpp", "-o", "negated"]
-    subprocess.run(built, cwd=tmp_path, check=True)
+    (tmp_path / "negated.cpp").write_text(NEGATION, "utf-8")
+    build_command = [
+        *find_compiler().command,
+        "-std=c++17",
+        "-I",
+        folder,
+        "negated.cpp",
+        "-o",
+        "negated",
+    ]
+    subprocess.run(build_command, cwd=tmp_path, check=True)
     for name in ("arguments", "results"):
         (tmp_path / name).mkdir()
     np.save(tmp_path / "arguments" / "x.npy", np.arange(3, dtype="i4"))
@@ -234,7 +244,7 @@ def test_a_program_is_built_by_hand_as_documented(
 
 
 @pytest.mark.needs("ziglang")
-def test_a_program_is_built_with_ziglang(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_ziglang_builds_programs(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     version = subprocess.run(
         [*compiler.ZIG_COMMAND, "--version"], capture_output=True, text=True, check=True
     ).stdout
@@ -243,9 +253,9 @@ def test_a_program_is_built_with_ziglang(request: pytest.FixtureRequest, tmp_pat
         return
     zig = Compiler(compiler.ZIG_COMMAND, version)
     x = np.arange(3, dtype="i4")
-    (y,) = build({"negated": NEGATED}, compiler=zig)["negated"](x)
+    (y,) = build({"negated": NEGATION}, compiler=zig)["negated"](x)
     np.testing.assert_array_equal(y, -x)
-    parts = [(PROGRAMS / each).read_text("utf-8") for each in ("refusal_bench.hpp", "refusals.cpp")]
+    parts = [(PROGRAMS / each).read_text("utf-8") for each in ("error_bench.hpp", "errors.cpp")]
     build_executable("".join(parts), tmp_path / "it", compiler=zig)
     done = subprocess.run([tmp_path / "it"], capture_output=True, text=True, check=True)
     assert "nothing is refused" not in done.stdout

@@ -1,19 +1,19 @@
-"""Calls of the host model: views, reductions, products, places, control flow."""
+"""Calls of the host model: views, reductions, products, indexing, control flow."""
 
 from functools import cache, reduce
 
 import numpy as np
 import pytest
 
-from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run
+from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run_program
 
 
-def whole(low: int, high: int, *shape: int, dtype: str = "f4") -> Array:
-    """Whole numbers, exact in every sum of few of them."""
+def small_integers(low: int, high: int, *shape: int, dtype: str = "f4") -> Array:
+    """Return small integers, whose sums are exact."""
     return rng().integers(low, high, shape).astype(dtype)
 
 
-def test_views_are_numpys() -> None:
+def test_views_equal_those_of_numpy() -> None:
     x = rng().normal(size=(2, 3, 4)).astype("f4")
     expected = {
         "row": x[1],
@@ -35,7 +35,7 @@ def test_views_are_numpys() -> None:
         "filled": np.full((2, 2), -3),
         "written": np.array([-3, 0, -3, 0]),
     }
-    got = run("views", {"x": x})
+    got = run_program("views", {"x": x})
     assert set(got) == set(expected)
     for name, value in expected.items():
         np.testing.assert_array_equal(got[name], value, name)
@@ -55,42 +55,42 @@ def products() -> tuple[dict[str, Array], dict[str, Array]]:
         "i": rng().integers(-(2**31), 2**31, (6, 7)).astype("i4"),
         "c": rng().integers(0, 3, (6, 7)) > 0,
     }
-    return arguments, run("products", arguments)
+    return arguments, run_program("products", arguments)
 
 
-def added(rows: Array) -> Array:
-    """The sum over the first dimension, one after another, each time rounded."""
+def sum_in_order(rows: Array) -> Array:
+    """Return the sum over the first dimension, in order, with rounding after each addition."""
     return reduce(np.add, rows)
 
 
-def multiplied(a: Array, b: Array) -> Array:
-    """A product of matrices, added up in the order of the shared dimension."""
-    return added((a[:, :, None] * b[None]).transpose(1, 0, 2))
+def product_in_order(a: Array, b: Array) -> Array:
+    """Return a matrix product that sums in the order of the contracted dimension."""
+    return sum_in_order((a[:, :, None] * b[None]).transpose(1, 0, 2))
 
 
-def test_products_are_added_up_in_order() -> None:
+def test_matrix_products_sum_in_order() -> None:
     v, got = products()
-    np.testing.assert_array_equal(got["ab"], multiplied(v["a"], v["b"]))
-    wide = multiplied(v["ha"].astype("f4"), v["hb"].astype("f4"))
+    np.testing.assert_array_equal(got["ab"], product_in_order(v["a"], v["b"]))
+    wide = product_in_order(v["ha"].astype("f4"), v["hb"].astype("f4"))
     np.testing.assert_array_equal(got["wide"], wide)
     np.testing.assert_array_equal(got["hab"], wide.astype("f2"))
-    grouped = [multiplied(a, b) for a, b in zip(v["ga"], v["gb"], strict=True)]
+    grouped = [product_in_order(a, b) for a, b in zip(v["ga"], v["gb"], strict=True)]
     np.testing.assert_array_equal(got["grouped"], grouped)
 
 
-def test_reductions_go_through_their_elements_in_order() -> None:
+def test_reductions_combine_elements_in_order() -> None:
     v, got = products()
     t = v["t"]
-    np.testing.assert_array_equal(got["sum"], added(t.transpose(0, 2, 1).reshape(63, 6)))
-    np.testing.assert_array_equal(got["all"], added(t.reshape(-1)))
+    np.testing.assert_array_equal(got["sum"], sum_in_order(t.transpose(0, 2, 1).reshape(63, 6)))
+    np.testing.assert_array_equal(got["all"], sum_in_order(t.reshape(-1)))
     np.testing.assert_array_equal(got["none"], t)
     np.testing.assert_array_equal(got["product"], reduce(np.multiply, t.transpose(1, 0, 2)))
     np.testing.assert_array_equal(got["lowest"], t.min(0))
     np.testing.assert_array_equal(got["highest"], t.max(2))
-    np.testing.assert_array_equal(got["squares"], added(np.square(t).reshape(7, 54).T))
+    np.testing.assert_array_equal(got["squares"], sum_in_order(np.square(t).reshape(7, 54).T))
     np.testing.assert_allclose(got["logs"], np.log(np.exp(t.astype("f8")).sum((0, 1))), 1e-5)
-    # Half precision is added up in single precision and rounded at the end.
-    halves = added(v["ht"].astype("f4").T)
+    # Half precision is summed in single precision and rounded once at the end.
+    halves = sum_in_order(v["ht"].astype("f4").T)
     np.testing.assert_array_equal(got["halves"], halves)
     np.testing.assert_array_equal(got["half"], halves.astype("f2"))
     np.testing.assert_array_equal(got["whole"], v["i"].sum(1, dtype="i4"))
@@ -111,10 +111,10 @@ def indexing() -> tuple[dict[str, Array], dict[str, Array]]:
         "keys": keys,
         "ties": np.array([[2, 1, 2, 1, 3, 3, 1, 2, 2], [0] * 9], "i4"),
     }
-    return arguments, run("indexing", arguments)
+    return arguments, run_program("indexing", arguments)
 
 
-def test_slices_begin_where_a_tensor_says() -> None:
+def test_dynamic_slices_and_updates_start_at_tensor_offsets() -> None:
     v, got = indexing()
     x, places = v["x"], v["places"]
     np.testing.assert_array_equal(got["picked"], x[:, v["rows"]])
@@ -128,7 +128,7 @@ def test_slices_begin_where_a_tensor_says() -> None:
     np.testing.assert_array_equal(got["looked_up"], x.reshape(4, 30)[v["rows"], None])
 
 
-def test_scattered_updates_go_one_after_another() -> None:
+def test_scatter_applies_updates_in_order() -> None:
     v, got = indexing()
     scattered, summed = v["x"].copy(), v["x"].copy()
     for (j, k), update in zip(v["places"], v["updates"], strict=True):
@@ -138,7 +138,7 @@ def test_scattered_updates_go_one_after_another() -> None:
     np.testing.assert_array_equal(got["added"], summed)
 
 
-def test_sorting_keeps_the_order_of_equals_only_where_it_is_said() -> None:
+def test_sorts_are_stable_only_if_requested() -> None:
     v, got = indexing()
     keys, ties = v["keys"], v["ties"]
     np.testing.assert_array_equal(got["sorted"], np.sort(keys, 1))
@@ -160,8 +160,10 @@ def collatz(n: int) -> int:
 
 
 @pytest.mark.parametrize("n", [1, 6, 7, 27])
-def test_loops_and_branches(n: int, capfd: pytest.CaptureFixture[str]) -> None:
-    got = run("control", {"n": np.array([n], "i4"), "state": np.array([5], "i4")})
+def test_loops_and_branches_give_the_expected_results(
+    n: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    got = run_program("control", {"n": np.array([n], "i4"), "state": np.array([5], "i4")})
     assert got == {
         "collatz": [collatz(n)],
         "parity": [n % 2],
@@ -174,7 +176,7 @@ def test_loops_and_branches(n: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == f"doubled[0]: {32 * n}\ndoubled[1]: {32 * n}\n"
 
 
-def test_what_stays_on_the_device_goes_on_from_step_to_step() -> None:
+def test_state_on_the_device_persists_between_steps() -> None:
     program = programs()["control"]
     *_, after = program(np.array([1], "i4"), np.array([5], "i4"), steps=3)
     assert after == ((5 * 2 + 1) * 2 + 1) * 2 + 1
@@ -188,11 +190,13 @@ def rule_30(first: Array, rows: int) -> Array:
     return np.array(board)
 
 
-def test_a_board_over_a_ring_of_replicas_is_that_of_one() -> None:
+def test_rule_30_on_a_ring_of_replicas_equals_one_device() -> None:
     first = np.zeros(72, bool)
     first[36] = True
     expected = rule_30(first, 30)
-    np.testing.assert_array_equal(run("rule30", {"first": first})["board"], expected)
+    np.testing.assert_array_equal(run_program("rule30", {"first": first})["board"], expected)
     assert "".join(np.where(expected[3], "#", ".")[32:41]) == ".##.####."
     first = rng().integers(0, 2, 72).astype(bool)
-    np.testing.assert_array_equal(run("rule30", {"first": first})["board"], rule_30(first, 30))
+    np.testing.assert_array_equal(
+        run_program("rule30", {"first": first})["board"], rule_30(first, 30)
+    )

@@ -1,4 +1,4 @@
-"""The runner of emitted programs: arguments cut and joined, its command line, its files."""
+"""The runner of emitted programs: sharding of arguments, command line, files."""
 
 import json
 import subprocess
@@ -22,15 +22,16 @@ def uneven_arguments() -> dict[str, Array]:
     }
 
 
-def parts_of(x: Array) -> Array:
-    """The parts of all replicas: rows over the first axis, columns over the third and second."""
+def shards_of(x: Array) -> Array:
+    """Return the shards of all replicas: rows over the first axis, columns over the third and
+    second."""
     padded = np.pad(x, [(0, 1), (0, 3)])
     return np.array(
         [padded[4 * (r // 4) :, 2 * (2 * (r % 2) + r // 2 % 2) :][:4, :2] for r in range(8)]
     )
 
 
-def test_whole_arrays_are_cut_and_joined() -> None:
+def test_unsharded_arguments_are_sharded_and_results_joined() -> None:
     arguments = uneven_arguments()
     y, total, none = programs()["uneven"](*arguments.values())
     np.testing.assert_array_equal(y, arguments["x"] * np.float16(2.5))
@@ -38,16 +39,16 @@ def test_whole_arrays_are_cut_and_joined() -> None:
     assert none.shape == (0, 3)
 
 
-def test_parts_of_all_replicas_are_taken_and_given() -> None:
+def test_shards_of_all_replicas_are_accepted_and_returned() -> None:
     x, scale, empty = uneven_arguments().values()
-    parts = parts_of(x)
+    parts = shards_of(x)
     y, totals, none = programs()["uneven"](parts, scale, empty, sharded=True)
     np.testing.assert_array_equal(y, parts * np.float16(2.5))
     np.testing.assert_array_equal(totals, np.full(8, x.sum()))
     assert none.shape == (8, 0, 3)
 
 
-def test_what_a_program_is_called_with_can_be_asked() -> None:
+def test_a_program_describes_its_arguments_and_results() -> None:
     program = programs()["uneven"]
     assert (program.title, program.replicas) == ("uneven", 8)
     x = program.arguments[0]
@@ -74,7 +75,7 @@ def test_what_a_program_is_called_with_can_be_asked() -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_named(
+def test_wrong_arguments_are_errors(
     change: Callable[[list[Array]], list[Array]], message: str
 ) -> None:
     with pytest.raises(HostModelError) as caught:
@@ -91,7 +92,7 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command(executable: Path, tmp_path: Path) -> Command:
-    """Runs the program in a folder with all its arguments saved."""
+    """Return a function that runs the program in a folder with all its arguments saved."""
     (tmp_path / "arguments").mkdir()
     for name, value in uneven_arguments().items():
         np.save(tmp_path / "arguments" / f"{name}.npy", value)
@@ -104,7 +105,7 @@ def command(executable: Path, tmp_path: Path) -> Command:
     return call
 
 
-def test_files_of_whole_arrays(command: Command, tmp_path: Path) -> None:
+def test_the_command_reads_and_writes_unsharded_arrays(command: Command, tmp_path: Path) -> None:
     done = command()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     x = uneven_arguments()["x"]
@@ -114,8 +115,8 @@ def test_files_of_whole_arrays(command: Command, tmp_path: Path) -> None:
     assert np.load(tmp_path / "results" / "none.npy").shape == (0, 3)
 
 
-def test_files_of_parts(command: Command, tmp_path: Path) -> None:
-    parts = parts_of(uneven_arguments()["x"])
+def test_the_command_reads_and_writes_shards(command: Command, tmp_path: Path) -> None:
+    parts = shards_of(uneven_arguments()["x"])
     np.save(tmp_path / "arguments" / "x.npy", parts)
     assert command("--sharded", "--results", "new/out", "--steps", "2").returncode == 0
     out = tmp_path / "new" / "out"
@@ -124,11 +125,11 @@ def test_files_of_parts(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["model", "cpu"])
-def test_other_devices(command: Command, device: str) -> None:
+def test_the_command_runs_on_other_devices(command: Command, device: str) -> None:
     assert command("--device", device).returncode == 0
 
 
-def test_the_contract_is_described_as_json(command: Command) -> None:
+def test_describe_prints_the_contract_as_json(command: Command) -> None:
     contract = json.loads(command("--describe").stdout)
     assert contract["arguments"][0] == {
         "name": "x",
@@ -162,7 +163,9 @@ OPTIONS = (
         ),
     ],
 )
-def test_wrong_words_are_named(command: Command, words: list[str], message: str) -> None:
+def test_wrong_command_line_arguments_are_errors(
+    command: Command, words: list[str], message: str
+) -> None:
     done = command(*words)
     assert (done.returncode, done.stderr) == (1, f"uneven: {message}\n")
 
@@ -196,7 +199,7 @@ def test_wrong_words_are_named(command: Command, words: list[str], message: str)
         ),
     ],
 )
-def test_wrong_files_are_named(
+def test_files_of_a_wrong_type_shape_or_order_are_errors(
     command: Command, tmp_path: Path, value: Array, message: str
 ) -> None:
     np.save(tmp_path / "arguments" / "x.npy", value)
@@ -204,7 +207,7 @@ def test_wrong_files_are_named(
     assert (done.returncode, done.stderr) == (1, f"uneven: {message}\n")
 
 
-def test_what_is_no_array_is_named(command: Command, tmp_path: Path) -> None:
+def test_corrupt_array_files_are_errors(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "arguments" / "x.npy"
     whole = file.read_bytes()
     file.write_bytes(whole[:-2])

@@ -1,4 +1,4 @@
-// What refusals are tried on. A test puts this in front of a file with cases.
+// The tensors and the runner of error cases. A test puts this in front of a file with cases.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What the model refuses.
+// Programs that the model rejects.
 namespace {
 
 const Case cases[] = {

@@ -1,4 +1,4 @@
-// More that Poplar or its libraries would throw at.
+// More programs for which Poplar or its libraries would throw.
 namespace {
 
 const Case cases[] = {
