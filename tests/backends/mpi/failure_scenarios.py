@@ -1,4 +1,4 @@
-"""Run by mpiexec: what can go wrong between processes, each scenario a function by its name."""
+"""Run by mpiexec: failures of processes. The argument names the scenario function."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ def sharding(*spec: str | None) -> NamedSharding:
     return NamedSharding(sd.make_mesh((8,), ("data",)), P(*spec))
 
 
-def ready() -> Any:
-    """An array on all devices, which all processes have agreed on, and a sum that has run."""
+def initialize_and_sum() -> Any:
+    """Initialize the processes, run a sum, and return an array on all devices."""
     sd.distributed.initialize(initialization_timeout=300)
     x = sd.device_put(np.arange(8, dtype=np.float32), sharding("data"))
     float(total(x))
@@ -34,25 +34,25 @@ def total(x: Any) -> Any:
     return y
 
 
-def other() -> bool:
+def is_second_process() -> bool:
     return sd.process_index() == 1
 
 
 def rank() -> int:
-    """Which process this is, before it has joined the other."""
+    """Return the number of this process before initialization."""
     return int(os.environ["PMI_RANK"])
 
 
 def raises() -> None:
-    x = ready()
-    if other():
+    x = initialize_and_sum()
+    if is_second_process():
         raise ValueError("no such file: weights.npy")
     float(total(x))
 
 
 def raises_in_a_thread() -> None:
-    x = ready()
-    if other():
+    x = initialize_and_sum()
+    if is_second_process():
         thread = threading.Thread(target=lambda: [][0])
         thread.start()
         thread.join()
@@ -60,66 +60,67 @@ def raises_in_a_thread() -> None:
 
 
 def is_killed() -> None:
-    x = ready()
-    if other():
+    x = initialize_and_sum()
+    if is_second_process():
         os.kill(os.getpid(), signal.SIGKILL)
     float(total(x))
 
 
-def leaves_at_once() -> None:
-    x = ready()
-    if other():
+def exits_immediately() -> None:
+    x = initialize_and_sum()
+    if is_second_process():
         os._exit(3)
     float(total(x))
 
 
 def ends_early() -> None:
-    x = ready()
-    if not other():
+    x = initialize_and_sum()
+    if not is_second_process():
         float(total(x))
 
 
-def skips_one() -> None:
-    """One process runs the first program once less, and goes on to the second."""
-    x = ready()
-    if not other():
+def skips_a_run() -> None:
+    """One process skips the second run of the first program and continues with the second
+    program."""
+    x = initialize_and_sum()
+    if not is_second_process():
         float(total(x))
     float(snp.max(x))
 
 
 def is_busy() -> None:
-    x = ready()
-    if other():
+    x = initialize_and_sum()
+    if is_second_process():
         time.sleep(1000)
     float(total(x))
 
 
 def is_cut_off() -> None:
-    """As if the network to one process were cut: it does nothing any more, not even end."""
-    x = ready()
-    if other():
+    """SIGSTOP simulates a lost network connection: the process neither works nor ends."""
+    x = initialize_and_sum()
+    if is_second_process():
         os.kill(os.getpid(), signal.SIGSTOP)
     float(total(x))
 
 
 def is_cut_off_at_the_end() -> None:
-    ready()
-    if other():
+    initialize_and_sum()
+    if is_second_process():
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def has_work_left() -> None:
-    """One process goes on for longer than others wait for signs of life."""
-    ready()
-    if other():
+    """One process runs for longer than the timeout of heartbeats."""
+    initialize_and_sum()
+    if is_second_process():
         time.sleep(10)
         print("done")
 
 
-def is_not_heard() -> None:
-    """As if the launcher were gone: what a process writes goes nowhere. It ends all the same."""
-    x = ready()
-    if other():
+def loses_stderr() -> None:
+    """A closed pipe simulates a lost launcher: writing an error message fails. The job must end."""
+    x = initialize_and_sum()
+    if is_second_process():
         time.sleep(1000)
     reads, writes = os.pipe()
     os.close(reads)
@@ -128,16 +129,16 @@ def is_not_heard() -> None:
 
 
 def loses_its_launcher() -> None:
-    """Who has ended and waits for others does not do so once there is nobody to end it."""
-    ready()
-    if other():
+    """A process that has ended and waits for others must stop waiting if its launcher has died."""
+    initialize_and_sum()
+    if is_second_process():
         time.sleep(1000)
     os.getppid = lambda: 1
 
 
-def runs_on() -> None:
-    """A program without an end; it says in a file that it has begun."""
-    x = ready()
+def runs_forever() -> None:
+    """Run an endless program, which creates a file after its start."""
+    x = initialize_and_sum()
     for i in range(1_000_000):
         float(total(x))
         if i == 100 and sd.process_index() == 0:
@@ -147,7 +148,7 @@ def runs_on() -> None:
 def ends_before_it_joins() -> None:
     if rank() == 1:
         raise ModuleNotFoundError("No module named 'dataset'")
-    ready()
+    initialize_and_sum()
 
 
 def joins_too_late() -> None:
@@ -158,7 +159,7 @@ def joins_too_late() -> None:
 
 def other_shapes() -> None:
     sd.distributed.initialize()
-    size = 16 if other() else 8
+    size = 16 if is_second_process() else 8
     x = sd.make_array_from_callback(
         (size,), sharding("data"), lambda index: np.ones(size // 8, np.float32)
     )
@@ -166,9 +167,9 @@ def other_shapes() -> None:
 
 
 def other_shapes_later() -> None:
-    """One process has less to give to a program that all have run before."""
-    x = ready()
-    if other():
+    """One process passes a smaller argument to a program that all processes have already run."""
+    x = initialize_and_sum()
+    if is_second_process():
         part = np.ones(2, np.float32)
         x = sd.make_array_from_callback((16,), sharding("data"), lambda index: part)
     total(x)
@@ -178,14 +179,14 @@ def does_not_join() -> None:
     print(float(total(sd.device_put(np.arange(8, dtype=np.float32), sharding("data")))))
 
 
-def politely() -> None:
-    """Many processes on few cores: each of many small sums waits for all."""
-    x = ready()
+def oversubscribes_cores() -> None:
+    """Start more processes than cores; each of many small sums waits for all processes."""
+    x = initialize_and_sum()
     for _ in range(100):
         x = x + total(x)
     sd.distributed.barrier()
     link: Any = process_group().link
-    print("polite" if link.messages.yields_core else "busy")
+    print("yields" if link.messages.yields_core else "busy")
 
 
 if __name__ == "__main__":

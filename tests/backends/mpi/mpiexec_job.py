@@ -1,4 +1,4 @@
-"""Running a program on several processes, as a user does, but never for longer than a limit."""
+"""Run a program on several processes with mpiexec and a time limit."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ LIMIT_SECONDS = 400
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a job ended: its exit code, and what each process wrote."""
+class CompletedJob:
+    """The exit code of a job, and the output of each process."""
 
     code: int
     out: list[str]
@@ -26,8 +26,8 @@ class Done:
     def errors(self) -> str:
         return "".join(self.err)
 
-    def check(self) -> "Done":
-        """This, if the job went well."""
+    def check(self) -> "CompletedJob":
+        """Assert that the job succeeded, and return it."""
         assert self.code == 0, "\n".join(text[-3000:] for text in (*self.out, *self.err))
         return self
 
@@ -38,8 +38,8 @@ def mpiexec(
     folder: Path,
     environment: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
-) -> Done:
-    """Run a Python program on `count` processes; what they write goes through `folder`."""
+) -> CompletedJob:
+    """Run a Python program on `count` processes; `folder` receives their output files."""
     require("mpi4py")
     names = [folder / kind for kind in ("out", "err")]
     patterns = [f"-{kind.name}file-pattern={kind}.%r" for kind in names]
@@ -54,9 +54,12 @@ def mpiexec(
         text=True,
         timeout=LIMIT_SECONDS,
     )
-    out, err = ([_read(folder / f"{name.name}.{rank}") for rank in range(count)] for name in names)
-    return Done(done.returncode, out, [*err, done.stdout, done.stderr])
+    out, err = (
+        [_read_if_present(folder / f"{name.name}.{rank}") for rank in range(count)]
+        for name in names
+    )
+    return CompletedJob(done.returncode, out, [*err, done.stdout, done.stderr])
 
 
-def _read(path: Path) -> str:
+def _read_if_present(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""

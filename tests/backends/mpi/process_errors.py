@@ -1,4 +1,4 @@
-"""Run by mpiexec: mistakes that are refused in every process, which can all go on afterwards."""
+"""Run by mpiexec: errors that all processes raise together, and from which all can continue."""
 
 import json
 import resource
@@ -21,230 +21,256 @@ from shardir.experimental import multihost_utils
 from shardir.frontend.distributed.processes import SINGLE_PROCESS
 from shardir.frontend.errors import ArgumentError, CheckpointError, DistributedError
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.backends.mpi.distributed_arrays import W, put, refused, same, sharding
+from tests.backends.mpi.distributed_arrays import (
+    W,
+    assert_gathered_equal,
+    error_message,
+    put_on_mesh,
+    sharding,
+)
 
-CLAIMS: list[Callable[[Path], None]] = []
+CHECKS: list[Callable[[Path], None]] = []
 
 
-def claim(function: Callable[[Path], None]) -> Callable[[Path], None]:
-    CLAIMS.append(function)
+def check(function: Callable[[Path], None]) -> Callable[[Path], None]:
+    CHECKS.append(function)
     return function
 
 
-def told(error: type[Exception], call: Callable[[], object]) -> str:
-    """The first line of an error, without the names of hosts."""
-    return refused(error, call).partition("\n")[0].replace(f" ({gethostname()})", "")
+def first_line(error: type[Exception], call: Callable[[], object]) -> str:
+    """Return the first line of an error without host names."""
+    return error_message(error, call).partition("\n")[0].replace(f" ({gethostname()})", "")
 
 
-def mine() -> int:
+def own_index() -> int:
     return sd.process_index()
 
 
-def first() -> bool:
+def is_first_process() -> bool:
     return sd.process_index() == 0
 
 
-SAME = (
+PASS_THE_SAME = (
     "pass the same in every process, or each its shard with shardir.distributed.from_process_local"
 )
 
 
-@claim
-def numbers_of_each_process_are_the_same(_: Path) -> None:
-    x = put(W, "x")
+@check
+def inputs_that_differ_are_errors(_: Path) -> None:
+    x = put_on_mesh(W, "x")
     with_argument = sd.jit(lambda x, y: x + y)
-    assert told(ArgumentError, lambda: with_argument(x, np.full((8, 12), mine(), np.float32))) == (
+    assert first_line(
+        ArgumentError, lambda: with_argument(x, np.full((8, 12), own_index(), np.float32))
+    ) == (
         "%y of lambda (f32[8, 12]) is not placed on devices, and has other elements in process 1 "
-        f"than in process 0; {SAME}"
+        f"than in process 0; {PASS_THE_SAME}"
     )
-    assert told(ArgumentError, lambda: x * float(mine())).startswith(
+    assert first_line(ArgumentError, lambda: x * float(own_index())).startswith(
         "%y of multiply (f32[]) is not placed on devices, and has other elements in process 1 "
     )
-    big = np.full((8, 12, 100), mine(), np.float32)
-    assert "(f32[8, 12, 100]) is not placed on devices" in told(
+    big = np.full((8, 12, 100), own_index(), np.float32)
+    assert "(f32[8, 12, 100]) is not placed on devices" in first_line(
         ArgumentError, lambda: sd.jit(lambda x: x[:, :, None] + big)(x)
     )
-    key = sd.random.key(mine())
+    key = sd.random.key(own_index())
     drawn = sd.jit(lambda key: sd.random.bits(key, (8, 12)), out_shardings=sharding("x"))
-    assert "%key of lambda (key[]) is not placed on devices" in told(
+    assert "%key of lambda (key[]) is not placed on devices" in first_line(
         ArgumentError, lambda: drawn(key)
     )
-    same(with_argument(x, W), W + W)  # after a mistake, too
-    # On its own devices each process does as it likes.
-    alone = sd.device_put(W, sd.local_devices()[0])
-    np.testing.assert_array_equal(np.asarray(alone * float(mine())), W * mine())
+    assert_gathered_equal(with_argument(x, W), W + W)  # the processes still work after an error
+    # On local devices, the processes may run different programs.
+    local = sd.device_put(W, sd.local_devices()[0])
+    np.testing.assert_array_equal(np.asarray(local * float(own_index())), W * own_index())
 
 
-@claim
-def programs_that_differ_are_told_with_the_line(_: Path) -> None:
-    x = put(W, "x")
-    text = refused(ShardirError, lambda: sd.jit(lambda x, k: x * k, static_argnums=1)(x, mine()))
+@check
+def programs_that_differ_are_errors_with_the_line(_: Path) -> None:
+    x = put_on_mesh(W, "x")
+    text = error_message(
+        ShardirError, lambda: sd.jit(lambda x, k: x * k, static_argnums=1)(x, own_index())
+    )
     assert text.startswith("the processes disagree about lambda: its operations differ; process 0")
     assert "process_errors.py:" in text
 
 
-@claim
-def processes_save_the_same(folder: Path) -> None:
-    x, y = put(W, "x"), put(W, "y")
+@check
+def saves_that_differ_are_errors(folder: Path) -> None:
+    x, y = put_on_mesh(W, "x"), put_on_mesh(W, "y")
     path = folder / "differs"
     start = f"the processes do not save the same to {path}: "
     end = "; every process must save the same pytree"
     for tree, what in (
-        ({"a" if first() else "b": x}, "process 0 has an array 'a', and process 1 has none"),
         (
-            {"a": x, **({} if first() else {"c": x})},
+            {"a" if is_first_process() else "b": x},
+            "process 0 has an array 'a', and process 1 has none",
+        ),
+        (
+            {"a": x, **({} if is_first_process() else {"c": x})},
             "process 1 has an array 'c', and process 0 has none",
         ),
-        ({"a": x if first() else y}, "'a' is on other devices in process 1 than in process 0"),
-        ({"a": x if first() else 2}, "'a' is f32[8, 12] in process 0 and i32[] in process 1"),
         (
-            {"n": mine()},
+            {"a": x if is_first_process() else y},
+            "'a' is on other devices in process 1 than in process 0",
+        ),
+        (
+            {"a": x if is_first_process() else 2},
+            "'a' is f32[8, 12] in process 0 and i32[] in process 1",
+        ),
+        (
+            {"n": own_index()},
             "'n' is not placed on devices, and has other elements in process 1 than in process 0",
         ),
     ):
-        assert told(CheckpointError, partial(save, path, tree)) == start + what + end
+        assert first_line(CheckpointError, partial(save, path, tree)) == start + what + end
     assert not list(folder.glob("*differs*"))
 
 
-@claim
+@check
 def a_save_that_fails_in_one_process_fails_in_all(folder: Path) -> None:
     path = folder / "small"
-    save(path, {"x": put(W, ("x", "y"))})
+    save(path, {"x": put_on_mesh(W, ("x", "y"))})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     last = sd.process_count() - 1
-    if mine() == last:
+    if own_index() == last:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    large = put(np.ones((8, 12, 1000), np.float32), ("x", "y"))
-    text = told(CheckpointError, lambda: save(path, {"x": large}, overwrite=True))
+    large = put_on_mesh(np.ones((8, 12, 1000), np.float32), ("x", "y"))
+    text = first_line(CheckpointError, lambda: save(path, {"x": large}, overwrite=True))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert text.startswith(f"{path} cannot be written by process {last}: ")
     assert "File too large" in text
-    same(load(path, {"x": put(W * 0, "y")})["x"], W)  # the one before
+    # The previous checkpoint is intact.
+    assert_gathered_equal(load(path, {"x": put_on_mesh(W * 0, "y")})["x"], W)
     barrier()
     assert [each.name for each in folder.glob("*small*")] == ["small"]
-    if first():
+    if is_first_process():
         (folder / "file").touch()
     barrier()
-    text = told(CheckpointError, lambda: save(folder / "file" / "small", {"x": put(W, "x")}))
+    text = first_line(
+        CheckpointError, lambda: save(folder / "file" / "small", {"x": put_on_mesh(W, "x")})
+    )
     assert text.startswith(f"{folder / 'file' / 'small'} cannot be written by process 0: ")
 
 
-@claim
-def processes_load_the_same(folder: Path) -> None:
-    own = folder / f"own-{mine()}"
+@check
+def loads_that_differ_are_errors(folder: Path) -> None:
+    own = folder / f"own-{own_index()}"
     path = folder / "shared"
-    save(path, {"x": put(W, "x"), "step": 3})
-    # As if every host had a folder of this name.
+    save(path, {"x": put_on_mesh(W, "x"), "step": 3})
+    # Simulate one folder of this name per host.
     own.mkdir()
     for file in path.iterdir():
         (own / file.name).write_bytes(file.read_bytes())
     index = json.loads((own / "index.json").read_text("utf-8"))
     index["arrays"]["x"]["shape"] = [8, 12]
-    index["arrays"]["other"] = index["arrays"]["step"] if mine() else index["arrays"]["x"]
+    index["arrays"]["other"] = index["arrays"]["step"] if own_index() else index["arrays"]["x"]
     (own / "index.json").write_text(json.dumps(index), "utf-8")
-    text = told(CheckpointError, lambda: load(own, {"x": put(W, "y")}))
+    text = first_line(CheckpointError, lambda: load(own, {"x": put_on_mesh(W, "y")}))
     assert text == (
         f"process 1 finds another checkpoint than process 0, here at {own}; "
         "use a folder that all processes can read"
     )
-    if first():  # nothing on devices of others: nobody else has to be there
+    # A load without arrays on devices of other processes does not need these processes.
+    if is_first_process():
         assert load(path, {"step": 0}) == {"step": 3}
 
 
-@claim
-def a_folder_that_one_process_sees_is_an_error_in_all(folder: Path) -> None:
-    disk = folder / f"disk-{mine()}"  # As if each host had a disk of its own.
+@check
+def a_folder_visible_to_one_process_is_an_error_in_all(folder: Path) -> None:
+    disk = folder / f"disk-{own_index()}"  # simulates a local disk per host
     disk.mkdir()
     with chdir(disk):
-        state = {"x": put(W, ("x", "y"))}
+        state = {"x": put_on_mesh(W, ("x", "y"))}
         path = Path("own")
-        if mine() == 1:
-            alone(save, path, {"step": 3.0})
+        if own_index() == 1:
+            call_as_single_process(save, path, {"step": 3.0})
         barrier()
-        assert told(CheckpointError, lambda: save(path, state)) == (
+        assert first_line(CheckpointError, lambda: save(path, state)) == (
             "process 1: own exists; save to another folder, or pass overwrite=True to replace it"
         )
-        text = told(CheckpointError, lambda: save(path, state, overwrite=True))
+        text = first_line(CheckpointError, lambda: save(path, state, overwrite=True))
         assert text.startswith("own cannot be written by process ")
         assert "No such file or directory" in text
-        assert [each.name for each in disk.iterdir()] == ["own"] * (mine() == 1)
+        assert [each.name for each in disk.iterdir()] == ["own"] * (own_index() == 1)
         barrier()
-        lacks = "process 0: own is not a checkpoint: it has no index.json; write one with save"
-        assert told(CheckpointError, lambda: load(path, state)) == lacks
+        missing_index = (
+            "process 0: own is not a checkpoint: it has no index.json; write one with save"
+        )
+        assert first_line(CheckpointError, lambda: load(path, state)) == missing_index
         sharded = sharding(("x", "y"))
-        assert told(CheckpointError, lambda: load(path, shardings=sharded)) == lacks
-        assert told(CheckpointError, lambda: exists(path)) == (
+        assert first_line(CheckpointError, lambda: load(path, shardings=sharded)) == missing_index
+        assert first_line(CheckpointError, lambda: exists(path)) == (
             "process 1 finds a checkpoint at own, and process 0 finds none; use a folder that all "
             "processes can read"
         )
-        if mine() != 1:
-            alone(save, path, {"step": 3.0})
+        if own_index() != 1:
+            call_as_single_process(save, path, {"step": 3.0})
         barrier()
         assert exists(path)
-        text = told(CheckpointError, lambda: save(path, state, overwrite=True))
+        text = first_line(CheckpointError, lambda: save(path, state, overwrite=True))
         assert text.startswith("own cannot be written by process ")
         assert "No such file or directory" in text
-        assert alone(load, path, {"step": 0.0})["step"] == 3.0
+        assert call_as_single_process(load, path, {"step": 0.0})["step"] == 3.0
         barrier()
 
 
-def alone(call: Callable[..., Any], *args: Any) -> Any:
-    """Do what this process does when there are no others."""
+def call_as_single_process(call: Callable[..., Any], *args: Any) -> Any:
+    """Call a function as the only process of a job."""
     with patch("shardir.frontend.distributed.processes._current_group", [SINGLE_PROCESS]):
         return call(*args)
 
 
-@claim
+@check
 def a_load_that_fails_in_one_process_fails_in_all(folder: Path) -> None:
     path = folder / "damaged"
-    save(path, {"x": put(W, ("x", "y"))})
-    if first():
+    save(path, {"x": put_on_mesh(W, ("x", "y"))})
+    if is_first_process():
         (path / "process-00001.safetensors").write_text("nothing", "utf-8")
     barrier()
-    text = told(CheckpointError, lambda: load(path, {"x": put(W, ("x", "y"))}))
+    text = first_line(CheckpointError, lambda: load(path, {"x": put_on_mesh(W, ("x", "y"))}))
     start = f"process 1: {path / 'process-00001.safetensors'} of the checkpoint cannot be read: "
     assert text.startswith(start)
 
 
-@claim
-def hosts_compare_what_they_have(_: Path) -> None:
-    same_everywhere = {"a": W, "b": put(W)}
+@check
+def assert_equal_compares_processes(_: Path) -> None:
+    same_everywhere = {"a": W, "b": put_on_mesh(W)}
     multihost_utils.assert_equal(same_everywhere)
-    text = refused(
-        AssertionError, lambda: multihost_utils.assert_equal({"a": 1, "b": mine()}, "the seeds")
+    text = error_message(
+        AssertionError,
+        lambda: multihost_utils.assert_equal({"a": 1, "b": own_index()}, "the seeds"),
     )
     assert text.startswith("the seeds: 'b' is not the same in process 1 as in process 0")
-    x = put(W, ("x", "y"))
+    x = put_on_mesh(W, ("x", "y"))
     mesh = x.sharding.mesh
     here = multihost_utils.global_array_to_host_local_array(x, mesh, P(("x", "y")))
     rows = sorted({device.id for device in sd.local_devices()})
     np.testing.assert_array_equal(np.asarray(here), W[rows[0] : rows[-1] + 1])
     elsewhere = sd.Mesh(np.array(sd.local_devices(0)), "a")
     y = sd.device_put(W, NamedSharding(elsewhere, P()))
-    if not first():
-        text = refused(
+    if not is_first_process():
+        text = error_message(
             DistributedError,
             lambda: multihost_utils.global_array_to_host_local_array(y, elsewhere, P()),
         )
-        assert f"belongs to process {mine()}, which has no shard" in text
+        assert f"belongs to process {own_index()}, which has no shard" in text
 
 
-@claim
-def what_is_elsewhere_says_where(_: Path) -> None:
+@check
+def arrays_of_other_processes_state_their_process(_: Path) -> None:
     assert repr(sd.device_put(W, sd.devices()[0])).startswith(
-        "Array([[" if first() else "Array(f32"
+        "Array([[" if is_first_process() else "Array(f32"
     )
     last = sd.device_put(W, sd.devices()[-1])
-    if mine() < sd.process_count() - 1:
+    if own_index() < sd.process_count() - 1:
         assert repr(last) == f"Array(f32[8, 12] on 1 device of process {sd.process_count() - 1})"
     for root in (-1, sd.process_count()):
-        text = refused(DistributedError, partial(gather_to_root, last, root))
+        text = error_message(DistributedError, partial(gather_to_root, last, root))
         assert text.startswith(f"gather_to_root got the root {root!r}; processes are 0 to 2")
 
 
-@claim
+@check
 def shards_of_others_have_no_data(_: Path) -> None:
-    x = put(W, "x")
+    x = put_on_mesh(W, "x")
     shards = x.global_shards
     assert [each.device for each in shards] == sd.devices()
     here = set(sd.local_devices())
@@ -254,16 +280,16 @@ def shards_of_others_have_no_data(_: Path) -> None:
         assert W[each.index].shape == (2, 12)
 
 
-@claim
-def all_come_to_the_end(_: Path) -> None:
+@check
+def all_processes_shut_down(_: Path) -> None:
     sd.distributed.shutdown()
 
 
 def main(folder: str) -> None:
     sd.distributed.initialize(coordinator_address="10.0.0.1:1234", heartbeat_timeout_seconds=10)
-    for each in CLAIMS:
+    for each in CHECKS:
         each(Path(folder))
-    print("all", len(CLAIMS))
+    print("all", len(CHECKS))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Run by mpiexec: programs from a file, each of them dealt out to the processes in several ways.
+"""Run by mpiexec: programs from a file, with several assignments of devices to processes.
 
-What the devices of a process hold afterwards is compared with what they hold where one process
-runs them all: by NumPy in the same bits, and native code up to rounding.
+The results of the devices of a process are compared with a run of all devices in one process: NumPy
+must give equal bits, and native code close results.
 """
 
 import sys
@@ -25,18 +25,18 @@ from tests.programs.nan_sign_programs import ranks_signs
 SEPARATOR = "\n# ----\n"
 
 
-def owners(size: int, processes: int, way: str) -> tuple[int, ...]:
-    """The process of each device."""
-    if way == "in order":
+def assign_devices(size: int, processes: int, assignment: str) -> tuple[int, ...]:
+    """Return the process of each device."""
+    if assignment == "in order":
         return tuple(device * processes // size for device in range(size))
-    if way == "in turn":
+    if assignment == "in turn":
         return tuple(device % processes for device in range(size))
-    drawn = np.random.default_rng(size).integers(0, processes, size)
-    return tuple(map(int, drawn))
+    random_owners = np.random.default_rng(size).integers(0, processes, size)
+    return tuple(map(int, random_owners))
 
 
 def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
-    """What each device holds of each argument."""
+    """Return the shards of each argument."""
     spmd, mesh = module.main.spmd, spmd_mesh_of(module)
     assert spmd is not None
     return [
@@ -45,14 +45,14 @@ def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
     ]
 
 
-def compiled_for(world: Job, module: Module, owner: tuple[int, ...], native: bool) -> Any:
-    """The program of this process, as machine code if that is wanted and can be."""
+def compile_for(world: Job, module: Module, owner: tuple[int, ...], native: bool) -> Any:
+    """Compile the program of this process, natively if requested and possible."""
     lower = (lambda passes: Pipeline.parse(passes)(module)) if native else None
     return world.compile(module, owner, lower)
 
 
 class Sample:
-    """A program with arguments, and what one process that runs all devices makes of them."""
+    """A program with arguments and the results of one process that runs all devices."""
 
     def __init__(self, text: str) -> None:
         self.module = parse(text)
@@ -61,16 +61,16 @@ class Sample:
         self.want = BACKEND.compile(self.module)(self.shards)
 
     def check(self, world: Job, native: bool, exactly: bool) -> None:
-        for way in ("in order", "in turn", "at random"):
-            owner = owners(self.size, world.size, way)
+        for assignment in ("in order", "in turn", "at random"):
+            owner = assign_devices(self.size, world.size, assignment)
             local = [device for device in range(self.size) if owner[device] == world.index]
-            compiled = compiled_for(world, self.module, owner, native)
+            compiled = compile_for(world, self.module, owner, native)
             for _ in range(2):
                 got = compiled([[column[device] for device in local] for column in self.shards])
                 for columns, wanted in zip(got, self.want, strict=True):
                     assert len(columns) == len(local)
                     for device, array in zip(local, columns, strict=True):
-                        where = f"{way}, device {device}"
+                        where = f"{assignment}, device {device}"
                         self.compare(array, wanted[device], where, exactly)
 
     def compare(self, found: Any, wanted: Any, where: str, exactly: bool) -> None:
@@ -83,13 +83,13 @@ class Sample:
         assert same, f"{where}: {found} instead of {wanted}\n{self.module}"
 
 
-def main(path: str, *ways: str) -> None:
+def main(path: str, *backends: str) -> None:
     world = connect(60)
     samples = [Sample(text) for text in Path(path).read_text(encoding="utf-8").split(SEPARATOR)]
     for limit in (route_selection.MAX_GATHERED_REDUCTION_BYTES, -1):
         route_selection.MAX_GATHERED_REDUCTION_BYTES = limit
-        for sample, way in product(samples, ways):
-            native = way == "native"
+        for sample, backend in product(samples, backends):
+            native = backend == "native"
             if not (native and ranks_signs(sample.module)):
                 sample.check(world, native, exactly=limit > 0 and not native)
     if world.index == 0:

@@ -1,4 +1,4 @@
-"""What arrays of several processes promise holds for any number of processes."""
+"""The checks of distributed arrays pass for any number of processes."""
 
 from pathlib import Path
 
@@ -8,29 +8,29 @@ from hypothesis import settings
 import shardir as sd
 from shardir.checkpoints import load
 from tests.backends.mpi import process_errors
-from tests.backends.mpi.distributed_arrays import CLAIMS, W
+from tests.backends.mpi.distributed_arrays import CHECKS, W
 from tests.backends.mpi.mpiexec_job import mpiexec
 
-# Two processes have blocks of the mesh, as four have; three have none.
+# The devices of two and of four processes are blocks of the mesh, those of three are not.
 COUNTS = (2, 4, 3) if settings().max_examples > 200 else (2, 3)
 
 
-def test_claims_about_arrays(tmp_path: Path) -> None:
+def test_checks_of_distributed_arrays_pass(tmp_path: Path) -> None:
     written = tmp_path / "written"
     written.mkdir()
-    # Each reads the checkpoints of those before it.
+    # Each job also reads the checkpoints of the previous jobs.
     for count in COUNTS:
         done = mpiexec(
             count, "-m", "tests.backends.mpi.distributed_arrays", written, folder=tmp_path
         ).check()
-        assert done.out == [f"all {len(CLAIMS)}\n"] * count
+        assert done.out == [f"all {len(CHECKS)}\n"] * count
     for path in written.iterdir():
         np.testing.assert_array_equal(np.asarray(load(path, {"w": W})["w"]), W)
     assert sd.process_count() == 1
 
 
-def test_mistakes_are_refused_in_all_processes(tmp_path: Path) -> None:
+def test_errors_are_raised_in_all_processes(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     done = mpiexec(3, "-m", "tests.backends.mpi.process_errors", made, folder=tmp_path).check()
-    assert done.out == [f"all {len(process_errors.CLAIMS)}\n"] * 3
+    assert done.out == [f"all {len(process_errors.CHECKS)}\n"] * 3

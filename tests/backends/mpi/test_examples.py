@@ -1,4 +1,4 @@
-"""The examples print on several processes what they print on one."""
+"""The examples print the same on several processes as on one."""
 
 import re
 import subprocess
@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "distributed.md"
 TIMES = re.compile(r"[\d.]+ ms")
 
 
-def alone(path: Path) -> str:
-    """What an example prints when it runs as one process."""
+def output_of_one_process(path: Path) -> str:
+    """Return the output of an example that runs as one process."""
     done = subprocess.run(
         [sys.executable, str(path)], capture_output=True, text=True, timeout=LIMIT_SECONDS
     )
@@ -29,14 +29,14 @@ def alone(path: Path) -> str:
 @pytest.mark.parametrize(
     ("seed", "count"), [(s, n) for s in SEEDS for n in (2, 4)] if LONG else JOBS
 )
-def test_a_seed_prints_the_same(seed: str, count: int, tmp_path: Path) -> None:
+def test_a_seed_example_prints_the_same(seed: str, count: int, tmp_path: Path) -> None:
     path = ROOT / "examples" / "seeds" / f"{seed}.py"
     done = mpiexec(count, path, folder=tmp_path).check()
-    assert TIMES.sub("... ms", done.out[0]) == TIMES.sub("... ms", alone(path))
+    assert TIMES.sub("... ms", done.out[0]) == TIMES.sub("... ms", output_of_one_process(path))
 
 
 @pytest.mark.parametrize("count", [2, 4] if LONG else [2])
-def test_digits_are_learned(count: int, tmp_path: Path) -> None:
+def test_the_digits_example_trains(count: int, tmp_path: Path) -> None:
     epochs = "15" if LONG else "8"
     done = mpiexec(
         count, ROOT / "examples" / "digits.py", "--epochs", epochs, folder=tmp_path
@@ -44,8 +44,8 @@ def test_digits_are_learned(count: int, tmp_path: Path) -> None:
     assert "the placements agree" in done.out[0]
 
 
-def test_the_page_about_processes_shows_what_several_print(tmp_path: Path) -> None:
-    """All of its Python blocks are one program, which every process runs."""
+def test_the_page_about_processes_shows_the_output(tmp_path: Path) -> None:
+    """The Python blocks of the page are one program, which every process runs."""
     blocks = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
     program = tmp_path / "page.py"
     folder = f"import os\nos.chdir({str(tmp_path)!r})\n"

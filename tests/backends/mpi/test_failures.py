@@ -1,4 +1,4 @@
-"""Whatever goes wrong in one process ends the job, soon and with a message."""
+"""A failure of one process ends the job with a message and without delay."""
 
 import os
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.backends.mpi import two_process_errors
-from tests.backends.mpi.mpiexec_job import ROOT, Done, mpiexec
+from tests.backends.mpi.mpiexec_job import ROOT, CompletedJob, mpiexec
 
 SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "failure_scenarios.py"
 
-ALARM = {14, 15}
-"""What the launcher may return for a process that ends itself by SIGALRM: 14; with the bits of 9,
-SIGKILL, if it sees how those ended that it killed for that before it leaves."""
+SIGALRM_EXIT_CODES = {14, 15}
+"""The exit codes of the launcher for a process that ends by SIGALRM: 14, or 14 combined with the
+bits of SIGKILL (9) if the launcher killed other processes."""
 
 
-def play(scenario: str, folder: Path, count: int = 2, **environment: str) -> Done:
-    """Run a scenario; nobody waits until the 300 seconds are over."""
+def run_scenario(scenario: str, folder: Path, count: int = 2, **environment: str) -> CompletedJob:
+    """Run a scenario; it must end before the timeout of 300 seconds."""
     done = mpiexec(count, SCENARIOS, scenario, folder=folder, environment=environment)
     assert "timed out after 300 s" not in done.errors
     return done
@@ -30,7 +30,7 @@ def play(scenario: str, folder: Path, count: int = 2, **environment: str) -> Don
     ],
 )
 def test_an_exception_ends_the_job(scenario: str, message: str, tmp_path: Path) -> None:
-    done = play(scenario, tmp_path)
+    done = run_scenario(scenario, tmp_path)
     assert done.code == 1
     assert message in done.err[1]
     name = message.partition(":")[0]
@@ -51,8 +51,8 @@ def test_an_exception_in_a_script_for_jax_ends_the_job(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> None:
-    done = play("ends_before_it_joins", tmp_path)
-    assert done.code in ALARM
+    done = run_scenario("ends_before_it_joins", tmp_path)
+    assert done.code in SIGALRM_EXIT_CODES
     assert "ModuleNotFoundError: No module named 'dataset'" in done.err[1]
     assert (
         "distributed.initialize() would wait forever: process 1 ended before calling it; every "
@@ -61,18 +61,18 @@ def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> Non
 
 
 def test_joining_times_out(tmp_path: Path) -> None:
-    done = play("joins_too_late", tmp_path, SHARDIR_COMM_TIMEOUT="2")
-    assert done.code in ALARM
+    done = run_scenario("joins_too_late", tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    assert done.code in SIGALRM_EXIT_CODES
     assert "): distributed.initialize() timed out after 2 s, waiting for the other" in done.err[0]
 
 
-@pytest.mark.parametrize(("scenario", "code"), [("is_killed", 9), ("leaves_at_once", 3)])
-def test_a_process_that_is_gone_ends_the_job(scenario: str, code: int, tmp_path: Path) -> None:
-    assert play(scenario, tmp_path).code == code
+@pytest.mark.parametrize(("scenario", "code"), [("is_killed", 9), ("exits_immediately", 3)])
+def test_a_killed_or_exited_process_ends_the_job(scenario: str, code: int, tmp_path: Path) -> None:
+    assert run_scenario(scenario, tmp_path).code == code
 
 
 def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
-    done = play("ends_early", tmp_path)
+    done = run_scenario("ends_early", tmp_path)
     assert done.code == 13
     where = "all-gather %y.between_processes of total over data (collective 1 of run 1)"
     assert f"{where} waits for ever" in done.err[0]
@@ -80,8 +80,8 @@ def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
     assert "has ended its program" in done.err[0]
 
 
-def test_processes_that_wait_for_each_other_are_told(tmp_path: Path) -> None:
-    done = play("skips_one", tmp_path)
+def test_a_deadlock_is_reported(tmp_path: Path) -> None:
+    done = run_scenario("skips_a_run", tmp_path)
     assert done.code == 13
     assert "waits for ever" in done.errors
     assert "all processes must run the same programs in the same order" in done.errors
@@ -93,7 +93,7 @@ def test_processes_that_wait_for_each_other_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", ["is_busy", "is_cut_off"])
 def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
-    done = play(scenario, tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    done = run_scenario(scenario, tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code == 13
     (line,) = (line for line in done.err[0].splitlines() if line.startswith("shardir: "))
     host = line.partition("(")[2].partition(")")[0]
@@ -111,7 +111,7 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
-    done = play("is_cut_off_at_the_end", tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    done = run_scenario("is_cut_off_at_the_end", tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code == 13
     host = done.err[0].partition("process 0 (")[2].partition(")")[0]
     assert (
@@ -120,36 +120,36 @@ def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
     ) in done.err[0]
 
 
-def test_a_process_may_have_work_of_its_own_left(tmp_path: Path) -> None:
-    done = play("has_work_left", tmp_path, SHARDIR_COMM_TIMEOUT="6").check()
+def test_a_process_may_finish_later_without_the_others(tmp_path: Path) -> None:
+    done = run_scenario("has_work_left", tmp_path, SHARDIR_COMM_TIMEOUT="6").check()
     assert done.out == ["", "done\n"]
 
 
-def test_a_process_that_nobody_hears_ends_the_job(tmp_path: Path) -> None:
-    done = play("is_not_heard", tmp_path, SHARDIR_COMM_TIMEOUT="2")
+def test_a_process_without_stderr_ends_the_job(tmp_path: Path) -> None:
+    done = run_scenario("loses_stderr", tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code == 13
 
 
-def test_a_process_that_has_lost_its_launcher_ends(tmp_path: Path) -> None:
-    done = play("loses_its_launcher", tmp_path)
+def test_a_process_ends_after_its_launcher(tmp_path: Path) -> None:
+    done = run_scenario("loses_its_launcher", tmp_path)
     assert done.code == 13
     assert ") has lost its launcher\n" in done.err[0]
 
 
 def test_processes_that_disagree_end_the_job(tmp_path: Path) -> None:
-    done = play("other_shapes", tmp_path)
+    done = run_scenario("other_shapes", tmp_path)
     assert done.code == 1
     assert "DisagreementError: the processes disagree about total: its arguments d" in done.errors
     assert "ends the job, because of the DisagreementError above" in done.errors
 
 
-def test_what_cannot_be_is_refused_in_both_processes(tmp_path: Path) -> None:
+def test_errors_are_raised_in_both_processes(tmp_path: Path) -> None:
     done = mpiexec(2, "-m", "tests.backends.mpi.two_process_errors", folder=tmp_path).check()
-    assert done.out == [f"all {len(two_process_errors.CLAIMS)}\n"] * 2
+    assert done.out == [f"all {len(two_process_errors.CHECKS)}\n"] * 2
 
 
-def test_processes_that_disagree_later_are_told_about_what(tmp_path: Path) -> None:
-    done = play("other_shapes_later", tmp_path)
+def test_a_later_disagreement_states_the_difference(tmp_path: Path) -> None:
+    done = run_scenario("other_shapes_later", tmp_path)
     assert done.code == 13
     host = done.err[1].partition("process 1 (")[2].partition(")")[0]
     where = "all-gather %y.between_processes of total over data (collective 1 of run 1)"
@@ -160,8 +160,8 @@ def test_processes_that_disagree_later_are_told_about_what(tmp_path: Path) -> No
     ) in done.err[1]
 
 
-def test_processes_that_do_not_join_are_told(tmp_path: Path) -> None:
-    done = play("does_not_join", tmp_path).check()
+def test_processes_that_do_not_initialize_get_a_warning(tmp_path: Path) -> None:
+    done = run_scenario("does_not_join", tmp_path).check()
     assert done.out == ["28.0\n"] * 2
     for process, text in enumerate(done.err[:2]):
         assert text.count("Warning") == 1
@@ -172,8 +172,8 @@ def test_processes_that_do_not_join_are_told(tmp_path: Path) -> None:
         ) in text
 
 
-def test_many_processes_on_few_cores_let_each_other_work(tmp_path: Path) -> None:
+def test_oversubscribed_processes_yield_their_core(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     count = min(cores + 1, 8)
-    done = play("politely", tmp_path, count).check()
-    assert done.out == ["polite\n" if count > cores else "busy\n"] * count
+    done = run_scenario("oversubscribes_cores", tmp_path, count).check()
+    assert done.out == ["yields\n" if count > cores else "busy\n"] * count

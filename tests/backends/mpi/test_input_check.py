@@ -1,4 +1,4 @@
-"""Which messages compare the inputs of a call, as far as no process is needed to see it."""
+"""The messages that compare the inputs of a call; most tests run in one process."""
 
 from itertools import product
 from pathlib import Path
@@ -46,14 +46,14 @@ def pairs(*groups: tuple[int, ...]) -> Links:
     return frozenset((a, b) for group in groups for a, b in product(group, group) if a != b)
 
 
-def names(links: list[Links], count: int) -> list[str]:
+def carrier_names(links: list[Links], count: int) -> list[str]:
     ops = body().ops
     block = Block((), ops, ())
-    known = dict(zip(ops, links, strict=False))
-    return [op.result.name for op in carriers_of(block, known, range(count))]
+    links_by_op = dict(zip(ops, links, strict=False))
+    return [op.result.name for op in carriers_of(block, links_by_op, range(count))]
 
 
-def test_states() -> None:
+def test_states_combine_to_equal_or_mismatch() -> None:
     assert combine_states(ONE, []) == ONE
     assert combine_states(ONE, [ONE, ONE]) == ONE
     assert combine_states(ONE, [ONE, TWO]) == MISMATCH
@@ -62,7 +62,7 @@ def test_states() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 18))
-def test_dissemination_reaches_everybody(count: int) -> None:
+def test_dissemination_reaches_all_processes(count: int) -> None:
     processes = [3 * process for process in range(count)]
     plans = {process: list(dissemination_rounds(processes, process)) for process in processes}
     reached = {process: {process} for process in processes}
@@ -76,27 +76,27 @@ def test_dissemination_reaches_everybody(count: int) -> None:
     assert all(len(plan) == (count - 1).bit_length() for plan in plans.values())
 
 
-def test_the_first_collective_carries_where_it_reaches_all() -> None:
+def test_the_first_collective_carries_digests_if_it_connects_all_processes() -> None:
     everyone = pairs((0, 1, 2, 3))
-    assert names([everyone, everyone, everyone], 4) == ["along_x"]
-    assert names([ring(0, 1), everyone], 2) == ["along_x"]
+    assert carrier_names([everyone, everyone, everyone], 4) == ["along_x"]
+    assert carrier_names([ring(0, 1), everyone], 2) == ["along_x"]
 
 
-def test_several_carry_where_only_together_they_reach_all() -> None:
+def test_several_collectives_carry_digests_if_only_together_they_connect_all() -> None:
     rows, columns = pairs((0, 1), (2, 3)), pairs((0, 2), (1, 3))
-    assert names([rows, columns, rows], 4) == ["along_x", "along_y"]
-    assert names([rows, rows, columns], 4) == ["along_x", "again"]
-    assert names([ring(0, 1, 2), ring(0, 1, 2), ring(0, 1, 2)], 3) == ["along_x", "along_y"]
+    assert carrier_names([rows, columns, rows], 4) == ["along_x", "along_y"]
+    assert carrier_names([rows, rows, columns], 4) == ["along_x", "again"]
+    assert carrier_names([ring(0, 1, 2), ring(0, 1, 2), ring(0, 1, 2)], 3) == ["along_x", "along_y"]
 
 
-def test_none_carries_where_some_are_never_reached() -> None:
+def test_no_collective_carries_digests_if_processes_stay_unconnected() -> None:
     rows = pairs((0, 1), (2, 3))
-    assert names([rows, rows, rows], 4) == []
-    assert names([frozenset({(0, 1)})] * 3, 2) == []
-    assert names([], 2) == []
+    assert carrier_names([rows, rows, rows], 4) == []
+    assert carrier_names([frozenset({(0, 1)})] * 3, 2) == []
+    assert carrier_names([], 2) == []
 
 
-def test_none_carries_after_what_inputs_may_have_decided() -> None:
+def test_no_collective_carries_digests_after_a_data_dependent_branch() -> None:
     module = parse(
         """
         mesh @mesh = [x=2]
@@ -122,6 +122,6 @@ def test_none_carries_after_what_inputs_may_have_decided() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 4])
-def test_inputs_that_differ_are_refused_in_all_processes(count: int, tmp_path: Path) -> None:
+def test_differing_inputs_are_rejected_in_all_processes(count: int, tmp_path: Path) -> None:
     done = mpiexec(count, "-m", "tests.backends.mpi.replicated_inputs", folder=tmp_path).check()
-    assert done.out == [f"all {len(replicated_inputs.CLAIMS)}\n"] * count
+    assert done.out == [f"all {len(replicated_inputs.CHECKS)}\n"] * count

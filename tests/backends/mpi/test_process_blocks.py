@@ -1,4 +1,4 @@
-"""Blocks of a mesh that the devices of processes form, or do not."""
+"""Blocks of a mesh that consist of the devices of one process."""
 
 import pytest
 
@@ -18,19 +18,21 @@ MESH = Mesh("m", (("x", 4), ("y", 2)))
         ((5, 5, 5, 5, 5, 5, 5, 5), 5, ProcessBlocks("", "", (5,))),
     ],
 )
-def test_blocks(owners: tuple[int, ...], here: int, want: ProcessBlocks) -> None:
+def test_blocks_are_found_for_regular_owners(
+    owners: tuple[int, ...], here: int, want: ProcessBlocks
+) -> None:
     assert process_blocks_of(MESH, owners, here) == want
 
 
 @pytest.mark.parametrize(
     "owners",
     [
-        (0, 0, 0, 1, 1, 1, 2, 2),  # of several sizes
-        (0, 0, 1, 1, 1, 1, 0, 0),  # not side by side
-        (0, 1, 1, 0, 0, 1, 1, 0),  # in another order from row to row
+        (0, 0, 0, 1, 1, 1, 2, 2),  # blocks of different sizes
+        (0, 0, 1, 1, 1, 1, 0, 0),  # not adjacent
+        (0, 1, 1, 0, 0, 1, 1, 0),  # different orders in the rows
         (0, 0, 1, 1, 1, 1, 2, 2),
-        (1, 1, 1, 1, 1, 1, 1, 1),  # nothing is here
+        (1, 1, 1, 1, 1, 1, 1, 1),  # no devices in this process
     ],
 )
-def test_no_blocks(owners: tuple[int, ...]) -> None:
+def test_irregular_owners_have_no_blocks(owners: tuple[int, ...]) -> None:
     assert process_blocks_of(MESH, owners, 0) is None

@@ -1,4 +1,4 @@
-"""Programs of several processes compute what one process computes, by NumPy in the same bits."""
+"""Programs on several processes give the results of one process; with NumPy, bit by bit."""
 
 from itertools import product
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from shardir.ir.module import Module
 from shardir.text.printer import print_module
 from tests.backends.mpi.mpiexec_job import mpiexec
-from tests.backends.mpi.native_programs import CLAIMS
+from tests.backends.mpi.native_programs import CHECKS
 from tests.backends.mpi.program_comparison import SEPARATOR
 from tests.passes.processes import partitioned
 from tests.programs.strategies import spmd_modules
@@ -18,14 +18,14 @@ LONG = settings().max_examples > 200
 EXAMPLES = 400 if LONG else 60
 
 
-UNRUN = (
+EXCLUDED_OPERATIONS = (
     *("callback", "pure-callback", "inspect-sharding", "opaque", "fused"),
     *("checkpoint", "custom-jvp", "custom-vjp", "manual_computation"),
 )
 
 
-def drawn(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
-    """Texts of modules, the same whenever they are drawn."""
+def random_programs(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
+    """Return texts of random modules, which are the same in every session."""
     texts: list[str] = []
 
     @settings(
@@ -38,20 +38,21 @@ def drawn(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
     )
     @given(strategy)
     def collect(module: Module) -> None:
-        # Text has no functions of the user's, and what is inlined before does not run.
-        if all(op.name not in UNRUN for op in module.main.body.walk()):
+        # Text cannot contain functions of the user, and region operations do not run before
+        # inlining.
+        if all(op.name not in EXCLUDED_OPERATIONS for op in module.main.body.walk()):
             texts.append(print_module(module))
 
     collect()
     return texts
 
 
-def run(texts: list[str], count: int, folder: Path, *ways: str) -> None:
-    """Run them in the ways that `programs` knows."""
+def run_programs(texts: list[str], count: int, folder: Path, *backends: str) -> None:
+    """Run programs with the backends named in `backends`."""
     path = folder / "programs.txt"
     path.write_text(SEPARATOR.join(texts), "utf-8")
     done = mpiexec(
-        count, "-m", "tests.backends.mpi.program_comparison", path, *ways, folder=folder
+        count, "-m", "tests.backends.mpi.program_comparison", path, *backends, folder=folder
     ).check()
     assert done.out[0] == f"{len(texts)}\n"
 
@@ -79,30 +80,38 @@ spmd func @f(
     )
     for rows in [12 if kind == "all-reduce(" else 12 // size]
 ]
-"""Sums of every kind, of values that differ along some axes and are the same along others."""
+"""All reductions of values that differ along some axes and are equal along others."""
 
 
-def share(texts: list[str], part: int) -> list[str]:
-    """Half of the programs, or all of them where the tests may take long."""
+def select_half(texts: list[str], part: int) -> list[str]:
+    """Return half of the programs, or all of them in long runs."""
     return texts if LONG else texts[part::2]
 
 
 @pytest.mark.parametrize(("count", "part"), [(2, 0), (3, 1)])
-def test_sums(count: int, part: int, tmp_path: Path) -> None:
-    run(share(REDUCTIONS, part), count, tmp_path, "numpy", "native")
+def test_reductions_over_several_processes_match_one_process(
+    count: int, part: int, tmp_path: Path
+) -> None:
+    run_programs(select_half(REDUCTIONS, part), count, tmp_path, "numpy", "native")
 
 
 @pytest.mark.parametrize(("count", "part"), [(2, 0), (4, 1)])
-def test_partitioned_programs(count: int, part: int, tmp_path: Path) -> None:
-    run(share(drawn(partitioned(), EXAMPLES), part), count, tmp_path, "numpy", "native")
+def test_partitioned_programs_match_one_process(count: int, part: int, tmp_path: Path) -> None:
+    run_programs(
+        select_half(random_programs(partitioned(), EXAMPLES), part),
+        count,
+        tmp_path,
+        "numpy",
+        "native",
+    )
 
 
-def test_programs_with_collectives(tmp_path: Path) -> None:
-    # Their results differ where they say that devices have the same.
-    run(drawn(spmd_modules(), EXAMPLES), 3, tmp_path, "numpy")
+def test_programs_with_collectives_match_one_process(tmp_path: Path) -> None:
+    # The results differ between devices that the types declare equal.
+    run_programs(random_programs(spmd_modules(), EXAMPLES), 3, tmp_path, "numpy")
 
 
 @pytest.mark.parametrize("count", [2, 4] if LONG else [2])
-def test_claims_about_machine_code(count: int, tmp_path: Path) -> None:
+def test_checks_of_native_programs_pass(count: int, tmp_path: Path) -> None:
     done = mpiexec(count, "-m", "tests.backends.mpi.native_programs", folder=tmp_path).check()
-    assert done.out == [f"all {len(CLAIMS)}\n"] * count
+    assert done.out == [f"all {len(CHECKS)}\n"] * count

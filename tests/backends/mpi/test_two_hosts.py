@@ -1,4 +1,4 @@
-"""Several hosts, where this machine can be several: as root, in `make test-long`."""
+"""Jobs on two hosts, which need root: part of `make test-long`."""
 
 import pytest
 from hypothesis import settings
@@ -7,8 +7,8 @@ from tests.backends.mpi import two_hosts
 
 LONG = settings().max_examples > 200
 
-if LONG and two_hosts.can_be_several():
+if LONG and two_hosts.can_create_namespaces():
 
-    def test_two_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    def test_jobs_on_two_hosts(capsys: pytest.CaptureFixture[str]) -> None:
         two_hosts.main()
-        assert capsys.readouterr().out.count("\n") == len(two_hosts.PARTS)
+        assert capsys.readouterr().out.count("\n") == len(two_hosts.SCENARIO_CHECKS)

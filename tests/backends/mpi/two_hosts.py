@@ -1,11 +1,11 @@
-"""Two hosts on one machine, and a network between them that is cut; for root alone.
+"""Two hosts simulated on one machine, with an interruptible network between them; needs root.
 
     python -m tests.backends.mpi.two_hosts
 
-A host is a network namespace with an address on a bridge and a shared memory of its own, so that
-processes of two hosts reach each other through the network alone. What stands in for ssh enters
-one. The claims about arrays hold across them; then the network is cut in the middle of a run, or a
-process never joins, and the others end with a message.
+A host is a network namespace with an address on a bridge and its own shared memory, so that
+processes of two hosts communicate only through the network. A replacement for ssh enters a
+namespace. The checks of distributed arrays must pass across the hosts. Then the network is
+interrupted during a run, or a process never joins, and the other processes must end with a message.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.backends.mpi.mpiexec_job import MPIEXEC, ROOT
 
 BRIDGE, NETWORK = "shardir0", "10.77.0"
 HOSTS = {f"{NETWORK}.10": "shardir-a", f"{NETWORK}.11": "shardir-b"}
-STAND_IN = """\
+SSH_REPLACEMENT = """\
 #!/bin/sh
 # ssh -x HOST COMMAND...: the command in the namespace of the host.
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -33,7 +33,7 @@ exec ip netns exec "$host" unshare --uts --ipc --mount sh -c \\
   "hostname $host && mount -t tmpfs tmpfs /dev/shm && exec $*"
 """
 SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "failure_scenarios.py"
-SECONDS = 4
+TIMEOUT_SECONDS = 4
 
 
 def run(*words: str) -> None:
@@ -41,8 +41,8 @@ def run(*words: str) -> None:
 
 
 @contextmanager
-def hosts() -> Iterator[None]:
-    """Namespaces on a bridge, gone afterwards."""
+def namespaces() -> Iterator[None]:
+    """Create namespaces on a bridge, and delete them afterwards."""
     run("ip", "link", "add", BRIDGE, "type", "bridge")
     try:
         run("ip", "addr", "add", f"{NETWORK}.1/24", "dev", BRIDGE)
@@ -63,8 +63,8 @@ def hosts() -> Iterator[None]:
         run("ip", "link", "delete", BRIDGE)
 
 
-def can_be_several() -> bool:
-    """Whether this machine lets namespaces be made; other processes may try at the same time."""
+def can_create_namespaces() -> bool:
+    """Return whether this process can create namespaces; other processes may try concurrently."""
     if not hasattr(os, "geteuid") or os.geteuid() or not which("ip"):
         return False
     tries = (("netns", "add"), ("netns", "delete"), ("link", "add"), ("link", "delete"))
@@ -76,16 +76,18 @@ def can_be_several() -> bool:
     return not any(done)
 
 
-def job(folder: Path, *command: str, seconds: float = SECONDS) -> subprocess.Popen[str]:
-    """A job of two processes on each host."""
-    stand_in = folder / "enter"
+def start_job(
+    folder: Path, *command: str, seconds: float = TIMEOUT_SECONDS
+) -> subprocess.Popen[str]:
+    """Start a job of two processes on each host."""
+    ssh_replacement = folder / "enter"
     cases = " ".join(f"{address}) host={name};;" for address, name in HOSTS.items())
-    stand_in.write_text(STAND_IN.replace("CASES", cases), "utf-8")
-    stand_in.chmod(0o755)
+    ssh_replacement.write_text(SSH_REPLACEMENT.replace("CASES", cases), "utf-8")
+    ssh_replacement.chmod(0o755)
     addresses = ("-hosts", ",".join(HOSTS), "-localhost", f"{NETWORK}.1")
     return subprocess.Popen(
         [
-            *(str(MPIEXEC), "-launcher", "ssh", "-launcher-exec", str(stand_in), *addresses),
+            *(str(MPIEXEC), "-launcher", "ssh", "-launcher-exec", str(ssh_replacement), *addresses),
             *("-ppn", "2", "-n", "4", sys.executable, *command),
         ],
         cwd=ROOT,
@@ -96,74 +98,80 @@ def job(folder: Path, *command: str, seconds: float = SECONDS) -> subprocess.Pop
     )
 
 
-def claims(folder: Path) -> None:
-    """What arrays promise, four processes on two hosts."""
-    process = job(folder, "-m", "tests.backends.mpi.distributed_arrays", str(folder))
+def check_distributed_arrays(folder: Path) -> None:
+    """Check distributed arrays in four processes on two hosts."""
+    process = start_job(folder, "-m", "tests.backends.mpi.distributed_arrays", str(folder))
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 0, out
     print("four processes on two hosts:", *sorted(set(out.splitlines())))
 
 
-def begun(folder: Path) -> subprocess.Popen[str]:
-    """A job without an end, once it runs."""
+def start_endless_job(folder: Path) -> subprocess.Popen[str]:
+    """Start an endless job and wait until it runs."""
     path = folder / "begun"
     path.unlink(missing_ok=True)
-    process = job(folder, str(SCENARIOS), "runs_on", str(path))
+    process = start_job(folder, str(SCENARIOS), "runs_forever", str(path))
     while not path.exists() and process.poll() is None:
         time.sleep(0.1)
     return process
 
 
-def told(out: str) -> str:
-    """The first message of a process that gave up."""
-    assert f"timed out after {SECONDS} s, waiting for process" in out, out
+def first_timeout_message(out: str) -> str:
+    """Return the first message of a process that timed out."""
+    assert f"timed out after {TIMEOUT_SECONDS} s, waiting for process" in out, out
     return next(line for line in out.splitlines() if line.startswith("shardir: "))
 
 
-def cut_between_hosts(folder: Path) -> None:
-    """No host reaches the other; the launcher reaches both."""
-    process = begun(folder)
+def interrupt_network_between_hosts(folder: Path) -> None:
+    """Interrupt the network between the hosts; the launcher still reaches both."""
+    process = start_endless_job(folder)
     for (_, name), other in zip(HOSTS.items(), reversed(HOSTS), strict=True):
         run("ip", "-n", name, "route", "add", "blackhole", f"{other}/32")
     out, _ = process.communicate(timeout=60)
     assert process.returncode in (13, signal.SIGALRM), out
-    print("cut between the hosts:", told(out))
+    print("cut between the hosts:", first_timeout_message(out))
 
 
-def cut_off(folder: Path) -> None:
-    """Nobody reaches one host. The processes end; mpiexec alone waits for it, for TCP's time."""
-    process = begun(folder)
+def disconnect_one_host(folder: Path) -> None:
+    """Disconnect one host. The processes end; only mpiexec still waits for the TCP timeout of the
+    host."""
+    process = start_endless_job(folder)
     run("ip", "link", "set", list(HOSTS.values())[1], "down")
     limit = time.monotonic() + 60
     while any(pids(name) for name in HOSTS.values()):
         assert time.monotonic() < limit
         time.sleep(0.2)
     process.kill()
-    print("a host cut off:", told(process.communicate()[0]))
+    print("a host cut off:", first_timeout_message(process.communicate()[0]))
 
 
-def ends_before_it_joins(folder: Path) -> None:
-    """A process on the second host never joins: who was started beside it notices."""
-    process = job(folder, str(SCENARIOS), "ends_before_it_joins", seconds=60)
+def end_before_initialization(folder: Path) -> None:
+    """A process on the second host never joins; its neighbour on the host reports that."""
+    process = start_job(folder, str(SCENARIOS), "ends_before_it_joins", seconds=60)
     out, _ = process.communicate(timeout=50)
-    assert process.returncode != 0, out  # 14, unless the launcher stumbles over the other host
+    assert process.returncode != 0, out  # 14, or another code if the launcher fails
     line = next(line for line in out.splitlines() if "waits for ever" in line)
     assert "another process of this host ended before calling it" in line
     print("one that never joins:", line)
 
 
 def pids(name: str) -> list[str]:
-    """The processes on a host."""
+    """Return the process ids on a host."""
     command = ["ip", "netns", "pids", name]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
-PARTS = (claims, cut_between_hosts, cut_off, ends_before_it_joins)
+SCENARIO_CHECKS = (
+    check_distributed_arrays,
+    interrupt_network_between_hosts,
+    disconnect_one_host,
+    end_before_initialization,
+)
 
 
 def main() -> None:
-    for part in PARTS:
-        with hosts(), tempfile.TemporaryDirectory() as name:
+    for part in SCENARIO_CHECKS:
+        with namespaces(), tempfile.TemporaryDirectory() as name:
             part(Path(name))
 
 

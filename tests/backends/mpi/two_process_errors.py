@@ -1,6 +1,6 @@
-"""Run by mpiexec: what two processes cannot do together is refused in both, and both go on.
+"""Run by mpiexec: errors that both of two processes raise, and from which both continue.
 
-What is wrong with joining comes first; the claims after it are about processes that have joined.
+Errors of initialization come first; the later checks need initialized processes.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,29 @@ import shardir.numpy as snp
 from shardir.distributed import barrier, gather_to_all, gather_to_root, initialize
 from shardir.errors import ShardirError
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.backends.mpi.distributed_arrays import refused
-from tests.backends.mpi.failure_scenarios import other, rank, ready, sharding, total
+from tests.backends.mpi.distributed_arrays import error_message
+from tests.backends.mpi.failure_scenarios import (
+    initialize_and_sum,
+    is_second_process,
+    rank,
+    sharding,
+    total,
+)
 
-CLAIMS: list[Callable[[], None]] = []
+CHECKS: list[Callable[[], None]] = []
 
 
-def claim(function: Callable[[], None]) -> Callable[[], None]:
-    CLAIMS.append(function)
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS.append(function)
     return function
 
 
 def first_line(call: Callable[[], object]) -> str:
-    """The first line of an error, with HOST for the name of this host."""
-    return refused(ShardirError, call).partition("\n")[0].replace(gethostname(), "HOST")
+    """Return the first line of an error, with HOST as the name of this host."""
+    return error_message(ShardirError, call).partition("\n")[0].replace(gethostname(), "HOST")
 
 
-@claim
+@check
 def settings_differ() -> None:
     with sd.config(enable_x64=rank() == 1):
         assert first_line(initialize) == (
@@ -41,8 +47,8 @@ def settings_differ() -> None:
         )
 
 
-@claim
-def numbers_of_devices_differ() -> None:
+@check
+def device_counts_differ() -> None:
     sd.set_cpu_devices(4 if rank() == 1 else 8)
     assert first_line(initialize) == (
         "process 0 has the setting num_cpu_devices=8, and process 1 has num_cpu_devices=4; every "
@@ -61,17 +67,17 @@ def numbers_of_devices_differ() -> None:
     )
 
 
-@claim
+@check
 def versions_differ() -> None:
     place = "shardir.frontend.distributed.initialize.version"
 
-    def of_numpy(name: str) -> str:
+    def numpy_version(name: str) -> str:
         return "1.0" if name == "numpy" else version(name)
 
     patches: tuple[tuple[str, Any, str, str], ...] = (
         (place, lambda name: "0.0.7", f"shardir {version('shardir')}", "0.0.7"),
         ("sys.version_info", (3, 99, 1), "Python 3.", "3.99"),
-        (place, of_numpy, f"NumPy {np.__version__}", "1.0"),
+        (place, numpy_version, f"NumPy {np.__version__}", "1.0"),
     )
     for name, wrong, mine, others in patches:
         if rank() == 1:
@@ -83,16 +89,16 @@ def versions_differ() -> None:
         assert text.endswith(f", and process 1 (HOST) {others}; install the same version for all")
 
 
-@claim
-def they_join_afterwards() -> None:
-    assert float(total(ready())) == 28
+@check
+def initialization_succeeds_after_errors() -> None:
+    assert float(total(initialize_and_sum())) == 28
 
 
-@claim
+@check
 def programs_differ() -> None:
-    x = ready()
+    x = initialize_and_sum()
     end = "; every process must run the same program, on arrays of the same "
-    factor = 3.0 if other() else 2.0
+    factor = 3.0 if is_second_process() else 2.0
     text = first_line(lambda: sd.jit(lambda x: snp.sum(x * factor))(x))
     assert text.startswith("the processes disagree about lambda: its operations differ; process 0")
     assert end in text
@@ -100,18 +106,18 @@ def programs_differ() -> None:
     def step(x: Any) -> Any:
         return x + 1
 
-    step.__name__ = "test" if other() else "train"
+    step.__name__ = "test" if is_second_process() else "train"
     assert first_line(lambda: sd.jit(step)(x)) == (
         "process 0 (HOST) is at the start of train, and process 1 (HOST) is at the start of test; "
         "all processes must run the same programs in the same order"
     )
-    with sd.config(isolated=other()):
+    with sd.config(isolated=is_second_process()):
         text = first_line(lambda: sd.jit(snp.sum)(x))
     assert text.startswith(
         "the processes disagree about sum: its compiler differs; process 0 (HOST) has 'machine "
         "code', and process 1 (HOST) has 'NumPy'"
     )
-    with sd.config(check_replicated_inputs=not other()):
+    with sd.config(check_replicated_inputs=not is_second_process()):
         text = first_line(lambda: sd.jit(snp.sum)(x))
     assert text.startswith(
         "the processes disagree about sum: its setting check_replicated_inputs differs; process 0 "
@@ -120,13 +126,13 @@ def programs_differ() -> None:
     assert end in text
 
 
-@claim
+@check
 def arguments_differ() -> None:
     @sd.jit
     def maximum(x: Any) -> Any:
         return snp.max(x)
 
-    size = 16 if other() else 8
+    size = 16 if is_second_process() else 8
     x = sd.make_array_from_callback(
         (size,), sharding("data"), lambda index: np.ones(size // 8, np.float32)
     )
@@ -134,7 +140,7 @@ def arguments_differ() -> None:
         "the processes disagree about maximum: its arguments differ; process 0 (HOST) has '%x: "
         "f32[1] of f32[8@data]', and process 1 (HOST) has '%x: f32[2] of f32[16@data]'; every "
     )
-    mesh = sd.make_mesh((2, 4) if other() else (4, 2), ("data", "model"))
+    mesh = sd.make_mesh((2, 4) if is_second_process() else (4, 2), ("data", "model"))
     spread = NamedSharding(mesh, P(("data", "model")))
     y = sd.make_array_from_callback((8,), spread, lambda index: np.ones(1, np.float32))
     assert first_line(lambda: maximum(y)).startswith(
@@ -143,8 +149,8 @@ def arguments_differ() -> None:
     )
 
 
-@claim
-def placed_numbers_differ() -> None:
+@check
+def placed_arrays_differ() -> None:
     mine = np.full(8, sd.process_index(), np.float32)
     assert first_line(lambda: sd.device_put(mine, sharding("data"))) == (
         "process 1 places other elements than process 0 on devices of several processes; pass "
@@ -153,11 +159,11 @@ def placed_numbers_differ() -> None:
     )
 
 
-@claim
+@check
 def gathered_arrays_differ() -> None:
-    x = ready()
+    x = initialize_and_sum()
     y = sd.device_put(x, NamedSharding(sd.make_mesh((4, 2), ("a", "b")), P("a")))
-    assert first_line(lambda: gather_to_all(x if other() else y)) == (
+    assert first_line(lambda: gather_to_all(x if is_second_process() else y)) == (
         "processes 0 and 1 are both gathering an array of type f32[8], with different "
         "shardings or devices; every process must pass the same array"
     )
@@ -166,22 +172,22 @@ def gathered_arrays_differ() -> None:
     assert first_line(lambda: gather_to_root(x, sd.process_index())) == (
         f"process 0 {gathering} to process 0, and process 1 {gathering} to process 1{end}"
     )
-    assert first_line(lambda: barrier("end of epoch 3") if other() else gather_to_all(x)) == (
-        f"process 0 {gathering}, and process 1 (HOST) is at the barrier 'end of epoch 3'{end}"
-    )
+    assert first_line(
+        lambda: barrier("end of epoch 3") if is_second_process() else gather_to_all(x)
+    ) == (f"process 0 {gathering}, and process 1 (HOST) is at the barrier 'end of epoch 3'{end}")
 
 
-@claim
-def what_is_elsewhere_is_not_read() -> None:
-    x = ready()
+@check
+def arrays_of_other_processes_are_not_readable() -> None:
+    x = initialize_and_sum()
     assert first_line(lambda: np.asarray(x)).startswith(
         "this array of type f32[8] is on 8 devices, and 4 of them belong to process "
         f"{1 - sd.process_index()}"
     )
 
 
-@claim
-def devices_stay_as_many() -> None:
+@check
+def the_device_count_cannot_change() -> None:
     sd.set_cpu_devices(16)
     assert first_line(sd.devices) == (
         "distributed.initialize() distributed 8 devices over 2 processes, and now there are "
@@ -192,9 +198,9 @@ def devices_stay_as_many() -> None:
 
 
 def main() -> None:
-    for each in CLAIMS:
+    for each in CHECKS:
         each()
-    print("all", len(CLAIMS))
+    print("all", len(CHECKS))
 
 
 if __name__ == "__main__":
