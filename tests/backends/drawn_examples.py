@@ -1,16 +1,16 @@
-"""Random things, drawn before tests are collected or programs are written."""
+"""Examples of Hypothesis strategies outside of tests."""
 
 from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-Thing = TypeVar("Thing")
+Example = TypeVar("Example")
 
 
-def drawn(things: SearchStrategy[Thing], number: int, count: int) -> list[Thing]:
-    """So many of `things`, the same for the same number."""
-    found: list[Thing] = []
+def draw_examples(strategy: SearchStrategy[Example], number: int, count: int) -> list[Example]:
+    """Return `count` examples of a strategy, which depend only on the seed `number`."""
+    examples: list[Example] = []
 
     @seed(number)
     @settings(
@@ -21,9 +21,9 @@ def drawn(things: SearchStrategy[Thing], number: int, count: int) -> list[Thing]
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(things)
-    def collect(thing: Thing) -> None:
-        found.append(thing)
+    @given(strategy)
+    def collect(thing: Example) -> None:
+        examples.append(thing)
 
     collect()
-    return found
+    return examples

@@ -13,7 +13,7 @@ from shardir.backends.cpu.codegen.kernel_table import MAX_KERNELS_PER_MODULE
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.compilation_progress import report, report_compilation_of
-from tests.backends.cpu.sample_kernels import _multiply_add, kernel
+from tests.backends.cpu.sample_kernels import _multiply_add, make_kernel
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_kernels_are_reported_as_they_are_made(
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 1)
     seen: list[sd.Progress] = []
     count = 2 * MAX_KERNELS_PER_MODULE + 3
-    kinds = [kernel(f"progress_{number}", _multiply_add) for number in range(count)]
+    kinds = [make_kernel(f"progress_{number}", _multiply_add) for number in range(count)]
     with sd.progress(seen.append), report_compilation_of("many"):
         load_program([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
         load_program([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)

@@ -22,7 +22,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
-from tests.backends.numpy.executor_results import computed
+from tests.backends.numpy.executor_results import executor_results
 from tests.passes.random_cases import Case, cases
 from tests.process_control.signals import alarm
 from tests.programs.program_reduction import smallest
@@ -43,7 +43,7 @@ def check(case: Case) -> bool:
     assert program.main.spmd
     arguments = random_arguments(module, whole=True)
     want, tolerance = run(module, arguments), tolerance_of(module)
-    for got in (run(program, arguments), computed(program, arguments)):
+    for got in (run(program, arguments), executor_results(program, arguments)):
         if are_close(want, got, tolerance):
             continue
         if not is_stable(module, arguments, want, tolerance):

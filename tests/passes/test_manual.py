@@ -17,7 +17,7 @@ from shardir.passes.batching.vectorize import vectorize
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.backends.numpy.executor_results import computed
+from tests.backends.numpy.executor_results import executor_results
 
 HEAD = "mesh @m = [x=2, y=4]\n\n"
 
@@ -106,7 +106,7 @@ def test_devices_compute_what_the_whole_program_means(text: str, pipeline: str) 
     verify(partitioned)
     wanted = run(module, arguments)
     assert are_close(wanted, run(partitioned, arguments), tolerance_of(module))
-    assert are_close(wanted, computed(partitioned, arguments), tolerance_of(module))
+    assert are_close(wanted, executor_results(partitioned, arguments), tolerance_of(module))
 
 
 def body_of(module: Module) -> str:

@@ -1,4 +1,4 @@
-"""Memory that ends: who reads or writes beyond an array there ends the process."""
+"""Arrays before a guard page: an access beyond the end of the array ends the process."""
 
 import ctypes
 import mmap
@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-_NOBODY = 0
-"""What may be done with a page that is not there (`PROT_NONE`)."""
+_PROT_NONE = 0
+"""The protection of an inaccessible page (`PROT_NONE`)."""
 
 
-def at_the_end(array: Array) -> Array:
-    """A copy in one piece, behind which there is no memory; on Linux, elsewhere any copy."""
+def copy_before_guard_page(array: Array) -> Array:
+    """Return a contiguous copy before a guard page on Linux, or any copy on other systems."""
     if not array.nbytes or not sys.platform.startswith("linux"):
         return array.copy()
     page = mmap.PAGESIZE
     size = -(-array.nbytes // page) * page
     memory = mmap.mmap(-1, size + page)
-    whole = np.frombuffer(memory, np.uint8)
+    mapped_bytes = np.frombuffer(memory, np.uint8)
     libc = ctypes.CDLL(None, use_errno=True)
-    beyond = ctypes.c_void_p(whole.ctypes.data + size)
-    assert libc.mprotect(beyond, ctypes.c_size_t(page), _NOBODY) == 0
-    made = whole[size - array.nbytes : size].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return np.asarray(made)
+    guard_page = ctypes.c_void_p(mapped_bytes.ctypes.data + size)
+    assert libc.mprotect(guard_page, ctypes.c_size_t(page), _PROT_NONE) == 0
+    copied = mapped_bytes[size - array.nbytes : size].view(array.dtype).reshape(array.shape)
+    copied[...] = array
+    return np.asarray(copied)

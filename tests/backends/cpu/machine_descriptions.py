@@ -1,4 +1,4 @@
-"""Descriptions of machines that kernels are selected for, whatever machine the tests run on."""
+"""Descriptions of machines for which tests select kernels, independent of the host."""
 
 from dataclasses import replace
 
@@ -35,4 +35,4 @@ MACHINES = {
     "Zen 5": ZEN_5, "Zen 3": ZEN_3, "Sapphire Rapids": SAPPHIRE_RAPIDS, "Haswell": HASWELL,
     "SSE only": SSE_ONLY, "small caches": SMALL_CACHES, "Neoverse": NEOVERSE,
 }  # fmt: skip
-"""By their names."""
+"""All descriptions by name."""

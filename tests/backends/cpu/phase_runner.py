@@ -1,6 +1,6 @@
-"""Phases run one after another through ctypes: kernels tested without the runtime.
+"""Run phases through ctypes, to test kernels without the runtime.
 
-A `Bench` is also the context of a lowering rule, and gives out the slots of temporaries.
+A `RuleHarness` is also the context of a lowering rule, and allocates the slots of temporaries.
 """
 
 import ctypes
@@ -34,35 +34,35 @@ Imports = Callable[[Sequence[str]], Mapping[str, int]]
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[str, Entry] = {}
-LIBRARIES = {
+SYMBOL_LIBRARIES = {
     "shardir.backends.cpu.kernels.math.library": "function_addresses",
     "shardir.backends.numpy.lapack_routines": "routine_addresses",
 }
-"""Modules, and their function that returns the addresses of functions that kernels import."""
+"""Modules and the names of their functions that return addresses of imported symbols."""
 
 
-def addresses(symbols: Sequence[str]) -> Mapping[str, int]:
-    """Where the imported functions are; raises `KeyError` for one that no library has."""
+def library_addresses(symbols: Sequence[str]) -> Mapping[str, int]:
+    """Return the addresses of imported symbols; raise `KeyError` if no library defines one."""
     found: dict[str, int] = {}
-    for name, function in LIBRARIES.items():
-        left = [symbol for symbol in symbols if symbol not in found]
-        if left and find_spec(name):
-            found.update(getattr(import_module(name), function)(left))
+    for name, function in SYMBOL_LIBRARIES.items():
+        missing = [symbol for symbol in symbols if symbol not in found]
+        if missing and find_spec(name):
+            found.update(getattr(import_module(name), function)(missing))
     return {symbol: found[symbol] for symbol in symbols}
 
 
-def entry_of(kernel: Kernel, imports: Imports = addresses) -> Entry:
-    """The machine code of a kernel, compiled once per name."""
+def compiled_entry(kernel: Kernel, imports: Imports = library_addresses) -> Entry:
+    """Return the machine code of a kernel, compiled once per name."""
     if kernel.name not in _compiled:
         library = compile(kernel.text(), [kernel.name], imports(kernel.imports))
         _compiled[kernel.name] = _ENTRY(library[kernel.name])
     return _compiled[kernel.name]
 
 
-def view_of(array: Array, slot: int, dtype: str | None = None) -> BufferView:
-    """The whole array as a view of a buffer that starts at its first element.
+def full_view(array: Array, slot: int, dtype: str | None = None) -> BufferView:
+    """Return a view of a full array in a buffer that starts at its first element.
 
-    `dtype` names the element type where NumPy's does not tell (random keys).
+    `dtype` names element types that NumPy does not have (random keys).
     """
     return BufferView(slot, 0, array.shape, array.strides, dtype or dtype_name(array.dtype))
 
@@ -71,18 +71,19 @@ def run_phases(
     phases: Sequence[Phase],
     buffers: Sequence[Array],
     workers: int = 1,
-    imports: Imports = addresses,
+    imports: Imports = library_addresses,
 ) -> None:
-    """Run all tasks of all phases in turn; slot k is `buffers[k - 1]`, slot 0 scratch memory.
+    """Run all tasks of all phases in order; slot k is `buffers[k - 1]`, slot 0 is scratch memory.
 
-    Tasks are dealt to `workers` in turn: each has scratch memory of its own, none runs beside
-    another. They run backwards in every second phase, since their order may not matter.
+    Tasks are assigned to `workers` round-robin; each worker has its own scratch memory, and tasks
+    run one at a time. Every second phase runs its tasks in reverse, because their order must not
+    matter.
     """
     scratch = _aligned(workers * SCRATCH_BYTES_PER_WORKER)
     scratch[:] = 0xA5
     bases = np.array([scratch.ctypes.data, *(b.ctypes.data for b in buffers)], np.int64)
     for number, phase in enumerate(phases):
-        entry = entry_of(phase.kernel, imports)
+        entry = compiled_entry(phase.kernel, imports)
         record = np.array([_word(word) for word in phase.record], np.int64)
         tasks = range(phase.tasks)
         for task in reversed(tasks) if number % 2 else tasks:
@@ -99,17 +100,17 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     return whole[start : start + nbytes]
 
 
-class Bench:
-    """A program of one operation: buffers, and the context that its rule sees."""
+class RuleHarness:
+    """The buffers of one operation, and the context of its lowering rule."""
 
     def __init__(self, workers: int = 2, machine: MachineDescription | None = None) -> None:
         self.workers, self.machine = workers, machine or host_machine()
         self.buffers: list[Array] = []
 
     def view(self, array: Array, dtype: str | None = None) -> BufferView:
-        """A view of an array, which becomes a buffer."""
+        """Add an array as a buffer, and return its view."""
         self.buffers.append(array)
-        return view_of(array, len(self.buffers), dtype)
+        return full_view(array, len(self.buffers), dtype)
 
     def temporary(self, nbytes: int) -> int:
         made = _aligned(nbytes)
@@ -117,11 +118,11 @@ class Bench:
         self.buffers.append(made)
         return len(self.buffers)
 
-    def run(self, phases: Sequence[Phase], imports: Imports = addresses) -> None:
+    def run(self, phases: Sequence[Phase], imports: Imports = library_addresses) -> None:
         run_phases(phases, self.buffers, self.workers, imports)
 
 
-def lowered(
+def lower_and_run(
     rule: Rule,
     op: Op,
     arrays: Sequence[Array],
@@ -129,56 +130,58 @@ def lowered(
     workers: int = 2,
     machine: MachineDescription | None = None,
 ) -> Sequence[Phase] | None:
-    """Lower one operation and run it on arrays of any strides; `outs` are written.
+    """Lower one operation and run it on arrays of any strides; `outs` receive the results.
 
-    Returns the phases, or `None` where the rule has none. Kernels are selected for `machine`, this
-    host unless given; it must have the instructions of this host.
+    Return the phases, or `None` if the rule does not support the operation. The rule selects
+    kernels for `machine`, by default the host; the host must have the instructions of `machine`.
     """
-    bench = Bench(workers, machine)
-    operands = [bench.view(a, v.type.dtype) for a, v in zip(arrays, op.operands, strict=True)]
-    results = [bench.view(a, v.type.dtype) for a, v in zip(outs, op.results, strict=True)]
-    phases = rule(op, operands, results, bench)
+    harness = RuleHarness(workers, machine)
+    operands = [harness.view(a, v.type.dtype) for a, v in zip(arrays, op.operands, strict=True)]
+    results = [harness.view(a, v.type.dtype) for a, v in zip(outs, op.results, strict=True)]
+    phases = rule(op, operands, results, harness)
     if phases is not None:
-        bench.run(phases)
+        harness.run(phases)
     return phases
 
 
-def selected(rule: Rule, op: Op, machine: MachineDescription, workers: int = 2) -> list[str]:
-    """Return the names of the kernels that a rule selects for dense arrays on a machine, which
-    need not be this host: nothing is run."""
+def selected_kernel_names(
+    rule: Rule, op: Op, machine: MachineDescription, workers: int = 2
+) -> list[str]:
+    """Return the names of the kernels that a rule selects for dense arrays on a machine. Nothing
+    runs, so the machine may differ from the host."""
     types = [value.type for value in (*op.operands, *op.results)]
     views = [
         BufferView(slot, 0, type.shape, row_major_strides(type), type.dtype)
         for slot, type in enumerate(types, 1)
     ]
-    many = len(op.operands)
-    phases = rule(op, views[:many], views[many:], Bench(workers, machine))
+    operand_count = len(op.operands)
+    phases = rule(op, views[:operand_count], views[operand_count:], RuleHarness(workers, machine))
     assert phases is not None, f"the rule has no phases for {op.name}"
     return [phase.kernel.name for phase in phases]
 
 
-def op_on(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Op:
-    """An operation on operands of these types."""
+def make_op(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Op:
+    """Return an operation on operands of these types."""
     b = Builder()
     b.emit(spec, *(b.param(type) for type in types), result=result, **attrs)
     return b.ops[0]
 
 
-def made_by(
+def run_rule(
     rule: Rule, op: Op, arrays: Sequence[Array], order: Order | None = None, workers: int = 2
 ) -> list[Array]:
-    """The results of one operation in fresh arrays, which lie as `order` wishes.
+    """Return the results of one operation in new arrays, whose layout `order` determines.
 
-    Raises `AssertionError` where the rule has no phases.
+    Raise `AssertionError` if the rule does not support the operation.
     """
     outs = []
     for value in op.results:
         given = zip(arrays, op.operands, strict=True)
-        views = [view_of(array, 1 + i, v.type.dtype) for i, (array, v) in enumerate(given)]
+        views = [full_view(array, 1 + i, v.type.dtype) for i, (array, v) in enumerate(given)]
         dims = tuple(order(op, views)) if order else tuple(range(value.type.rank))
         shape = [value.type.shape[d] for d in dims]
         dense = np.full(shape, 0xA5, np.uint8).astype(NUMPY_DTYPES[value.type.dtype])
         outs.append(np.transpose(dense, [dims.index(d) for d in range(len(dims))]))
-    phases = lowered(rule, op, arrays, outs, workers)
+    phases = lower_and_run(rule, op, arrays, outs, workers)
     assert phases is not None, f"the rule has no phases for {op.name}"
     return outs

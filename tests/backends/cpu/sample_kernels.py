@@ -1,4 +1,4 @@
-"""Kernels to run: simple, exact, and telling who did what."""
+"""Simple exact kernels for tests, some of which record the worker of each task."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,8 @@ from shardir.backends.cpu.kernel_api import Kernel
 Body = Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue, LLVMValue], None]
 
 
-def kernel(name: str, body: Body) -> Kernel:
-    """A kernel of `body(function, bases, record, task, worker)`."""
+def make_kernel(name: str, body: Body) -> Kernel:
+    """Return a kernel of `body(function, bases, record, task, worker)`."""
 
     def text() -> str:
         module = LLVMModule()
@@ -32,61 +32,61 @@ def _multiply_add(
     f.store(f.load(at, "i64") * 3 + f.load(record, "i64"), at)
 
 
-def _mix(
+def _neighbor_hash(
     f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
 ) -> None:
     slot = f.load(record, "i64"), f.load(f.offset(record, 8), "i64")
     source, target = (f.load(f.offset(bases, s, "ptr"), "ptr") for s in slot)
     count = f.load(f.offset(record, 16), "i64")
-    spins = f.load(f.offset(record, 24), "i64")
-    neighbour = f.load(f.offset(source, (task + 1) % count, "i64"), "i64")
-    value = f.variable("i64", f.load(f.offset(source, task, "i64"), "i64") * 3 + neighbour)
-    with f.loop(0, spins) as i:
+    rounds = f.load(f.offset(record, 24), "i64")
+    neighbor = f.load(f.offset(source, (task + 1) % count, "i64"), "i64")
+    value = f.variable("i64", f.load(f.offset(source, task, "i64"), "i64") * 3 + neighbor)
+    with f.loop(0, rounds) as i:
         value.set((value.get() ^ i) * 0x5851F42D4C957F2D)
     f.store(value.get(), f.offset(target, task, "i64"))
 
 
-def _scratch(
+def _scratch_sum(
     f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
 ) -> None:
-    """Fill words of the worker's scratch memory with the task, and add them up again."""
-    mine = f.offset(f.load(bases, "ptr"), worker * (4 << 20))
+    """Fill words of the worker's scratch memory from the task index, and sum them."""
+    worker_scratch = f.offset(f.load(bases, "ptr"), worker * (4 << 20))
     count = f.load(record, "i64")
     with f.loop(0, count) as i:
-        f.store(task + i, f.offset(mine, i, "i64"))
+        f.store(task + i, f.offset(worker_scratch, i, "i64"))
     total = f.variable("i64", 0)
     with f.loop(0, count) as i:
-        total.set(total.get() + f.load(f.offset(mine, i, "i64"), "i64"))
+        total.set(total.get() + f.load(f.offset(worker_scratch, i, "i64"), "i64"))
     f.store(total.get(), f.offset(f.load(f.offset(bases, 8), "ptr"), task, "i64"))
 
 
-def _who(
+def _worker_index(
     f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
 ) -> None:
-    """Count up to the record's number, then write which worker it was."""
-    spent = f.variable("i64", 1)
+    """Run the number of steps in the record, then write the index of the worker."""
+    slow_sum = f.variable("i64", 1)
     with f.loop(0, f.load(record, "i64")) as i:
-        spent.set((spent.get() ^ i) * 0x5851F42D4C957F2D)
-    never = f.select(spent.get().is_("eq", 0), f.value(1, "i64"), 0)
-    f.store(worker + never, f.offset(f.load(f.offset(bases, 8), "ptr"), task, "i64"))
+        slow_sum.set((slow_sum.get() ^ i) * 0x5851F42D4C957F2D)
+    zero = f.select(slow_sum.get().is_("eq", 0), f.value(1, "i64"), 0)
+    f.store(worker + zero, f.offset(f.load(f.offset(bases, 8), "ptr"), task, "i64"))
 
 
-MULTIPLY_ADD = kernel("sample_multiply_add", _multiply_add)
+MULTIPLY_ADD = make_kernel("sample_multiply_add", _multiply_add)
 """word[task] = 3 * word[task] + record[0]."""
-MIX = kernel("sample_mix", _mix)
-"""target[task] = 3 * source[task] + source[task + 1], then stirred: record is the slots of source
-and target, the number of tasks and how often."""
-SCRATCH = kernel("sample_scratch", _scratch)
-"""word[task] = the sum of task + i for i < record[0], through scratch memory."""
-WHO = kernel("sample_who", _who)
-"""word[task] = the worker, after record[0] steps of a slow sum."""
+NEIGHBOR_HASH = make_kernel("sample_mix", _neighbor_hash)
+"""target[task] = hash(3 * source[task] + source[task + 1]); the record contains the slots of source
+and target, the number of tasks, and the number of hash rounds."""
+SCRATCH_SUM = make_kernel("sample_scratch", _scratch_sum)
+"""word[task] = the sum of task + i for i < record[0], computed in scratch memory."""
+WORKER_INDEX = make_kernel("sample_who", _worker_index)
+"""word[task] = the index of the worker, after record[0] steps of a slow sum."""
 
-STIR = np.uint64(0x5851F42D4C957F2D)
+HASH_MULTIPLIER = np.uint64(0x5851F42D4C957F2D)
 
 
-def mixed(source: npt.NDArray[np.uint64], spins: int) -> npt.NDArray[np.uint64]:
-    """What `MIX` computes."""
+def neighbor_hash(source: npt.NDArray[np.uint64], rounds: int) -> npt.NDArray[np.uint64]:
+    """Return the result of `NEIGHBOR_HASH`."""
     value = source * np.uint64(3) + np.roll(source, -1)
-    for i in range(spins):
-        value = (value ^ np.uint64(i)) * STIR
+    for i in range(rounds):
+        value = (value ^ np.uint64(i)) * HASH_MULTIPLIER
     return value

@@ -1,4 +1,4 @@
-"""Where no machine code can be made, NumPy runs programs, and that is said once."""
+"""Without native compilation NumPy runs programs, and one warning says so."""
 
 import platform
 import subprocess
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def forgetful() -> Iterator[None]:
+def clear_caches() -> Iterator[None]:
     unavailable_reason.cache_clear()
     availability._warn_once.cache_clear()
     yield
@@ -25,17 +25,17 @@ def forgetful() -> Iterator[None]:
     availability._warn_once.cache_clear()
 
 
-def test_machine_code_can_be_made_here() -> None:
+def test_native_compilation_is_available_on_the_test_host() -> None:
     assert unavailable_reason() is None
     assert is_available()
 
 
-def test_without_llvmlite_a_warning_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_llvmlite_gives_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
-    with pytest.warns(RuntimeWarning) as said:
+    with pytest.warns(RuntimeWarning) as caught:
         found = [is_available() for _ in range(2)]
     assert found == [False, False]
-    assert [str(warning.message) for warning in said] == [
+    assert [str(warning.message) for warning in caught] == [
         "programs run on NumPy, which is several times slower: llvmlite cannot be imported "
         "(import of llvmlite.binding halted; None in sys.modules); pip install llvmlite"
     ]
@@ -50,19 +50,19 @@ def test_without_llvmlite_a_warning_says_so_once(monkeypatch: pytest.MonkeyPatch
         ("unknown", None),
     ],
 )
-def test_an_old_llvmlite_is_as_good_as_none(
+def test_an_old_llvmlite_is_unavailable(
     version: str, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llvmlite, "__version__", version)
     assert unavailable_reason() == reason
 
 
-def test_the_least_llvmlite_is_what_is_asked_for() -> None:
-    asked = ".".join(map(str, availability.MIN_LLVMLITE_VERSION))
-    assert f'"llvmlite>={asked};' in (ROOT / "pyproject.toml").read_text("utf-8")
+def test_the_minimum_llvmlite_version_is_the_required_one() -> None:
+    min_version = ".".join(map(str, availability.MIN_LLVMLITE_VERSION))
+    assert f'"llvmlite>={min_version};' in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
-def test_other_systems_and_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_systems_and_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert (
         unavailable_reason()
@@ -97,7 +97,7 @@ print([str(w.message)[:52] for w in said])
     )
 
 
-def test_nothing_is_said_where_machine_code_is_made() -> None:
+def test_available_compilation_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert is_available()

@@ -1,4 +1,4 @@
-"""Native programs compute what the reference interpreter says."""
+"""Native programs give the results of the reference interpreter."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.text.parser import parse
-from tests.backends.cpu.guard_pages import at_the_end
+from tests.backends.cpu.guard_pages import copy_before_guard_page
 from tests.op_sample import Sample
 from tests.programs.nan_sign_programs import ranks_signs
 from tests.programs.strategies import modules
@@ -24,32 +24,41 @@ Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 2, 1)
 
 
-def computed(module: Module, arguments: list[Array]) -> list[Array]:
-    """The results of a module for one device, whose arguments lie where memory ends."""
-    stored = [Storage.of(at_the_end(np.asarray(argument))) for argument in arguments]
-    return [each.array for each in BACKEND.compile(module).run(stored)]
+def native_results(module: Module, arguments: list[Array]) -> list[Array]:
+    """Return the results of a module for one device, with arguments before guard pages."""
+    arguments_at_guard_pages = [
+        Storage.of(copy_before_guard_page(np.asarray(argument))) for argument in arguments
+    ]
+    return [each.array for each in BACKEND.compile(module).run(arguments_at_guard_pages)]
 
 
-RUNNING = [sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect]
+SAMPLES_WITHOUT_EFFECTS = [
+    sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect
+]
 
 
-@pytest.mark.parametrize("sample", RUNNING, ids=lambda sample: sample.id)
-def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
+@pytest.mark.parametrize("sample", SAMPLES_WITHOUT_EFFECTS, ids=lambda sample: sample.id)
+def test_every_operation_gives_the_reference_results(sample: Sample) -> None:
     module = Module((), (sample.function(),))
     arguments = [np.asarray(a) for a in sample.arrays()]
-    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+    assert are_close(
+        run(module, arguments), native_results(module, arguments), tolerance_of(module)
+    )
 
 
 @settings(max_examples=EXAMPLES)
 @given(modules(), st.integers(0, 9))
-def test_random_programs_run_as_interpreted(module: Module, seed: int) -> None:
+def test_random_programs_give_the_results_of_the_interpreter(module: Module, seed: int) -> None:
     assume(not ranks_signs(module))
     arguments = [np.asarray(a) for a in random_arguments(module, seed)]
-    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+    assert are_close(
+        run(module, arguments), native_results(module, arguments), tolerance_of(module)
+    )
 
 
-def test_a_row_that_is_spread_is_not_written_over() -> None:
-    """Although it lies where the result would, of which there are as many bytes as around it."""
+def test_a_broadcast_row_is_not_overwritten() -> None:
+    """The input has the address of the result and fewer bytes, because the program broadcasts
+    it."""
     module = parse(
         """\
 func @main(%a: f32[64, 300]) -> (f32[64, 300]) {
@@ -67,10 +76,10 @@ func @main(%a: f32[64, 300]) -> (f32[64, 300]) {
 """
     )
     x = np.arange(64 * 300, dtype=np.float32).reshape(64, 300)
-    np.testing.assert_array_equal(computed(module, [x])[0], run(module, [x])[0])
+    np.testing.assert_array_equal(native_results(module, [x])[0], run(module, [x])[0])
 
 
-def test_pieces_of_random_bits_begin_where_the_whole_does_at_the_earliest() -> None:
+def test_negative_starts_of_random_bits_are_clamped() -> None:
     module = parse(
         """\
 func @main(%k: key[], %a: i32[], %b: i32[]) -> (u32[2, 2]) {
@@ -85,4 +94,4 @@ func @main(%k: key[], %a: i32[], %b: i32[]) -> (u32[2, 2]) {
         np.array(1, np.int32),
     )
     arguments: list[Array] = [key, first, second]
-    assert computed(module, arguments)[0].tolist() == run(module, arguments)[0].tolist()
+    assert native_results(module, arguments)[0].tolist() == run(module, arguments)[0].tolist()

@@ -1,13 +1,13 @@
-"""The helper that runs phases in tests."""
+"""Tests of the helper that runs phases."""
 
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.kernel_api import Kernel, Phase
-from tests.backends.cpu.phase_runner import Bench
+from tests.backends.cpu.phase_runner import RuleHarness
 
 
-def _text() -> str:
+def _kernel_text() -> str:
     module = LLVMModule()
     f = LLVMFunction(module, "double_one", ("ptr", "ptr", "i64", "i64"))
     bases, record, task, _ = f.params
@@ -19,10 +19,10 @@ def _text() -> str:
     return module.text()
 
 
-def test_every_task_of_a_phase_is_run() -> None:
-    bench = Bench(workers=3)
+def test_every_task_of_a_phase_runs() -> None:
+    harness = RuleHarness(workers=3)
     x, y = np.arange(7, dtype=np.float32), np.zeros(7, np.float32)
-    source, target = bench.view(x), bench.view(y)
-    kernel = Kernel("double_one", _text)
-    bench.run([Phase(kernel, (source.slot, target.slot), 7, 1.0)])
+    source, target = harness.view(x), harness.view(y)
+    kernel = Kernel("double_one", _kernel_text)
+    harness.run([Phase(kernel, (source.slot, target.slot), 7, 1.0)])
     np.testing.assert_array_equal(y, 2 * x)

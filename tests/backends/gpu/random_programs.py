@@ -7,7 +7,7 @@ from shardir.backends.gpu.program_text import write_program
 from shardir.errors import PartitionError
 from shardir.frontend.dispatch.emission import make_emission
 from shardir.passes.pipeline import Pipeline
-from tests.backends.drawn_examples import drawn
+from tests.backends.drawn_examples import draw_examples
 from tests.passes.random_cases import Case, cases
 
 NONUNIQUE_OPERATIONS = ("eig", "eigh", "svd")
@@ -20,7 +20,7 @@ def random_cases(number: int, count: int) -> list[Case]:
     """Return the small, deterministic programs among `count` random ones."""
     return [
         case
-        for case in drawn(cases(), number, count)
+        for case in draw_examples(cases(), number, count)
         if all(mesh.size <= MAX_DEVICES for mesh in case.module.meshes)
         and not any(op.name in NONUNIQUE_OPERATIONS for op in case.module.main.body.walk())
     ]

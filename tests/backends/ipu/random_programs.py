@@ -12,7 +12,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.simplify.inline import inline_regions
-from tests.backends.drawn_examples import drawn
+from tests.backends.drawn_examples import draw_examples
 from tests.backends.ipu.host_model_execution import Case
 from tests.passes.random_cases import PIPELINES, annotated, functions
 
@@ -29,7 +29,7 @@ def modules(draw: st.DrawFn) -> tuple[str, Module]:
 
 def random_programs(number: int, count: int) -> Iterator[tuple[str, Case]]:
     """Yield those of `count` random programs that can be emitted, with random arguments."""
-    for i, (pipeline, module) in enumerate(drawn(modules(), number, count)):
+    for i, (pipeline, module) in enumerate(draw_examples(modules(), number, count)):
         try:
             emission = make_emission(module, "ipu", None, Pipeline.parse(pipeline), samples=True)
             program_text(emission, {})

@@ -1,4 +1,4 @@
-"""What programs of the executor compute."""
+"""Results of the NumPy executor."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from shardir.ir.module import Module
 Array = npt.NDArray[Any]
 
 
-def computed(module: Module, arguments: list[Array]) -> list[Array]:
-    """The global results of a partitioned module, or of one for a single device."""
+def executor_results(module: Module, arguments: list[Array]) -> list[Array]:
+    """Return the global results of a partitioned module or of a module for one device."""
     program = BACKEND.compile(module)
     spmd = module.main.spmd
     if spmd is None:

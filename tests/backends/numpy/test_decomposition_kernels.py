@@ -1,4 +1,4 @@
-"""Batches that threads share have the bits of the reference, whatever matrix gives up."""
+"""Decompositions of batches that threads share equal the reference bit by bit."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from shardir.backends.numpy import decomposition_kernels, threads
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType, dtype_name
-from tests.backends.cpu.phase_runner import op_on
+from tests.backends.cpu.phase_runner import make_op
 
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("cholesky", (2, 5, 3, 3), {}),
@@ -29,7 +29,7 @@ CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
 
 @pytest.mark.parametrize("dtype", ["f32", "c128"])
 @pytest.mark.parametrize(("name", "shape", "attrs"), CASES)
-def test_as_the_reference(
+def test_decompositions_on_threads_equal_the_reference(
     name: str, shape: tuple[int, ...], attrs: dict[str, Any], dtype: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -39,7 +39,7 @@ def test_as_the_reference(
     x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
     if name == "cholesky":
         x = x @ x.conj().swapaxes(-1, -2)
-        x[1, 2] = -x[1, 2]  # has no factor
+        x[1, 2] = -x[1, 2]  # not positive definite: has no factor
     arrays = [x.astype(TensorType((), dtype).numpy)]
     if name == "least_squares":
         arrays.append(arrays[0][..., ::-1].copy())
@@ -47,19 +47,19 @@ def test_as_the_reference(
         arrays.append(np.full(shape[:-2], 1e-3, arrays[0].real.dtype))
     types = [TensorType(arrays[0].shape, dtype)]
     types += [TensorType(each.shape, dtype_name(each.dtype)) for each in arrays[1:]]
-    op = op_on(OPS[name], *types, **attrs)
+    op = make_op(OPS[name], *types, **attrs)
     reference = op.spec.reference
     assert reference is not None
     results = tuple(value.type for value in op.results)
     wanted = reference(*arrays, result=results if len(results) > 1 else results[0], **attrs)
-    found = kernel_of(op)(*arrays)
-    pairs = zip(found, wanted, strict=True) if len(results) > 1 else [(found, wanted)]
+    actual = kernel_of(op)(*arrays)
+    pairs = zip(actual, wanted, strict=True) if len(results) > 1 else [(actual, wanted)]
     for got, want in pairs:
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         np.testing.assert_array_equal(got, want)
 
 
-def test_what_a_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "thread_count", lambda: 3)
 
     def work(piece: slice) -> None:

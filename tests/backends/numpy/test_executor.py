@@ -1,4 +1,4 @@
-"""The CPU backend computes what the reference interpreter says, and computes shared work once."""
+"""The NumPy executor gives the results of the interpreter, and computes replicated values once."""
 
 import threading
 from dataclasses import replace
@@ -21,7 +21,7 @@ from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
-from tests.backends.numpy.executor_results import computed
+from tests.backends.numpy.executor_results import executor_results
 from tests.op_sample import Sample
 from tests.programs.shardings import shardings
 from tests.programs.strategies import modules
@@ -31,23 +31,27 @@ EXAMPLES = max(settings().max_examples // 4, 25)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
-def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
+def test_every_operation_gives_the_reference_results(sample: Sample) -> None:
     module = Module((), (sample.function(),))
     arguments = [np.asarray(a) for a in sample.arrays()]
-    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+    assert are_close(
+        run(module, arguments), executor_results(module, arguments), tolerance_of(module)
+    )
 
 
 @settings(max_examples=EXAMPLES)
 @given(st.data())
-def test_partitioned_programs_run_as_interpreted(data: st.DataObject) -> None:
+def test_partitioned_programs_give_the_results_of_the_interpreter(data: st.DataObject) -> None:
     module = data.draw(modules())
     (mesh,) = module.meshes
     body = module.main.body
-    cuts = {p: replace(p, sharding=data.draw(shardings(mesh, p.type.shape))) for p in body.params}
-    function = replace(module.main, body=substitute(body, cuts))
+    sharded_params = {
+        p: replace(p, sharding=data.draw(shardings(mesh, p.type.shape))) for p in body.params
+    }
+    function = replace(module.main, body=substitute(body, sharded_params))
     program = Pipeline.parse(DEFAULT_PIPELINE)(replace(module, functions=(function,)))
     arguments = random_arguments(program, whole=True)
-    want, got = run(program, arguments), computed(program, arguments)
+    want, got = run(program, arguments), executor_results(program, arguments)
     assert are_close(want, got, tolerance_of(module))
 
 
@@ -57,7 +61,7 @@ def test_partitioned_programs_run_as_interpreted(data: st.DataObject) -> None:
      "ik,jk->ij", "ijk,k->ij", "aib,bj->ai", "ab,cd->ac", ",i->i"],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "bf16", "c64"])
-def test_contractions_are_einsums(dims: str, dtype: str) -> None:
+def test_contractions_give_the_results_of_einsum(dims: str, dtype: str) -> None:
     sizes = {c: n for n, c in enumerate("abcdijk", 2)}
     inputs, output = dims.split("->")
     shapes = [[sizes[c] for c in term] for term in (*inputs.split(","), output)]
@@ -67,7 +71,9 @@ def test_contractions_are_einsums(dims: str, dtype: str) -> None:
         f'  %z = dot(%x, %y, dims="{dims}") : {text[2]}\n  return %z\n}}\n'
     )
     arguments = random_arguments(module, whole=True)
-    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+    assert are_close(
+        run(module, arguments), executor_results(module, arguments), tolerance_of(module)
+    )
 
 
 REPLICATED = """\
@@ -84,7 +90,7 @@ spmd func @f(
 """
 
 
-def test_replicated_work_is_done_once_and_shared() -> None:
+def test_replicated_values_are_computed_once_and_shared() -> None:
     program = BACKEND.compile(parse(REPLICATED))
     a, b = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)
     c, d = program([[a] * 4, [b[2 * i : 2 * i + 2] for i in range(4)]])
@@ -108,14 +114,14 @@ spmd func @f(
 """
 
 
-def test_collectives_in_loops_meet_in_every_round() -> None:
+def test_collectives_in_loops_run_in_every_iteration() -> None:
     a = np.array([1, 2, 3, 4], np.float32)
-    last, stacked = computed(parse(LOOP), [a])
+    last, stacked = executor_results(parse(LOOP), [a])
     np.testing.assert_array_equal(last, [16, 24, 16, 24])
     np.testing.assert_array_equal(stacked, [[8, 12, 8, 12], [4, 6, 4, 6], [1, 2, 3, 4]])
 
 
-PARTING = """\
+DIVERGING = """\
 mesh @m = [x=3]
 
 spmd func @f(
@@ -145,14 +151,14 @@ spmd func @f(
 """
 
 
-def test_devices_may_part_ways_and_meet_again() -> None:
-    module, ones = parse(PARTING), np.array([1, 2, 3], np.float32)
+def test_devices_may_take_different_branches() -> None:
+    module, ones = parse(DIVERGING), np.array([1, 2, 3], np.float32)
     want = run(module, [ones])
     np.testing.assert_array_equal(want, [[1, -2, -3], [4, 4, 3]])
-    np.testing.assert_array_equal(computed(module, [ones]), want)
+    np.testing.assert_array_equal(executor_results(module, [ones]), want)
 
 
-def test_threads_may_call_one_program() -> None:
+def test_threads_may_call_one_program_concurrently() -> None:
     module = Pipeline.parse(DEFAULT_PIPELINE)(
         parse(
             "mesh @m = [x=4]\n\nfunc @f(\n  %a: f32[1024@x, 256],\n) -> (f32[1024, 256]) {\n"
@@ -175,7 +181,7 @@ def test_threads_may_call_one_program() -> None:
         np.testing.assert_allclose(first, np.tanh(shard * i))
 
 
-def test_an_unknown_backend_names_the_known_ones() -> None:
+def test_an_unknown_backend_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(UnknownBackendError) as error:
         get_backend("tpu")
     assert str(error.value) == (
@@ -183,7 +189,7 @@ def test_an_unknown_backend_names_the_known_ones() -> None:
     )
 
 
-def test_what_nobody_can_compute_names_the_table() -> None:
+def test_an_operation_without_kernel_is_an_error_with_the_table() -> None:
     module = parse("""\
 func @f(
   %a: f32[4],

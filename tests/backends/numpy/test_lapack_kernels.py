@@ -1,4 +1,4 @@
-"""LU decompositions and triangular equations by NumPy's LAPACK are those of the reference."""
+"""LU decompositions and triangular solves with NumPy's LAPACK equal the reference."""
 
 from itertools import product
 from typing import Any
@@ -11,11 +11,11 @@ from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.phase_runner import op_on
+from tests.backends.cpu.phase_runner import make_op
 
 
-def decomposed(x: np.ndarray[Any, Any], dtype: str) -> tuple[list[Any], list[Any]]:
-    """What is found, and what the reference finds."""
+def lu_and_reference(x: np.ndarray[Any, Any], dtype: str) -> tuple[list[Any], list[Any]]:
+    """Return the results of the LAPACK kernel and of the reference."""
     spec, type = OPS["lu"], TensorType(x.shape, dtype)
     types = spec.type(type, result=None)
     results = tuple(Value(each, f"r{i}") for i, each in enumerate(types))
@@ -28,13 +28,13 @@ def decomposed(x: np.ndarray[Any, Any], dtype: str) -> tuple[list[Any], list[Any
 @pytest.mark.parametrize(
     "shape", [(1, 1), (5, 5), (6, 3), (3, 6), (2, 3, 4, 4), (2, 0, 0), (0, 3, 3), (40, 40)]
 )
-def test_the_same_rows_are_chosen(shape: tuple[int, ...], dtype: str) -> None:
+def test_lu_chooses_the_pivots_of_the_reference(shape: tuple[int, ...], dtype: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
     x = x.astype(TensorType((), dtype).numpy)
     if shape == (5, 5):
         x[2] = x[1]  # singular
-    found, wanted = decomposed(x, dtype)
+    found, wanted = lu_and_reference(x, dtype)
     for got, want in zip(found, wanted, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
     for got, want in zip(found[1:], wanted[1:], strict=True):
@@ -42,18 +42,18 @@ def test_the_same_rows_are_chosen(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_not_finite_is_left_to_the_reference() -> None:
+def test_nonfinite_matrices_are_left_to_the_reference() -> None:
     x = np.array([[1.0, np.nan], [np.inf, 2.0]])
-    for got, want in zip(*decomposed(x, "f64"), strict=True):
+    for got, want in zip(*lu_and_reference(x, "f64"), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
-def test_where_there_is_no_such_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lu_works_without_a_lapack_symbol(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lapack_routines, "SYMBOL_PATTERNS", (("no_{}_here", np.int64),))
     lapack_routines.find_routine.cache_clear()
     try:
         assert lapack_routines.find_routine("dgetrf") is None
-        found, wanted = decomposed(np.array([[1.0, 2.0], [3.0, 4.0]]), "f64")
+        found, wanted = lu_and_reference(np.array([[1.0, 2.0], [3.0, 4.0]]), "f64")
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got, want)
     finally:
@@ -63,16 +63,16 @@ def test_where_there_is_no_such_function(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 3, 4, 4), (0, 3, 3), (2, 0, 0)])
-def test_triangular_equations(shape: tuple[int, ...], dtype: str) -> None:
+def test_triangular_solves_match_the_reference(shape: tuple[int, ...], dtype: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
     a = (x / 4 + np.eye(shape[-1])).astype(TensorType((), dtype).numpy)
-    ways = product((True, False), ("no", "transpose", "adjoint"), (True, False), (1, 3, 0))
-    for lower, transpose, unit, columns in ways:
+    cases = product((True, False), ("no", "transpose", "adjoint"), (True, False), (1, 3, 0))
+    for lower, transpose, unit, columns in cases:
         y = rng.standard_normal((*shape[:-1], columns)).astype(a.dtype)
         types = [TensorType(each.shape, dtype) for each in (a, y)]
         attrs = {"lower": lower, "transpose": Symbol(transpose), "unit": unit}
-        op = op_on(OPS["triangular_solve"], *types, **attrs)
+        op = make_op(OPS["triangular_solve"], *types, **attrs)
         before, reference = y.copy(), op.spec.reference
         assert reference is not None
         found = kernel_of(op)(a, y)

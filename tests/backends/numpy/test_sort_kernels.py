@@ -1,4 +1,4 @@
-"""Sorting by words and in chunks: what the reference gives."""
+"""Sorts with packed words and in chunks equal the reference."""
 
 from typing import Any
 
@@ -17,71 +17,79 @@ from tests.backends.cpu.kernels.reference_check import (
     operands_of,
     operations,
 )
-from tests.backends.cpu.phase_runner import op_on
+from tests.backends.cpu.phase_runner import make_op
 
-REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+REAL_DTYPES = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 
 
-def made(op: Any, arrays: Any) -> list[Any]:
+def run_kernel(op: Any, arrays: Any) -> list[Any]:
     found = kernel_of(op)(*arrays)
     return list(found) if isinstance(found, tuple) else [found]
 
 
 @pytest.mark.parametrize("name", ["sort", "top_k"])
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
+def test_sorts_equal_the_reference(name: str, data: st.DataObject) -> None:
     op = data.draw(operations([name]))
     arrays = operands_of(op, data.draw(st.integers(0, 9)))
-    for out, want in zip(made(op, arrays), expected(op, arrays), strict=True):
+    for out, want in zip(run_kernel(op, arrays), expected(op, arrays), strict=True):
         assert_same_bits(out, want)
 
 
-def test_nothing_to_sort() -> None:
+def test_empty_arrays_are_sorted() -> None:
     for shape in ((0, 3), (3, 0)):
-        op = op_on(OPS["sort"], TensorType(shape, "f32"), dim=1)
-        (out,) = made(op, [np.zeros(shape, np.float32)])
+        op = make_op(OPS["sort"], TensorType(shape, "f32"), dim=1)
+        (out,) = run_kernel(op, [np.zeros(shape, np.float32)])
         assert out.shape == shape
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("dtype", REAL_DTYPES)
 @pytest.mark.parametrize("dim", [0, 1])
-def test_lines_shared_by_threads(dtype: str, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many equal elements, zeros of both signs and NaN, with their places along."""
+def test_lines_divided_between_threads_are_sorted(
+    dtype: str, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data have many equal elements, zeros of both signs and NaN; positions are a second
+    operand."""
     monkeypatch.setattr(sort_kernels, "MIN_PARALLEL_ELEMENTS", 100)
     monkeypatch.setattr(sort_kernels, "MAX_CHUNK_ELEMENTS", 300)
     shape = (40, 60)
     type, x = TensorType(shape, dtype), random_of(dtype, shape)
-    places = np.indices(shape)[dim].astype(np.int32)
+    positions = np.indices(shape)[dim].astype(np.int32)
     for op, arrays in (
-        (op_on(OPS["sort"], type, dim=dim), [x]),
-        (op_on(OPS["sort"], type, TensorType(shape, "i32"), dim=dim), [x, places]),
+        (make_op(OPS["sort"], type, dim=dim), [x]),
+        (make_op(OPS["sort"], type, TensorType(shape, "i32"), dim=dim), [x, positions]),
     ):
-        for out, want in zip(made(op, arrays), expected(op, arrays), strict=True):
+        for out, want in zip(run_kernel(op, arrays), expected(op, arrays), strict=True):
             assert_same_bits(out, want)
     if type.dtype != "bool":
-        some = (type.with_shape((40, 7)), TensorType((40, 7), "i32"))
-        op = op_on(OPS["top_k"], type, result=some)
-        for out, want in zip(made(op, [x]), expected(op, [x]), strict=True):
+        top_k_types = (type.with_shape((40, 7)), TensorType((40, 7), "i32"))
+        op = make_op(OPS["top_k"], type, result=top_k_types)
+        for out, want in zip(run_kernel(op, [x]), expected(op, [x]), strict=True):
             assert_same_bits(out, want)
 
 
-@pytest.mark.parametrize("dtype", [*REAL, "c64"])
-def test_long_lines_are_sorted_in_runs(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [*REAL_DTYPES, "c64"])
+def test_long_lines_are_sorted_in_runs_and_merged(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sort_kernels, "MIN_RUN_SORT_ELEMENTS", 16)
     type, x = TensorType((3, 101), dtype), random_of(dtype, (3, 101))
-    op = op_on(OPS["sort"], type, dim=1)
-    assert_same_bits(made(op, [x])[0], expected(op, [x])[0])
+    op = make_op(OPS["sort"], type, dim=1)
+    assert_same_bits(run_kernel(op, [x])[0], expected(op, [x])[0])
 
 
 @pytest.mark.parametrize("names", [("f32", "i32"), ("bool", "f64", "f16"), ("i64", "u8", "f32")])
-def test_several_keys(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last of them first, each stable; NaN and zeros of both signs are equal."""
+def test_several_keys_are_sorted_lexicographically(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are sorted from the last to the first with stable sorts; NaN and zeros of both signs are
+    equal."""
     monkeypatch.setattr(sort_kernels, "MIN_RUN_SORT_ELEMENTS", 16)
     shape = (5, 90)
     arrays = [random_of(name, shape) for name in names]
     arrays.append(np.indices(shape)[1].astype(np.int32))
     types = [TensorType(shape, name) for name in (*names, "i32")]
     for keys in range(1, len(names) + 1):
-        op = op_on(OPS["sort"], *types, dim=1, keys=keys)
-        for out, want in zip(made(op, arrays), expected(op, arrays), strict=True):
+        op = make_op(OPS["sort"], *types, dim=1, keys=keys)
+        for out, want in zip(run_kernel(op, arrays), expected(op, arrays), strict=True):
             assert_same_bits(out, want)

@@ -1,4 +1,4 @@
-"""Work in pieces: each is done once, whoever does it."""
+"""Work divided into pieces: threads run each piece exactly once."""
 
 import subprocess
 import sys
@@ -12,26 +12,26 @@ from shardir.backends.numpy.threads import run_on_threads, split_range
 PIECES = list(split_range(100, 3))
 
 
-def test_each_piece_is_done_once() -> None:
+def test_each_piece_runs_once() -> None:
     for count in (1, 4):
-        done: list[slice] = []
+        completed: list[slice] = []
         with workers(count):
-            run_on_threads(done.append, PIECES)
-        assert sorted(piece.start for piece in done) == list(range(0, 100, 3))
+            run_on_threads(completed.append, PIECES)
+        assert sorted(piece.start for piece in completed) == list(range(0, 100, 3))
 
 
-def test_the_caller_does_all_where_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: threading.Thread) -> None:
+def test_the_caller_runs_all_pieces_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    done: list[slice] = []
+    completed: list[slice] = []
     with workers(4):
-        monkeypatch.setattr(threading.Thread, "start", refused)
-        run_on_threads(done.append, PIECES)
-    assert len(done) == len(PIECES)
+        monkeypatch.setattr(threading.Thread, "start", refuse_start)
+        run_on_threads(completed.append, PIECES)
+    assert len(completed) == len(PIECES)
 
 
-def test_an_error_is_raised_when_all_have_ended() -> None:
+def test_an_error_is_raised_after_all_pieces() -> None:
     def work(piece: slice) -> None:
         if piece.start == 30:
             raise ValueError("thirty")
@@ -40,12 +40,12 @@ def test_an_error_is_raised_when_all_have_ended() -> None:
         run_on_threads(work, PIECES)
 
 
-def test_work_is_shared_by_nobody_while_python_ends() -> None:
+def test_the_caller_runs_all_pieces_during_shutdown() -> None:
     program = """
 import atexit
 import shardir.numpy as snp
-x = snp.ones((512, 1038))  # of a length that is NumPy's
+x = snp.ones((512, 1038))  # a length that the NumPy kernel transforms
 atexit.register(lambda: print(float(snp.fft.fft(x)[0, 0].real)))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "1038.0\n")
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (completed.returncode, completed.stderr, completed.stdout) == (0, "", "1038.0\n")

@@ -1,4 +1,4 @@
-"""The interpreter and the entry for systems and processors that are not here: they compile."""
+"""The phase interpreter and the entry points compile for other systems and processors."""
 
 from dataclasses import replace
 
@@ -20,15 +20,15 @@ from shardir.backends.cpu.threads.parking import libc_symbols, sleep_method
 from shardir.backends.cpu.threads.phase_interpreter import define_interpreter
 
 
-def elsewhere(triple: str) -> MachineDescription:
-    """A machine of which nothing is known but its system and processor."""
+def foreign_machine(triple: str) -> MachineDescription:
+    """Return a machine description with only a system and a processor architecture."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     return replace(host_machine(), triple=triple, cpu="", features="")
 
 
 @pytest.mark.parametrize(
-    ("triple", "how", "pause"),
+    ("triple", "sleep", "pause"),
     [
         ("x86_64-unknown-linux-gnu", "futex", "pause"),
         ("aarch64-unknown-linux-gnu", "futex", "yield"),
@@ -36,11 +36,11 @@ def elsewhere(triple: str) -> MachineDescription:
         ("arm64-apple-darwin23.0.0", "condition", "yield"),
     ],
 )
-def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> None:
-    assert sleep_method(triple) == how
+def test_runtime_code_compiles_for_every_system(triple: str, sleep: str, pause: str) -> None:
+    assert sleep_method(triple) == sleep
     module = LLVMModule()
     declare_python(module)
-    define_interpreter(module, triple, how)
+    define_interpreter(module, triple, sleep)
     define_entry_points(module)
     define_control_interpreter(module)
     parsed = binding.parse_assembly(module.text())
@@ -48,40 +48,40 @@ def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> Non
     parsed.verify()
     lines = [
         line.split()
-        for line in make_target_machine(elsewhere(triple)).emit_assembly(parsed).splitlines()
+        for line in make_target_machine(foreign_machine(triple)).emit_assembly(parsed).splitlines()
     ]
     assert [pause] in lines
-    # What it needs from outside is what it is given.
-    outside = {name for name in (*libc_symbols(how), *PYTHON_FUNCTIONS)}
+    # The code declares exactly the symbols that the runtime provides.
+    provided = {name for name in (*libc_symbols(sleep), *PYTHON_FUNCTIONS)}
     declared = {
         each.name
         for each in parsed.functions
         if each.is_declaration and not each.name.startswith("llvm.")
     }
-    assert declared == outside
+    assert declared == provided
 
 
 @pytest.mark.parametrize(
     ("triple", "table"),
     [
-        ("aarch64-unknown-linux-gnu", ":got:outside"),
-        ("arm64-apple-darwin23.0.0", "_outside@GOTPAGE"),
+        ("aarch64-unknown-linux-gnu", ":got:external_symbol"),
+        ("arm64-apple-darwin23.0.0", "_external_symbol@GOTPAGE"),
     ],
 )
-def test_arm_finds_what_is_far_away_through_a_table(triple: str, table: str) -> None:
+def test_arm_code_addresses_external_symbols_through_the_got(triple: str, table: str) -> None:
     parsed = binding.parse_assembly(
         """
-        declare void @outside()
+        declare void @external_symbol()
         define ptr @address() {
-          ret ptr @outside
+          ret ptr @external_symbol
         }
         """
     )
     parsed.triple = triple
-    assert table in make_target_machine(elsewhere(triple)).emit_assembly(parsed)
+    assert table in make_target_machine(foreign_machine(triple)).emit_assembly(parsed)
 
 
-def test_triples_are_told_apart() -> None:
+def test_triples_give_system_and_architecture() -> None:
     assert system_name("arm64-apple-macosx14.0") == "darwin"
     assert architecture("arm64-apple-macosx14.0") == "aarch64"
     assert system_name("aarch64-unknown-linux-gnu") == "linux"

@@ -1,4 +1,4 @@
-"""Numbers on every instruction set that is narrower than this host's and that the host can run."""
+"""Kernels give correct results on all instruction sets below the host's."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ import pytest
 from shardir.backends.cpu.codegen.target import ISAS, architecture, host_machine
 
 ROOT = Path(__file__).parents[4]
-WIDTHS = {"sse": 16, "avx2": 32, "avx512": 64}
+VECTOR_BYTES = {"sse": 16, "avx2": 32, "avx512": 64}
 FOLDER = "tests/backends/cpu"
-TESTS = [
+DEFAULT_TESTS = [
     "kernels/gemm/test_dot.py::test_element_types",
     "kernels/conv/test_convolution.py::test_a_long_filter_meets_no_number_that_is_outside_of_its_window",
     "kernels/conv/test_padded_nhwc.py::test_nothing_outside_an_image_is_read",
@@ -23,8 +23,8 @@ TESTS = [
     "kernels/scan/test_cumulative.py::test_lines_of_integers_a_vector_at_a_time",
     "kernels/math/test_portable_paths.py::test_every_half_is_widened",
 ]
-"""Of each kind of kernel the tests that take least, by their names here."""
-MORE = [
+"""The fastest tests of each kind of kernel."""
+LONG_TESTS = [
     "kernels/gemm/test_dot.py::test_narrow_products_pack_nothing",
     "kernels/gemm/test_dot.py::test_vectors_of_columns_that_are_left",
     "kernels/conv/test_nchw_layout.py::test_nothing_outside_an_image_is_read",
@@ -37,23 +37,23 @@ MORE = [
     "kernels/math/test_unary_functions.py",
     "kernels/math/test_portable_paths.py",
 ]
-"""Those that are run too with `--long`."""
+"""Additional tests for `--long`."""
 
 
-def narrower() -> list[str]:
+def narrower_instruction_sets() -> list[str]:
     """Return the instruction sets of x86 below this host's."""
     if architecture(host_machine().triple) != "x86_64":
         return []
-    return [isa for isa in ISAS if WIDTHS[isa] < host_machine().vector_bytes]
+    return [isa for isa in ISAS if VECTOR_BYTES[isa] < host_machine().vector_bytes]
 
 
 @pytest.mark.parametrize("isa", ["sse", "avx2"])
-def test_kernels_of_narrower_instruction_sets_are_right(
+def test_kernels_of_narrower_instruction_sets_pass_their_tests(
     request: pytest.FixtureRequest, isa: str
 ) -> None:
-    if isa not in narrower():
+    if isa not in narrower_instruction_sets():
         pytest.skip(f"{isa} is not below what this host, or SHARDIR_MAX_CPU_ISA, has")
-    chosen = [*TESTS, *(MORE if request.config.getoption("--long") else ())]
+    chosen = [*DEFAULT_TESTS, *(LONG_TESTS if request.config.getoption("--long") else ())]
     tests = [f"{FOLDER}/{each}" for each in chosen]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests],

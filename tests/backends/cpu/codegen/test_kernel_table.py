@@ -1,4 +1,5 @@
-"""Kernels by name: compiled once, together, kept on disk; and the libraries that they import."""
+"""The kernel table: compilation once per name, in groups, with a disk cache and imported
+symbols."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -20,12 +21,12 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.kernels.math import library
-from tests.backends.cpu.sample_kernels import kernel
+from tests.backends.cpu.sample_kernels import make_kernel
 
 
 @pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No code on disk, no kernel known."""
+def empty_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Start with an empty disk cache and an empty kernel table."""
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
     for known in ("_kernel_addresses", "_running_compilations", "_pending_texts"):
         monkeypatch.setattr(kernel_table, known, {})
@@ -34,11 +35,12 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     object_cache.cache_folder.cache_clear()
 
 
-def adding(name: str, number: int, made: list[str]) -> Kernel:
-    """A kernel that adds a number to a word by an internal function; `made` lists the texts."""
+def add_kernel(name: str, number: int, written_texts: list[str]) -> Kernel:
+    """Return a kernel that adds a number to a word; `written_texts` records each generation of its
+    text."""
 
     def text() -> str:
-        made.append(name)
+        written_texts.append(name)
         module = LLVMModule()
         helper = LLVMFunction(module, "helper", ["i64"], "i64", "nounwind noinline", internal=True)
         helper.ret(helper.params[0] + number)
@@ -57,83 +59,92 @@ def run(*kinds: Kernel) -> int:
     return int(word[0])
 
 
-def forget() -> None:
-    """As in a new process."""
+def clear_kernel_table() -> None:
+    """Simulate a new process."""
     kernel_table._kernel_addresses.clear()
 
 
 def test_a_kernel_is_compiled_once() -> None:
-    made: list[str] = []
-    assert run(adding("a", 1, made), adding("a", 1, made), adding("b", 10, made)) == 12
-    assert run(adding("b", 10, made), adding("a", 1, made)) == 11
-    assert made == ["a", "b"]
+    written_texts: list[str] = []
+    assert (
+        run(
+            add_kernel("a", 1, written_texts),
+            add_kernel("a", 1, written_texts),
+            add_kernel("b", 10, written_texts),
+        )
+        == 12
+    )
+    assert run(add_kernel("b", 10, written_texts), add_kernel("a", 1, written_texts)) == 11
+    assert written_texts == ["a", "b"]
 
 
-def test_internal_functions_of_one_name_are_kept_apart() -> None:
-    assert run(*(adding(f"k{n}", 10**n, []) for n in range(5))) == 11111
+def test_internal_functions_of_equal_names_do_not_conflict() -> None:
+    assert run(*(add_kernel(f"k{n}", 10**n, []) for n in range(5))) == 11111
 
 
-def test_text_is_made_only_when_there_is_no_code_on_disk() -> None:
-    made: list[str] = []
-    one, two, three = (adding(f"k{n}", 10**n, made) for n in range(3))
+def test_text_is_generated_only_without_cached_code() -> None:
+    written_texts: list[str] = []
+    one, two, three = (add_kernel(f"k{n}", 10**n, written_texts) for n in range(3))
     assert run(one, two) == 11
-    forget()
+    clear_kernel_table()
     assert run(two) == 10
     assert run(two, three) == 110
-    assert made == ["k0", "k1", "k2"]
+    assert written_texts == ["k0", "k1", "k2"]
 
 
-def test_modules_that_share_a_kernel_are_both_loaded() -> None:
-    made: list[str] = []
-    one, two, three, four = (adding(f"k{n}", 10**n, made) for n in range(4))
+def test_cached_modules_with_a_common_kernel_can_both_be_loaded() -> None:
+    written_texts: list[str] = []
+    one, two, three, four = (add_kernel(f"k{n}", 10**n, written_texts) for n in range(4))
     assert run(one, two) == 11
-    forget()
+    clear_kernel_table()
     for file in Path(str(object_cache.cache_folder())).glob("*.o"):
         if file.name == f"{cache_key('kernel', 'k1')}.o":
             file.unlink()
     assert run(two, three, four) == 1110
-    forget()
+    clear_kernel_table()
     assert run(one, two, three, four) == 1111
-    assert made == ["k0", "k1", "k1", "k2", "k3"]
+    assert written_texts == ["k0", "k1", "k1", "k2", "k3"]
 
 
 @pytest.mark.parametrize("kind", ["kernel", "group"])
-def test_code_of_another_kernel_is_not_run(kind: str) -> None:
-    made: list[str] = []
-    assert run(adding("a", 1, made)) == 1
-    forget()
-    assert run(adding("b", 10, made)) == 10
-    forget()
+def test_cached_code_of_another_kernel_is_rejected(kind: str) -> None:
+    written_texts: list[str] = []
+    assert run(add_kernel("a", 1, written_texts)) == 1
+    clear_kernel_table()
+    assert run(add_kernel("b", 10, written_texts)) == 10
+    clear_kernel_table()
     folder = Path(str(object_cache.cache_folder()))
     (folder / f"{cache_key(kind, 'a')}.o").write_bytes(
         (folder / f"{cache_key(kind, 'b')}.o").read_bytes()
     )
-    assert run(adding("a", 1, made)) == 1
-    assert made == ["a", "b", "a"]
+    assert run(add_kernel("a", 1, written_texts)) == 1
+    assert written_texts == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize(
     "entry", [b"{", b"3", b"{}", b'{"names": ["b"], "group": "", "imports": []}']
 )
-def test_an_entry_that_is_not_of_the_kernel_is_removed(entry: bytes) -> None:
-    made: list[str] = []
+def test_invalid_cache_entries_are_removed(entry: bytes) -> None:
+    written_texts: list[str] = []
     object_cache.save(cache_key("kernel", "a"), entry)
-    assert kernel_table._load_from_disk([adding("a", 1, made)])[0].name == "a"
+    assert kernel_table._load_from_disk([add_kernel("a", 1, written_texts)])[0].name == "a"
     assert not object_cache.contains(cache_key("kernel", "a"))
 
 
-def test_the_key_changes_with_the_files_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    assert run(adding("a", 1, made)) == 1
-    forget()
+def test_the_cache_key_depends_on_the_files_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    written_texts: list[str] = []
+    assert run(add_kernel("a", 1, written_texts)) == 1
+    clear_kernel_table()
     monkeypatch.setattr(cache_keys, "fingerprint", lambda: "other files")
-    assert run(adding("a", 1, made)) == 1
-    assert made == ["a", "a"]
+    assert run(add_kernel("a", 1, written_texts)) == 1
+    assert written_texts == ["a", "a"]
 
 
-@pytest.mark.parametrize("ahead", [True, False])
-def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
-    asked: list[str] = []
+@pytest.mark.parametrize("from_text", [True, False])
+def test_imported_symbols_come_from_the_library(
+    monkeypatch: pytest.MonkeyPatch, from_text: bool
+) -> None:
+    requested_names: list[str] = []
     labs = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0
 
     def size() -> str:
@@ -143,14 +154,14 @@ def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: b
         f.ret(f.select(number.is_("slt", 0), f.value(0, "i64") - number, number))
         return module.text()
 
-    def of(name: str) -> str | None:
-        asked.append(name)
-        return size() if ahead and name == "the_size" else None
+    def function_text(name: str) -> str | None:
+        requested_names.append(name)
+        return size() if from_text and name == "the_size" else None
 
     def addresses(names: list[str]) -> dict[str, int]:
-        return {name: labs for name in names if name == "the_size" and not ahead}
+        return {name: labs for name in names if name == "the_size" and not from_text}
 
-    library = SimpleNamespace(function_text=of, function_addresses=addresses)
+    library = SimpleNamespace(function_text=function_text, function_addresses=addresses)
     monkeypatch.setattr(imported_symbols, "_math_library", lambda: library)
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
 
@@ -164,7 +175,7 @@ def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: b
         return module.text()
 
     assert run(Kernel("sized", text, ("the_size",))) == 7
-    assert asked == ["the_size"]
+    assert requested_names == ["the_size"]
     with pytest.raises(
         KeyError, match="no library of the CPU backend provides nothing_like_it, nor_this"
     ):
@@ -172,92 +183,92 @@ def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: b
     assert imported_symbols.symbol_addresses([]) == {}
 
 
-def test_a_text_that_is_no_module_is_an_error() -> None:
+def test_invalid_module_text_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="expected top-level entity"):
         run(Kernel("wrong", lambda: "nonsense"))
-    assert run(kernel("right", lambda *_: None)) == 0
+    assert run(make_kernel("right", lambda *_: None)) == 0
 
 
-def test_much_text_is_shared_between_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_texts_are_divided_between_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 3)
-    together: list[list[int]] = []
+    group_sizes: list[list[int]] = []
     emit = emission.emit
 
-    def counted(groups: Sequence[Sequence[str]]) -> list[bytes]:
-        together.append(list(map(len, groups)))
+    def record_groups(groups: Sequence[Sequence[str]]) -> list[bytes]:
+        group_sizes.append(list(map(len, groups)))
         return emit(groups)
 
-    monkeypatch.setattr(kernel_table, "emit", counted)
-    assert run(*(adding(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
-    assert [sorted(each) for each in together] == [[2, 2, 3]]
-    forget()
-    assert run(*(adding(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
-    assert len(together) == 1
+    monkeypatch.setattr(kernel_table, "emit", record_groups)
+    assert run(*(add_kernel(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
+    assert [sorted(each) for each in group_sizes] == [[2, 2, 3]]
+    clear_kernel_table()
+    assert run(*(add_kernel(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
+    assert len(group_sizes) == 1
 
 
-def test_a_share_has_at_most_so_many_kernels() -> None:
+def test_a_module_has_a_maximum_number_of_kernels() -> None:
     written = [
-        (adding(f"k{n}", n, []), "text") for n in range(2 * kernel_table.MAX_KERNELS_PER_MODULE)
+        (add_kernel(f"k{n}", n, []), "text") for n in range(2 * kernel_table.MAX_KERNELS_PER_MODULE)
     ]
     assert [len(share) for share in kernel_table._split_into_modules(written, 8)] == [
         kernel_table.MAX_KERNELS_PER_MODULE
     ] * 2
 
 
-def test_kernels_are_compiled_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_compile_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)
-    made: list[str] = []
-    begun = [adding("a", 1, made), adding("b", 10, made)]
-    for each in begun:
+    written_texts: list[str] = []
+    started = [add_kernel("a", 1, written_texts), add_kernel("b", 10, written_texts)]
+    for each in started:
         kernel_table.start_compiling(each)
-    kernel_table.start_compiling(adding("a", 1, made))
-    assert made == ["a", "b"]
+    kernel_table.start_compiling(add_kernel("a", 1, written_texts))
+    assert written_texts == ["a", "b"]
     assert "a" in kernel_table._running_compilations
-    assert run(*begun, adding("c", 100, made)) == 111
-    assert made == ["a", "b", "c"]
+    assert run(*started, add_kernel("c", 100, written_texts)) == 111
+    assert written_texts == ["a", "b", "c"]
     assert (kernel_table._running_compilations, kernel_table._pending_texts) == ({}, {})
-    kernel_table.start_compiling(begun[0])
-    forget()
-    assert run(*begun) == 11
-    assert made == ["a", "b", "c"]
+    kernel_table.start_compiling(started[0])
+    clear_kernel_table()
+    assert run(*started) == 11
+    assert written_texts == ["a", "b", "c"]
 
 
-def test_one_core_compiles_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_core_does_not_compile_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 1)
-    made: list[str] = []
-    kernel_table.start_compiling(adding("a", 1, made))
-    assert made == []
+    written_texts: list[str] = []
+    kernel_table.start_compiling(add_kernel("a", 1, written_texts))
+    assert written_texts == []
 
 
-def test_what_is_on_disk_is_not_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_kernels_are_not_compiled_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)
-    made: list[str] = []
-    assert run(adding("a", 1, made)) == 1
-    forget()
-    kernel_table.start_compiling(adding("a", 1, made))
-    assert made == ["a"]
+    written_texts: list[str] = []
+    assert run(add_kernel("a", 1, written_texts)) == 1
+    clear_kernel_table()
+    kernel_table.start_compiling(add_kernel("a", 1, written_texts))
+    assert written_texts == ["a"]
 
 
-def test_an_error_ahead_is_raised_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_background_compilation_is_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)
     with pytest.raises(RuntimeError, match="expected"):
         kernel_table.start_compiling(Kernel("bad", lambda: "no module"))
-    assert run(adding("a", 1, [])) == 1
+    assert run(add_kernel("a", 1, [])) == 1
 
 
-def test_an_error_in_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_compilation_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)
     with pytest.raises(RuntimeError, match="expected top-level entity"):
-        run(Kernel("wrong", lambda: "nonsense"), adding("a", 1, []))
-    assert run(adding("a", 1, [])) == 1
+        run(Kernel("wrong", lambda: "nonsense"), add_kernel("a", 1, []))
+    assert run(add_kernel("a", 1, [])) == 1
 
 
-def test_functions_of_libraries_are_loaded_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_functions_are_loaded_from_the_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
     monkeypatch.setattr(library, "_function_addresses", {})
     found = imported_symbols.symbol_addresses(["shardir_exp_f32", "shardir_log_f32"])

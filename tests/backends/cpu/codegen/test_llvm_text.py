@@ -1,4 +1,4 @@
-"""Functions built as text compute what they say."""
+"""Functions built as LLVM text compute the expected values."""
 
 import ctypes
 
@@ -8,34 +8,34 @@ from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 
 
-def real(x: LLVMValue) -> LLVMValue:
+def float_expression(x: LLVMValue) -> LLVMValue:
     return 1.0 - 2.0 / (0.5 + (-x) * 3.0) + 4.0 * x
 
 
-def whole(x: LLVMValue) -> LLVMValue:
+def integer_expression(x: LLVMValue) -> LLVMValue:
     return ~(10 - x) + 3 * (-x)
 
 
-def test_numbers_stand_on_either_side_of_floats() -> None:
+def test_python_numbers_combine_with_float_values() -> None:
     module = LLVMModule()
     f = LLVMFunction(module, "f", ["double"], "double")
-    f.ret(real(f.params[0]))
+    f.ret(float_expression(f.params[0]))
     code = compile(module.text(), ["f"])
-    made = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(code["f"])
-    assert made(1.5) == 1 - 2 / (0.5 - 1.5 * 3) + 6
+    compiled = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(code["f"])
+    assert compiled(1.5) == 1 - 2 / (0.5 - 1.5 * 3) + 6
 
 
-def test_numbers_stand_on_either_side_of_integers() -> None:
+def test_python_numbers_combine_with_integer_values() -> None:
     module = LLVMModule()
     f = LLVMFunction(module, "f", ["i64"], "i64")
-    f.ret(whole(f.params[0]))
+    f.ret(integer_expression(f.params[0]))
     code = compile(module.text(), ["f"])
-    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
-    assert made(4) == ~6 - 12
+    compiled = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
+    assert compiled(4) == ~6 - 12
 
 
 @pytest.mark.parametrize("index", [0, 2])
-def test_a_table_is_read_at_its_address(index: int) -> None:
+def test_constant_tables_are_addressable(index: int) -> None:
     module = LLVMModule()
     module.table("numbers", "i64", [5, 7, -9])
     module.table("numbers", "i64", [5, 7, -9])
@@ -43,5 +43,5 @@ def test_a_table_is_read_at_its_address(index: int) -> None:
     table = LLVMValue("@numbers", "ptr", f)
     f.ret(f.load(f.offset(table, f.params[0], "i64"), "i64"))
     code = compile(module.text(), ["f"])
-    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
-    assert made(index) == [5, 7, -9][index]
+    compiled = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
+    assert compiled(index) == [5, 7, -9][index]

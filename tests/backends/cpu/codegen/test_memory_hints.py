@@ -1,4 +1,4 @@
-"""What goes past the caches: where much is moved, and results are a good part of it."""
+"""Non-temporal stores: used for large data of which the results are a sufficient part."""
 
 from dataclasses import replace
 
@@ -9,14 +9,14 @@ from shardir.backends.cpu.codegen.target import host_machine
 
 
 @pytest.mark.parametrize(
-    ("written", "read", "goes"),
+    ("written", "read", "streams"),
     [(512, 512, True), (512, 511, False), (1024, 0, True), (128, 4096, True), (127, 4096, False)],
 )
-def test_results_of_much_that_is_moved(written: int, read: int, goes: bool) -> None:
+def test_large_results_use_streaming_stores(written: int, read: int, streams: bool) -> None:
     machine = replace(host_machine(), shared_cache_bytes=1024)
-    assert memory_hints.should_stream_stores(written, read, machine) == goes
+    assert memory_hints.should_stream_stores(written, read, machine) == streams
 
 
-def test_the_shared_cache_is_of_a_size_that_a_process_may_count_on() -> None:
+def test_the_shared_cache_size_has_plausible_limits() -> None:
     machine = host_machine()
     assert 1 << 20 <= machine.shared_cache_bytes <= 64 << 20

@@ -1,4 +1,4 @@
-"""Loops and branches in one call: rows, places that are changed, jumps, signals, threads."""
+"""Loops and branches in one native call: addresses of rows, swaps, jumps, signals, threads."""
 
 import time
 from typing import Any
@@ -16,67 +16,69 @@ from shardir.backends.cpu.dispatch.control_interpreter import (
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads.workers import worker_pool
-from tests.backends.cpu.sample_kernels import kernel
+from tests.backends.cpu.sample_kernels import make_kernel
 from tests.process_control.signals import Interrupted, alarm, assert_another_thread_ends
 
 
 def _step(
     f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
 ) -> None:
-    """The word in slot 2 becomes that in slot 1 times 3, plus that in slot 3, which is doubled."""
+    """word[slot 2] = 3 * word[slot 1] + word[slot 3]; then word[slot 3] is doubled."""
     read, write, row = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 2, 3))
-    shown = f.load(row, "i64")
-    f.store(f.load(read, "i64") * 3 + shown, write)
-    f.store(shown * 2, row)
+    row_value = f.load(row, "i64")
+    f.store(f.load(read, "i64") * 3 + row_value, write)
+    f.store(row_value * 2, row)
 
 
-def _smaller(
+def _is_smaller(
     f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
 ) -> None:
-    """The byte in slot 4 says whether the word in slot 1 is smaller than that in slot 3."""
+    """byte[slot 4] = word[slot 1] < word[slot 3]."""
     read, row, to = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 3, 4))
     smaller = f.load(read, "i64").is_("slt", f.load(row, "i64"))
     f.store(smaller.to("i8", "zext"), to)
 
 
-STEP = load_program([Phase(kernel("looping_step", _step), (), 1, 10.0)], 5)
-SMALLER = load_program([Phase(kernel("looping_smaller", _smaller), (), 1, 10.0)], 5)
+STEP = load_program([Phase(make_kernel("looping_step", _step), (), 1, 10.0)], 5)
+IS_SMALLER = load_program([Phase(make_kernel("looping_smaller", _is_smaller), (), 1, 10.0)], 5)
 CODE = worker_pool().code
 
 
-def program_of(run: Any) -> int:
-    """The address of the program that a function runs."""
+def program_address(run: Any) -> int:
+    """Return the address of the program that a function runs."""
     address: int = run.__self__
     return address
 
 
-ROUND, ASK = program_of(STEP), program_of(SMALLER)
+STEP_PROGRAM, IS_SMALLER_PROGRAM = program_address(STEP), program_address(IS_SMALLER)
 
 
 def scan(length: int, step: int, first: int = 0) -> list[Instruction]:
-    """Rounds in which slot 3 shows words from slot 4, and slots 1 and 2 change places."""
+    """Return iterations that set slot 3 to the next row of slot 4 and swap slots 1 and 2."""
     return [
         (Opcode.SET, 0, length, 0),
         (Opcode.LOAD_ADDRESS, 1, 4, first),
         (Opcode.DECREMENT_OR_JUMP, 0, 7, 0),
         (Opcode.STORE_AND_ADVANCE, 3, 1, step),
-        (Opcode.RUN, ROUND, 0, 0),
+        (Opcode.RUN, STEP_PROGRAM, 0, 0),
         (Opcode.SWAP, 1, 2, 0),
         (Opcode.LOOP, 2, MIN_ITERATION_NANOSECONDS, 0),
     ]
 
 
-def follow(instructions: list[Instruction], *addresses: int, entry: str = "entry") -> None:
-    make_control_function(CODE[entry], instructions, 2, 5, (STEP, SMALLER))(*addresses)
+def run_instructions(
+    instructions: list[Instruction], *addresses: int, entry: str = "entry"
+) -> None:
+    make_control_function(CODE[entry], instructions, 2, 5, (STEP, IS_SMALLER))(*addresses)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 2, 7])
-def test_rows_move_on_and_places_are_changed(length: int, backwards: bool) -> None:
+def test_scans_advance_rows_and_swap_addresses(length: int, backwards: bool) -> None:
     words, rows = np.array([5, 0]), np.arange(1, 21)
     first = 8 + 16 * (length - 1) if backwards else 8
     instructions = scan(length, -16 if backwards else 16, first)
-    follow(instructions, words.ctypes.data, words.ctypes.data + 8, 0, rows.ctypes.data)
+    run_instructions(instructions, words.ctypes.data, words.ctypes.data + 8, 0, rows.ctypes.data)
     carried, after = 5, np.arange(1, 21)
     for i in range(length)[::-1] if backwards else range(length):
         carried = carried * 3 + int(after[1 + 2 * i])
@@ -86,43 +88,43 @@ def test_rows_move_on_and_places_are_changed(length: int, backwards: bool) -> No
 
 
 @pytest.mark.parametrize("limit", [-1, 5, 1000])
-def test_rounds_go_on_as_long_as_memory_says(limit: int) -> None:
-    """What is left of the addresses says which of two places was read last."""
-    words, bound, going = np.array([0, 0]), np.array([limit]), np.array([7], np.uint8)
+def test_while_loops_run_until_the_condition_is_false(limit: int) -> None:
+    """The final address table shows which of the two addresses was read last."""
+    words, bound, condition = np.array([0, 0]), np.array([limit]), np.array([7], np.uint8)
     addresses = np.array(
-        [0, *(each.ctypes.data for each in (words, words[1:], bound, going))], np.int64
+        [0, *(each.ctypes.data for each in (words, words[1:], bound, condition))], np.int64
     )
-    add = kernel("looping_add", _add)
+    add = make_kernel("looping_add", _add)
     step = load_program([Phase(add, (), 1, 10.0)], 5)
-    program: int = program_of(step)
+    program: int = program_address(step)
     instructions: list[Instruction] = [
-        (Opcode.RUN, ASK, 0, 0),
+        (Opcode.RUN, IS_SMALLER_PROGRAM, 0, 0),
         (Opcode.JUMP_IF_ZERO, 4, 0, 5),
         (Opcode.RUN, program, 0, 0),
         (Opcode.SWAP, 1, 2, 0),
         (Opcode.LOOP, 0, MIN_ITERATION_NANOSECONDS, 0),
     ]
-    run = make_control_function(CODE["loop"], instructions, 0, 5, (step, SMALLER))
+    run = make_control_function(CODE["loop"], instructions, 0, 5, (step, IS_SMALLER))
     run(addresses.ctypes.data)
-    number, rounds = 0, 0
-    while number < limit:
-        number, rounds = 2 * number + 1, rounds + 1
-    assert going[0] == 0
+    value, rounds = 0, 0
+    while value < limit:
+        value, rounds = 2 * value + 1, rounds + 1
+    assert condition[0] == 0
     assert addresses[1] == words.ctypes.data + 8 * (rounds % 2)
-    assert words[rounds % 2] == number
+    assert words[rounds % 2] == value
 
 
 def _add(
     f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
 ) -> None:
-    """The word in slot 2 becomes twice that in slot 1, plus 1."""
+    """word[slot 2] = 2 * word[slot 1] + 1."""
     read, write = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 2))
     f.store(f.load(read, "i64") * 2 + 1, write)
 
 
 @pytest.mark.parametrize(("index", "chosen"), [(0, 0), (1, 1), (2, 2), (3, 2), (-1, 2), (-9, 2)])
-def test_what_is_out_of_bounds_chooses_the_last(index: int, chosen: int) -> None:
-    given = np.array([0, index], np.int32)
+def test_out_of_bounds_branch_indices_select_the_last_branch(index: int, chosen: int) -> None:
+    index_pair = np.array([0, index], np.int32)
     instructions: list[Instruction] = [
         (Opcode.JUMP_BY_INDEX, 1, 4, 2),
         (Opcode.JUMP, 4, 0, 0),
@@ -134,12 +136,12 @@ def test_what_is_out_of_bounds_chooses_the_last(index: int, chosen: int) -> None
         (Opcode.JUMP, 9, 0, 0),
         (Opcode.SWAP, 3, 4, 0),
     ]
-    addresses = np.array([0, given.ctypes.data, 22, 33, 44], np.int64)
-    follow(instructions, addresses.ctypes.data, entry="loop")
+    addresses = np.array([0, index_pair.ctypes.data, 22, 33, 44], np.int64)
+    run_instructions(instructions, addresses.ctypes.data, entry="loop")
     assert addresses[2:].tolist() == [[33, 22, 44], [44, 33, 22], [22, 44, 33]][chosen]
 
 
-def test_slots_are_counted_and_addresses_are_numbers() -> None:
+def test_wrong_argument_counts_and_types_are_rejected() -> None:
     run = make_control_function(CODE["entry"], scan(3, 0), 2, 5, STEP)
     with pytest.raises(TypeError, match="one address for each slot except slot 0"):
         run(1, 2)
@@ -154,14 +156,14 @@ def test_slots_are_counted_and_addresses_are_numbers() -> None:
 
 def long_loop() -> None:
     words, row = np.zeros(2, np.int64), np.zeros(1, np.int64)
-    follow(scan(1 << 40, 0), words.ctypes.data, words.ctypes.data + 8, 0, row.ctypes.data)
+    run_instructions(scan(1 << 40, 0), words.ctypes.data, words.ctypes.data + 8, 0, row.ctypes.data)
 
 
-def test_a_signal_ends_a_long_loop() -> None:
+def test_a_signal_interrupts_a_long_loop() -> None:
     with pytest.raises(Interrupted), alarm(0.05):
         long_loop()
 
 
-def test_other_threads_get_their_turn() -> None:
-    # To go on after it slept, the other thread needs what the loop holds.
+def test_other_threads_run_during_a_long_loop() -> None:
+    # The other thread needs the GIL to continue after its sleep.
     assert_another_thread_ends(long_loop, lambda: time.sleep(0.02))

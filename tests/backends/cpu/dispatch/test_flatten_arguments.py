@@ -1,4 +1,4 @@
-"""Arrays out of containers by machine code, and how objects lie in memory."""
+"""Native flattening of containers of arrays, and the memory layout of Python objects."""
 
 import ctypes
 import gc
@@ -32,13 +32,13 @@ class Leaf:
         self.signature = signature
 
 
-def gather_leaves() -> FlattenArguments:
+def make_flatten_function() -> FlattenArguments:
     made = make_flatten(launch_code()["gather"], Leaf)
     assert made is not None
     return made
 
 
-GATHER: Callable[..., Any] = gather_leaves()
+FLATTEN: Callable[..., Any] = make_flatten_function()
 LEAVES = [Leaf("first"), Leaf("second"), Leaf(3)]
 trees = st.recursive(
     st.sampled_from([*LEAVES, None]),
@@ -52,17 +52,19 @@ trees = st.recursive(
 
 
 @given(trees, trees)
-def test_leaves_come_in_order_and_tokens_tell_calls_apart(one: Any, other: Any) -> None:
-    found = [GATHER(one), GATHER(other)]
+def test_flattening_gives_leaves_in_order_and_distinct_keys(one: Any, other: Any) -> None:
+    found = [FLATTEN(one), FLATTEN(other)]
     for each, (leaves, _) in zip((one, other), found, strict=True):
         assert [*map(id, leaves)] == [*map(id, tree.leaves(each))]
-    alike = tree.structure(one) == tree.structure(other)
-    alike = alike and [x.signature for x in found[0][0]] == [x.signature for x in found[1][0]]
-    assert (found[0][1] == found[1][1]) == alike
-    assert GATHER(one, other)[0] == [*found[0][0], *found[1][0]]
+    same_signature = tree.structure(one) == tree.structure(other)
+    same_signature = same_signature and [x.signature for x in found[0][0]] == [
+        x.signature for x in found[1][0]
+    ]
+    assert (found[0][1] == found[1][1]) == same_signature
+    assert FLATTEN(one, other)[0] == [*found[0][0], *found[1][0]]
 
 
-def test_what_it_does_not_know_is_left_to_python() -> None:
+def test_unknown_containers_and_leaves_are_left_to_python() -> None:
     pair = namedtuple("pair", "a b")
     x = LEAVES[0]
     unknown = [
@@ -70,44 +72,44 @@ def test_what_it_does_not_know_is_left_to_python() -> None:
         OrderedDict(a=x), type("Mine", (dict,), {})(), object(), Leaf,
     ]  # fmt: skip
     for each in unknown:
-        assert GATHER(each) is None
-        assert GATHER((x, [each])) is None
+        assert FLATTEN(each) is None
+        assert FLATTEN((x, [each])) is None
     deep: Any = x
     for _ in range(MAX_CONTAINER_DEPTH - 1):
         deep = [deep]
-    assert GATHER(deep)[0] == [x]
-    assert GATHER([deep]) is None
-    endless: list[Any] = []
-    endless.append(endless)
-    assert GATHER(endless) is None
+    assert FLATTEN(deep)[0] == [x]
+    assert FLATTEN([deep]) is None
+    self_containing: list[Any] = []
+    self_containing.append(self_containing)
+    assert FLATTEN(self_containing) is None
 
 
-def test_nothing_is_held_or_let_go() -> None:
+def test_flattening_keeps_reference_counts() -> None:
     x = LEAVES[0]
     inner = {"b": x, "a": (x, None, [])}
-    whole = [inner, {"b": x}]
-    held = [x, x.signature, inner, whole, ")", 1000]
-    nothing = sys.getrefcount(None)
-    before = [sys.getrefcount(each) for each in held]
+    nested = [inner, {"b": x}]
+    referenced = [x, x.signature, inner, nested, ")", 1000]
+    none_references = sys.getrefcount(None)
+    before = [sys.getrefcount(each) for each in referenced]
     for _ in range(100):
-        assert GATHER(whole) is not None
-        assert GATHER([whole, 1000]) is None
-        assert GATHER([whole, {"b": 1000}]) is None
-    assert [sys.getrefcount(each) for each in held] == before
-    assert abs(sys.getrefcount(None) - nothing) < 100
+        assert FLATTEN(nested) is not None
+        assert FLATTEN([nested, 1000]) is None
+        assert FLATTEN([nested, {"b": 1000}]) is None
+    assert [sys.getrefcount(each) for each in referenced] == before
+    assert abs(sys.getrefcount(None) - none_references) < 100
 
 
-def test_orders_of_keys_are_not_kept_for_ever() -> None:
-    gather: Callable[..., Any] = gather_leaves()
+def test_the_cache_of_key_orders_is_bounded() -> None:
+    flatten: Callable[..., Any] = make_flatten_function()
     x = LEAVES[0]
     for number in range(KeyOrders.MAX_KEY_ORDERS + 100):
-        found, tokens = gather({f"b{number}": x, f"a{number}": LEAVES[1]})
+        found, tokens = flatten({f"b{number}": x, f"a{number}": LEAVES[1]})
         assert found == [LEAVES[1], x]
-        # The order in which they were put in does not matter.
-        assert gather({f"a{number}": LEAVES[1], f"b{number}": x}) == (found, tokens)
+        # The insertion order does not matter.
+        assert flatten({f"a{number}": LEAVES[1], f"b{number}": x}) == (found, tokens)
 
 
-def test_offsets_are_those_of_slots() -> None:
+def test_slot_offsets_are_the_addresses_of_attributes() -> None:
     x = Leaf("here")
     assert x.signature == "here"
     found = slot_offsets(x, ("signature", "other"))
@@ -120,7 +122,7 @@ def test_offsets_are_those_of_slots() -> None:
     )
 
 
-def test_another_kind_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flattening_is_disabled_on_an_unknown_python(monkeypatch: pytest.MonkeyPatch) -> None:
     object_layout.has_known_layout.cache_clear()
     try:
         monkeypatch.setattr(sys, "abiflags", "t")
@@ -136,9 +138,9 @@ def test_another_kind_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -
 class Holder(Leaf):
     __slots__ = ("held",)
 
-    def __init__(self, held: object) -> None:
+    def __init__(self, referenced: object) -> None:
         super().__init__("signature")
-        self.held = held
+        self.held = referenced
 
 
 @vectorcall_class
@@ -147,29 +149,49 @@ class Wait:
         return "asked Python"
 
 
-def test_waiting_asks_python_where_arrays_hold_no_numbers() -> None:
+def test_block_until_ready_calls_python_for_deleted_arrays() -> None:
     wait: Any = Wait()
     assert block_until_ready.install_block_until_ready(call_cache_code()["wait"], Holder, wait)
-    there = Holder(Storage.of(np.ones(2)))
-    good: list[Any] = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]]]
-    for each in good:
+    array = Holder(Storage.of(np.ones(2)))
+    supported: list[Any] = [
+        array,
+        None,
+        (),
+        [],
+        {},
+        {"a": array, 2: [array, (None, array)]},
+        [[array]],
+    ]
+    for each in supported:
         assert wait(each) is each
-    deep: Any = there
+    deep: Any = array
     for _ in range(MAX_CONTAINER_DEPTH):
         deep = (deep,)
-    gone: Any
-    for gone in (Holder(None), Holder([np.ones(2)]), 1, np.ones(2), OrderedDict(a=there), deep):
-        for each in (gone, [there, gone], {"a": there, "b": (gone,)}, (gone, there)):
+    unsupported: Any
+    for unsupported in (
+        Holder(None),
+        Holder([np.ones(2)]),
+        1,
+        np.ones(2),
+        OrderedDict(a=array),
+        deep,
+    ):
+        for each in (
+            unsupported,
+            [array, unsupported],
+            {"a": array, "b": (unsupported,)},
+            (unsupported, array),
+        ):
             assert wait(each) == "asked Python"
-    inner = [there, {"a": there}]
-    before = [sys.getrefcount(each) for each in (there, inner, inner[1])]
+    inner = [array, {"a": array}]
+    before = [sys.getrefcount(each) for each in (array, inner, inner[1])]
     for _ in range(100):
         assert wait([inner, inner])
         assert wait([inner, 1]) == "asked Python"
-    assert [sys.getrefcount(each) for each in (there, inner, inner[1])] == before
+    assert [sys.getrefcount(each) for each in (array, inner, inner[1])] == before
 
 
-def test_threads_that_see_to_waiting_at_once_have_machine_code_work_by_one_header() -> None:
+def test_repeated_installations_of_block_until_ready_share_one_header() -> None:
     first = block_until_ready._ready_header(Holder, Wait.__call__)
     wait: Any = Wait()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Where machine code looks for the elements of NumPy's arrays and of `bytes`."""
+"""The memory layout of NumPy arrays and `bytes` objects."""
 
 import ctypes
 
@@ -8,11 +8,11 @@ import pytest
 from shardir.backends.cpu.dispatch import numpy_layout, object_layout
 
 
-def test_arrays_lie_as_numpy_promises() -> None:
+def test_the_numpy_layout_is_known() -> None:
     assert numpy_layout.has_known_layout() == object_layout.has_known_layout()
 
 
-def test_arrays_that_lie_otherwise_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_numpy_layout_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATA_OFFSET", "RANK_OFFSET", "SHAPE_OFFSET", "DTYPE_OFFSET", "FLAGS_OFFSET"):
         numpy_layout.has_known_layout.cache_clear()
         with monkeypatch.context() as patch:
@@ -21,8 +21,10 @@ def test_arrays_that_lie_otherwise_are_not_read(monkeypatch: pytest.MonkeyPatch)
     numpy_layout.has_known_layout.cache_clear()
 
 
-def test_bytes_begin_where_they_are_looked_for() -> None:
-    given = bytes(range(100))
-    assert ctypes.string_at(id(given) + numpy_layout.BYTES_DATA_OFFSET, 100) == given
-    assert ctypes.c_int64.from_address(id(given) + numpy_layout.BYTES_SIZE_OFFSET).value == 100
-    assert np.frombuffer(given, np.uint8).ctypes.data == id(given) + numpy_layout.BYTES_DATA_OFFSET
+def test_bytes_objects_have_the_expected_layout() -> None:
+    content = bytes(range(100))
+    assert ctypes.string_at(id(content) + numpy_layout.BYTES_DATA_OFFSET, 100) == content
+    assert ctypes.c_int64.from_address(id(content) + numpy_layout.BYTES_SIZE_OFFSET).value == 100
+    assert (
+        np.frombuffer(content, np.uint8).ctypes.data == id(content) + numpy_layout.BYTES_DATA_OFFSET
+    )

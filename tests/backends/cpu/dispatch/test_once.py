@@ -1,4 +1,4 @@
-"""What there is once in a process, and the first calls of many threads."""
+"""Objects that exist once per process, and concurrent first calls."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from contextlib import suppress
 from shardir.backends.cpu.dispatch.once import memoize_once
 
 
-def test_all_have_what_was_there_first() -> None:
-    """Also who began to make it before, as a thread that has to wait meanwhile does."""
+def test_the_first_created_object_is_used_by_all() -> None:
+    """A recursive call may create the object first, as another thread may during a wait."""
     first: list[object] = []
 
     @memoize_once
@@ -23,20 +23,20 @@ def test_all_have_what_was_there_first() -> None:
     assert make(2) is not first[0]
 
 
-def test_what_raises_is_tried_again() -> None:
-    tried = []
+def test_creation_is_retried_after_an_exception() -> None:
+    attempts = []
 
     @memoize_once
     def make() -> int:
-        tried.append(1)
-        if len(tried) < 2:
+        attempts.append(1)
+        if len(attempts) < 2:
             raise KeyboardInterrupt
         return 7
 
     with suppress(KeyboardInterrupt):
         make()
     assert make() == make() == 7
-    assert len(tried) == 2
+    assert len(attempts) == 2
 
 
 FIRST_CALLS = """
@@ -64,7 +64,7 @@ at_once(work, range(8))
 """
 
 
-def test_threads_may_make_the_first_calls_of_a_process_at_once() -> None:
+def test_the_first_calls_of_a_process_may_be_concurrent() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, timeout=120
     )

@@ -1,4 +1,4 @@
-"""Machine code that takes calls: made in haste, and replaced."""
+"""Tiered compilation of the dispatch code: -O0 first, then replaced by -O2."""
 
 import os
 import subprocess
@@ -13,23 +13,23 @@ from shardir.backends.cpu.dispatch import tiered_code, entry_point
 plus = sd.jit(lambda tree: [x + 1 for x in tree])
 ones = [sd.device_put(np.ones(3, np.float32)) for _ in range(2)]
 few = [plus(ones) for _ in range(3)]
-hasty = tiered_code.launch_code()
+tier1 = tiered_code.launch_code()
 method = entry_point._method_definition
-print(tiered_code.has_call_cache(), method(hasty["launch"]).code == hasty["launch"])
+print(tiered_code.has_call_cache(), method(tier1["launch"]).code == tier1["launch"])
 for _ in range(tiered_code.TIER2_CALL_COUNT):
     sd.jit(lambda x: x + 1)(ones[0])
 for thread in threading.enumerate():
     if thread.name == "shardir-prepare":
         thread.join()
 print(tiered_code.has_call_cache())
-good = tiered_code.call_cache_code()
-print(all(method(hasty[name]).code == good[name] for name in ("launch", "gather", "hand")))
-print(hasty is good, [float(x[0]) for x in plus(ones)], [float(x[0]) for x in few[2]])
+tier2 = tiered_code.call_cache_code()
+print(all(method(tier1[name]).code == tier2[name] for name in ("launch", "gather", "hand")))
+print(tier1 is tier2, [float(x[0]) for x in plus(ones)], [float(x[0]) for x in few[2]])
 """
 
 
-def test_what_was_made_in_haste_is_replaced(tmp_path: Path) -> None:
-    told = []
+def test_tier_1_code_is_replaced_by_tier_2_code(tmp_path: Path) -> None:
+    outputs = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
@@ -39,6 +39,6 @@ def test_what_was_made_in_haste_is_replaced(tmp_path: Path) -> None:
             timeout=120,
         )
         assert (done.returncode, done.stderr) == (0, "")
-        told.append(done.stdout.splitlines())
-    assert told[0] == ["False True", "True", "True", "False [2.0, 2.0] [2.0, 2.0]"]
-    assert told[1] == ["True True", "True", "True", "True [2.0, 2.0] [2.0, 2.0]"]
+        outputs.append(done.stdout.splitlines())
+    assert outputs[0] == ["False True", "True", "True", "False [2.0, 2.0] [2.0, 2.0]"]
+    assert outputs[1] == ["True True", "True", "True", "True [2.0, 2.0] [2.0, 2.0]"]

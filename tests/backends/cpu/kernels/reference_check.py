@@ -11,7 +11,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op
 from tests.backends.cpu.kernels.random_layouts import Array, laid_out, random_of
-from tests.backends.cpu.phase_runner import lowered
+from tests.backends.cpu.phase_runner import lower_and_run
 from tests.samplers import SAMPLERS, Scope
 
 SIZES = (1, 2, 3, 4, 7, 20)
@@ -54,7 +54,7 @@ def check(
     wanted = expected(op, arrays)
     operands = [data.draw(laid_out(array), "operand") for array in arrays]
     outs = [data.draw(laid_out(np.zeros(w.shape, w.dtype)), "result") for w in wanted]
-    phases = lowered(rules[op.name], op, operands, outs, data.draw(st.sampled_from([1, 3])))
+    phases = lower_and_run(rules[op.name], op, operands, outs, data.draw(st.sampled_from([1, 3])))
     if phases is None:
         return False
     for out, want in zip(outs, wanted, strict=True):

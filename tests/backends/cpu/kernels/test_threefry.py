@@ -8,7 +8,7 @@ from shardir.backends.cpu.kernels.threefry import RULES
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.reference_check import check, expected, operations
-from tests.backends.cpu.phase_runner import made_by, op_on
+from tests.backends.cpu.phase_runner import make_op, run_rule
 
 ALONE = ["random_bits", "random_split", "random_fold_in", "random_hash"]
 
@@ -31,8 +31,8 @@ def test_every_width(scheme: str, dtype: str, shape: tuple[int, ...]) -> None:
     for around in ((), (2,)):
         keys, result = keys_of(around), TensorType((*around, *shape), dtype)
         type = TensorType(around, "key")
-        op = op_on(OPS["random_bits"], type, result=result, scheme=Symbol(scheme))
-        (out,) = made_by(RULES["random_bits"], op, [keys])
+        op = make_op(OPS["random_bits"], type, result=result, scheme=Symbol(scheme))
+        (out,) = run_rule(RULES["random_bits"], op, [keys])
         np.testing.assert_array_equal(out, expected(op, [keys])[0])
 
 
@@ -40,7 +40,7 @@ def test_every_width(scheme: str, dtype: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("name", ["random_bits_at", "random_split_at"])
 def test_pieces(name: str, scheme: str) -> None:
     start = TensorType((), "i32")
-    op = op_on(
+    op = make_op(
         OPS[name],
         TensorType((2,), "key"),
         start,
@@ -50,5 +50,5 @@ def test_pieces(name: str, scheme: str) -> None:
         scheme=Symbol(scheme),
     )
     arrays = [keys_of((2,)), np.array(7, np.int32), np.array(30, np.int32)]
-    (out,) = made_by(RULES[name], op, arrays)
+    (out,) = run_rule(RULES[name], op, arrays)
     np.testing.assert_array_equal(out, expected(op, arrays)[0])

@@ -10,7 +10,7 @@ import shardir.numpy as snp
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.backends.cpu.schedule import bool_arguments
 from shardir.backends.cpu.schedule.build import compile_schedule
-from tests.backends.cpu.phase_runner import made_by
+from tests.backends.cpu.phase_runner import run_rule
 from tests.op_sample import Sample
 from tests.samples import samples_of
 
@@ -72,7 +72,7 @@ def test_readers_take_every_byte_but_0_for_true(sample: Sample) -> None:
         if x.dtype == bool:
             x.view(np.uint8)[...] *= random.choice([1, 2, 4, 128, 255], x.shape).astype(np.uint8)
     rule = RULES[op.name]
-    for wanted, made in zip(made_by(rule, op, arrays), made_by(rule, op, odd), strict=True):
+    for wanted, made in zip(run_rule(rule, op, arrays), run_rule(rule, op, odd), strict=True):
         assert made.tobytes() == wanted.tobytes()
 
 

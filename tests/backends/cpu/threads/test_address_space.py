@@ -14,7 +14,7 @@ from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import address_space, workers
-from tests.backends.cpu.sample_kernels import SCRATCH
+from tests.backends.cpu.sample_kernels import SCRATCH_SUM
 from tests.process_control.threads import at_once
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space so")
@@ -103,7 +103,7 @@ def test_a_pool_in_limited_address_space_has_few_places(monkeypatch: pytest.Monk
     """Calls that find none wait for one, and are right; the number of workers does not grow."""
     monkeypatch.setattr(workers, "address_space_left", lambda: 1 << 30)
     pool = workers.WorkerPool(2)
-    run = load_program([Phase(SCRATCH, (3000,), 8, 1e6)], 2, pool)
+    run = load_program([Phase(SCRATCH_SUM, (3000,), 8, 1e6)], 2, pool)
     pool.resize(8)
     assert pool.count == 2
 

@@ -12,7 +12,7 @@ from shardir.backends.cpu.threads.roofline import Roofline, measure, roofline
 from shardir.backends.cpu.threads.task_recording import RecordedTask
 from shardir.backends.cpu.threads.workers import WorkerPool
 from shardir.backends.numpy.marks import record_mark, record_marks
-from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WHO
+from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WORKER_INDEX
 
 LONG = 1e6
 
@@ -21,7 +21,10 @@ def test_every_task_is_recorded_by_who_ran_it() -> None:
     pool = WorkerPool(3, spin=2000)
     out = np.full(40, -1)
     run = load_program(
-        [Phase(WHO, (20_000,), 40, LONG, "first"), Phase(MULTIPLY_ADD, (0,), 2, 0.0, "second")],
+        [
+            Phase(WORKER_INDEX, (20_000,), 40, LONG, "first"),
+            Phase(MULTIPLY_ADD, (0,), 2, 0.0, "second"),
+        ],
         2,
         pool,
         causes=["one", "two"],

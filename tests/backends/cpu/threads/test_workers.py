@@ -19,7 +19,12 @@ from shardir.backends.cpu.errors import SettingError
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import cgroups, workers
 from shardir.backends.cpu.threads.workers import WorkerPool
-from tests.backends.cpu.sample_kernels import MIX, MULTIPLY_ADD, WHO, mixed
+from tests.backends.cpu.sample_kernels import (
+    MULTIPLY_ADD,
+    NEIGHBOR_HASH,
+    WORKER_INDEX,
+    neighbor_hash,
+)
 from tests.process_control.signals import Interrupted, alarm
 from tests.process_control.threads import at_once
 
@@ -133,7 +138,7 @@ def test_a_block_may_have_its_own_number_of_workers() -> None:
 
 def test_a_signal_ends_a_long_program_between_phases(crowd: WorkerPool) -> None:
     out = np.full(4, -1)
-    long = load_program([Phase(WHO, (10_000_000,), 4, 40e6)] * 2000, 2, crowd)
+    long = load_program([Phase(WORKER_INDEX, (10_000_000,), 4, 40e6)] * 2000, 2, crowd)
     began = time.perf_counter()
     with pytest.raises(Interrupted), alarm(0.1):
         long(out.ctypes.data)
@@ -147,7 +152,7 @@ def test_a_signal_handler_may_run_programs_itself(crowd: WorkerPool) -> None:
     words = np.zeros(64, np.uint64)
     inner = load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2, crowd)
     out = np.full(4, -1)
-    long = load_program([Phase(WHO, (10_000_000,), 4, 40e6)] * 10, 2, crowd)
+    long = load_program([Phase(WORKER_INDEX, (10_000_000,), 4, 40e6)] * 10, 2, crowd)
     calls = []
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -181,7 +186,7 @@ import numpy as np
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.threads.workers import WorkerPool
-from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WHO
+from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WORKER_INDEX
 pool = WorkerPool(4)
 words = np.zeros(64, np.uint64)
 run = load_program([Phase(MULTIPLY_ADD, (1,), 64, 1e6)] * 4, 2, pool)
@@ -242,7 +247,7 @@ def test_python_ends_while_another_thread_is_inside() -> None:
         SETUP
         + """
 out = np.full(64, -1)
-long = load_program([Phase(WHO, (1_000_000,), 64, 1e6)] * 100_000, 2, pool)
+long = load_program([Phase(WORKER_INDEX, (1_000_000,), 64, 1e6)] * 100_000, 2, pool)
 threading.Thread(target=long, args=(out.ctypes.data,), daemon=True).start()
 time.sleep(0.1)
 print('end')
@@ -295,20 +300,20 @@ def test_a_fork_waits_for_who_compiles() -> None:
         SETUP
         + FORK
         + """
-from tests.backends.cpu.sample_kernels import kernel, _multiply_add
+from tests.backends.cpu.sample_kernels import make_kernel, _multiply_add
 going = True
 def compile():
     number = 0
     while going:
         number += 1
-        load_program([Phase(kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
+        load_program([Phase(make_kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
 thread = threading.Thread(target=compile)
 thread.start()
 def forked():
     child = os.fork()
     if child == 0:
         mine = np.zeros(8, np.uint64)
-        phase = Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)
+        phase = Phase(make_kernel("in_child", _multiply_add), (1,), 8, 0.0)
         load_program([phase], 2, pool)(mine.ctypes.data)
         os._exit(0 if (mine == 1).all() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -419,7 +424,7 @@ def test_ctrl_c_ends_a_long_step() -> None:
         + """
 import signal
 out = np.full(64, -1)
-long = load_program([Phase(WHO, (10_000_000,), 64, 64 * 10e6)] * 10_000, 2, pool)
+long = load_program([Phase(WORKER_INDEX, (10_000_000,), 64, 64 * 10e6)] * 10_000, 2, pool)
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 began = time.perf_counter()
 try:
@@ -446,8 +451,8 @@ def random_program(
         source, target = random.sample(range(3), 2)
         spins = random.choice([0, 10, 1000])
         cost = random.choice([0.0, 70e3, LONG, 150e6])
-        phases.append(Phase(MIX, (1 + source, 1 + target, count, spins), count, cost))
-        want[target] = mixed(want[source], spins)
+        phases.append(Phase(NEIGHBOR_HASH, (1 + source, 1 + target, count, spins), count, cost))
+        want[target] = neighbor_hash(want[source], spins)
     return load_program(phases, 4, pool), start, want
 
 

@@ -15,7 +15,7 @@ from shardir.ir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, numbers
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]
@@ -46,8 +46,8 @@ def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs
 
 def convolved(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
     types = [TensorType(a.shape, dtype_of(a)) for a in (x, w)]
-    op = op_on(convolution, *types, **attrs)
-    (got,) = made_by(RULES["convolution"], op, [x, w], LAYOUTS["convolution"], **more)
+    op = make_op(convolution, *types, **attrs)
+    (got,) = run_rule(RULES["convolution"], op, [x, w], LAYOUTS["convolution"], **more)
     assert_convolution(got, x, w, op.result.type, attrs)
     return got
 
@@ -108,12 +108,12 @@ def test_random(
     first, second = attrs["dims"].partition("->")[0].split(",")
     x = numbers(rng, tuple(sizes.get(c, sizes.get("x" + c, 0)) for c in first), dtype)
     w = numbers(rng, tuple(sizes.get(c, sizes.get("w" + c, 0)) for c in second), dtype)
-    op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
+    op = make_op(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
     order = data.draw(st.permutations(range(x.ndim)))
     x = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
     shape = op.result.type.shape
     out = np.full([shape[d] for d in order], 7, NUMPY_DTYPES[dtype]).transpose(np.argsort(order))
-    assert lowered(RULES["convolution"], op, [x, w], [out]) is not None
+    assert lower_and_run(RULES["convolution"], op, [x, w], [out]) is not None
     assert_convolution(out, x, w, op.result.type, attrs)
 
 
@@ -122,9 +122,9 @@ def test_places_outside_are_zero_where_they_are_outermost_in_memory() -> None:
     rng = np.random.default_rng(0)
     attrs = attributes(1, "0fb,0io->0fb", padding=((1, 1),))
     x, w = numbers(rng, (2, 1, 20), "f64"), numbers(rng, (1, 1, 2), "f64")
-    op = op_on(convolution, TensorType(x.shape, "f64"), TensorType(w.shape, "f64"), **attrs)
+    op = make_op(convolution, TensorType(x.shape, "f64"), TensorType(w.shape, "f64"), **attrs)
     out = np.full((4, 2, 20), 7.0)
-    assert lowered(RULES["convolution"], op, [x, w], [out]) is not None
+    assert lower_and_run(RULES["convolution"], op, [x, w], [out]) is not None
     assert_convolution(out, x, w, op.result.type, attrs)
 
 
@@ -279,7 +279,7 @@ def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list
     """Each run of steps costs something on its own; many features are a long one already."""
     image = TensorType((2, 30, 31, features), "f32")
     attrs = attributes(2, "b01f,01io->b01f", padding=((2, 2), (2, 2)))
-    op = op_on(convolution, image, TensorType((5, 5, features, 8), "f32"), **attrs)
+    op = make_op(convolution, image, TensorType((5, 5, features, 8), "f32"), **attrs)
     views = [
         BufferView(slot, 0, type.shape, row_major_strides(type), "f32")
         for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
@@ -298,9 +298,9 @@ def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, pad
         x = numbers(rng, (2, 9, 9, features), dtype)
         w = numbers(rng, (3, 3, features, 24), dtype)
         attrs = attributes(2, "b01f,01io->b01f", padding=((padding, padding),) * 2)
-        op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
+        op = make_op(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
         out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
-        phases = lowered(RULES["convolution"], op, [x, w], [out])
+        phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
         assert phases is not None
         return {phase.kernel.name for phase in phases}
 
@@ -336,8 +336,8 @@ def kernels_of(
 ) -> list[str]:
     """Return the names of the kernels that are selected for a convolution."""
     types = [TensorType(shape, "f32") for shape in (left, right)]
-    op = op_on(convolution, *types, **attributes(len(left) - 2, dims, **given))
-    return selected(RULES["convolution"], op, machine)
+    op = make_op(convolution, *types, **attributes(len(left) - 2, dims, **given))
+    return selected_kernel_names(RULES["convolution"], op, machine)
 
 
 @pytest.mark.parametrize(
@@ -426,9 +426,9 @@ def test_a_long_filter_meets_no_number_that_is_outside_of_its_window(dtype: str)
     x, w = numbers(rng, (1, 1, 1000), dtype), numbers(rng, (1, 1, 32), dtype)
     w[w == 0] = 1
     x[0, 0, [5, 100, 101, 600]] = np.inf, -np.inf, np.nan, np.inf
-    op = op_on(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
+    op = make_op(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
     out = np.full(op.result.type.shape, 7, NUMPY_DTYPES[dtype])
-    phases = lowered(RULES["convolution"], op, [x, w], [out])
+    phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
     assert phases is not None
     assert any(phase.kernel.name.endswith("sliding") for phase in phases)
     hit = np.zeros(1000, bool)
@@ -502,7 +502,7 @@ def test_steps_do_not_walk_where_neighbours_leave_the_image(window: int, steps: 
     are the inner loop."""
     image = TensorType((2, 3, 30, 31), "f32")
     attrs = attributes(2, "bf01,oi01->bf01", padding=((window // 2,) * 2,) * 2)
-    op = op_on(convolution, image, TensorType((8, 3, window, window), "f32"), **attrs)
+    op = make_op(convolution, image, TensorType((8, 3, window, window), "f32"), **attrs)
     views = [
         BufferView(slot, 0, type.shape, row_major_strides(type), "f32")
         for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)

@@ -20,7 +20,7 @@ from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes
 from tests.backends.cpu.kernels.gemm.test_dot import numbers
 from tests.backends.cpu.machine_descriptions import ZEN_5
-from tests.backends.cpu.phase_runner import lowered, op_on, selected
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
 
 AROUND = ((1, 1), (1, 1))
 NONE = ((0, 0), (0, 0))
@@ -77,13 +77,13 @@ def test_nothing_outside_an_image_is_read() -> None:
         x = around[1:2, 1:8, 2:15, 3:22]
         x[...] = numbers(rng, x.shape, "f32")
         w = numbers(rng, (20, 7, 3, 3), "f32")
-        op = op_on(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
+        op = make_op(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
         out = np.empty(op.result.type.shape, np.float32)
-        phases = lowered(RULES["convolution"], op, [x, w], [out])
+        phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
         assert phases is not None
         assert np.isfinite(out).all()
         # Elsewhere small images are turned.
-        names = selected(RULES["convolution"], op, ZEN_5)
+        names = selected_kernel_names(RULES["convolution"], op, ZEN_5)
         assert any("planes" in name for name in names)
 
 
@@ -96,7 +96,9 @@ def test_every_place_or_every_second_one_of_a_line_is_laid_out(
 ) -> None:
     attrs = attributes(2, "bf01,oi01->bf01", padding=AROUND, strides=(strides, strides))
     types = (TensorType(shape, dtype) for shape in ((2, 8, 30, 30), (16, 8, 3, 3)))
-    names = selected(RULES["convolution"], op_on(convolution, *types, **attrs), ZEN_5)
+    names = selected_kernel_names(
+        RULES["convolution"], make_op(convolution, *types, **attrs), ZEN_5
+    )
     assert any("planes" in name for name in names) == planes
 
 
@@ -105,7 +107,7 @@ def laid(
 ) -> tuple[ImageLayout, int]:
     """How an image is laid out, and how many channels it has."""
     attrs = attributes(2, "bf01,oi01->bf01", padding=AROUND, strides=(stride, stride))
-    op = op_on(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
+    op = make_op(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
     types = [*(v.type for v in op.operands), op.result.type]
     views = [
         BufferView(i, 0, type.shape, row_major_strides(type), "f32")

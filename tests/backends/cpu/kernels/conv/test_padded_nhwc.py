@@ -16,7 +16,7 @@ from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes, convolved
 from tests.backends.cpu.kernels.gemm.test_dot import numbers
 from tests.backends.cpu.machine_descriptions import ZEN_5
-from tests.backends.cpu.phase_runner import lowered, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
 AROUND = ((1, 1), (1, 1))
 NONE = ((0, 0), (0, 0))
@@ -85,9 +85,9 @@ def test_nothing_outside_an_image_is_read(strides: tuple[int, int]) -> None:
     x = around[1:2, 2:15, 3:22]
     x[...] = numbers(rng, x.shape, "f32")
     w = numbers(rng, (3, 3, 3, 20), "f32")
-    op = op_on(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
+    op = make_op(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
     out = np.empty(op.result.type.shape, np.float32)
-    phases = lowered(RULES["convolution"], op, [x, w], [out])
+    phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
     assert [phase.kernel.name[:11] for phase in phases or ()] == ["padded_nhwc"]
     assert np.isfinite(out).all()
 
@@ -99,7 +99,7 @@ def found(
     attrs = attributes(
         2, "b01f,01io->b01f", padding=((padding, padding),) * 2, strides=(stride, stride)
     )
-    op = op_on(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
+    op = make_op(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
     types = [*(v.type for v in op.operands), op.result.type]
     views = [
         BufferView(i, 0, type.shape, row_major_strides(type), "f32")

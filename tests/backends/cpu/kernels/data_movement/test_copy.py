@@ -12,7 +12,7 @@ from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from tests.backends.cpu.kernels.random_layouts import array, laid_out
-from tests.backends.cpu.phase_runner import Bench
+from tests.backends.cpu.phase_runner import RuleHarness
 
 Array = npt.NDArray[Any]
 DTYPES = ("u1", "i2", "f4", "f8", "c16")
@@ -22,7 +22,7 @@ def copied(
     x: Array, out: Array, workers: int = 2, machine: MachineDescription | None = None
 ) -> list[str]:
     """Copy and compare; returns the names of the kernels."""
-    bench = Bench(workers, machine)
+    bench = RuleHarness(workers, machine)
     phases = copy_phases(bench.view(x), bench.view(out), bench)
     bench.run(phases)
     np.testing.assert_array_equal(out, x)
@@ -113,7 +113,7 @@ def test_short_rows_are_items_of_their_own() -> None:
 
 
 def test_nothing_to_copy_is_no_phase() -> None:
-    bench = Bench()
+    bench = RuleHarness()
     empty, some = bench.view(np.zeros((0, 3))), bench.view(np.zeros(4))
     assert copy_phases(empty, empty, bench) == []
     assert copy_phases(some, some, bench) == []
@@ -121,7 +121,7 @@ def test_nothing_to_copy_is_no_phase() -> None:
 
 def test_large_copies_are_shared_by_the_workers() -> None:
     x = array((1 << 20,), "f8")
-    bench = Bench(workers=2)
+    bench = RuleHarness(workers=2)
     (phase,) = copy_phases(bench.view(x), bench.view(np.zeros_like(x)), bench)
     assert phase.tasks == 8
     assert phase.cost > 100_000

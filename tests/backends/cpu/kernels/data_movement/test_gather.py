@@ -14,7 +14,7 @@ from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, array
 from tests.backends.cpu.kernels.reference_check import check, operations
-from tests.backends.cpu.phase_runner import Bench, made_by, op_on
+from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 
 RULES = {**gather.RULES, **scatter.RULES}
 
@@ -44,17 +44,17 @@ def test_a_slice_far_outside() -> None:
     x = TensorType((5, 6), "f32")
     for dtype, numbers in (("i64", (-(2**63), 2**63 - 1)), ("u64", (2**64 - 1, 2**63))):
         start = TensorType((), dtype)
-        op = op_on(ops.dynamic_slice, x, start, start, result=x.with_shape((2, 3)))
+        op = make_op(ops.dynamic_slice, x, start, start, result=x.with_shape((2, 3)))
         data = array((5, 6), "f4")
         starts = [np.array(n, start.numpy) for n in numbers]
-        (out,) = made_by(RULES["dynamic_slice"], op, [data, *starts])
+        (out,) = run_rule(RULES["dynamic_slice"], op, [data, *starts])
         first = 0 if dtype == "i64" else 3
         np.testing.assert_array_equal(out, data[first : first + 2, 3:])
 
 
 def test_rows_of_a_table() -> None:
     table, indices = array((50, 33), "f4"), array((200,), "i4") % 60 - 5
-    op = op_on(
+    op = make_op(
         ops.gather,
         TensorType((50, 33), "f32"),
         TensorType((200, 1), "i32"),
@@ -63,7 +63,7 @@ def test_rows_of_a_table() -> None:
         start_index_map=(0,),
         result=TensorType((200, 33), "f32"),
     )
-    (out,) = made_by(RULES["gather"], op, [table, indices[:, None]])
+    (out,) = run_rule(RULES["gather"], op, [table, indices[:, None]])
     np.testing.assert_array_equal(out, table[np.clip(indices, 0, 49)])
 
 
@@ -74,7 +74,7 @@ def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> Non
     x = np.zeros((40, width), np.float32)
     updates = rng.standard_normal((300_000 // width, width)).astype(np.float32)
     indices = rng.integers(-3, 45, (len(updates), 1)).astype(np.int32)
-    op = op_on(
+    op = make_op(
         ops.scatter,
         *(TensorType(a.shape, str(a.dtype)[0] + "32") for a in (x, indices, updates)),
         update_window_dims=(1,),
@@ -82,7 +82,7 @@ def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> Non
         scatter_dims=(0,),
         op=Symbol("add"),
     )
-    (out,) = made_by(RULES["scatter"], op, [x, indices, updates], workers=workers)
+    (out,) = run_rule(RULES["scatter"], op, [x, indices, updates], workers=workers)
     inside = (indices[:, 0] >= 0) & (indices[:, 0] < 40)
     np.add.at(x, indices[inside, 0], updates[inside])
     np.testing.assert_array_equal(out, x)
@@ -93,7 +93,7 @@ def test_far_places_are_shared_and_near_ones_are_not(cache: int, tasks: int) -> 
     rng = np.random.default_rng(1)
     x, updates = np.zeros(5000, np.float32), rng.random(200_000, dtype=np.float32)
     indices = rng.integers(-20, 5020, (updates.size, 1)).astype(np.int32)
-    op = op_on(
+    op = make_op(
         ops.scatter,
         *(TensorType(a.shape, str(a.dtype)[0] + "32") for a in (x, indices, updates)),
         update_window_dims=(),
@@ -102,7 +102,7 @@ def test_far_places_are_shared_and_near_ones_are_not(cache: int, tasks: int) -> 
         op=Symbol("set"),
     )
     bench, out = (
-        Bench(3, replace(host_machine(), shared_cache_bytes=cache)),
+        RuleHarness(3, replace(host_machine(), shared_cache_bytes=cache)),
         np.zeros(5000, np.float32),
     )
     views = [bench.view(each) for each in (x, indices, updates, out)]
@@ -119,7 +119,7 @@ def test_far_places_are_shared_and_near_ones_are_not(cache: int, tasks: int) -> 
 @pytest.mark.parametrize("dtype", ["u8", "i16", "f32"])
 def test_many_single_items_of_lines(dtype: str) -> None:
     kind, indices = TensorType((5, 70), dtype), np.arange(45, dtype=np.int32)[:, None] * 2 - 8
-    op = op_on(
+    op = make_op(
         ops.gather,
         kind,
         TensorType(indices.shape, "i32"),
@@ -129,5 +129,5 @@ def test_many_single_items_of_lines(dtype: str) -> None:
         result=kind.with_shape((5, 45)),
     )
     x = np.arange(350).reshape(5, 70).astype(kind.numpy)
-    (out,) = made_by(RULES["gather"], op, [x, indices])
+    (out,) = run_rule(RULES["gather"], op, [x, indices])
     np.testing.assert_array_equal(out, x[:, np.clip(indices[:, 0], 0, 69)])

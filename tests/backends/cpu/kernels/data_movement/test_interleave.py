@@ -9,7 +9,7 @@ from shardir import ops
 from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType, dtype_name
 from tests.backends.cpu.kernels.random_layouts import array
-from tests.backends.cpu.phase_runner import Bench, made_by, op_on
+from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 
 
 @pytest.mark.parametrize("kind", ["u1", "i2", "f4", "c8", "bool"])
@@ -18,27 +18,27 @@ from tests.backends.cpu.phase_runner import Bench, made_by, op_on
 def test_items_of_all_in_turn(kind: str, count: int, shape: tuple[int, ...]) -> None:
     given = [array((*shape, 1), kind, seed) for seed in range(count)]
     type = TensorType((*shape, 1), dtype_name(given[0].dtype))
-    op = op_on(ops.concatenate, *[type] * count, dim=len(shape))
-    (made,) = made_by(RULES["concatenate"], op, given)
+    op = make_op(ops.concatenate, *[type] * count, dim=len(shape))
+    (made,) = run_rule(RULES["concatenate"], op, given)
     np.testing.assert_array_equal(made, np.concatenate(given, -1))
 
 
 def test_rows_of_other_lengths_and_far_apart() -> None:
     x, y = array((20, 300, 1), "f4"), array((20, 300, 1), "f4", 1)
     type = TensorType((20, 100, 1), "f32")
-    op = op_on(ops.concatenate, type, type, dim=2)
+    op = make_op(ops.concatenate, type, type, dim=2)
     parts = [x[:, 50:150], y[:, 7:107]]
-    (made,) = made_by(RULES["concatenate"], op, parts)
+    (made,) = run_rule(RULES["concatenate"], op, parts)
     np.testing.assert_array_equal(made, np.concatenate(parts, -1))
 
 
 def test_one_phase_where_the_elements_lie_together_and_copies_elsewhere() -> None:
     type = TensorType((100, 1), "f32")
-    op = op_on(ops.concatenate, type, type, dim=1)
+    op = make_op(ops.concatenate, type, type, dim=1)
     x, out = array((100, 1), "f4"), np.zeros((100, 2), np.float32)
     every = np.zeros((200, 1), np.float32)[::2]
     for given, wanted in (([x, x], ["interleave"]), ([x, every], ["copy", "copy"])):
-        bench = Bench()
+        bench = RuleHarness()
         operands, result = [bench.view(each) for each in given], bench.view(out)
         phases = RULES["concatenate"](op, operands, [result], bench)
         assert phases is not None

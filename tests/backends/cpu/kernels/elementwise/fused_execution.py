@@ -12,7 +12,7 @@ from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.ops.control_flow.fused import fused
-from tests.backends.cpu.phase_runner import lowered
+from tests.backends.cpu.phase_runner import lower_and_run
 
 Array = npt.NDArray[Any]
 Lay = Callable[[Array], Array]
@@ -65,6 +65,8 @@ def computed(
             outs = list(made) if isinstance(made, tuple) else [made]
         else:
             outs = [lay(np.zeros(v.type.shape, NUMPY_DTYPES[v.type.dtype])) for v in op.results]
-            assert lowered(lower_loop_nest, op, arrays, outs, workers, machine) is not None, op.why
+            assert lower_and_run(lower_loop_nest, op, arrays, outs, workers, machine) is not None, (
+                op.why
+            )
         env.update(zip(op.results, map(np.asarray, outs), strict=True))
     return [env[v] for v in module.main.body.returns]

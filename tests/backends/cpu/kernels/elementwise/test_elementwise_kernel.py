@@ -18,12 +18,13 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from shardir.passes.fusion.fuse import Fuse
 from tests.backends.cpu.kernels.elementwise.fused_execution import apart, computed, from_line
-from tests.backends.cpu.phase_runner import lowered, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
 
 def _text(x: Any, out: Any) -> str:
     (phase,) = (
-        lowered(lower_loop_nest, op_on(OPS["exp"], TensorType(x.shape, "f32")), [x], [out]) or ()
+        lower_and_run(lower_loop_nest, make_op(OPS["exp"], TensorType(x.shape, "f32")), [x], [out])
+        or ()
     )
     return phase.kernel.text()
 
@@ -67,7 +68,7 @@ def test_a_long_body_calls_its_functions_and_is_there_once() -> None:
     (op,) = module.main.body.ops
     machine = replace(host_machine(), shared_cache_bytes=1)
     out = from_line(x, skip=0)
-    (phase,) = lowered(lower_loop_nest, op, [x], [out], machine=machine) or ()
+    (phase,) = lower_and_run(lower_loop_nest, op, [x], [out], machine=machine) or ()
     text = phase.kernel.text()
     assert "!nontemporal" in text
     assert text.count("fmul") == MAX_INLINED_BODY_STEPS

@@ -12,7 +12,7 @@ from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, low
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
-from tests.backends.cpu.phase_runner import lowered, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op
 from tests.samplers.pointwise import POINTWISE
 
 Array = npt.NDArray[Any]
@@ -79,7 +79,7 @@ def agrees(made: Array, wanted: Array, dtype: str, exact: bool) -> None:
 def test_an_operation_is_its_reference_in_every_layout(name: str, dtype: str, arity: int) -> None:
     """Operands in one layout, the result in the next, so that all pairs of classes occur."""
     type = TensorType((5, 67), dtype)
-    op = op_on(OPS[name], *[type] * arity)
+    op = make_op(OPS[name], *[type] * arity)
     if not has_instructions(name, (), (dtype,) * arity, op.result.type.dtype):
         return
     seed = zlib.crc32(f"{name} {dtype}".encode())
@@ -93,7 +93,7 @@ def test_an_operation_is_its_reference_in_every_layout(name: str, dtype: str, ar
         kinds = [kind for kind in LAYOUTS if kind not in ("column", "broadcast")]
         out = laid(kinds[i % len(kinds)], "out", to, 0)
         out.flags.writeable = True
-        assert lowered(lower_loop_nest, op, arrays, [out]), layout
+        assert lower_and_run(lower_loop_nest, op, arrays, [out]), layout
         exact = name in EXACT and dtype not in COMPLEX
         agrees(np.ascontiguousarray(out), np.ascontiguousarray(wanted), to, exact)
 
@@ -112,10 +112,10 @@ def test_conversions_in_one_walk(source: str) -> None:
         if to == "key":
             continue
         type = TensorType((3, 41), source)
-        op = op_on(OPS["convert"], type, result=type.with_dtype(to))
+        op = make_op(OPS["convert"], type, result=type.with_dtype(to))
         x = numbers(source, (3, 41), 7)
         out = np.zeros((3, 41), op.result.type.numpy)
-        assert lowered(lower_loop_nest, op, [x], [out]), to
+        assert lower_and_run(lower_loop_nest, op, [x], [out]), to
         wanted = np.asarray(apply_op(op, [x]))
         same = (out == wanted) | ((out != out) & (wanted != wanted))
         assert same.all(), (to, x[~same], out[~same], wanted[~same])
@@ -127,9 +127,9 @@ def test_counting(dtype: str) -> None:
         return
     for shape in ((300,), (1, 5), (5, 1), (7, 33), (33, 7)):
         for dim in range(len(shape)):
-            op = op_on(OPS["iota"], dim=dim, result=TensorType(shape, dtype))
+            op = make_op(OPS["iota"], dim=dim, result=TensorType(shape, dtype))
             out = np.zeros(shape, op.result.type.numpy)
-            assert lowered(lower_loop_nest, op, [], [out])
+            assert lower_and_run(lower_loop_nest, op, [], [out])
             np.testing.assert_array_equal(out, np.asarray(apply_op(op, [])))
 
 
@@ -137,23 +137,23 @@ def test_counting(dtype: str) -> None:
 def test_a_scalar_chooses_and_bounds(dtype: str) -> None:
     type = TensorType((9, 21), dtype)
     x, y = (numbers(dtype if dtype != "key" else "u64", (9, 21), i) for i in (1, 2))
-    op = op_on(OPS["select"], TensorType((), "bool"), type, type)
+    op = make_op(OPS["select"], TensorType((), "bool"), type, type)
     for pred in (True, False):
         out = np.zeros((9, 21), type.numpy)
-        assert lowered(lower_loop_nest, op, [np.array(pred), x, y], [out])
+        assert lower_and_run(lower_loop_nest, op, [np.array(pred), x, y], [out])
         np.testing.assert_array_equal(out, x if pred else y)
 
 
 def test_arrays_of_nothing_take_no_phase() -> None:
     type = TensorType((0, 3), "f32")
     x = np.zeros((0, 3), np.float32)
-    assert lowered(lower_loop_nest, op_on(OPS["add"], type, type), [x, x], [x]) == []
+    assert lower_and_run(lower_loop_nest, make_op(OPS["add"], type, type), [x, x], [x]) == []
 
 
 def test_in_place() -> None:
     x = np.arange(1001, dtype=np.float32)
     type = TensorType((1001,), "f32")
-    lowered(lower_loop_nest, op_on(OPS["add"], type, type), [x, x], [x])
+    lower_and_run(lower_loop_nest, make_op(OPS["add"], type, type), [x, x], [x])
     np.testing.assert_array_equal(x, 2 * np.arange(1001, dtype=np.float32))
 
 
@@ -162,7 +162,7 @@ def test_shapes_share_kernels() -> None:
     for shape in ((100,), (7, 9), (3, 5, 11)):
         x = np.ones(shape, np.float32)
         type = TensorType(shape, "f32")
-        phases = lowered(lower_loop_nest, op_on(OPS["mul"], type, type), [x, x], [x.copy()])
+        phases = lower_and_run(lower_loop_nest, make_op(OPS["mul"], type, type), [x, x], [x.copy()])
         assert phases is not None
         names |= {phase.kernel.name for phase in phases}
     assert len(names) == 1
@@ -173,11 +173,11 @@ def test_large_results_are_streamed_and_right() -> None:
     start = -whole.ctypes.data % 64 // 4
     out = whole[start : start + (1 << 23)].reshape(2048, 4096)
     x = np.arange(1 << 23, dtype=np.float32).reshape(2048, 4096)
-    op = op_on(OPS["add"], TensorType((2048, 4096), "f32"), TensorType((2048, 4096), "f32"))
-    lowered(lower_loop_nest, op, [x, np.broadcast_to(x[0], x.shape)], [out])
+    op = make_op(OPS["add"], TensorType((2048, 4096), "f32"), TensorType((2048, 4096), "f32"))
+    lower_and_run(lower_loop_nest, op, [x, np.broadcast_to(x[0], x.shape)], [out])
     np.testing.assert_array_equal(out, x + x[0])
     odd = whole[start + 3 : start + 3 + (1 << 23)].reshape(2048, 4096)
-    lowered(lower_loop_nest, op, [x, np.broadcast_to(x[1], x.shape)], [odd])
+    lower_and_run(lower_loop_nest, op, [x, np.broadcast_to(x[1], x.shape)], [odd])
     np.testing.assert_array_equal(odd, x + x[1])
 
 
@@ -186,10 +186,10 @@ def test_arrays_that_lie_across_are_straightened(dtype: str) -> None:
     type = TensorType((12, 70, 50), dtype)
     x = numbers(dtype, (50, 70, 12), 1).T
     y = numbers(dtype, (12, 70, 50), 2)
-    op = op_on(OPS["add"], type, type)
+    op = make_op(OPS["add"], type, type)
     for out in (np.zeros((12, 70, 50), type.numpy), np.zeros((50, 12, 70), type.numpy)):
         to = out if out.shape == y.shape else out.transpose(1, 2, 0)
-        phases = lowered(lower_loop_nest, op, [x, y], [to])
+        phases = lower_and_run(lower_loop_nest, op, [x, y], [to])
         assert phases is not None
         assert len(phases) > 1
         wanted = np.asarray(apply_op(op, [x, y]))

@@ -12,7 +12,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.math.accuracy import SINGLE
 from tests.backends.cpu.kernels.math.elementwise_runner import applied, same, specials
-from tests.backends.cpu.phase_runner import made_by, op_on
+from tests.backends.cpu.phase_runner import make_op, run_rule
 
 Array = npt.NDArray[Any]
 TWO = ("pow", "atan2", "rem")
@@ -35,6 +35,6 @@ def operands(count: int) -> list[Array]:
 def test_bits_are_those_of_the_library(op: str) -> None:
     given = operands(2 if op in TWO else 1)
     wanted = applied(op, given, ["f32"] * len(given), "f32")
-    operation = op_on(OPS[op], *[TensorType(each.shape, "f32") for each in given])
-    (made,) = made_by(lower_loop_nest, operation, given)
+    operation = make_op(OPS[op], *[TensorType(each.shape, "f32") for each in given])
+    (made,) = run_rule(lower_loop_nest, operation, given)
     assert same(made, wanted).all()

@@ -26,7 +26,7 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
     flipped,
     from_line,
 )
-from tests.backends.cpu.phase_runner import lowered, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
 CASES = [
     ((5, 7), (0,)), ((5, 70), (1,)), ((5, 70), (0,)), ((3, 5, 33), (1,)), ((3, 5, 33), (0, 2)),
@@ -50,7 +50,7 @@ def test_a_reduction_is_its_reference(name: str) -> None:
         if not takes(name, dtype):
             continue
         for number, (shape, dims) in enumerate(CASES if dtype == "f32" else CASES[2:5]):
-            op = op_on(OPS[name], TensorType(shape, dtype), dims=dims)
+            op = make_op(OPS[name], TensorType(shape, dtype), dims=dims)
             real = rng.normal(size=shape) * 3
             kind = op.operands[0].type.numpy
             # What a negative float is without a sign differs between processors.
@@ -60,7 +60,7 @@ def test_a_reduction_is_its_reference(name: str) -> None:
                 x.ravel()[3::20] = np.nan
             for lay in (dense, flipped, apart) if dtype == "f32" else (dense,):
                 out = np.zeros(op.result.type.shape, op.result.type.numpy)
-                assert lowered(lower_loop_nest, op, [lay(x)], [out]), (dtype, shape)
+                assert lower_and_run(lower_loop_nest, op, [lay(x)], [out]), (dtype, shape)
                 wanted = np.asarray(apply_op(op, [x]))
                 if dtype in TOLERANCE:
                     a, b = out.astype(np.complex128), wanted.astype(np.complex128)
@@ -73,13 +73,13 @@ def test_a_reduction_is_its_reference(name: str) -> None:
 def test_the_last_vector_of_narrow_elements_is_cut(length: int) -> None:
     """A vector has up to 256 of them, more than one word of a mask says."""
     for name, dtype in (("all", "bool"), ("any", "bool"), ("min", "i8"), ("max", "i16")):
-        op = op_on(OPS[name], TensorType((2, length), dtype), dims=(1,))
+        op = make_op(OPS[name], TensorType((2, length), dtype), dims=(1,))
         numpy = op.operands[0].type.numpy
         low, high = (-5, -3) if name == "max" else (3, 5)
         x = np.full((2, length), name == "all" if dtype == "bool" else low).astype(numpy)
         x[1, -1] = name != "all" if dtype == "bool" else high
         out = np.zeros(2, numpy)
-        assert lowered(lower_loop_nest, op, [x], [out]), (name, dtype)
+        assert lower_and_run(lower_loop_nest, op, [x], [out]), (name, dtype)
         np.testing.assert_array_equal(out, np.asarray(apply_op(op, [x])))
 
 
@@ -87,8 +87,8 @@ def test_signed_zeros_have_an_order() -> None:
     for name, wanted in (("max", 0.0), ("min", -0.0)):
         x = np.array([[-0.0, 0.0] * 20, [0.0, -0.0] * 20], np.float32)
         out = np.zeros(2, np.float32)
-        lowered(
-            lower_loop_nest, op_on(OPS[name], TensorType((2, 40), "f32"), dims=(1,)), [x], [out]
+        lower_and_run(
+            lower_loop_nest, make_op(OPS[name], TensorType((2, 40), "f32"), dims=(1,)), [x], [out]
         )
         assert [np.signbit(v) for v in out] == [np.signbit(np.float32(wanted))] * 2
 
@@ -140,11 +140,11 @@ def test_the_number_of_workers_changes_no_bit() -> None:
     rng = np.random.default_rng(3)
     for shape, dims in (((1 << 18,), (0,)), ((700, 400), (0,)), ((3, 90_000), (1,))):
         x = rng.normal(size=shape).astype(np.float32)
-        op = op_on(OPS["sum"], TensorType(shape, "f32"), dims=dims)
+        op = make_op(OPS["sum"], TensorType(shape, "f32"), dims=dims)
         bits = set()
         for workers in (1, 2, 7):
             out = np.zeros(op.result.type.shape, np.float32)
-            lowered(lower_loop_nest, op, [x], [out], workers)
+            lower_and_run(lower_loop_nest, op, [x], [out], workers)
             bits.add(out.tobytes())
             np.testing.assert_allclose(out, x.sum(dims, np.float64), rtol=1e-6, atol=1e-6)
         assert len(bits) == 1
@@ -185,7 +185,9 @@ def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
     op = next(op for op in module.main.body.ops if op.spec is fused)
     out = np.zeros_like(x)
     (phase,) = (
-        lowered(lower_loop_nest, op, [x], [out], machine=replace(host_machine(), l2_bytes=1 << 20))
+        lower_and_run(
+            lower_loop_nest, op, [x], [out], machine=replace(host_machine(), l2_bytes=1 << 20)
+        )
         or ()
     )
     assert ("llvm.prefetch" in phase.kernel.text()) == (rows > 1)
@@ -197,19 +199,19 @@ def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
 def test_rows_come_from_memory_while_those_before_are_added(rows: int) -> None:
     """Nothing behind the last one is touched for good: it is at the end of its memory."""
     x = np.random.default_rng(0).normal(size=(100, 640)).astype(np.float32)[100 - rows :]
-    op, out = op_on(OPS["sum"], TensorType((rows, 640), "f32"), dims=(0,)), np.zeros(640, "f4")
-    (phase,) = lowered(lower_loop_nest, op, [x], [out]) or ()
+    op, out = make_op(OPS["sum"], TensorType((rows, 640), "f32"), dims=(0,)), np.zeros(640, "f4")
+    (phase,) = lower_and_run(lower_loop_nest, op, [x], [out]) or ()
     assert ("llvm.prefetch" in phase.kernel.text()) == (rows > register_reduction.MAX_REGISTER_ROWS)
     np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
 
 
 def test_what_streams_is_large_and_begins_lines() -> None:
-    op = op_on(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
+    op = make_op(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
     x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
 
     def text(cache_bytes: int) -> str:
         machine = replace(host_machine(), shared_cache_bytes=cache_bytes)
-        (phase,) = lowered(lower_loop_nest, op, [x, x], [out], machine=machine) or ()
+        (phase,) = lower_and_run(lower_loop_nest, op, [x, x], [out], machine=machine) or ()
         return phase.kernel.text()
 
     assert "!nontemporal" not in text(4 * out.nbytes)
@@ -253,9 +255,9 @@ def test_rows_are_few_in_registers_alone() -> None:
     """The walk of few rows has no accumulators in scratch memory; that of more rows has some."""
     stores = []
     for rows in (register_reduction.MAX_REGISTER_ROWS, register_reduction.MAX_REGISTER_ROWS + 1):
-        op = op_on(OPS["sum"], TensorType((rows, 64), "f32"), dims=(0,))
+        op = make_op(OPS["sum"], TensorType((rows, 64), "f32"), dims=(0,))
         (phase,) = (
-            lowered(
+            lower_and_run(
                 lower_loop_nest, op, [np.ones((rows, 64), np.float32)], [np.zeros(64, np.float32)]
             )
             or ()

@@ -14,7 +14,7 @@ from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops.linalg.fft import TRANSFORMS
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 CLOSE = 1.05 if architecture(host_machine().triple) == "x86_64" else 1.1
 """Errors may be so many times NumPy's, which is compiled otherwise for other processors."""
@@ -43,7 +43,7 @@ def transform(kind: str, dtype: str, x: Array, rank: int, length: int) -> Op:
     """The operation; `length` is that of the last dimension, of the results of `irfft`."""
     operand = TensorType(x.shape, dtype if kind == "rfft" else COMPLEX[dtype])
     result = TensorType((*x.shape[:-1], length), dtype) if kind == "irfft" else None
-    return op_on(OPS["fft"], operand, result=result, kind=Symbol(kind), rank=rank)
+    return make_op(OPS["fft"], operand, result=result, kind=Symbol(kind), rank=rank)
 
 
 def exact(kind: str, x: Array, *lengths: int) -> Array:
@@ -62,7 +62,7 @@ def test_short_rows(kind: str) -> None:
     for n in SHORT:
         dtype, close = ("f32", 2e-7) if n % 4 < 2 else ("f64", 1e-15)
         x = drawn(kind, dtype, 3, n)
-        (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
+        (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
         wanted = exact(kind, x, n)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=close * np.abs(wanted).max())
 
@@ -72,7 +72,7 @@ def test_short_rows(kind: str) -> None:
 @pytest.mark.parametrize("n", [128, 143, 360, 1000, 1024, 4096])
 def test_errors_are_not_larger_than_those_of_numpy(kind: str, dtype: str, n: int) -> None:
     x = drawn(kind, dtype, 17, n)
-    (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
+    (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
     wanted, other = exact(kind, x, n), ONE[kind](x, n)
     assert error(found, wanted) <= CLOSE * error(other, wanted)
 
@@ -83,13 +83,13 @@ def test_errors_are_not_larger_than_those_of_numpy(kind: str, dtype: str, n: int
 def test_lengths_with_large_prime_factors(kind: str, dtype: str, n: int) -> None:
     """Up to `MOST` by passes of their own, larger ones by sums of a good length."""
     x = drawn(kind, dtype, 9, n)
-    (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
+    (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
     wanted, other = exact(kind, x, n), ONE[kind](x, n)
     # Of real numbers NumPy's sums are shorter.
     assert error(found, wanted) <= (2 if kind[:-3] in ("r", "ir") else 1.2) * error(other, wanted)
     for workers in (1, 5):
         part = np.asfortranarray(x)[2:7]
-        (again,) = made_by(
+        (again,) = run_rule(
             RULES["fft"], transform(kind, dtype, part, 1, n), [part], workers=workers
         )
         np.testing.assert_array_equal(again, found[2:7])
@@ -99,7 +99,7 @@ def test_lengths_with_large_prime_factors(kind: str, dtype: str, n: int) -> None
 @pytest.mark.parametrize("batch", [(), (0,), (1,), (3,), (17,), (2, 1, 5)])
 def test_batches(kind: str, batch: tuple[int, ...]) -> None:
     x = drawn(kind, "f32", *batch, 24)
-    (found,) = made_by(RULES["fft"], transform(kind, "f32", x, 1, 24), [x])
+    (found,) = run_rule(RULES["fft"], transform(kind, "f32", x, 1, 24), [x])
     np.testing.assert_allclose(found, exact(kind, x, 24), rtol=1e-6, atol=1e-6)
 
 
@@ -110,15 +110,15 @@ def test_elements_that_lie_in_any_way(kind: str, dtype: str) -> None:
     for rows, n in ((5, 12), (8, 12), (19, 20), (19, 6)):
         x = drawn(kind, dtype, rows, n)
         op = transform(kind, dtype, x, 1, n)
-        (straight,) = made_by(RULES["fft"], op, [x])
+        (straight,) = run_rule(RULES["fft"], op, [x])
         apart = np.zeros((2 * rows, 3 * x.shape[1]), x.dtype)[::2, ::3]
         apart[...] = x
         for given in (np.asfortranarray(x), apart, x[::-1, ::-1].copy()[::-1, ::-1]):
             dense = np.zeros((2, *straight.shape), straight.dtype)
             for out in (np.asfortranarray(dense[0]), dense[1], np.repeat(dense[0], 2, 1)[:, ::2]):
-                assert lowered(RULES["fft"], op, [given], [out]) is not None
+                assert lower_and_run(RULES["fft"], op, [given], [out]) is not None
                 np.testing.assert_array_equal(out, straight)
-        (same,) = made_by(RULES["fft"], op, [np.broadcast_to(x[:1], x.shape)])
+        (same,) = run_rule(RULES["fft"], op, [np.broadcast_to(x[:1], x.shape)])
         np.testing.assert_array_equal(same, np.broadcast_to(straight[:1], straight.shape))
 
 
@@ -127,7 +127,7 @@ def test_elements_that_lie_in_any_way(kind: str, dtype: str) -> None:
 @pytest.mark.parametrize("rank", [2, 3])
 def test_several_dimensions(kind: str, shape: tuple[int, ...], rank: int) -> None:
     x = drawn(kind, "f64", *shape)
-    (found,) = made_by(RULES["fft"], transform(kind, "f64", x, rank, shape[-1]), [x])
+    (found,) = run_rule(RULES["fft"], transform(kind, "f64", x, rank, shape[-1]), [x])
     wanted = exact(kind, x, *shape[-rank:])
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15 * np.abs(wanted).max())
 
@@ -136,10 +136,10 @@ def test_several_dimensions(kind: str, shape: tuple[int, ...], rank: int) -> Non
 def test_what_is_not_finite_stays_in_its_row(kind: str) -> None:
     x = drawn(kind, "f32", 17, 12)
     op = transform(kind, "f32", x, 1, 12)
-    (clean,) = made_by(RULES["fft"], op, [x])
+    (clean,) = run_rule(RULES["fft"], op, [x])
     for bad in (np.nan, np.inf):
         x[3, 1] = bad
-        (found,) = made_by(RULES["fft"], op, [x])
+        (found,) = run_rule(RULES["fft"], op, [x])
         assert not np.isfinite(found[3]).any()
         np.testing.assert_array_equal(np.delete(found, 3, 0), np.delete(clean, 3, 0))
 
@@ -153,7 +153,7 @@ def test_ends_of_half_a_spectrum_count_as_real() -> None:
             wild[:, -1] += 1j * np.inf
         wild.real = x.real
         op = transform("irfft", "f64", x, 1, n)
-        one, other = (made_by(RULES["fft"], op, [given])[0] for given in (x, wild))
+        one, other = (run_rule(RULES["fft"], op, [given])[0] for given in (x, wild))
         np.testing.assert_array_equal(one, other)
 
 
@@ -161,12 +161,12 @@ def test_ends_of_half_a_spectrum_count_as_real() -> None:
 def test_the_same_bits_for_any_number_of_workers_and_in_any_lane(kind: str) -> None:
     x = drawn(kind, "f64", 41, 60)
     op = transform(kind, "f64", x, 1, 60)
-    (found,) = made_by(RULES["fft"], op, [x], workers=1)
+    (found,) = run_rule(RULES["fft"], op, [x], workers=1)
     for workers in (2, 5):
-        np.testing.assert_array_equal(made_by(RULES["fft"], op, [x], workers=workers)[0], found)
+        np.testing.assert_array_equal(run_rule(RULES["fft"], op, [x], workers=workers)[0], found)
     for start, end in ((0, 1), (5, 13), (33, 41)):
         part = x[start:end]
-        (alone,) = made_by(RULES["fft"], transform(kind, "f64", part, 1, 60), [part])
+        (alone,) = run_rule(RULES["fft"], transform(kind, "f64", part, 1, 60), [part])
         np.testing.assert_array_equal(alone, found[start:end])
 
 
@@ -177,18 +177,20 @@ def test_long_rows(kind: str, dtype: str, shape: tuple[int, ...]) -> None:
     """Few ones, and ones that scratch memory does not hold."""
     x = drawn(kind, dtype, *shape)
     op = transform(kind, dtype, x, 1, shape[-1])
-    (found,) = made_by(RULES["fft"], op, [x])
+    (found,) = run_rule(RULES["fft"], op, [x])
     wanted, other = exact(kind, x, shape[-1]), ONE[kind](x)
     assert error(found, wanted) <= CLOSE * error(other, wanted)
     turned = np.asfortranarray(x)
     for workers in (1, 5):
-        (again,) = made_by(RULES["fft"], op, [turned], workers=workers)
+        (again,) = run_rule(RULES["fft"], op, [turned], workers=workers)
         np.testing.assert_array_equal(again, found)
 
 
 def left_to_numpy(shape: tuple[int, ...], rank: int) -> bool:
     x = np.zeros(shape, np.complex128)
-    return lowered(RULES["fft"], transform("fft", "f64", x, rank, shape[-1]), [x], [x]) is None
+    return (
+        lower_and_run(RULES["fft"], transform("fft", "f64", x, rank, shape[-1]), [x], [x]) is None
+    )
 
 
 @pytest.mark.parametrize("shape", [(2, 131101), (1 << 20,)])

@@ -13,7 +13,7 @@ from shardir.backends.cpu.kernels.gemm import record_builder
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]
@@ -50,8 +50,8 @@ def assert_product(got: Array, x: Array, y: Array, dims: str, result: TensorType
 
 def product(x: Array, y: Array, dims: str, result: TensorType | None = None, **more: Any) -> Array:
     types = [TensorType(a.shape, str(name)) for a, name in ((x, dtype_of(x)), (y, dtype_of(y)))]
-    op = op_on(dot, *types, dims=dims, result=result)
-    (got,) = made_by(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
+    op = make_op(dot, *types, dims=dims, result=result)
+    (got,) = run_rule(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
     assert_product(got, x, y, dims, op.result.type)
     return got
 
@@ -64,15 +64,15 @@ def selected_for(
         TensorType(tuple(sizes[c] for c in term), dtype)
         for term in dims.partition("->")[0].split(",")
     ]
-    return selected(RULES["dot"], op_on(dot, *types, dims=dims), machine)
+    return selected_kernel_names(RULES["dot"], make_op(dot, *types, dims=dims), machine)
 
 
 def kernels(x: Array, y: Array, dims: str) -> list[str]:
     """The names of the kernels that make a product, which is right."""
     types = [TensorType(a.shape, dtype_of(a)) for a in (x, y)]
-    op = op_on(dot, *types, dims=dims)
+    op = make_op(dot, *types, dims=dims)
     out = np.zeros(op.result.type.shape, x.dtype)
-    phases = lowered(RULES["dot"], op, [x, y], [out])
+    phases = lower_and_run(RULES["dot"], op, [x, y], [out])
     assert phases is not None
     assert_product(out, x, y, dims, op.result.type)
     return [phase.kernel.name for phase in phases]
@@ -123,8 +123,8 @@ def test_random(data: st.DataObject, einsum: tuple[str, dict[str, int]], dtype: 
     out = data.draw(layouts(rng, tuple(sizes[c] for c in output), dtype))
     if 0 in out.strides and out.size:
         out = np.empty_like(out)
-    op = op_on(dot, TensorType(x.shape, dtype), TensorType(y.shape, dtype), dims=dims)
-    assert lowered(RULES["dot"], op, [x, y], [out]) is not None
+    op = make_op(dot, TensorType(x.shape, dtype), TensorType(y.shape, dtype), dims=dims)
+    assert lower_and_run(RULES["dot"], op, [x, y], [out]) is not None
     assert_product(out, x, y, dims, op.result.type)
 
 
@@ -177,8 +177,8 @@ def test_what_is_left_beside_whole_tiles(rows: int, columns: int) -> None:
     """There are lower tiles for some rows, and narrower ones for some columns."""
     rng = np.random.default_rng(0)
     x, y = numbers(rng, (rows, 300), "f32"), numbers(rng, (columns, 300), "f32")
-    op = op_on(dot, *(TensorType(a.shape, "f32") for a in (x, y)), dims="mk,nk->mn")
-    phases = lowered(RULES["dot"], op, [x, y], [np.empty((rows, columns), np.float32)])
+    op = make_op(dot, *(TensorType(a.shape, "f32") for a in (x, y)), dims="mk,nk->mn")
+    phases = lower_and_run(RULES["dot"], op, [x, y], [np.empty((rows, columns), np.float32)])
     assert phases
     assert all(phase.kernel.name.startswith("packed_gemm") for phase in phases)
     product(x, y, "mk,nk->mn")
@@ -219,8 +219,8 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
     x[3, 5], x[7, 2], y[4, 11] = np.nan, np.inf, -np.inf
     with np.errstate(invalid="ignore"):
         want = x @ y
-    op = op_on(dot, TensorType(x.shape, "f32"), TensorType(y.shape, "f32"), dims="mk,kn->mn")
-    (got,) = made_by(RULES["dot"], op, [x, y])
+    op = make_op(dot, TensorType(x.shape, "f32"), TensorType(y.shape, "f32"), dims="mk,kn->mn")
+    (got,) = run_rule(RULES["dot"], op, [x, y])
     np.testing.assert_array_equal(got, want)
 
 
@@ -237,8 +237,8 @@ def test_half_precision_is_rounded_once(dtype: str) -> None:
             out = np.empty((1, 1 << 16), kind)
             row = (bits.reshape(1, -1), x * y)
             types = [TensorType(a.shape, dtype) for a in row]
-            op = op_on(dot, *types, dims="kn,km->mn")
-            assert lowered(RULES["dot"], op, row, [out])
+            op = make_op(dot, *types, dims="kn,km->mn")
+            assert lower_and_run(RULES["dot"], op, row, [out])
             nan = np.isnan(want)
             np.testing.assert_array_equal(np.isnan(out), nan)
             np.testing.assert_array_equal(out[~nan], want[~nan])
@@ -291,9 +291,9 @@ def test_narrow_products_pack_nothing(dims: str, dtype: str) -> None:
     left, right = dims.partition("->")[0].split(",")
     rng, sizes = np.random.default_rng(0), {"a": 3, "b": 5, "k": 103, "l": 70, "z": 9}
     x, y = (numbers(rng, tuple(sizes[c] for c in term), dtype) for term in (left, right))
-    op = op_on(dot, *(TensorType(v.shape, dtype) for v in (x, y)), dims=dims)
+    op = make_op(dot, *(TensorType(v.shape, dtype) for v in (x, y)), dims=dims)
     out = np.zeros(op.result.type.shape, NUMPY_DTYPES[dtype])
-    phases = lowered(RULES["dot"], op, [x, y], [out])
+    phases = lower_and_run(RULES["dot"], op, [x, y], [out])
     assert phases is not None
     assert not any(phase.kernel.name.startswith("packed_gemm") for phase in phases)
     assert_product(out, x, y, dims, op.result.type)
@@ -308,8 +308,8 @@ def test_infinite_complex_numbers(dims: str, dtype: str) -> None:
     one, inf = NUMPY_DTYPES[dtype].type(1), NUMPY_DTYPES[dtype].type(complex(np.inf, 2))
     x = np.full([sizes[c] for c in left], inf, NUMPY_DTYPES[dtype])
     y = np.full([sizes[c] for c in right], one, NUMPY_DTYPES[dtype])
-    op = op_on(dot, *(TensorType(v.shape, dtype) for v in (x, y)), dims=dims)
-    (got,) = made_by(RULES["dot"], op, [x, y])
+    op = make_op(dot, *(TensorType(v.shape, dtype) for v in (x, y)), dims=dims)
+    (got,) = run_rule(RULES["dot"], op, [x, y])
     assert dot.reference is not None
     with np.errstate(invalid="ignore"):
         want = dot.reference(x, y, dims=dims, result=op.result.type)
@@ -343,9 +343,9 @@ def test_a_vector_and_a_matrix_are_shared_among_workers() -> None:
     rng = np.random.default_rng(0)
     for size, tasks in ((1448, [4, 1]), (800, [4])):
         x, y = numbers(rng, (size,), "f32"), numbers(rng, (size, size), "f32")
-        op = op_on(dot, *(TensorType(v.shape, "f32") for v in (x, y)), dims="k,kb->b")
+        op = make_op(dot, *(TensorType(v.shape, "f32") for v in (x, y)), dims="k,kb->b")
         out = np.zeros(size, np.float32)
-        phases = lowered(RULES["dot"], op, [x, y], [out])
+        phases = lower_and_run(RULES["dot"], op, [x, y], [out])
         assert phases is not None
         assert [phase.tasks for phase in phases] == tasks
         assert_product(out, x, y, "k,kb->b", op.result.type)
@@ -459,8 +459,8 @@ def test_every_product_has_kernels_on_every_machine(
     """With one core and with many. Few of the names are of one machine alone, but the tiles of
     the packed ones have the vectors of the machine."""
     for dims, left, right in SHAPES:
-        op = op_on(dot, TensorType(left, "f32"), TensorType(right, "f32"), dims=dims)
-        assert selected(RULES["dot"], op, machine, workers)
+        op = make_op(dot, TensorType(left, "f32"), TensorType(right, "f32"), dims=dims)
+        assert selected_kernel_names(RULES["dot"], op, machine, workers)
     (name,) = {
         each
         for each in selected_for(machine, "mk,kn->mn", m=1000, k=1000, n=1000)

@@ -11,15 +11,15 @@ from shardir.backends.cpu.kernels.linalg.bidiagonal import MAX_ASPECT_RATIO, MAX
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)
 
 
 def singular(x: Array, workers: int = 2) -> Array:
-    op = op_on(OPS["svd"], TensorType(x.shape, "f32"), full=False, vectors=False)
-    (found,) = made_by(RULES["svd"], op, [x], workers=workers)
+    op = make_op(OPS["svd"], TensorType(x.shape, "f32"), full=False, vectors=False)
+    (found,) = run_rule(RULES["svd"], op, [x], workers=workers)
     return found
 
 
@@ -82,7 +82,7 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
 )
 def test_large_and_slender_matrices_are_left_to_lapack(shape: tuple[int, int]) -> None:
     x = np.zeros(shape, np.float32)
-    op = op_on(OPS["svd"], TensorType(shape, "f32"), full=False, vectors=False)
-    phases = lowered(RULES["svd"], op, [x], [np.zeros(min(shape), np.float32)])
+    op = make_op(OPS["svd"], TensorType(shape, "f32"), full=False, vectors=False)
+    phases = lower_and_run(RULES["svd"], op, [x], [np.zeros(min(shape), np.float32)])
     assert phases is not None
     assert phases[0].kernel.imports == ("lapack_dgesdd",)

@@ -10,15 +10,15 @@ from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)
 
 
 def decomposed(x: Array, full: bool = False, workers: int = 2) -> list[Array]:
-    op = op_on(OPS["svd"], TensorType(x.shape, "f32"), full=full, vectors=True)
-    return made_by(RULES["svd"], op, [x], workers=workers)
+    op = make_op(OPS["svd"], TensorType(x.shape, "f32"), full=full, vectors=True)
+    return run_rule(RULES["svd"], op, [x], workers=workers)
 
 
 def check(x: Array, u: Array, values: Array, vh: Array) -> None:
@@ -91,9 +91,9 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
 @pytest.mark.parametrize("shape", [(10, 12), (20, 10), (1, 1)])
 def test_broad_and_slender_matrices_are_left_to_lapack(shape: tuple[int, int]) -> None:
     x = drawn(shape, "f32")
-    op = op_on(OPS["svd"], TensorType(shape, "f32"), full=False, vectors=True)
+    op = make_op(OPS["svd"], TensorType(shape, "f32"), full=False, vectors=True)
     outs = [np.zeros(v.type.shape, np.float32) for v in op.results]
-    phases = lowered(RULES["svd"], op, [x], outs)
+    phases = lower_and_run(RULES["svd"], op, [x], outs)
     assert phases is not None
     assert phases[0].kernel.imports == ("lapack_dgesdd",)
 
@@ -103,14 +103,14 @@ def test_pseudo_inverses(shape: tuple[int, ...]) -> None:
     x = drawn(shape, "f32")
     x[..., 1] = x[..., 0]  # one singular value does not count
     limit = np.full(shape[:-2], 1e-4, np.float32)
-    op = op_on(OPS["pinv"], TensorType(shape, "f32"), TensorType(limit.shape, "f32"))
+    op = make_op(OPS["pinv"], TensorType(shape, "f32"), TensorType(limit.shape, "f32"))
     wanted = np.linalg.pinv(x.astype(np.float64), 1e-4)
     for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        (found,) = made_by(RULES["pinv"], op, [turned, limit])
+        (found,) = run_rule(RULES["pinv"], op, [turned, limit])
         np.testing.assert_allclose(found, wanted, rtol=0, atol=EPSILON * np.abs(wanted).max())
     zero = np.zeros(shape, np.float32)
-    (found,) = made_by(RULES["pinv"], op, [zero, limit])
+    (found,) = run_rule(RULES["pinv"], op, [zero, limit])
     np.testing.assert_array_equal(found, np.zeros(wanted.shape))
     x[..., 0, 0] = np.nan
-    (found,) = made_by(RULES["pinv"], op, [x, limit])
+    (found,) = run_rule(RULES["pinv"], op, [x, limit])
     assert np.isnan(found).all()

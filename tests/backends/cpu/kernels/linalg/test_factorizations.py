@@ -11,7 +11,7 @@ from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 DTYPES = ("f32", "f64", "c64", "c128")
@@ -38,10 +38,10 @@ def test_factors(shape: tuple[int, ...], dtype: str) -> None:
     x = drawn(shape, dtype)
     if shape == (5, 5):
         x[2] = x[1]  # singular
-    op = op_on(OPS["lu"], TensorType(shape, dtype))
+    op = make_op(OPS["lu"], TensorType(shape, dtype))
     wanted = expected(op, x)
     for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        found = made_by(RULES["lu"], op, [turned])
+        found = run_rule(RULES["lu"], op, [turned])
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
         for got, want in zip(found[1:], wanted[1:], strict=True):
             np.testing.assert_array_equal(got, want)
@@ -58,11 +58,11 @@ def test_triangular_equations(shape: tuple[int, ...], dtype: str) -> None:
         y = drawn((*shape[:-1], columns), dtype)
         types = [TensorType(x.shape, dtype) for x in (a, y)]
         attrs = {"lower": lower, "transpose": Symbol(transpose), "unit": unit}
-        op = op_on(OPS["triangular_solve"], *types, **attrs)
+        op = make_op(OPS["triangular_solve"], *types, **attrs)
         # What is not to be read holds no numbers.
         kept = np.tril(a, -unit) if lower else np.triu(a, unit)
         rest = np.triu(np.ones(shape), 1 - unit) if lower else np.tril(np.ones(shape), unit - 1)
-        (found,) = made_by(RULES["triangular_solve"], op, [np.where(rest != 0, np.nan, kept), y])
+        (found,) = run_rule(RULES["triangular_solve"], op, [np.where(rest != 0, np.nan, kept), y])
         np.testing.assert_allclose(found, expected(op, kept, y)[0], rtol=1e-3, atol=1e-4)
 
 
@@ -71,27 +71,27 @@ def test_right_hand_sides_that_lie_as_columns(columns: int) -> None:
     a, y = drawn((5, 6, 6), "f32") + 3 * np.eye(6, dtype=np.float32), drawn((5, 6, columns), "f32")
     turned = np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2)
     types = [TensorType(x.shape, "f32") for x in (a, y)]
-    op = op_on(OPS["triangular_solve"], *types, lower=False, transpose=Symbol("no"), unit=False)
+    op = make_op(OPS["triangular_solve"], *types, lower=False, transpose=Symbol("no"), unit=False)
     out = np.zeros_like(turned)
-    lowered(RULES["triangular_solve"], op, [a[::-1], turned], [out])
+    lower_and_run(RULES["triangular_solve"], op, [a[::-1], turned], [out])
     np.testing.assert_allclose(out, expected(op, a[::-1], y)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_where_elements_are_not_finite_the_first_nan_is_the_pivot() -> None:
     x = np.array([[1, 2, 3], [np.inf, 1, 1], [np.nan, 1, np.nan]])
-    op = op_on(OPS["lu"], TensorType(x.shape, "f64"))
-    for got, want in zip(made_by(RULES["lu"], op, [x])[1:], expected(op, x)[1:], strict=True):
+    op = make_op(OPS["lu"], TensorType(x.shape, "f64"))
+    for got, want in zip(run_rule(RULES["lu"], op, [x])[1:], expected(op, x)[1:], strict=True):
         np.testing.assert_array_equal(got, want)
 
 
 def test_the_same_bits_for_any_number_of_workers() -> None:
     a, y = drawn((9, 12, 12), "f32"), drawn((9, 12, 300), "f32")
     types = [TensorType(x.shape, "f32") for x in (a, y)]
-    op = op_on(OPS["triangular_solve"], *types, lower=True, transpose=Symbol("no"), unit=True)
-    few, many = (made_by(RULES["triangular_solve"], op, [a, y], workers=n) for n in (1, 7))
+    op = make_op(OPS["triangular_solve"], *types, lower=True, transpose=Symbol("no"), unit=True)
+    few, many = (run_rule(RULES["triangular_solve"], op, [a, y], workers=n) for n in (1, 7))
     np.testing.assert_array_equal(few[0], many[0])
-    op = op_on(OPS["lu"], types[0])
-    few, many = (made_by(RULES["lu"], op, [a], workers=n) for n in (1, 7))
+    op = make_op(OPS["lu"], types[0])
+    few, many = (run_rule(RULES["lu"], op, [a], workers=n) for n in (1, 7))
     for one, other in zip(few, many, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -99,12 +99,12 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
 def test_what_scratch_memory_does_not_hold_is_left_to_lapack() -> None:
     type = TensorType((800, 800), "f64")
     x, y = np.zeros((800, 800)), np.zeros((800, 1))
-    op = op_on(OPS["lu"], type)
+    op = make_op(OPS["lu"], type)
     outs = [np.zeros(v.type.shape, v.type.numpy) for v in op.results]
-    assert lowered(RULES["lu"], op, [x], outs) is None
+    assert lower_and_run(RULES["lu"], op, [x], outs) is None
     attrs = {"lower": True, "transpose": Symbol("no"), "unit": True}
-    op = op_on(OPS["triangular_solve"], type, TensorType(y.shape, "f64"), **attrs)
-    assert lowered(RULES["triangular_solve"], op, [x, y], [y]) is None
+    op = make_op(OPS["triangular_solve"], type, TensorType(y.shape, "f64"), **attrs)
+    assert lower_and_run(RULES["triangular_solve"], op, [x, y], [y]) is None
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -116,14 +116,14 @@ def test_factors_of_definite_matrices(size: int, dtype: str) -> None:
     x[0, 1, size - 1, size - 1] = -1
     x[1, 2, 0, 0] = np.nan
     x = np.tril(x).astype(NUMPY_DTYPES[dtype])
-    op = op_on(OPS["cholesky"], TensorType(x.shape, dtype))
+    op = make_op(OPS["cholesky"], TensorType(x.shape, dtype))
     (wanted,) = expected(op, x)
     assert np.isnan(wanted[0, 1]).all()
     for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        (found,) = made_by(RULES["cholesky"], op, [turned])
+        (found,) = run_rule(RULES["cholesky"], op, [turned])
         assert np.isnan(found[1, 2]).all()
         found[1, 2] = wanted[1, 2]  # LAPACK leaves zeros above
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    (one,) = made_by(RULES["cholesky"], op, [x], workers=1)
+    (one,) = run_rule(RULES["cholesky"], op, [x], workers=1)
     one[1, 2] = wanted[1, 2]
     np.testing.assert_array_equal(one, found)

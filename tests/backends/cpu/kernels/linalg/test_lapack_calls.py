@@ -13,7 +13,7 @@ from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, REAL_OF, TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import DTYPES, drawn, expected
-from tests.backends.cpu.phase_runner import Bench, lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 EIGEN = [("eigh", {"vectors": True}), ("eigh", {"vectors": False}),
@@ -30,12 +30,12 @@ def operation(name: str, attrs: dict[str, Any], arrays: list[Array], dtype: str)
     real = REAL_OF.get(dtype, dtype)
     kinds = [dtype if x.dtype == NUMPY_DTYPES[dtype] else real for x in arrays]
     types = [TensorType(x.shape, kind) for x, kind in zip(arrays, kinds, strict=True)]
-    return op_on(OPS[name], *types, **attrs)
+    return make_op(OPS[name], *types, **attrs)
 
 
 def compare(name: str, attrs: dict[str, Any], arrays: list[Array], dtype: str) -> list[Array]:
     op = operation(name, attrs, arrays, dtype)
-    found = made_by(RULES[name], op, arrays)
+    found = run_rule(RULES[name], op, arrays)
     for got, want in zip(found, expected(op, *arrays), strict=True):
         # Products of the pseudo-inverse may be summed in another order; some work is ours.
         ours = (name, dtype) in OURS
@@ -92,7 +92,7 @@ def test_matrices_larger_than_scratch_memory(
     outs = [np.zeros(v.type.shape, v.type.numpy) for v in op.results]
     rule = lower_qr_by_lapack if name == "qr" else RULES[name]
     exact = (name, dtype) not in OURS or name == "qr"
-    phases = lowered(rule, op, [x], outs, workers=8)
+    phases = lower_and_run(rule, op, [x], outs, workers=8)
     assert phases is not None
     assert phases[0].tasks > 1
     for got, want in zip(outs, expected(op, x), strict=True):
@@ -107,7 +107,7 @@ def test_what_is_not_finite_makes_one_matrix_nan(
 ) -> None:
     x = drawn((3, 5, 5), dtype)
     x[1, 4, 2] = what
-    found = made_by(RULES[name], operation(name, attrs, [x], dtype), [x])
+    found = run_rule(RULES[name], operation(name, attrs, [x], dtype), [x])
     wanted = expected(operation(name, attrs, [x[::2]], dtype), x[::2].copy())
     for got, want in zip(found, wanted, strict=True):
         assert np.isnan(got[1]).all()
@@ -118,7 +118,7 @@ def test_what_is_not_finite_makes_one_matrix_nan(
 def test_eigh_reads_the_lower_triangle_alone(dtype: str) -> None:
     x = drawn((9, 9), dtype)
     x[np.triu_indices(9, 1)] = np.nan
-    found = made_by(RULES["eigh"], operation("eigh", {"vectors": True}, [x], dtype), [x])
+    found = run_rule(RULES["eigh"], operation("eigh", {"vectors": True}, [x], dtype), [x])
     assert all(np.isfinite(each).all() for each in found)
 
 
@@ -138,7 +138,7 @@ def test_where_lapack_cannot_be_found_numpy_is_asked(monkeypatch: pytest.MonkeyP
         x = drawn((5, 5), "f64")
         op = operation("eigh", {"vectors": False}, [x], "f64")
         out = np.zeros(5)
-        assert lowered(RULES["eigh"], op, [x], [out]) is None
+        assert lower_and_run(RULES["eigh"], op, [x], [out]) is None
     finally:
         monkeypatch.undo()
         lapack_calls.query_workspace.cache_clear()
@@ -146,8 +146,8 @@ def test_where_lapack_cannot_be_found_numpy_is_asked(monkeypatch: pytest.MonkeyP
 
 def test_no_elements() -> None:
     x = np.zeros((0, 3, 3))
-    assert made_by(RULES["eigh"], operation("eigh", {"vectors": True}, [x], "f64"), [x])
-    bench = Bench()
+    assert run_rule(RULES["eigh"], operation("eigh", {"vectors": True}, [x], "f64"), [x])
+    bench = RuleHarness()
     tall = np.zeros((3, 0))
     op = operation("qr", {"full": True}, [tall], "f64")
     outs = [bench.view(np.zeros(v.type.shape)) for v in op.results]

@@ -11,7 +11,7 @@ from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 SHAPES = [(1, 1), (1, 6), (6, 1), (7, 7), (8, 8), (9, 9), (17, 5), (5, 17), (2, 3, 33, 20),
@@ -19,8 +19,8 @@ SHAPES = [(1, 1), (1, 6), (6, 1), (7, 7), (8, 8), (9, 9), (17, 5), (5, 17), (2, 
 
 
 def decomposed(x: Array, dtype: str, full: bool = False, workers: int = 2) -> list[Array]:
-    op = op_on(OPS["qr"], TensorType(x.shape, dtype), full=full)
-    return made_by(RULES["qr"], op, [x], workers=workers)
+    op = make_op(OPS["qr"], TensorType(x.shape, dtype), full=full)
+    return run_rule(RULES["qr"], op, [x], workers=workers)
 
 
 def errors(x: Array, q: Array, r: Array) -> tuple[float, float]:
@@ -108,9 +108,9 @@ def test_the_same_bits_for_any_number_of_workers(dtype: str) -> None:
 def test_complex_and_large_matrices_are_left_to_lapack(dtype: str) -> None:
     size = 6 if dtype == "c64" else int((SCRATCH_BYTES_PER_WORKER / 16) ** 0.5)
     x = drawn((size, size), dtype)
-    op = op_on(OPS["qr"], TensorType(x.shape, dtype), full=False)
+    op = make_op(OPS["qr"], TensorType(x.shape, dtype), full=False)
     outs = [np.zeros(v.type.shape, v.type.numpy) for v in op.results]
-    phases = lowered(RULES["qr"], op, [x], outs)
+    phases = lower_and_run(RULES["qr"], op, [x], outs)
     assert phases is not None
     assert phases[0].kernel.imports
     for got, want in zip(outs, np.linalg.qr(x), strict=True):

@@ -11,15 +11,15 @@ from shardir.backends.cpu.kernels.linalg.symmetric_eigen import MAX_SYMMETRIC_RO
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)
 
 
 def decomposed(x: Array, vectors: bool = True, workers: int = 2) -> list[Array]:
-    op = op_on(OPS["eigh"], TensorType(x.shape, "f32"), vectors=vectors)
-    return made_by(RULES["eigh"], op, [x], workers=workers)
+    op = make_op(OPS["eigh"], TensorType(x.shape, "f32"), vectors=vectors)
+    return run_rule(RULES["eigh"], op, [x], workers=workers)
 
 
 def check(x: Array, values: Array, vectors: Array) -> None:
@@ -93,7 +93,7 @@ def test_what_is_not_finite_makes_one_matrix_nan(what: float, vectors: bool) -> 
 
 def test_many_rows_are_left_to_lapack() -> None:
     x = np.zeros((MAX_SYMMETRIC_ROWS + 1, MAX_SYMMETRIC_ROWS + 1), np.float32)
-    op = op_on(OPS["eigh"], TensorType(x.shape, "f32"), vectors=False)
-    phases = lowered(RULES["eigh"], op, [x], [np.zeros(MAX_SYMMETRIC_ROWS + 1, np.float32)])
+    op = make_op(OPS["eigh"], TensorType(x.shape, "f32"), vectors=False)
+    phases = lower_and_run(RULES["eigh"], op, [x], [np.zeros(MAX_SYMMETRIC_ROWS + 1, np.float32)])
     assert phases is not None
     assert phases[0].kernel.imports == ("lapack_dsyevd",)

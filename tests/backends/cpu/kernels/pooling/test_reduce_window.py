@@ -9,7 +9,7 @@ from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.random_layouts import random_of
 from tests.backends.cpu.kernels.reference_check import check, expected, operations
-from tests.backends.cpu.phase_runner import made_by, op_on
+from tests.backends.cpu.phase_runner import make_op, run_rule
 
 RULES = {**reduce_window.RULES, **select_and_scatter.RULES}
 
@@ -34,7 +34,7 @@ def test_every_kind_of_window(op: str, dtype: str, order: str) -> None:
     x = (random_of("i8", shape) % 3).astype(TensorType((), dtype).numpy)
     if order == "F":
         x = np.asfortranarray(x)
-    applied = op_on(
+    applied = make_op(
         OPS["reduce_window"],
         TensorType(shape, dtype),
         op=Symbol(op),
@@ -44,7 +44,7 @@ def test_every_kind_of_window(op: str, dtype: str, order: str) -> None:
         base_dilation=(1, 2, 1, 1),
         window_dilation=(1, 2, 3, 1),
     )
-    (out,) = made_by(RULES["reduce_window"], applied, [x])
+    (out,) = run_rule(RULES["reduce_window"], applied, [x])
     want = expected(applied, [x])[0]
     np.testing.assert_array_equal(out.astype(np.float64), want.astype(np.float64))
 
@@ -68,7 +68,7 @@ def test_windows_that_overlap_choose(op: str, dtype: str, order: str) -> None:
     source = random_of("i8", places.shape, 1).astype(to)
     if order == "F":
         x, source = np.asfortranarray(x), np.asfortranarray(source)
-    applied = op_on(OPS["select_and_scatter"], type, places, **attrs)
-    (out,) = made_by(RULES["select_and_scatter"], applied, [x, source])
+    applied = make_op(OPS["select_and_scatter"], type, places, **attrs)
+    (out,) = run_rule(RULES["select_and_scatter"], applied, [x, source])
     want = expected(applied, [x, source])[0]
     np.testing.assert_array_equal(out.astype(np.float64), want.astype(np.float64))

@@ -13,7 +13,7 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_of
 from tests.backends.cpu.kernels.reference_check import assert_same_bits, check, expected, operations
 from tests.backends.cpu.machine_descriptions import ZEN_5
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on, selected
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -31,14 +31,14 @@ def test_lines_of_integers_a_vector_at_a_time(
     name: str, dtype: str, shape: tuple[int, ...]
 ) -> None:
     """Sums wrap around; lines end within a vector."""
-    op = op_on(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1, reverse=False)
+    op = make_op(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1, reverse=False)
     kind = NUMPY_DTYPES[dtype]
     low, high = np.iinfo(kind).min, np.iinfo(kind).max
     x = np.random.default_rng(2).integers(low, high, shape, kind, endpoint=True)
     out = np.empty_like(x)
-    phases = lowered(RULES[name], op, [x], [out])
+    phases = lower_and_run(RULES[name], op, [x], [out])
     assert phases is not None
-    assert all("_line_" in each for each in selected(RULES[name], op, ZEN_5))
+    assert all("_line_" in each for each in selected_kernel_names(RULES[name], op, ZEN_5))
     assert_same_bits(out, expected(op, [x])[0])
 
 
@@ -47,8 +47,8 @@ def test_lines_of_integers_a_vector_at_a_time(
 def test_products_of_complex_numbers(dtype: str, shape: tuple[int, ...]) -> None:
     x = random_of(dtype, shape)
     for dim in range(len(shape)):
-        op = op_on(OPS["cumprod"], TensorType(shape, dtype), dim=dim, reverse=dim == 1)
-        (out,) = made_by(RULES["cumprod"], op, [x])
+        op = make_op(OPS["cumprod"], TensorType(shape, dtype), dim=dim, reverse=dim == 1)
+        (out,) = run_rule(RULES["cumprod"], op, [x])
         assert_same_bits(out, expected(op, [x])[0])
 
 
@@ -61,8 +61,8 @@ def test_long_lines(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     if dtype in ("bf16", "f16", "f32", "f64"):
         x = np.random.default_rng(1).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
     for dim in range(len(shape)):
-        op = op_on(OPS[name], type, dim=dim, reverse=dim == 1)
-        (out,) = made_by(RULES[name], op, [x])
+        op = make_op(OPS[name], type, dim=dim, reverse=dim == 1)
+        (out,) = run_rule(RULES[name], op, [x])
         assert_same_bits(out, expected(op, [x])[0])
 
 
@@ -73,14 +73,17 @@ def test_large_results_go_past_the_caches(name: str, dim: int, shift: int) -> No
     """Into memory that is aligned to lines, and into memory that is not."""
     shape, type = (70, 128), TensorType((70, 128), "f32")
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-    op = op_on(OPS[name], type, dim=dim, reverse=False)
+    op = make_op(OPS[name], type, dim=dim, reverse=False)
     memory = np.zeros(type.nbytes + 128, np.uint8)
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + type.nbytes].view(np.float32).reshape(shape)
-    phases = lowered(
+    phases = lower_and_run(
         RULES[name], op, [x], [out], machine=replace(host_machine(), shared_cache_bytes=1024)
     )
     assert phases is not None
-    assert "streaming" in selected(RULES[name], op, replace(ZEN_5, shared_cache_bytes=1024))[0]
-    assert "streaming" not in selected(RULES[name], op, ZEN_5)[0]
+    assert (
+        "streaming"
+        in selected_kernel_names(RULES[name], op, replace(ZEN_5, shared_cache_bytes=1024))[0]
+    )
+    assert "streaming" not in selected_kernel_names(RULES[name], op, ZEN_5)[0]
     assert_same_bits(out, expected(op, [x])[0])

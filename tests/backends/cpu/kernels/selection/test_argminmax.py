@@ -10,7 +10,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_of
 from tests.backends.cpu.kernels.reference_check import check, expected, operations
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 
@@ -33,8 +33,8 @@ def test_long_lines_of_few_values(name: str, dtype: str, shape: tuple[int, ...])
             left = tuple(n for d, n in enumerate(shape) if d != dim)
             for to in ("i32", "i64", "u16") if dtype == "f32" else ("i32",):
                 result = TensorType(left, to)
-                op = op_on(OPS[name], TensorType(shape, dtype), dim=dim, result=result)
-                (out,) = made_by(RULES[name], op, [x])
+                op = make_op(OPS[name], TensorType(shape, dtype), dim=dim, result=result)
+                (out,) = run_rule(RULES[name], op, [x])
                 np.testing.assert_array_equal(out, expected(op, [x])[0])
 
 
@@ -47,14 +47,14 @@ def test_few_long_lines_are_cut(
     """Wherever the best is, of equals the first, and NaN before all."""
     monkeypatch.setattr(argminmax, "PART_BYTES", 1 << 12)
     rng = np.random.default_rng(5)
-    op = op_on(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1,
+    op = make_op(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1,
                result=TensorType(shape[:-1], "i32"))  # fmt: skip
     for special in (0, 1, 3):
         x = rng.integers(0, 100, shape).astype(NUMPY_DTYPES[dtype])
         places = rng.integers(0, shape[-1], special)
         x[..., places] = np.nan if dtype[0] == "f" else 101
         out = np.zeros(shape[:-1], np.int32)
-        phases = lowered(RULES[name], op, [x], [out], 3)
+        phases = lower_and_run(RULES[name], op, [x], [out], 3)
         assert phases is not None
         assert len(phases) >= 2
         np.testing.assert_array_equal(out, expected(op, [x])[0])
@@ -65,6 +65,6 @@ def test_zeros_of_both_signs_are_equal(name: str) -> None:
     for first in (0.0, -0.0):
         x = np.full(5000, first, np.float32)
         x[1000:3000] = -first
-        op = op_on(OPS[name], TensorType((5000,), "f32"), dim=0, result=TensorType((), "i32"))
-        (out,) = made_by(RULES[name], op, [x])
+        op = make_op(OPS[name], TensorType((5000,), "f32"), dim=0, result=TensorType((), "i32"))
+        (out,) = run_rule(RULES[name], op, [x])
         assert out == 0

@@ -8,7 +8,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.kernels.selection import bool_search
-from tests.backends.cpu.guard_pages import at_the_end
+from tests.backends.cpu.guard_pages import copy_before_guard_page
 
 FUNCTIONS = ("any", "all", "max", "min", "argmax", "argmin")
 
@@ -53,7 +53,10 @@ def test_tasks_behind_the_one_that_finds_it_look_at_nothing() -> None:
 
 @pytest.mark.parametrize("size", [64, 256, 320, 4096, 2 * bool_search.MIN_TASK_BYTES])
 def test_nothing_is_read_behind_whole_vectors_without_what_is_looked_for(size: int) -> None:
-    none, all_ = at_the_end(np.zeros(size, bool)), at_the_end(np.ones(size, bool))
+    none, all_ = (
+        copy_before_guard_page(np.zeros(size, bool)),
+        copy_before_guard_page(np.ones(size, bool)),
+    )
     assert not snp.any(none)
     assert snp.all(all_)
     assert not snp.vdot(none, all_)

@@ -12,7 +12,7 @@ import shardir.numpy as snp
 from shardir.backends.cpu.kernels.selection.radix_select import radix_select_phases
 from shardir.ir.types import NUMPY_DTYPES
 from tests.backends.cpu.kernels.random_layouts import random_of
-from tests.backends.cpu.phase_runner import Bench
+from tests.backends.cpu.phase_runner import RuleHarness
 
 REAL = ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")
 RANDOM = np.random.default_rng(7)
@@ -53,7 +53,7 @@ def test_by_counts(dtype: str, shape: tuple[int, ...]) -> None:
     """Equal as numbers: which of equal zeros it is does not matter."""
     x, last = random_of(dtype, shape), shape[-1] - 1
     wanted = [0, last // 3, last // 2, last // 2 + 1, last]
-    bench, out = Bench(2), np.zeros_like(x)
+    bench, out = RuleHarness(2), np.zeros_like(x)
     source, target = bench.view(x, dtype), bench.view(out, dtype)
     phases = radix_select_phases(source, target, len(shape) - 1, wanted, bench)
     assert phases is not None

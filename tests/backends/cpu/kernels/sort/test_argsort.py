@@ -11,7 +11,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_of
 from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
-from tests.backends.cpu.phase_runner import Bench, lowered, op_on
+from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op
 
 if not has_compress(8, host_machine()):
     pytest.skip("the processor does not pack lanes", allow_module_level=True)
@@ -27,10 +27,10 @@ SMALL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and d
 def test_others_go_along(dtype: str, shape: tuple[int, ...], dim: int, turned: bool) -> None:
     x, y = random_of(dtype, shape), random_of("c128", shape, 3)
     types = [TensorType(shape, name) for name in (dtype, "c128")]
-    op = op_on(OPS["sort"], *types, dim=dim)
+    op = make_op(OPS["sort"], *types, dim=dim)
     arrays = [np.asfortranarray(a) if turned else a for a in (x, y)]
     outs = [np.zeros_like(a, order="F" if turned else "C") for a in arrays]
-    assert lowered(RULES["sort"], op, arrays, outs, 3) is not None
+    assert lower_and_run(RULES["sort"], op, arrays, outs, 3) is not None
     for out, want in zip(outs, expected(op, arrays), strict=True):
         assert_same_bits(out, want)
 
@@ -43,7 +43,7 @@ def test_places_and_elements(dtype: str, count: int, most: int) -> None:
     x = random.integers(0, most, count).astype(NUMPY_DTYPES[dtype])
     if dtype != "u32":
         x = np.where(random.random(count) < 0.5, -x, x)
-    bench = Bench(2)
+    bench = RuleHarness(2)
     places, values = np.zeros(count, np.int32), np.zeros_like(x)
     views = [bench.view(each) for each in (x, places, values)]
     phases = argsort_phases(views[0], views[1], 0, views[2], bench)
@@ -56,6 +56,6 @@ def test_places_and_elements(dtype: str, count: int, most: int) -> None:
 
 @pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ELEMENTS)])
 def test_keys_of_64_bits_have_no_room_and_long_lines_no_need(dtype: str, count: int) -> None:
-    bench = Bench(2)
+    bench = RuleHarness(2)
     x, y = (bench.view(np.zeros(count, each)) for each in (NUMPY_DTYPES[dtype], np.int32))
     assert argsort_phases(x, y, 0, None, bench) is None

@@ -13,7 +13,7 @@ from shardir.backends.cpu.kernels.selection.radix_select import radix_select_pha
 from shardir.backends.cpu.kernels.sort.complex_sort import complex_sort_phases
 from shardir.backends.cpu.kernels.sort.radix_sort import radix_sort_phases
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
-from tests.backends.cpu.phase_runner import Bench
+from tests.backends.cpu.phase_runner import RuleHarness
 
 SIZE, AROUND = 100_000, 200_000
 
@@ -27,7 +27,7 @@ def test_digits_that_changed_stay_within_the_line(kind: str, places: bool, step:
         memory = np.full(2 * SIZE + 2 * AROUND, 77, "i4" if places else kind)
         lines = memory[AROUND : AROUND + 2 * SIZE]
         target = lines[:: abs(step)][:SIZE][:: 1 if step > 0 else -1].reshape(1, SIZE)
-        bench = Bench()
+        bench = RuleHarness()
         phases = radix_sort_phases(bench.view(source), bench.view(target), 1, places, bench)
         assert phases is not None
         bench.run(phases[:1])
@@ -42,7 +42,7 @@ def test_digits_that_changed_stay_within_the_line(kind: str, places: bool, step:
 
 def test_a_place_among_elements_that_are_gone_is_a_number_all_the_same() -> None:
     source, target = np.zeros((1, SIZE), np.float32), np.ones((1, SIZE), np.float32)
-    bench = Bench()
+    bench = RuleHarness()
     phases = radix_select_phases(bench.view(source), bench.view(target), 1, [SIZE // 2], bench)
     assert phases is not None
     bench.run(phases[:2])
@@ -56,7 +56,7 @@ def test_zeros_that_are_gone_are_not_looked_for_behind_the_line() -> None:
     target = np.sort(source)
     zeros, first = int((source == 0).sum()), target[0, 0]
     target[0, zeros - 1] = -first
-    bench = Bench()
+    bench = RuleHarness()
     phases = signed_zero_phases(bench.view(source), bench.view(target), 1)
     source[:] = 1.0
     bench.run(phases)
@@ -68,7 +68,7 @@ def test_complex_zeros_that_came_meanwhile_stay_within_the_line() -> None:
     source = np.resize(np.array([-1, complex(-0.0, 0)], np.complex64), (1, size))
     memory = np.full(3 * size, 77, np.complex64)
     target = memory[size : 2 * size].reshape(1, size)
-    bench = Bench()
+    bench = RuleHarness()
 
     def sort(x: BufferView, y: BufferView) -> list[Phase] | None:
         return radix_sort_phases(x, y, 1, False, bench)

@@ -17,7 +17,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_of
 from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
-from tests.backends.cpu.phase_runner import Bench, op_on
+from tests.backends.cpu.phase_runner import RuleHarness, make_op
 
 Make = Callable[[BufferView, BufferView, int, LoweringContext], Sequence[Phase] | None]
 
@@ -43,7 +43,7 @@ def in_any_way(
 
 
 def made_by(make: Make, x: Array, dtype: str, workers: int = 2) -> Array:
-    bench = Bench(workers)
+    bench = RuleHarness(workers)
     out = np.full(x.size + 64, 7).astype(x.dtype)  # so that what is written past the end shows
     line = out[: x.size].reshape(x.shape)
     source = bench.view(x, dtype)
@@ -150,7 +150,7 @@ def test_a_bucket_that_scratch_memory_does_not_hold(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("shape", [(3, 700), (9, 1100), (1, 1, 40_000), (2, 150_000)])
 def test_equal_zeros_keep_their_order(dtype: str, shape: tuple[int, ...]) -> None:
     x = random_of(dtype, shape)
-    want = expected(op_on(OPS["sort"], TensorType(shape, dtype), dim=len(shape) - 1), [x])[0]
+    want = expected(make_op(OPS["sort"], TensorType(shape, dtype), dim=len(shape) - 1), [x])[0]
     assert_same_bits(made_by(in_any_way, x, dtype), want)
 
 
@@ -164,7 +164,7 @@ def test_wanted_places_are_right(dtype: str, count: int) -> None:
 
 
 def test_many_short_lines_and_those_with_gaps_are_for_others() -> None:
-    bench = Bench(2)
+    bench = RuleHarness(2)
     x, y = np.zeros((10, 64), np.float32), np.zeros((10, 64), np.float32)
     a, b = bench.view(x), bench.view(y)
     assert compress_sort_phases(a, b, 1, (), bench) is None

@@ -9,7 +9,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_of
 from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
-from tests.backends.cpu.phase_runner import lowered, made_by, op_on
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 
@@ -21,9 +21,9 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(x: Array, dtype: str, dim: int) -> None:
-    op = op_on(OPS["sort"], TensorType(x.shape, dtype), dim=dim)
+    op = make_op(OPS["sort"], TensorType(x.shape, dtype), dim=dim)
     out = np.zeros_like(x)
-    assert lowered(RULES["sort"], op, [x], [out]) is not None
+    assert lower_and_run(RULES["sort"], op, [x], [out]) is not None
     assert_same_bits(out, expected(op, [x])[0])
 
 
@@ -45,9 +45,9 @@ def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
     types = [TensorType(shape, name) for name in (dtype, "i32", "c128")]
     for turn in (False, True):
         arrays = [np.asfortranarray(a) if turn else a for a in (x, places, y)]
-        op = op_on(OPS["sort"], *types, dim=1)
+        op = make_op(OPS["sort"], *types, dim=1)
         outs = [np.zeros_like(a, order="F" if turn else "C") for a in arrays]
-        assert lowered(RULES["sort"], op, arrays, outs) is not None
+        assert lower_and_run(RULES["sort"], op, arrays, outs) is not None
         for out, want in zip(outs, expected(op, arrays), strict=True):
             assert_same_bits(out, want)
 
@@ -70,9 +70,9 @@ def test_several_keys(shape: tuple[int, ...], alone: bool, count: int) -> None:
         given = [a.T for a in arrays] if turn else arrays
         kinds = [TensorType(a.shape, t.dtype) for a, t in zip(given, types, strict=True)]
         more = {"order": count} if alone else {}
-        op = op_on(OPS["sort"], *kinds, dim=dim, keys=count, **more)
+        op = make_op(OPS["sort"], *kinds, dim=dim, keys=count, **more)
         outs = [np.zeros_like(a) for a in given]
-        assert lowered(RULES["sort"], op, given, outs) is not None
+        assert lower_and_run(RULES["sort"], op, given, outs) is not None
         for k, (out, want) in enumerate(zip(outs, expected(op, given), strict=True)):
             if not alone or k == count:
                 assert_same_bits(out, want)
@@ -85,8 +85,8 @@ def test_the_largest(dtype: str, count: int) -> None:
     if dtype == "f32":
         x = np.where(x != x, np.copysign(x, np.arange(100) % 2 - 0.5).astype(np.float32), x)
     some = (TensorType((40, count), dtype), TensorType((40, count), "i32"))
-    op = op_on(OPS["top_k"], TensorType(x.shape, dtype), result=some)
-    for out, want in zip(made_by(RULES["top_k"], op, [x]), expected(op, [x]), strict=True):
+    op = make_op(OPS["top_k"], TensorType(x.shape, dtype), result=some)
+    for out, want in zip(run_rule(RULES["top_k"], op, [x]), expected(op, [x]), strict=True):
         assert_same_bits(out, want)
 
 
@@ -110,10 +110,12 @@ def test_places_of_64_bits_in_many_short_lines_are_left_to_numpy(dtype: str) -> 
     x, places = random_of(dtype, (5, 33)), np.zeros((5, 33), np.int32)
     types = [TensorType(x.shape, name) for name in (dtype, "i32")]
     outs = [np.zeros_like(x), places]
-    assert lowered(RULES["sort"], op_on(OPS["sort"], *types, dim=1), [x, places], outs) is None
+    assert (
+        lower_and_run(RULES["sort"], make_op(OPS["sort"], *types, dim=1), [x, places], outs) is None
+    )
     some = (types[0], types[1])
-    op = op_on(OPS["top_k"], types[0], result=some)
-    assert lowered(RULES["top_k"], op, [x], outs) is None
+    op = make_op(OPS["top_k"], types[0], result=some)
+    assert lower_and_run(RULES["top_k"], op, [x], outs) is None
 
 
 FEW_OR_LONG = [((1,), 0), ((5,), 0), ((3, 700), 1), ((300, 3), 0), ((5, 530), 1), ((100_000,), 0)]
@@ -130,9 +132,9 @@ def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: in
     places = np.broadcast_to(np.arange(shape[dim], dtype=np.int32).reshape(along), shape)
     types = [TensorType(shape, name) for name in (dtype, "i32")]
     for order in ({}, {"order": 1}):
-        op = op_on(OPS["sort"], *types, dim=dim, **order)
+        op = make_op(OPS["sort"], *types, dim=dim, **order)
         outs = [np.zeros_like(x), np.zeros(shape, np.int32)]
-        assert lowered(RULES["sort"], op, [x, places], outs) is not None
+        assert lower_and_run(RULES["sort"], op, [x, places], outs) is not None
         for out, want in list(zip(outs, expected(op, [x, places]), strict=True))[len(order) :]:
             assert_same_bits(out, want)
 
@@ -153,7 +155,9 @@ def test_order_by_digits_is_stable_with_any_workers(workers: int) -> None:
     x = np.random.default_rng(0).integers(-3, 3, 200_000).astype(np.int32)
     places = np.arange(x.size, dtype=np.int32)
     types = [TensorType(x.shape, "i32")] * 2
-    op = op_on(OPS["sort"], *types, dim=0, order=1)
+    op = make_op(OPS["sort"], *types, dim=0, order=1)
     out = np.zeros_like(places)
-    assert lowered(RULES["sort"], op, [x, places], [np.zeros_like(x), out], workers) is not None
+    assert (
+        lower_and_run(RULES["sort"], op, [x, places], [np.zeros_like(x), out], workers) is not None
+    )
     assert_same_bits(out, np.argsort(x, kind="stable").astype(np.int32))
