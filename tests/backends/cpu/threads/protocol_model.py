@@ -1,8 +1,8 @@
-"""The protocol of callers and workers as a small machine, for walking through all it can do.
+"""A model of the protocol between callers and workers, for exhaustive exploration of its states.
 
-Every step reads or writes shared memory once, as `phases.py` does; between two steps of a thread
-any other may take any number of its own. Looking again without result is a step to the same
-state. `broken` names a fault to build in, to see that the walk finds it.
+Every step reads or writes shared memory once, as in `phase_interpreter.py`; between two steps of a
+thread, the other threads may take any number of steps. Unsuccessful polling is a step to the same
+state. `fault` names a fault to insert, to verify that the exploration detects it.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Shared(NamedTuple):
-    """The control memory, and which tasks of each phase have run (a bit each)."""
+    """The control memory, and for each phase the set of executed tasks as bits."""
 
     epoch: int
     left: int
@@ -25,7 +25,7 @@ class Shared(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """Where a thread is, and what it remembers."""
+    """The position and the local variables of a thread."""
 
     at: str
     epoch: int = 0
@@ -40,232 +40,258 @@ class State(NamedTuple):
     threads: tuple[Thread, ...]
 
 
-class Fault(Exception):
-    """Something that must never happen."""
+class ProtocolViolation(Exception):
+    """A violation of the protocol."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Thread 0 calls with `tasks` per phase, the others are workers."""
+    """Thread 0 calls a program with `tasks` per phase; the other threads are workers."""
 
     workers: int
     tasks: tuple[int, ...]
-    broken: str = ""
+    fault: str = ""
 
     def start(self) -> State:
         shared = Shared(0, 0, 0, False, 0, -1, False, (0,) * len(self.tasks))
         return State(shared, (Thread("open"), *[Thread("idle")] * self.workers))
 
     def steps(self, state: State) -> Iterator[State]:
-        """All states one step away."""
-        for who, thread in enumerate(state.threads):
+        """Yield all states that one step reaches."""
+        for thread_index, thread in enumerate(state.threads):
             step: Callable[[State, int], Iterator[State]] | None
             step = getattr(self, f"_{thread.at}", None)
             if step is not None:
-                yield from step(state, who)
+                yield from step(state, thread_index)
 
     def ended(self, state: State) -> bool:
         return all(thread.at == "ended" for thread in state.threads)
 
-    # What the caller does.
+    # Steps of the caller.
 
-    def _open(self, state: State, who: int) -> Iterator[State]:
-        thread = state.threads[who]
+    def _open(self, state: State, thread_index: int) -> Iterator[State]:
+        thread = state.threads[thread_index]
         if thread.phase == len(self.tasks):
-            yield go(state, who, "stop")
-        elif self.broken == "describes after opening":
-            yield go(state, who, "reset")
+            yield advance_thread(state, thread_index, "stop")
+        elif self.fault == "describes after opening":
+            yield advance_thread(state, thread_index, "reset")
         else:
-            yield go(write(state, job=thread.phase), who, "reset")
+            yield advance_thread(update_shared(state, job=thread.phase), thread_index, "reset")
 
-    def _reset(self, state: State, who: int) -> Iterator[State]:
-        changed = state if self.broken == "keeps the count" else write(state, done=0)
-        yield go(changed, who, "publish")
+    def _reset(self, state: State, thread_index: int) -> Iterator[State]:
+        changed = state if self.fault == "keeps the count" else update_shared(state, done=0)
+        yield advance_thread(changed, thread_index, "publish")
 
-    def _publish(self, state: State, who: int) -> Iterator[State]:
-        thread = state.threads[who]
+    def _publish(self, state: State, thread_index: int) -> Iterator[State]:
+        thread = state.threads[thread_index]
         epoch = state.shared.epoch + 1
-        changed = write(state, epoch=epoch, left=self.tasks[thread.phase])
-        late = self.broken == "describes after opening"
-        yield go(changed, who, "describe" if late else "wake", epoch=epoch)
+        changed = update_shared(state, epoch=epoch, left=self.tasks[thread.phase])
+        late = self.fault == "describes after opening"
+        yield advance_thread(changed, thread_index, "describe" if late else "wake", epoch=epoch)
 
-    def _describe(self, state: State, who: int) -> Iterator[State]:
-        yield go(write(state, job=state.threads[who].phase), who, "wake")
+    def _describe(self, state: State, thread_index: int) -> Iterator[State]:
+        yield advance_thread(
+            update_shared(state, job=state.threads[thread_index].phase), thread_index, "wake"
+        )
 
-    def _wake(self, state: State, who: int) -> Iterator[State]:
-        here = go(state, who, "look")
+    def _wake(self, state: State, thread_index: int) -> Iterator[State]:
+        here = advance_thread(state, thread_index, "look")
         if state.shared.sleepers == 0:
             yield here
             return
         asleep = [i for i, t in enumerate(state.threads) if i and t.at == "asleep"]
-        most = min(len(asleep), self.tasks[state.threads[who].phase] - 1)
-        for chosen in combinations(asleep, most):
+        woken_count = min(len(asleep), self.tasks[state.threads[thread_index].phase] - 1)
+        for chosen in combinations(asleep, woken_count):
             woken = here
             for i in chosen:
-                woken = go(woken, i, "rise")
+                woken = advance_thread(woken, i, "rise")
             yield woken
 
-    def _wait(self, state: State, who: int) -> Iterator[State]:
-        thread = state.threads[who]
+    def _wait(self, state: State, thread_index: int) -> Iterator[State]:
+        thread = state.threads[thread_index]
         if state.shared.done == self.tasks[thread.phase]:
-            yield go(state, who, "open", phase=thread.phase + 1, ended=0, left=0, job=0)
+            yield advance_thread(
+                state, thread_index, "open", phase=thread.phase + 1, ended=0, left=0, job=0
+            )
         else:
-            # It may go on looking, which changes nothing, or lose patience.
-            late = self.broken == "warns after looking"
-            yield go(state, who, "recheck" if late else "warn")
+            # The caller may continue to poll, which does not change the state, or prepare to sleep.
+            late = self.fault == "warns after looking"
+            yield advance_thread(state, thread_index, "recheck" if late else "warn")
 
-    def _warn(self, state: State, who: int) -> Iterator[State]:
-        late = self.broken == "warns after looking"
-        yield go(write(state, waiting=True), who, "park" if late else "recheck")
+    def _warn(self, state: State, thread_index: int) -> Iterator[State]:
+        late = self.fault == "warns after looking"
+        yield advance_thread(
+            update_shared(state, waiting=True), thread_index, "park" if late else "recheck"
+        )
 
-    def _recheck(self, state: State, who: int) -> Iterator[State]:
+    def _recheck(self, state: State, thread_index: int) -> Iterator[State]:
         done = state.shared.done
-        if done == self.tasks[state.threads[who].phase]:
-            yield go(state, who, "clear")
+        if done == self.tasks[state.threads[thread_index].phase]:
+            yield advance_thread(state, thread_index, "clear")
         else:
-            late = self.broken == "warns after looking"
-            yield go(state, who, "warn" if late else "park", left=done)
+            late = self.fault == "warns after looking"
+            yield advance_thread(state, thread_index, "warn" if late else "park", left=done)
 
-    def _park(self, state: State, who: int) -> Iterator[State]:
-        same = state.shared.done == state.threads[who].left
-        if self.broken in ("sleeps regardless", "warns after looking"):
+    def _park(self, state: State, thread_index: int) -> Iterator[State]:
+        same = state.shared.done == state.threads[thread_index].left
+        if self.fault in ("sleeps regardless", "warns after looking"):
             same = True
-        yield go(state, who, "asleep" if same else "clear")
+        yield advance_thread(state, thread_index, "asleep" if same else "clear")
 
-    def _clear(self, state: State, who: int) -> Iterator[State]:
-        yield go(write(state, waiting=False), who, "wait")
+    def _clear(self, state: State, thread_index: int) -> Iterator[State]:
+        yield advance_thread(update_shared(state, waiting=False), thread_index, "wait")
 
-    def _stop(self, state: State, who: int) -> Iterator[State]:
+    def _stop(self, state: State, thread_index: int) -> Iterator[State]:
         for phase, count in enumerate(self.tasks):
             if state.shared.ran[phase] != (1 << count) - 1:
-                raise Fault(f"phase {phase} ended before all its tasks")
-        yield go(write(state, stop=True), who, "rouse")
+                raise ProtocolViolation(f"phase {phase} ended before all its tasks")
+        yield advance_thread(update_shared(state, stop=True), thread_index, "rouse")
 
-    def _rouse(self, state: State, who: int) -> Iterator[State]:
+    def _rouse(self, state: State, thread_index: int) -> Iterator[State]:
         woken = state
         for i, thread in enumerate(state.threads):
             if i and thread.at == "asleep":
-                woken = go(woken, i, "rise")
+                woken = advance_thread(woken, i, "rise")
         others = state.threads[1:]
-        yield go(woken, who, "ended") if all(t.at == "ended" for t in others) else woken
-
-    # What everybody does to get tasks.
-
-    def _look(self, state: State, who: int) -> Iterator[State]:
-        thread, shared = state.threads[who], state.shared
-        if shared.epoch == thread.epoch and shared.left:
-            early = self.broken == "reads before claiming"
-            yield go(state, who, "fetch" if early else "swap", left=shared.left)
-        elif thread.ended:
-            yield go(state, who, "add")
-        else:
-            yield go(state, who, "wait" if who == 0 else "idle", left=0, job=0)
-
-    def _swap(self, state: State, who: int) -> Iterator[State]:
-        thread, shared = state.threads[who], state.shared
-        same = shared.left == thread.left and (
-            shared.epoch == thread.epoch or self.broken == "reads before claiming"
+        yield (
+            advance_thread(woken, thread_index, "ended")
+            if all(t.at == "ended" for t in others)
+            else woken
         )
-        if self.broken == "claims without comparing":
-            same = shared.left > 0
-        early = self.broken == "reads before claiming"
-        if same:
-            changed = write(state, left=shared.left - 1)
-            yield go(changed, who, "task" if early else "fetch")
+
+    # Steps of all threads to claim tasks.
+
+    def _look(self, state: State, thread_index: int) -> Iterator[State]:
+        thread, shared = state.threads[thread_index], state.shared
+        if shared.epoch == thread.epoch and shared.left:
+            early = self.fault == "reads before claiming"
+            yield advance_thread(
+                state, thread_index, "fetch" if early else "swap", left=shared.left
+            )
+        elif thread.ended:
+            yield advance_thread(state, thread_index, "add")
         else:
-            yield go(state, who, "look")
+            yield advance_thread(
+                state, thread_index, "wait" if thread_index == 0 else "idle", left=0, job=0
+            )
 
-    def _fetch(self, state: State, who: int) -> Iterator[State]:
-        early = self.broken == "reads before claiming"
-        yield go(state, who, "swap" if early else "task", job=state.shared.job)
+    def _swap(self, state: State, thread_index: int) -> Iterator[State]:
+        thread, shared = state.threads[thread_index], state.shared
+        same = shared.left == thread.left and (
+            shared.epoch == thread.epoch or self.fault == "reads before claiming"
+        )
+        if self.fault == "claims without comparing":
+            same = shared.left > 0
+        early = self.fault == "reads before claiming"
+        if same:
+            changed = update_shared(state, left=shared.left - 1)
+            yield advance_thread(changed, thread_index, "task" if early else "fetch")
+        else:
+            yield advance_thread(state, thread_index, "look")
 
-    def _task(self, state: State, who: int) -> Iterator[State]:
-        job = state.threads[who].job
+    def _fetch(self, state: State, thread_index: int) -> Iterator[State]:
+        early = self.fault == "reads before claiming"
+        yield advance_thread(state, thread_index, "swap" if early else "task", job=state.shared.job)
+
+    def _task(self, state: State, thread_index: int) -> Iterator[State]:
+        job = state.threads[thread_index].job
         for phase in range(job):
             if state.shared.ran[phase] != (1 << self.tasks[phase]) - 1:
-                raise Fault(f"phase {job} began before phase {phase} had ended")
-        if self.broken == "counts before running":
-            yield go(write(state, done=state.shared.done + 1), who, "end")
+                raise ProtocolViolation(f"phase {job} began before phase {phase} had ended")
+        if self.fault == "counts before running":
+            yield advance_thread(
+                update_shared(state, done=state.shared.done + 1), thread_index, "end"
+            )
         else:
-            yield go(state, who, "end")
+            yield advance_thread(state, thread_index, "end")
 
-    def _end(self, state: State, who: int) -> Iterator[State]:
-        thread, shared = state.threads[who], state.shared
+    def _end(self, state: State, thread_index: int) -> Iterator[State]:
+        thread, shared = state.threads[thread_index], state.shared
         task = self.tasks[thread.job] - thread.left
         bit = 1 << task
         if task < 0 or shared.ran[thread.job] & bit:
-            raise Fault(f"task {task} of phase {thread.job} ran twice")
+            raise ProtocolViolation(f"task {task} of phase {thread.job} ran twice")
         for phase in range(thread.job + 1, len(self.tasks)):
             if shared.ran[phase]:
-                raise Fault(f"phase {phase} began before phase {thread.job} had ended")
+                raise ProtocolViolation(f"phase {phase} began before phase {thread.job} had ended")
         ran = list(shared.ran)
         ran[thread.job] |= bit
-        ended = thread.ended + (self.broken != "counts before running")
-        yield go(write(state, ran=tuple(ran)), who, "look", ended=ended, job=0, left=0)
+        ended = thread.ended + (self.fault != "counts before running")
+        yield advance_thread(
+            update_shared(state, ran=tuple(ran)), thread_index, "look", ended=ended, job=0, left=0
+        )
 
-    def _add(self, state: State, who: int) -> Iterator[State]:
-        count = state.threads[who].ended
-        silent = self.broken == "does not tell"
-        after = ("wait" if who == 0 else "idle") if silent else "notify"
-        yield go(write(state, done=state.shared.done + count), who, after, ended=0)
+    def _add(self, state: State, thread_index: int) -> Iterator[State]:
+        count = state.threads[thread_index].ended
+        silent = self.fault == "does not tell"
+        after = ("wait" if thread_index == 0 else "idle") if silent else "notify"
+        yield advance_thread(
+            update_shared(state, done=state.shared.done + count), thread_index, after, ended=0
+        )
 
-    def _notify(self, state: State, who: int) -> Iterator[State]:
-        after = go(state, who, "wait" if who == 0 else "idle")
+    def _notify(self, state: State, thread_index: int) -> Iterator[State]:
+        after = advance_thread(state, thread_index, "wait" if thread_index == 0 else "idle")
         if state.shared.waiting and state.threads[0].at == "asleep":
-            after = go(after, 0, "clear")
+            after = advance_thread(after, 0, "clear")
         yield after
 
-    # What a worker does without tasks.
+    # Steps of a worker without tasks.
 
-    def _idle(self, state: State, who: int) -> Iterator[State]:
-        yield go(state, who, "ended" if state.shared.stop else "poll", epoch=0)
+    def _idle(self, state: State, thread_index: int) -> Iterator[State]:
+        yield advance_thread(state, thread_index, "ended" if state.shared.stop else "poll", epoch=0)
 
-    def _poll(self, state: State, who: int) -> Iterator[State]:
+    def _poll(self, state: State, thread_index: int) -> Iterator[State]:
         if state.shared.left:
-            yield go(state, who, "look", epoch=state.shared.epoch)
+            yield advance_thread(state, thread_index, "look", epoch=state.shared.epoch)
         else:
-            yield go(state, who, "idle")
-            yield go(state, who, "doze")
+            yield advance_thread(state, thread_index, "idle")
+            yield advance_thread(state, thread_index, "doze")
 
-    def _doze(self, state: State, who: int) -> Iterator[State]:
-        yield go(write(state, sleepers=state.shared.sleepers + 1), who, "see")
+    def _doze(self, state: State, thread_index: int) -> Iterator[State]:
+        yield advance_thread(
+            update_shared(state, sleepers=state.shared.sleepers + 1), thread_index, "see"
+        )
 
-    def _see(self, state: State, who: int) -> Iterator[State]:
+    def _see(self, state: State, thread_index: int) -> Iterator[State]:
         idle = state.shared.left == 0
-        yield go(state, who, "ask" if idle else "rise", epoch=state.shared.epoch)
+        yield advance_thread(
+            state, thread_index, "ask" if idle else "rise", epoch=state.shared.epoch
+        )
 
-    def _ask(self, state: State, who: int) -> Iterator[State]:
-        yield go(state, who, "rise" if state.shared.stop else "sleep")
+    def _ask(self, state: State, thread_index: int) -> Iterator[State]:
+        yield advance_thread(state, thread_index, "rise" if state.shared.stop else "sleep")
 
-    def _sleep(self, state: State, who: int) -> Iterator[State]:
-        same = state.shared.epoch == state.threads[who].epoch
-        if self.broken == "sleeps through an opening":
+    def _sleep(self, state: State, thread_index: int) -> Iterator[State]:
+        same = state.shared.epoch == state.threads[thread_index].epoch
+        if self.fault == "sleeps through an opening":
             same = True
         if same and state.shared.left:
-            raise Fault("a worker went to sleep beside open tasks")
-        yield go(state, who, "asleep" if same else "rise")
+            raise ProtocolViolation("a worker went to sleep beside open tasks")
+        yield advance_thread(state, thread_index, "asleep" if same else "rise")
 
-    def _rise(self, state: State, who: int) -> Iterator[State]:
-        yield go(write(state, sleepers=state.shared.sleepers - 1), who, "idle", epoch=0)
+    def _rise(self, state: State, thread_index: int) -> Iterator[State]:
+        yield advance_thread(
+            update_shared(state, sleepers=state.shared.sleepers - 1), thread_index, "idle", epoch=0
+        )
 
 
-def go(state: State, who: int, at: str, **changes: int) -> State:
-    """A thread goes on."""
+def advance_thread(state: State, thread_index: int, at: str, **changes: int) -> State:
+    """Move a thread to another position."""
     threads = list(state.threads)
-    threads[who] = threads[who]._replace(at=at, **changes)
+    threads[thread_index] = threads[thread_index]._replace(at=at, **changes)
     return State(state.shared, tuple(threads))
 
 
-def write(state: State, **changes: Any) -> State:
-    """Shared memory changes."""
+def update_shared(state: State, **changes: Any) -> State:
+    """Change shared memory."""
     return State(state.shared._replace(**changes), state.threads)
 
 
-def walk(protocol: Protocol) -> int:
-    """Visit every state that can be reached; how many there are.
+def explore(protocol: Protocol) -> int:
+    """Visit every reachable state and return the number of states.
 
-    Raises `Fault` for a state that must not be, and for one from which no end can be reached: a
-    deadlock, or a thread that sleeps for ever while others look on.
+    Raise `ProtocolViolation` for an invalid state, and for a state from which no final state is
+    reachable: a deadlock, or a thread that sleeps forever.
     """
     start = protocol.start()
     before: dict[State, list[State]] = {start: []}
@@ -280,14 +306,14 @@ def walk(protocol: Protocol) -> int:
                 before[after] = []
                 left.append(after)
             before[after].append(state)
-    good = set(ends)
+    reaches_end = set(ends)
     left = list(ends)
     while left:
         for state in before[left.pop()]:
-            if state not in good:
-                good.add(state)
+            if state not in reaches_end:
+                reaches_end.add(state)
                 left.append(state)
-    stuck = len(before) - len(good)
+    stuck = len(before) - len(reaches_end)
     if stuck:
-        raise Fault(f"from {stuck} of {len(before)} states no end can be reached")
+        raise ProtocolViolation(f"from {stuck} of {len(before)} states no end can be reached")
     return len(before)

@@ -1,4 +1,5 @@
-"""Processes with little address space (`ulimit -v`): programs are right, or refused; none hangs."""
+"""Processes with little address space (`ulimit -v`): programs give correct results or are
+rejected."""
 
 import os
 import subprocess
@@ -17,7 +18,9 @@ from shardir.backends.cpu.threads import address_space, workers
 from tests.backends.cpu.sample_kernels import SCRATCH_SUM
 from tests.process_control.threads import at_once
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space so")
+linux_only = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux limits address space so"
+)
 
 PROGRAM = """
 import faulthandler, resource, sys
@@ -48,26 +51,26 @@ for size in (20, 300):
     np.testing.assert_allclose(got, np.tanh(x @ x).sum(0), rtol=1e-3, atol=1e-3)
 print("right")
 """
-REFUSALS = (
+ERROR_STARTS = (
     "OutOfMemoryError: no memory for ",
     "OutOfMemoryError: compiling a program may take 32.0 MiB of address space, but less is left; "
     "allow this process more address space (ulimit -v)",
 )
 
 
-@linux
+@linux_only
 @pytest.mark.parametrize(
-    ("where", "more", "native"),
+    ("limit_time", "more", "native"),
     [("before", 64, False), ("before", 400, True), ("after", 8, True), ("after", 100, True)],
 )
-def test_a_program_is_right_or_refused(where: str, more: int, native: bool) -> None:
-    """Limited before the runtime begins, or after a first program; `more` MiB than are in
-    use.
+def test_programs_are_correct_or_rejected(limit_time: str, more: int, native: bool) -> None:
+    """The limit applies before the start of the runtime or after a first program, `more` MiB above
+    the current use.
 
-    Machine code begins with 176 MiB, beside what the heaps of threads reserve, 64 MiB for each.
+    Native compilation starts with at least 176 MiB, and 64 MiB for the heap of each thread.
     """
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, where, str(more)],
+        [sys.executable, "-c", PROGRAM, limit_time, str(more)],
         env={**os.environ, "SHARDIR_CACHE_DIR": ""},
         capture_output=True,
         text=True,
@@ -75,32 +78,35 @@ def test_a_program_is_right_or_refused(where: str, more: int, native: bool) -> N
     )
     if more == 8:
         assert done.returncode == 1
-        assert done.stderr.splitlines()[-1].partition("errors.")[2].startswith(REFUSALS)
+        assert done.stderr.splitlines()[-1].partition("errors.")[2].startswith(ERROR_STARTS)
         return
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
-    said = "the address space of this process is limited (ulimit -v), and only"
-    assert (said in done.stderr) == (not native)
+    warning = "the address space of this process is limited (ulimit -v), and only"
+    assert (warning in done.stderr) == (not native)
 
 
-def test_no_thread_begins_and_nothing_is_compiled_in_too_little_address_space(
+def test_threads_and_compilation_require_address_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """LLVM would end the process, and Python wait for the thread for ever."""
+    """Without these checks, LLVM would end the process, and Python would wait forever for the
+    thread."""
     monkeypatch.setattr(address_space, "address_space_left", lambda: 1 << 20)
     thread = Thread(target=lambda: None)
     assert not llvm_threads.try_start_thread(thread)
     assert not thread.is_alive()
     with pytest.raises(OutOfMemoryError) as error:
         emit([["define void @f() { ret void }"]])
-    assert str(error.value) == REFUSALS[1].removeprefix("OutOfMemoryError: ")
+    assert str(error.value) == ERROR_STARTS[1].removeprefix("OutOfMemoryError: ")
     monkeypatch.setattr(address_space, "address_space_left", lambda: 1 << 30)
     assert llvm_threads.try_start_thread(thread)
     thread.join()
     assert emit([["define void @f() { ret void }"]])
 
 
-def test_a_pool_in_limited_address_space_has_few_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that find none wait for one, and are right; the number of workers does not grow."""
+def test_a_pool_in_limited_address_space_has_few_caller_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Callers without a slot wait and get correct results; the number of workers does not grow."""
     monkeypatch.setattr(workers, "address_space_left", lambda: 1 << 30)
     pool = workers.WorkerPool(2)
     run = load_program([Phase(SCRATCH_SUM, (3000,), 8, 1e6)], 2, pool)

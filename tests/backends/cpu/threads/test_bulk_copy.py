@@ -1,4 +1,4 @@
-"""Blocks of memory of any size, copied from any place, and nothing beside them."""
+"""Copies of memory blocks of any size and alignment, which change no other bytes."""
 
 import numpy as np
 import pytest
@@ -23,20 +23,20 @@ SIZES = (
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("shift", [0, 1, 60])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_all_bytes_are_copied_and_no_others(size: int, shift: int, count: int) -> None:
-    given = np.random.default_rng(size).integers(1, 256, size + shift, np.uint8)
-    made = np.zeros(size + 3 * CACHE_LINE_BYTES, np.uint8)
-    begin = -made.ctypes.data % CACHE_LINE_BYTES
+def test_bulk_copy_writes_exactly_the_target_bytes(size: int, shift: int, count: int) -> None:
+    source = np.random.default_rng(size).integers(1, 256, size + shift, np.uint8)
+    target = np.zeros(size + 3 * CACHE_LINE_BYTES, np.uint8)
+    begin = -target.ctypes.data % CACHE_LINE_BYTES
     with workers(count):
-        bulk_copy(size)(given.ctypes.data + shift, made.ctypes.data + begin)
-    np.testing.assert_array_equal(made[begin : begin + size], given[shift:])
-    assert not made[:begin].any()
-    assert not made[begin + size :].any()
+        bulk_copy(size)(source.ctypes.data + shift, target.ctypes.data + begin)
+    np.testing.assert_array_equal(target[begin : begin + size], source[shift:])
+    assert not target[:begin].any()
+    assert not target[begin + size :].any()
 
 
-def test_large_arrays_of_numpy_are_copied() -> None:
-    given = np.random.default_rng(0).standard_normal(9_000_001, np.float32)[1:]
-    placed = sd.device_put(given)
-    kept = given.copy()
-    given[:] = 0
-    np.testing.assert_array_equal(placed, kept)
+def test_device_put_copies_large_numpy_arrays() -> None:
+    source = np.random.default_rng(0).standard_normal(9_000_001, np.float32)[1:]
+    placed = sd.device_put(source)
+    expected = source.copy()
+    source[:] = 0
+    np.testing.assert_array_equal(placed, expected)

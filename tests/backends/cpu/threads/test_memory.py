@@ -1,4 +1,4 @@
-"""The memory of the process: limits that hold for a while, forks."""
+"""The memory pool of the process: temporary limits, and forks."""
 
 import gc
 import subprocess
@@ -12,7 +12,7 @@ from shardir.backends.cpu.threads import memory
 MIB = 1 << 20
 
 
-def test_a_limit_holds_in_a_block() -> None:
+def test_a_limit_applies_within_its_context() -> None:
     before = memory.MEMORY_POOL.limit
     with (
         memory.limit_memory(10 * MIB),
@@ -22,7 +22,7 @@ def test_a_limit_holds_in_a_block() -> None:
     assert memory.MEMORY_POOL.limit == before
 
 
-def test_a_limit_counts_what_is_idle_and_used_again() -> None:
+def test_a_limit_includes_reused_idle_blocks() -> None:
     first = memory.allocate(48 * MIB)
     del first
     gc.collect()
@@ -33,8 +33,9 @@ def test_a_limit_counts_what_is_idle_and_used_again() -> None:
         memory.allocate(48 * MIB)
 
 
-def test_a_forked_child_has_the_pool_of_its_parent() -> None:
-    """In a process of its own: others of these tests load what does not bear a fork."""
+def test_a_forked_child_uses_the_pool_of_its_parent() -> None:
+    """Run this in its own process, because other tests load libraries that do not support a
+    fork."""
     program = """
 import os
 import numpy as np

@@ -1,4 +1,4 @@
-"""Blocks of a pool: reuse, sizes, views, limits, giving back, threads."""
+"""The memory pool: reuse, size classes, views, limits, trimming, threads."""
 
 import gc
 import subprocess
@@ -36,7 +36,7 @@ def test_blocks_are_aligned_and_writable_to_their_end(nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [100, 4096, 3 * MIB, 9 * MIB])
-def test_a_block_that_nobody_holds_is_used_again(nbytes: int) -> None:
+def test_an_unreferenced_block_is_reused(nbytes: int) -> None:
     pool = MemoryPool(1 << 30)
     first = pool.allocate(nbytes)
     address = first.address
@@ -44,7 +44,7 @@ def test_a_block_that_nobody_holds_is_used_again(nbytes: int) -> None:
     assert other.address != address
     del first
     assert pool.allocate(nbytes).address == address
-    # Of about the same size, too.
+    # A slightly smaller size reuses the block too.
     assert pool.allocate(nbytes - 1).address == address
 
 
@@ -69,7 +69,7 @@ def test_blocks_do_not_overlap() -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
-def test_size_classes_waste_little() -> None:
+def test_size_classes_waste_at_most_an_eighth() -> None:
     for nbytes in [*range(5000), *range(MIB - 50, MIB + 50), 3 * MIB + 5]:
         size = size_class(nbytes)
         assert size % 64 == 0
@@ -79,7 +79,7 @@ def test_size_classes_waste_little() -> None:
     assert size_class(64 * MIB) == 64 * MIB
 
 
-def test_statistics_add_up() -> None:
+def test_statistics_are_consistent() -> None:
     pool = MemoryPool(1 << 30)
     assert pool.statistics() == PoolStatistics(0, 0, 0, 0)
     small, large = pool.allocate(1000), pool.allocate(64 * MIB)
@@ -88,16 +88,16 @@ def test_statistics_add_up() -> None:
     del large
     assert pool.statistics() == PoolStatistics(1024, 64 * MIB, mapped, mapped)
     assert pool.trim() == 64 * MIB
-    left = ARENA_BYTES
-    assert pool.statistics() == PoolStatistics(1024, 0, left, mapped)
+    remaining_bytes = ARENA_BYTES
+    assert pool.statistics() == PoolStatistics(1024, 0, remaining_bytes, mapped)
     del small
-    assert pool.statistics() == PoolStatistics(0, 1024, left, mapped)
+    assert pool.statistics() == PoolStatistics(0, 1024, remaining_bytes, mapped)
 
 
-def test_running_out_of_memory_is_said_and_changes_nothing() -> None:
+def test_an_out_of_memory_error_leaves_the_pool_unchanged() -> None:
     pool = MemoryPool(100 * MIB)
-    kept = pool.allocate(40 * MIB)
-    np.asarray(kept)[...] = 3
+    allocated = pool.allocate(40 * MIB)
+    np.asarray(allocated)[...] = 3
     with pytest.raises(OutOfMemoryError) as caught:
         pool.allocate(80 * MIB)
     assert str(caught.value) == (
@@ -107,25 +107,25 @@ def test_running_out_of_memory_is_said_and_changes_nothing() -> None:
     )
     assert isinstance(caught.value, ShardirError)
     assert isinstance(caught.value, MemoryError)
-    assert (np.asarray(kept) == 3).all()
-    assert pool.allocate(40 * MIB).address != kept.address
+    assert (np.asarray(allocated) == 3).all()
+    assert pool.allocate(40 * MIB).address != allocated.address
 
 
-def test_the_system_may_refuse_too() -> None:
+def test_a_failed_mapping_is_an_out_of_memory_error() -> None:
     pool = MemoryPool(1 << 62)
     with pytest.raises(OutOfMemoryError, match=r"^no memory for 1000.0 TiB: 0 B are in us"):
         pool.allocate(1000 << 40)
     assert pool.statistics().mapped == 0
 
 
-def test_idle_memory_makes_room_for_what_is_asked() -> None:
+def test_idle_memory_is_released_for_larger_blocks() -> None:
     pool = MemoryPool(100 * MIB)
     first = [pool.allocate(20 * MIB) for _ in range(4)]
     first.clear()
     assert pool.allocate(90 * MIB).nbytes == 90 * MIB
 
 
-def test_what_only_a_cycle_holds_makes_room_too() -> None:
+def test_blocks_in_reference_cycles_are_released() -> None:
     pool = MemoryPool(100 * MIB)
     gc.disable()
     try:
@@ -137,7 +137,7 @@ def test_what_only_a_cycle_holds_makes_room_too() -> None:
         gc.enable()
 
 
-def test_the_pool_does_not_grow_with_sizes_that_came_once() -> None:
+def test_the_pool_does_not_grow_with_unrepeated_sizes() -> None:
     pool = MemoryPool(400 * MIB)
     for _ in range(50):
         pool.allocate(64 * MIB)
@@ -147,7 +147,7 @@ def test_the_pool_does_not_grow_with_sizes_that_came_once() -> None:
         assert pool.statistics().mapped <= 1.25 * 200 * MIB
 
 
-def test_a_loop_maps_nothing_after_its_first_round() -> None:
+def test_a_loop_maps_no_memory_after_its_first_iteration() -> None:
     pool = MemoryPool(1 << 40)
     mapped = set()
     for _ in range(5):
@@ -157,33 +157,33 @@ def test_a_loop_maps_nothing_after_its_first_round() -> None:
     assert mapped == {(64 + 96 + 208) * MIB}
 
 
-def test_trim_leaves_what_was_used_lately() -> None:
+def test_trim_keeps_recently_used_blocks() -> None:
     pool = MemoryPool(1 << 40)
     old = pool.allocate(10 * MIB)
     del old
     time.sleep(0.05)
-    young = pool.allocate(20 * MIB)
-    del young
+    recent = pool.allocate(20 * MIB)
+    del recent
     assert pool.trim(idle_seconds=0.04) == 10 * MIB
     assert pool.trim(idle_seconds=100) == 0
     assert pool.trim() == 20 * MIB
 
 
-def test_threads_share_a_pool() -> None:
+def test_threads_may_use_a_pool_concurrently() -> None:
     pool = MemoryPool(1 << 40)
-    faults: list[int] = []
+    mismatch_counts: list[int] = []
     sizes = [100, 200, 5000, 2 * MIB, 5 * MIB]
 
-    def work(mark: int) -> None:
+    def allocate_and_check(mark: int) -> None:
         for turn in range(300):
             blocks: list[MemoryBlock] = [pool.allocate(sizes[(turn + k) % 5]) for k in range(4)]
             for block in blocks:
                 np.asarray(block)[:50] = mark
             if turn % 50 == 0:
                 pool.trim()
-            faults.extend(int((np.asarray(block)[:50] != mark).sum()) for block in blocks)
+            mismatch_counts.extend(int((np.asarray(block)[:50] != mark).sum()) for block in blocks)
 
-    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(6)]
+    threads = [threading.Thread(target=allocate_and_check, args=(mark,)) for mark in range(6)]
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -193,12 +193,12 @@ def test_threads_share_a_pool() -> None:
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    assert set(faults) == {0}
+    assert set(mismatch_counts) == {0}
     assert pool.statistics().in_use == 0
 
 
-def test_arenas_of_idle_blocks_go_back_before_there_is_no_memory() -> None:
-    """In a process of its own: others of these tests keep small blocks."""
+def test_arenas_of_idle_blocks_are_released_at_the_limit() -> None:
+    """Run this in its own process, because other tests keep small blocks."""
     program = """
 import numpy as np
 import shardir.numpy as snp

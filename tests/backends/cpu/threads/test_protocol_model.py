@@ -1,21 +1,24 @@
-"""Every interleaving of small programs: each task once, phases in order, nobody sleeps for ever."""
+"""Every interleaving of small programs runs each task once, phases in order, and without
+deadlock."""
 
 import pytest
 
-from tests.backends.cpu.threads.protocol_model import Fault, Protocol, walk
+from tests.backends.cpu.threads.protocol_model import Protocol, ProtocolViolation, explore
 
 PROGRAMS = [(1, (2, 2)), (1, (1, 2, 1)), (1, (3, 3, 3)), (2, (2, 1)), (2, (2, 2))]
-LARGER = [(2, (3, 2)), (2, (3, 2, 2)), (3, (2,))]
-"""A minute."""
+LARGER_PROGRAMS = [(2, (3, 2)), (2, (3, 2, 2)), (3, (2,))]
+"""These take about a minute."""
 
 
-def test_the_protocol_is_free_of_faults(request: pytest.FixtureRequest) -> None:
-    for workers, tasks in PROGRAMS + (LARGER if request.config.getoption("--long") else []):
-        assert walk(Protocol(workers, tasks)) > 200
+def test_the_protocol_has_no_violations(request: pytest.FixtureRequest) -> None:
+    for workers, tasks in PROGRAMS + (
+        LARGER_PROGRAMS if request.config.getoption("--long") else []
+    ):
+        assert explore(Protocol(workers, tasks)) > 200
 
 
 @pytest.mark.parametrize(
-    ("broken", "words"),
+    ("fault", "message"),
     [
         ("describes after opening", "ran twice|before phase|no end"),
         ("keeps the count", "ended before all its tasks|before phase"),
@@ -28,6 +31,6 @@ def test_the_protocol_is_free_of_faults(request: pytest.FixtureRequest) -> None:
         ("sleeps through an opening", "went to sleep beside open tasks"),
     ],
 )
-def test_the_walk_finds_what_is_broken(broken: str, words: str) -> None:
-    with pytest.raises(Fault, match=words):
-        walk(Protocol(1, (2, 2, 1), broken))
+def test_the_exploration_finds_inserted_faults(fault: str, message: str) -> None:
+    with pytest.raises(ProtocolViolation, match=message):
+        explore(Protocol(1, (2, 2, 1), fault))

@@ -1,4 +1,4 @@
-"""The runtime is made on another thread while the first array is placed or function traced."""
+"""Another thread prepares the runtime during the first device_put or the first trace."""
 
 import os
 import subprocess
@@ -11,26 +11,26 @@ import numpy as np
 import shardir as sd
 from shardir.backends import cpu
 from shardir.backends.cpu.threads import workers
-who = []
+thread_names = []
 make = workers.WorkerPool.__init__
-def noted(self, *args):
-    who.append(threading.current_thread().name)
+def record_thread(self, *args):
+    thread_names.append(threading.current_thread().name)
     make(self, *args)
-workers.WorkerPool.__init__ = noted
+workers.WorkerPool.__init__ = record_thread
 {before}
 x = sd.device_put(np.arange(3.0))
-print(who)
+print(thread_names)
 def f(x):
     for thread in threading.enumerate():
         if thread.name == "shardir-prepare":
             thread.join()
     return x + 1
-print(sd.jit(f)(x), sd.jit(lambda x: x - 1)(x), who)
+print(sd.jit(f)(x), sd.jit(lambda x: x - 1)(x), thread_names)
 """
-REFUSE = """
-def refused(self):
+REFUSE_THREADS = """
+def refuse_start(self):
     raise RuntimeError("can't start new thread")
-cpu.Thread = type("Refused", (threading.Thread,), {"start": refused})
+cpu.Thread = type("RefusingThread", (threading.Thread,), {"start": refuse_start})
 """
 
 
@@ -45,51 +45,51 @@ def run(before: str) -> str:
     return done.stdout
 
 
-def test_the_runtime_is_made_while_the_first_function_is_traced() -> None:
+def test_the_runtime_is_prepared_during_the_first_trace() -> None:
     assert run("") == "[]\n[1. 2. 3.] [-1.  0.  1.] ['shardir-prepare']\n"
 
 
-def test_it_is_made_later_where_no_thread_can_be_had() -> None:
-    assert run(REFUSE) == "[]\n[1. 2. 3.] [-1.  0.  1.] ['MainThread']\n"
+def test_without_threads_the_runtime_is_prepared_at_the_first_call() -> None:
+    assert run(REFUSE_THREADS) == "[]\n[1. 2. 3.] [-1.  0.  1.] ['MainThread']\n"
 
 
-PLACED = """
+PLACE_ARRAYS = """
 import sys, threading
 import numpy as np
 import shardir as sd
 started = []
 start = threading.Thread.start
-def starting(self):
+def record_start(self):
     started.append(self)
     start(self)
-threading.Thread.start = starting
-def joined():
+threading.Thread.start = record_start
+def join_preparation():
     found = [thread for thread in started if thread.name == "shardir-prepare"]
     for thread in found:
         thread.join()
         started.remove(thread)
     return bool(found)
 sd.device_put(np.arange(3.0))
-print(joined())
+print(join_preparation())
 sd.device_put(np.arange(3000.0))
-print(joined(), "shardir.backends.cpu.schedule.build" in sys.modules)
+print(join_preparation(), "shardir.backends.cpu.schedule.build" in sys.modules)
 sd.device_put(np.arange(3000.0))
-print(joined())
+print(join_preparation())
 """
 
 
-def test_what_is_needed_comes_while_the_first_array_is_placed(tmp_path: Path) -> None:
-    told = []
+def test_the_first_device_put_prepares_the_runtime(tmp_path: Path) -> None:
+    outputs = []
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-c", PLACED],
+            [sys.executable, "-c", PLACE_ARRAYS],
             env={**os.environ, "SHARDIR_CACHE_DIR": str(tmp_path)},
             capture_output=True,
             text=True,
             timeout=60,
         )
         assert (done.returncode, done.stderr) == (0, "")
-        told.append(done.stdout.split())
-    assert told[0] == ["False", "True", "True", "False"]
-    # On disk is all but what makes schedules of programs that are new.
-    assert told[1][2:] == ["False", "False"]
+        outputs.append(done.stdout.split())
+    assert outputs[0] == ["False", "True", "True", "False"]
+    # The disk cache has everything except the code that builds schedules of new programs.
+    assert outputs[1][2:] == ["False", "False"]

@@ -1,4 +1,4 @@
-"""Recording who ran which task when, and what the machine can do at most."""
+"""Records of tasks with their worker and time, and the roofline of the machine."""
 
 import time
 from contextlib import ExitStack
@@ -14,15 +14,15 @@ from shardir.backends.cpu.threads.workers import WorkerPool
 from shardir.backends.numpy.marks import record_mark, record_marks
 from tests.backends.cpu.sample_kernels import MULTIPLY_ADD, WORKER_INDEX
 
-LONG = 1e6
+LONG_PHASE_NANOSECONDS = 1e6
 
 
-def test_every_task_is_recorded_by_who_ran_it() -> None:
+def test_every_task_is_recorded_with_its_worker() -> None:
     pool = WorkerPool(3, spin=2000)
     out = np.full(40, -1)
     run = load_program(
         [
-            Phase(WORKER_INDEX, (20_000,), 40, LONG, "first"),
+            Phase(WORKER_INDEX, (20_000,), 40, LONG_PHASE_NANOSECONDS, "first"),
             Phase(MULTIPLY_ADD, (0,), 2, 0.0, "second"),
         ],
         2,
@@ -39,9 +39,9 @@ def test_every_task_is_recorded_by_who_ran_it() -> None:
     pool.stop()
     found = sorted((each.phase, each.task) for each in tasks)
     assert found == [(0, task) for task in range(40)] + [(1, 0), (1, 1)]
-    who = {each.task: each.thread for each in tasks if each.phase == 0}
-    out[:2] //= 3  # by the second phase
-    assert [who[task] for task in range(40)] == out.tolist()
+    worker_of_task = {each.task: each.thread for each in tasks if each.phase == 0}
+    out[:2] //= 3  # the second phase multiplied these by 3
+    assert [worker_of_task[task] for task in range(40)] == out.tolist()
     assert all(began <= each.begin <= each.end <= ended for each in tasks)
     first_end = max(each.end for each in tasks if each.phase == 0)
     assert all(each.begin >= first_end for each in tasks if each.phase == 1)
@@ -49,10 +49,10 @@ def test_every_task_is_recorded_by_who_ran_it() -> None:
     assert {each.program.causes[each.phase] for each in tasks} == {"one", "two"}
 
 
-def test_nothing_is_recorded_outside() -> None:
+def test_runs_outside_the_context_are_not_recorded() -> None:
     pool = WorkerPool(2)
     words = np.zeros(4, np.uint64)
-    run = load_program([Phase(MULTIPLY_ADD, (1,), 4, LONG)], 2, pool)
+    run = load_program([Phase(MULTIPLY_ADD, (1,), 4, LONG_PHASE_NANOSECONDS)], 2, pool)
     with task_recording.record_tasks(pool) as record:
         pass
     run(words.ctypes.data)
@@ -60,7 +60,7 @@ def test_nothing_is_recorded_outside() -> None:
     pool.stop()
 
 
-def test_long_recordings_keep_what_came_last() -> None:
+def test_long_recordings_keep_the_latest_tasks() -> None:
     pool = WorkerPool(1)
     words = np.zeros(1, np.uint64)
     run = load_program([Phase(MULTIPLY_ADD, (1,), 1, 0.0)] * 1000, 2, pool)
@@ -76,7 +76,7 @@ def test_long_recordings_keep_what_came_last() -> None:
         assert record.dropped_tasks == 0
 
 
-def test_any_number_may_record_and_end_in_any_order() -> None:
+def test_recordings_may_overlap_and_end_in_any_order() -> None:
     pool = WorkerPool(1)
     words = np.zeros(1, np.uint64)
     run = load_program([Phase(MULTIPLY_ADD, (1,), 1, 0.0)] * 3, 2, pool)
@@ -95,7 +95,7 @@ def test_any_number_may_record_and_end_in_any_order() -> None:
     assert two.take() == []
 
 
-def test_python_code_leaves_marks() -> None:
+def test_marks_of_python_code_are_recorded() -> None:
     begin = time.monotonic_ns()
     record_mark("outside", begin)
     with record_marks() as marks:
@@ -105,7 +105,7 @@ def test_python_code_leaves_marks() -> None:
     assert begin <= marks[0].end <= time.monotonic_ns()
 
 
-def test_any_number_may_collect_marks_and_end_in_any_order() -> None:
+def test_collections_of_marks_may_overlap_and_end_in_any_order() -> None:
     with ExitStack() as stack:
         first = stack.enter_context(record_marks())
         with record_marks() as second:
@@ -117,7 +117,7 @@ def test_any_number_may_collect_marks_and_end_in_any_order() -> None:
     assert [each.subject for each in second] == ["both", "second"]
 
 
-def test_tasks_are_ordered_by_their_begin() -> None:
+def test_tasks_are_ordered_by_their_start() -> None:
     pool = WorkerPool(1)
     words = np.zeros(3, np.uint64)
     run = load_program([Phase(MULTIPLY_ADD, (1,), 3, 0.0)] * 5, 2, pool)
@@ -129,7 +129,7 @@ def test_tasks_are_ordered_by_their_begin() -> None:
     ]
 
 
-def test_the_machine_has_limits() -> None:
+def test_the_measured_roofline_is_plausible() -> None:
     pool = WorkerPool(2)
     found = measure(pool)
     pool.stop()
@@ -138,7 +138,7 @@ def test_the_machine_has_limits() -> None:
     assert roofline() is roofline()
 
 
-def test_work_takes_at_least_what_limits_it() -> None:
+def test_the_time_bound_is_the_larger_of_memory_and_compute() -> None:
     limits = Roofline(1e9, 1e10)
     assert limits.seconds(1_000_000, 0) == 1e-3
     assert limits.seconds(1_000_000, 100_000_000) == 1e-2

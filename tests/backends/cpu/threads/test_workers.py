@@ -1,4 +1,4 @@
-"""The life of workers: starting, stopping, forking, interrupting, ending; and many at once."""
+"""The life cycle of workers: start, stop, fork, interruption, shutdown; and concurrent calls."""
 
 import os
 import random
@@ -28,12 +28,12 @@ from tests.backends.cpu.sample_kernels import (
 from tests.process_control.signals import Interrupted, alarm
 from tests.process_control.threads import at_once
 
-LONG = 1e6
+LONG_PHASE_NANOSECONDS = 1e6
 ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
-def crowd() -> Iterator[WorkerPool]:
+def pool_of_four() -> Iterator[WorkerPool]:
     pool = WorkerPool(4, spin=2000)
     yield pool
     pool.stop()
@@ -43,57 +43,61 @@ def worker_threads() -> int:
     return sum(thread.name.startswith("shardir-worker") for thread in threading.enumerate())
 
 
-def test_workers_start_with_the_first_program_that_needs_them(crowd: WorkerPool) -> None:
+def test_workers_start_with_the_first_parallel_program(pool_of_four: WorkerPool) -> None:
     before = worker_threads()
     words = np.zeros(8, np.uint64)
-    load_program([Phase(MULTIPLY_ADD, (1,), 8, 0.0)], 2, crowd)(words.ctypes.data)
+    load_program([Phase(MULTIPLY_ADD, (1,), 8, 0.0)], 2, pool_of_four)(words.ctypes.data)
     assert worker_threads() == before
-    shared = load_program([Phase(MULTIPLY_ADD, (1,), 8, LONG)], 2, crowd)
+    shared = load_program([Phase(MULTIPLY_ADD, (1,), 8, LONG_PHASE_NANOSECONDS)], 2, pool_of_four)
     assert worker_threads() == before
     shared(words.ctypes.data)
     assert worker_threads() == before + 3
     shared(words.ctypes.data)
     assert worker_threads() == before + 3
-    crowd.stop()
+    pool_of_four.stop()
     assert worker_threads() == before
     shared(words.ctypes.data)
     assert worker_threads() == before + 3
     assert (words == 40).all()
 
 
-def test_workers_sleep_when_there_is_nothing_to_do(crowd: WorkerPool) -> None:
+def test_idle_workers_sleep(pool_of_four: WorkerPool) -> None:
     words = np.zeros(8, np.uint64)
-    load_program([Phase(MULTIPLY_ADD, (1,), 8, LONG)], 2, crowd)(words.ctypes.data)
+    load_program([Phase(MULTIPLY_ADD, (1,), 8, LONG_PHASE_NANOSECONDS)], 2, pool_of_four)(
+        words.ctypes.data
+    )
     time.sleep(0.05)
     before = time.process_time()
     time.sleep(0.3)
     assert time.process_time() - before < 0.1
 
 
-def test_workers_can_be_stopped_and_resized_while_programs_run(crowd: WorkerPool) -> None:
+def test_pools_can_be_resized_during_programs(pool_of_four: WorkerPool) -> None:
     words = np.zeros(50, np.uint64)
-    run = load_program([Phase(MULTIPLY_ADD, (k,), 50, LONG) for k in range(200)], 2, crowd)
+    run = load_program(
+        [Phase(MULTIPLY_ADD, (k,), 50, LONG_PHASE_NANOSECONDS) for k in range(200)], 2, pool_of_four
+    )
     want = 0
     for k in range(200):
         want = (want * 3 + k) % 2**64
     ended = threading.Event()
-    faults = []
+    mismatch_counts = []
 
     def call() -> None:
         while not ended.is_set():
             words[:] = 0
             run(words.ctypes.data)
-            faults.append(int((words != want).sum()))
+            mismatch_counts.append(int((words != want).sum()))
 
     caller = threading.Thread(target=call)
     caller.start()
     for count in (1, 3, 8, 2, 6, 1, 4):
-        crowd.resize(count)
+        pool_of_four.resize(count)
         time.sleep(0.01)
     ended.set()
     caller.join()
-    assert len(faults) > 1
-    assert set(faults) == {0}
+    assert len(mismatch_counts) > 1
+    assert set(mismatch_counts) == {0}
 
 
 def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,60 +120,63 @@ def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> 
         )
 
 
-@pytest.mark.parametrize(("given", "count"), [(None, 3), (2, 2), (5, 3)])
-def test_a_quota_of_time_limits_workers(
-    given: int | None, count: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("core_limit", "count"), [(None, 3), (2, 2), (5, 3)])
+def test_a_cpu_quota_limits_the_number_of_workers(
+    core_limit: int | None, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
     monkeypatch.setattr(workers, "_affinity_count", lambda: 3)
-    monkeypatch.setattr(cgroups, "core_limit", lambda: given)
+    monkeypatch.setattr(cgroups, "core_limit", lambda: core_limit)
     assert workers.allowed_worker_count() == count
 
 
-def test_a_block_may_have_its_own_number_of_workers() -> None:
+def test_the_worker_count_can_be_set_in_a_context() -> None:
     before = workers.worker_count()
     with workers.workers(5):
         assert workers.worker_count() == 5
         words = np.zeros(64, np.uint64)
-        load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2)(words.ctypes.data)
+        load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG_PHASE_NANOSECONDS)], 2)(words.ctypes.data)
         assert (words == 1).all()
     assert workers.worker_count() == before
 
 
-def test_a_signal_ends_a_long_program_between_phases(crowd: WorkerPool) -> None:
+def test_a_signal_interrupts_a_program_between_phases(pool_of_four: WorkerPool) -> None:
     out = np.full(4, -1)
-    long = load_program([Phase(WORKER_INDEX, (10_000_000,), 4, 40e6)] * 2000, 2, crowd)
+    long = load_program([Phase(WORKER_INDEX, (10_000_000,), 4, 40e6)] * 2000, 2, pool_of_four)
     began = time.perf_counter()
     with pytest.raises(Interrupted), alarm(0.1):
         long(out.ctypes.data)
     assert time.perf_counter() - began < 20
     words = np.zeros(64, np.uint64)
-    load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)] * 3, 2, crowd)(words.ctypes.data)
+    load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG_PHASE_NANOSECONDS)] * 3, 2, pool_of_four)(
+        words.ctypes.data
+    )
     assert (words == 13).all()
 
 
-def test_a_signal_handler_may_run_programs_itself(crowd: WorkerPool) -> None:
+def test_a_signal_handler_may_run_programs(pool_of_four: WorkerPool) -> None:
     words = np.zeros(64, np.uint64)
-    inner = load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2, crowd)
+    inner = load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG_PHASE_NANOSECONDS)], 2, pool_of_four)
     out = np.full(4, -1)
-    long = load_program([Phase(WORKER_INDEX, (10_000_000,), 4, 40e6)] * 10, 2, crowd)
+    long = load_program([Phase(WORKER_INDEX, (10_000_000,), 4, 40e6)] * 10, 2, pool_of_four)
     calls = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def run_inner_program(number: int, frame: FrameType | None) -> None:
         inner(words.ctypes.data)
         calls.append(number)
 
-    with alarm(0.05, handle):
+    with alarm(0.05, run_inner_program):
         long(out.ctypes.data)
-        # The signal may come when the program is over.
+        # The signal may arrive after the end of the program.
         while not calls:
             time.sleep(0.01)
     assert (words == 1).all()
     assert (out >= 0).all()
 
 
-def in_python(program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """Run a program in a process of its own, which may fork: since Python 3.12 that warns."""
+def run_python(program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in its own process, which may fork; since Python 3.12, a fork in a process with
+    threads gives a warning."""
     return subprocess.run(
         [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program],
         cwd=ROOT,
@@ -195,15 +202,15 @@ assert (words == 40).all()
 """
 
 
-def test_python_ends_while_workers_wait() -> None:
-    done = in_python(SETUP + "print('end')")
+def test_python_exits_while_workers_wait() -> None:
+    done = run_python(SETUP + "print('end')")
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
-def test_a_call_after_the_workers_have_ended_runs_alone() -> None:
+def test_a_call_after_the_end_of_the_workers_runs_on_one_thread() -> None:
     program = """
 import os, sys
-os.environ["SHARDIR_CACHE_DIR"] = ""  # So that nothing is there yet that answers calls.
+os.environ["SHARDIR_CACHE_DIR"] = ""  # no cached code for the dispatch
 import shardir as sd, shardir.numpy as snp
 x = snp.ones((1024, 1024))
 f = sd.jit(lambda x: snp.sin(x) @ x)
@@ -215,12 +222,12 @@ class Last:
         print(self.f(self.x).shape)
 sys.modules["last"] = Last()
 """
-    done = in_python(program)
+    done = run_python(program)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "(1024, 1024)\n")
 
 
-def test_programs_run_on_while_python_ends() -> None:
-    done = in_python(
+def test_programs_run_during_shutdown() -> None:
+    done = run_python(
         SETUP.replace(
             "pool = WorkerPool(4)",
             """
@@ -242,8 +249,8 @@ atexit.register(later)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
 
 
-def test_python_ends_while_another_thread_is_inside() -> None:
-    done = in_python(
+def test_python_exits_during_a_program_of_another_thread() -> None:
+    done = run_python(
         SETUP
         + """
 out = np.full(64, -1)
@@ -270,13 +277,13 @@ def fork():
 """
 
 
-def test_a_forked_child_has_workers_of_its_own() -> None:
-    done = in_python(SETUP + FORK + "print([fork() for _ in range(5)])")
+def test_a_forked_child_has_its_own_workers() -> None:
+    done = run_python(SETUP + FORK + "print([fork() for _ in range(5)])")
     assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 0, 0, 0, 0]\n", "")
 
 
-def test_a_fork_may_happen_while_other_threads_are_inside() -> None:
-    done = in_python(
+def test_a_fork_may_happen_during_programs_of_other_threads() -> None:
+    done = run_python(
         SETUP
         + FORK
         + """
@@ -295,8 +302,8 @@ for thread in threads: thread.join()
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
 
 
-def test_a_fork_waits_for_who_compiles() -> None:
-    done = in_python(
+def test_a_fork_waits_for_compilation() -> None:
+    done = run_python(
         SETUP
         + FORK
         + """
@@ -327,13 +334,11 @@ thread.join()
 
 
 @pytest.mark.parametrize("where", ["shardir", "llvmlite", "numpy"])
-def test_a_fork_waits_for_who_imports_the_library_or_what_it_needs(
-    where: str, tmp_path: Path
-) -> None:
+def test_a_fork_waits_for_imports(where: str, tmp_path: Path) -> None:
     (tmp_path / "imported_slowly.py").write_text(
         "import time; time.sleep(0.5); there = True", "utf-8"
     )
-    done = in_python(
+    done = run_python(
         f"""
 import os, signal, threading, time, {where}
 import shardir.backends.fork_handlers
@@ -355,8 +360,8 @@ thread.join()
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
-def test_a_fork_waits_for_who_asks_llvm_what_machine_this_is() -> None:
-    done = in_python(
+def test_a_fork_waits_for_host_detection_in_llvm() -> None:
+    done = run_python(
         """
 import os, signal, threading, time
 from llvmlite.binding import ffi
@@ -372,7 +377,7 @@ asks.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(30)
-    for _ in range(4):  # So that no thread of the child is taken for the one that held the lock.
+    for _ in range(4):  # other thread ids
         threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
     host_machine()
     os._exit(0)
@@ -383,8 +388,8 @@ thread.join()
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
-def test_the_handler_of_a_signal_may_fork_while_the_thread_it_interrupts_compiles() -> None:
-    done = in_python(
+def test_a_signal_handler_may_fork_during_compilation() -> None:
+    done = run_python(
         SETUP
         + """
 import signal
@@ -418,8 +423,8 @@ print(set(ends))
     assert (done.returncode, done.stdout, done.stderr) == (0, "{0}\n", "")
 
 
-def test_ctrl_c_ends_a_long_step() -> None:
-    done = in_python(
+def test_ctrl_c_interrupts_a_long_program() -> None:
+    done = run_python(
         SETUP
         + """
 import signal
@@ -430,7 +435,7 @@ began = time.perf_counter()
 try:
     long(out.ctypes.data)
 except KeyboardInterrupt:
-    print('interrupted', time.perf_counter() - began < 60)  # All of it takes an hour.
+    print('interrupted', time.perf_counter() - began < 60)  # the full program takes an hour
 words[:] = 0
 run(words.ctypes.data)
 print((words == 40).all())
@@ -442,28 +447,31 @@ print((words == 40).all())
 def random_program(
     random: random.Random, pool: WorkerPool
 ) -> tuple[object, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """A program over one buffer of three parts, what it starts from and what it gives."""
+    """Return a program on a buffer of three parts, its initial contents and its expected
+    results."""
     count = random.choice([1, 2, 3, 17, 64])
     start = np.array([[random.getrandbits(64) for _ in range(count)] for _ in range(3)], np.uint64)
     want = start.copy()
     phases = []
     for _ in range(random.randint(1, 12)):
         source, target = random.sample(range(3), 2)
-        spins = random.choice([0, 10, 1000])
-        cost = random.choice([0.0, 70e3, LONG, 150e6])
-        phases.append(Phase(NEIGHBOR_HASH, (1 + source, 1 + target, count, spins), count, cost))
-        want[target] = neighbor_hash(want[source], spins)
+        hash_rounds = random.choice([0, 10, 1000])
+        cost = random.choice([0.0, 70e3, LONG_PHASE_NANOSECONDS, 150e6])
+        phases.append(
+            Phase(NEIGHBOR_HASH, (1 + source, 1 + target, count, hash_rounds), count, cost)
+        )
+        want[target] = neighbor_hash(want[source], hash_rounds)
     return load_program(phases, 4, pool), start, want
 
 
-@pytest.mark.parametrize(("count", "how"), [(2, "futex"), (8, "futex"), (4, "condition")])
-def test_random_programs_of_many_threads(
-    request: pytest.FixtureRequest, count: int, how: str
+@pytest.mark.parametrize(("count", "sleep_method"), [(2, "futex"), (8, "futex"), (4, "condition")])
+def test_random_concurrent_programs_give_the_expected_results(
+    request: pytest.FixtureRequest, count: int, sleep_method: str
 ) -> None:
     rounds = 20_000 if request.config.getoption("--long") else 300
-    pool = WorkerPool(count, how, spin=random.Random(count).choice([0, 2000]))
+    pool = WorkerPool(count, sleep_method, spin=random.Random(count).choice([0, 2000]))
     programs = [random_program(random.Random(seed), pool) for seed in range(40)]
-    faults: list[int] = []
+    mismatch_counts: list[int] = []
 
     def call(seed: int) -> None:
         choose = random.Random(seed)
@@ -472,8 +480,8 @@ def test_random_programs_of_many_threads(
             parts = start.copy()
             assert callable(run)
             run(*(part.ctypes.data for part in parts))
-            faults.append(int((parts != want).sum()))
+            mismatch_counts.append(int((parts != want).sum()))
 
     at_once(call, range(5))
     pool.stop()
-    assert faults == [0] * (5 * rounds)
+    assert mismatch_counts == [0] * (5 * rounds)

@@ -1,4 +1,4 @@
-"""Blocks of zeros: taken as they are, unless somebody may have written into them."""
+"""Zeroed blocks: reused without clearing unless they may have been written."""
 
 import ctypes
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from shardir.backends.cpu.threads.zeroed_memory import MIN_ZEROED_BLOCK_BYTES
 
 MIB = 1 << 20
 SIZES = (MIN_ZEROED_BLOCK_BYTES + 100, MIB, 4 * MIB, 9 * MIB)
-"""Blocks cut out of arenas, and those with pages of their own."""
+"""Blocks in arenas, and blocks with their own pages."""
 
 pytestmark = pytest.mark.skipif(
     not CAN_RESET_PAGES, reason="there are blocks of zeros on Linux alone"
@@ -32,36 +32,36 @@ def pool() -> Iterator[MemoryPool]:
     made.trim()
 
 
-def zeroed(pool: MemoryPool, nbytes: int) -> MemoryBlock:
+def allocate_zeroed(pool: MemoryPool, nbytes: int) -> MemoryBlock:
     block = pool.allocate_zeros(nbytes)
     assert block is not None
     return block
 
 
-def written(pool: MemoryPool, nbytes: int, number: int = 7) -> int:
-    """The address of a block of zeros that was written into, and is idle again."""
-    block = zeroed(pool, nbytes)
+def write_and_free(pool: MemoryPool, nbytes: int, number: int = 7) -> int:
+    """Return the address of an idle zeroed block that was written."""
+    block = allocate_zeroed(pool, nbytes)
     np.asarray(block)[:] = number
     return block.address
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
-def test_zeros_that_nobody_saw_are_taken_as_they_are(pool: MemoryPool, nbytes: int) -> None:
-    block = zeroed(pool, nbytes)
+def test_unwritten_zeroed_blocks_are_reused(pool: MemoryPool, nbytes: int) -> None:
+    block = allocate_zeroed(pool, nbytes)
     address = block.address
     assert pool.statistics().in_use == size_class(nbytes)
     del block
     assert pool.statistics().idle == size_class(nbytes)
-    block = zeroed(pool, nbytes - 5)
+    block = allocate_zeroed(pool, nbytes - 5)
     assert (block.address, block.nbytes) == (address, nbytes - 5)
     assert not np.asarray(block).any()
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
-def test_what_was_written_is_zeros_again(pool: MemoryPool, nbytes: int) -> None:
-    address = written(pool, nbytes)
+def test_written_blocks_are_zeroed_again(pool: MemoryPool, nbytes: int) -> None:
+    address = write_and_free(pool, nbytes)
     for number in range(3):
-        block = zeroed(pool, nbytes)
+        block = allocate_zeroed(pool, nbytes)
         assert block.address == address
         assert not np.asarray(block).any()
         np.asarray(block)[:] = number
@@ -70,53 +70,53 @@ def test_what_was_written_is_zeros_again(pool: MemoryPool, nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
-def test_a_block_that_is_to_be_written_is_zeros_no_more(pool: MemoryPool, nbytes: int) -> None:
-    block = zeroed(pool, nbytes)
+def test_a_block_exposed_for_writing_is_zeroed_again(pool: MemoryPool, nbytes: int) -> None:
+    block = allocate_zeroed(pool, nbytes)
     address = block.address
     del block
-    block = zeroed(pool, nbytes)
+    block = allocate_zeroed(pool, nbytes)
     assert pool.may_be_written(block)
     ctypes.memset(address, 3, nbytes)
     del block
-    assert not np.asarray(zeroed(pool, nbytes)).any()
+    assert not np.asarray(allocate_zeroed(pool, nbytes)).any()
 
 
-def test_others_take_small_blocks_of_zeros_and_leave_large_ones(pool: MemoryPool) -> None:
-    small, large = written(pool, MIB), zeroed(pool, 9 * MIB).address
+def test_ordinary_allocations_use_small_zeroed_blocks_only(pool: MemoryPool) -> None:
+    small, large = write_and_free(pool, MIB), allocate_zeroed(pool, 9 * MIB).address
     other = pool.allocate(MIB)
     assert other.address == small
-    untouched = zeroed(pool, 2 * MIB)
+    untouched = allocate_zeroed(pool, 2 * MIB)
     address = untouched.address
     del untouched
     assert pool.allocate(2 * MIB).address == address
-    # What needs memory gets other pages, those that are there.
+    # An ordinary allocation takes pages that are already resident.
     assert pool.allocate(9 * MIB).address != large
 
 
-def test_pages_go_back_and_come_again(pool: MemoryPool) -> None:
-    kept = zeroed(pool, 16 * MIB)
+def test_trimmed_pages_are_mapped_again(pool: MemoryPool) -> None:
+    referenced = allocate_zeroed(pool, 16 * MIB)
     for _ in range(3):
-        blocks = [zeroed(pool, 9 * MIB) for _ in range(4)]
+        blocks = [allocate_zeroed(pool, 9 * MIB) for _ in range(4)]
         np.asarray(blocks[0])[:] = 1
         assert len({block.address for block in blocks}) == 4
         del blocks
         assert pool.trim() == 4 * size_class(9 * MIB)
         assert pool.statistics().mapped == 16 * MIB
-    assert not np.asarray(kept).any()
+    assert not np.asarray(referenced).any()
 
 
-def test_zeros_make_room_for_others(pool: MemoryPool) -> None:
+def test_idle_zeroed_blocks_are_released_at_the_limit(pool: MemoryPool) -> None:
     with_limit = pool.limit
     pool.limit = 100 * MIB
-    blocks = [zeroed(pool, 30 * MIB) for _ in range(3)]
+    blocks = [allocate_zeroed(pool, 30 * MIB) for _ in range(3)]
     del blocks
     assert pool.allocate(64 * MIB).nbytes == 64 * MIB
     pool.limit = with_limit
 
 
-def test_few_zeros_have_no_home(pool: MemoryPool) -> None:
+def test_small_zeroed_blocks_are_not_pooled(pool: MemoryPool) -> None:
     assert pool.allocate_zeros(MIN_ZEROED_BLOCK_BYTES - 1) is None
     assert pool.zeros_free_list_address(MIN_ZEROED_BLOCK_BYTES - 1) == 0
     assert (
         MemoryPool(1 << 30).allocate_zeros(MIB) is None
-    )  # Nobody makes blocks of machine code there.
+    )  # This pool has no type for blocks of native code.
