@@ -1,7 +1,9 @@
-"""Schedules run without numbers: every byte of memory says which value was last written there.
+"""Execution of schedules on shadow memory: every byte contains the number of its last written
+value.
 
-What an operation reads must have been written for the value that it reads. What it writes must lie
-apart from that, but for operations that go element by element, or write a part of what is there.
+The operands of an operation must have been written for the values that it reads. Its results must
+not overlap the operands, except for elementwise operations and for operations that update a part of
+their operand.
 """
 
 import random
@@ -29,30 +31,32 @@ from shardir.ir.module import Block, Function, Op, Value
 
 Bytes = npt.NDArray[np.int64]
 Carried = list[tuple[Value, Value, BufferView, Value]]
-"""For what goes round a loop: parameter, what a round makes, where it is read, the result."""
+"""For each value carried by a loop: the parameter, the value of an iteration, the view that is
+read, the result."""
 
 
 class ShadowError(AssertionError):
-    """An operation would read what was not written for it."""
+    """An operation would read bytes that were written for another value."""
 
 
-class Shadow:
-    """One run. `seed` decides branches, how often loops go round, and what was donated."""
+class ShadowExecution:
+    """One execution. `seed` determines the branches, the iteration counts and the donated
+    arguments."""
 
     def __init__(self, function: Function, seed: int) -> None:
         self.function, self.random = function, random.Random(seed)
         made: list[function_lowering.FunctionLowering] = []
 
-        class Recorded(function_lowering.FunctionLowering):
+        class RecordingLowering(function_lowering.FunctionLowering):
             def __init__(self, orders: Mapping[str, Order]) -> None:
                 super().__init__(orders)
                 made.append(self)
 
-        with patch.object(function_lowering, "FunctionLowering", Recorded):
+        with patch.object(function_lowering, "FunctionLowering", RecordingLowering):
             self.lowered = function_lowering.lower_function(function, LAYOUT_RULES)
         self.views = made[0].views
         self.makers = {result: op for op in function.body.walk() for result in op.results}
-        offered = reuse_operands(self.lowered.pairs)
+        reused = reuse_operands(self.lowered.pairs)
         arena = [each for each in self.lowered.buffers if each.kind is BufferKind.ARENA]
         memory = np.zeros(assign_offsets(arena), np.int64)
         self.places: list[tuple[Bytes, int]] = [
@@ -61,7 +65,7 @@ class Shadow:
             else (np.zeros(each.nbytes, np.int64), 0)
             for each in self.lowered.buffers
         ]
-        for argument, result in offered:
+        for argument, result in reused:
             returned = (BufferKind.ARGUMENT, argument) in self.lowered.sources
             if not returned and self.random.random() < 0.5:
                 place = self.places[self.slot(BufferKind.ARGUMENT, argument)]
@@ -69,15 +73,15 @@ class Shadow:
         self.marks: dict[Value, int] = {}
         self.count = 0
         self.same: dict[Value, Value] = {}
-        """Values that are others by another name."""
+        """Values with several names."""
 
     def slot(self, kind: BufferKind, number: int) -> int:
-        """The buffer of an argument or result."""
+        """Return the buffer of an argument or result."""
         buffers = enumerate(self.lowered.buffers)
         return next(i for i, each in buffers if (each.kind, each.number) == (kind, number))
 
     def run(self) -> None:
-        """Raises `ShadowError` where an operation would read the wrong bytes."""
+        """Raise `ShadowError` if an operation would read wrong bytes."""
         constants = [op.result for op in self.function.body.walk() if op.name == "constant"]
         for value in (*self.function.body.params, *constants):
             if value in self.views:
@@ -94,31 +98,31 @@ class Shadow:
     # Bytes.
 
     def bytes(self, view: BufferView) -> Bytes:
-        """What the bytes of a view say, its elements' bytes side by side."""
+        """Return the contents of a view; the bytes of each element are the last dimension."""
         memory, offset = self.places[view.slot]
         strides = (*(8 * stride for stride in view.strides), 8)
         return as_strided(memory[offset + view.offset :], (*view.shape, view.itemsize), strides)
 
-    def touched(self, view: BufferView) -> Bytes:
-        """Which bytes of its memory a view has."""
+    def byte_offsets(self, view: BufferView) -> Bytes:
+        """Return the offsets of the bytes of a view."""
         memory, offset = self.places[view.slot]
         numbers = np.arange(len(memory))[offset + view.offset :]
         strides = (*(8 * stride for stride in view.strides), 8)
         return as_strided(numbers, (*view.shape, view.itemsize), strides)
 
-    def apart(self, one: BufferView, other: BufferView) -> bool:
-        """Whether two views have no byte in common."""
+    def is_disjoint(self, one: BufferView, other: BufferView) -> bool:
+        """Return whether two views have no common byte."""
         if self.places[one.slot][0] is not self.places[other.slot][0]:
             return True
-        return not np.intersect1d(self.touched(one), self.touched(other)).size
+        return not np.intersect1d(self.byte_offsets(one), self.byte_offsets(other)).size
 
-    def alike(self, one: BufferView, other: BufferView) -> bool:
-        """Whether elements of the same number lie at the same place."""
-        both = self.touched(one), self.touched(other)
+    def has_equal_addresses(self, one: BufferView, other: BufferView) -> bool:
+        """Return whether corresponding elements of two views have equal addresses."""
+        both = self.byte_offsets(one), self.byte_offsets(other)
         return both[0].shape == both[1].shape and bool((both[0] == both[1]).all())
 
     def root(self, value: Value) -> Value:
-        """The value whose bytes a value is a view of."""
+        """Return the value whose bytes a value is a view of."""
         while value not in self.marks:
             op = self.makers.get(value)
             if value in self.same:
@@ -130,16 +134,16 @@ class Shadow:
         return value
 
     def write(self, value: Value, view: BufferView | None = None) -> None:
-        """All bytes of a value are its own."""
+        """Mark all bytes of a value as its own."""
         self.count += 1
         self.marks[value] = self.count
         self.same.pop(value, None)
         self.bytes(self.views[value] if view is None else view)[...] = self.count
 
-    def read(self, value: Value, view: BufferView, who: str) -> None:
-        """All bytes of a value must be its own."""
+    def read(self, value: Value, view: BufferView, reader: str) -> None:
+        """Check that all bytes of a view are marked with the value."""
         if (self.bytes(view) != self.marks[self.root(value)]).any():
-            raise ShadowError(f"{who} reads something else than %{value.name}")
+            raise ShadowError(f"{reader} reads something else than %{value.name}")
 
     # Items.
 
@@ -148,8 +152,8 @@ class Shadow:
             if isinstance(item, WorkItem):
                 self.work(item)
             elif isinstance(item, CopyItem):
-                if not self.alike(item.source, item.target):
-                    assert self.apart(item.source, item.target), item.why
+                if not self.has_equal_addresses(item.source, item.target):
+                    assert self.is_disjoint(item.source, item.target), item.why
                 self.bytes(item.target)[...] = self.bytes(item.source).copy()
             elif isinstance(item, ScanItem):
                 self.loop(item)
@@ -161,20 +165,23 @@ class Shadow:
 
     def work(self, item: WorkItem) -> None:
         op = item.op
-        who = f"%{op.results[0].name} = {op.name}" if op.results else op.name
+        reader = f"%{op.results[0].name} = {op.name}" if op.results else op.name
         for number, (value, view) in enumerate(zip(op.operands, item.operands, strict=True)):
-            self.read(value, view, who)
-            for result in self.written(item):
+            self.read(value, view, reader)
+            for result in self.written_views(item):
                 in_place = function_lowering.is_elementwise(op) or (
                     op.name in IN_PLACE_OPS and not number
                 )
-                if not (in_place and self.alike(view, result)) and not self.apart(view, result):
-                    raise ShadowError(f"{who} writes over %{value.name} while it reads it")
+                if not (
+                    in_place and self.has_equal_addresses(view, result)
+                ) and not self.is_disjoint(view, result):
+                    raise ShadowError(f"{reader} writes over %{value.name} while it reads it")
         for value, view in zip(op.results, item.results, strict=True):
             self.write(value, view)
 
-    def written(self, item: WorkItem) -> Sequence[BufferView]:
-        """What an operation writes: of what is joined, those parts that do not lie there yet."""
+    def written_views(self, item: WorkItem) -> Sequence[BufferView]:
+        """Return the views that an operation writes; parts of a concatenation that are already in
+        place are omitted."""
         if item.op.name != "concatenate":
             return item.results
         (whole,), dim, start, parts = item.results, item.op.attrs["dim"], 0, []
@@ -182,14 +189,15 @@ class Shadow:
             offset = whole.offset + start * whole.strides[dim]
             part = whole._replace(offset=offset, shape=view.shape)
             start += view.shape[dim]
-            if not self.alike(view, part):
+            if not self.has_equal_addresses(view, part):
                 parts.append(part)
         return parts
 
     # Loops and branches.
 
-    def entered(self, op: Op, body: Block, count: int) -> Carried:
-        """What `count` values are as they enter a loop; what each round hands on stays itself."""
+    def enter_loop(self, op: Op, body: Block, count: int) -> Carried:
+        """Check and mark the first `count` values of a loop on entry; values that every iteration
+        passes on unchanged keep their identity."""
         carried: Carried = []
         groups = (body.params, body.returns, op.operands, op.results)
         for param, made, init, result in zip(*(each[:count] for each in groups), strict=True):
@@ -201,8 +209,8 @@ class Shadow:
             carried.append((param, made, self.views[param], result))
         return carried
 
-    def turned(self, op: Op, carried: Carried, swaps: Sequence[tuple[int, int]]) -> None:
-        """The end of a round: what was made is what the next one reads."""
+    def end_iteration(self, op: Op, carried: Carried, swaps: Sequence[tuple[int, int]]) -> None:
+        """End an iteration: the next iteration reads the values of this one."""
         other = dict(swaps)
         for _, made, view, _ in carried:
             self.read(made, view._replace(slot=other.get(view.slot, view.slot)), op.name)
@@ -211,8 +219,8 @@ class Shadow:
         for param, _, _, _ in carried:
             self.write(param)
 
-    def left(self, carried: Carried) -> None:
-        """What went round is the result."""
+    def leave_loop(self, carried: Carried) -> None:
+        """Mark the final carried values as the results."""
         for _, _, view, result in carried:
             self.write(result, view)
 
@@ -220,7 +228,7 @@ class Shadow:
         op = item.op
         assert op is not None
         (body,), count = op.blocks, op.attrs["carries"]
-        carried = self.entered(op, body, count)
+        carried = self.enter_loop(op, body, count)
         taken = len(body.params) - count
         self.same.update(zip(body.params[count:], op.operands[count:], strict=True))
         for result in op.results[count:]:
@@ -237,24 +245,24 @@ class Shadow:
                 view = BufferView(row.row, 0, whole.shape[1:], whole.strides[1:], whole.dtype)
                 self.read(made, view, op.name)
                 self.bytes(view)[...] = self.marks[result]
-            self.turned(op, carried, item.swaps)
+            self.end_iteration(op, carried, item.swaps)
         for result in op.results[count:]:
             self.read(result, self.views[result], op.name)
-        self.left(carried)
+        self.leave_loop(carried)
 
     def loop_while(self, item: WhileItem) -> None:
         op = item.op
         assert op is not None
         condition, body = op.blocks
-        carried = self.entered(op, body, len(body.params))
+        carried = self.enter_loop(op, body, len(body.params))
         self.same.update(zip(condition.params, body.params, strict=True))
         for left in reversed(range(self.random.randint(1, 4))):
             self.items(item.condition)
             self.read(condition.returns[0], item.going, op.name)
             if left:
                 self.items(item.body)
-                self.turned(op, carried, item.swaps)
-        self.left(carried)
+                self.end_iteration(op, carried, item.swaps)
+        self.leave_loop(carried)
 
     def branch(self, item: BranchItem) -> None:
         op = item.op

@@ -1,4 +1,4 @@
-"""Bits read as another type of the same size: nothing is moved for it."""
+"""Bitcasts to types of the same size are views without copies."""
 
 from typing import Any
 
@@ -8,30 +8,30 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 
-NUMBERS = np.random.default_rng(5).normal(size=(6, 40)).astype(np.float32)
+VALUES = np.random.default_rng(5).normal(size=(6, 40)).astype(np.float32)
 
 
-def words(x: Any) -> Any:
+def as_int32(x: Any) -> Any:
     return x.view(np.int32)
 
 
 @pytest.mark.parametrize(
     "f",
     [
-        words,
-        lambda x: words(x).T,
-        lambda x: words(x.T)[2:9],
-        lambda x: words(x[::-1, ::2]) + 1,
-        lambda x: (words(x), x + 1, words(x + 1)),
-        lambda x: words(words(x + 1).view(np.float32) * 2),
+        as_int32,
+        lambda x: as_int32(x).T,
+        lambda x: as_int32(x.T)[2:9],
+        lambda x: as_int32(x[::-1, ::2]) + 1,
+        lambda x: (as_int32(x), x + 1, as_int32(x + 1)),
+        lambda x: as_int32(as_int32(x + 1).view(np.float32) * 2),
         lambda x: x.view(np.int16) + x.view(np.int16),
-        lambda x: (x.view(np.uint8), words(x).max(), words(x)[0, 0]),
+        lambda x: (x.view(np.uint8), as_int32(x).max(), as_int32(x)[0, 0]),
     ],
 )
-def test_numbers_are_those_of_numpy(f: Any) -> None:
+def test_bitcasts_equal_those_of_numpy(f: Any) -> None:
     made = sd.jit(f)
-    want = f(NUMBERS)
-    for x in (NUMBERS, snp.asarray(NUMBERS)):
+    want = f(VALUES)
+    for x in (VALUES, snp.asarray(VALUES)):
         for _ in range(2):
             got = made(x) if f.__code__.co_names[:1] != ("snp",) else snp.signbit(x)
             pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
@@ -40,31 +40,31 @@ def test_numbers_are_those_of_numpy(f: Any) -> None:
                 np.testing.assert_array_equal(one, other)
 
 
-def test_signs_are_read_in_one_pass() -> None:
-    text = sd.jit(snp.signbit).lower(snp.asarray(NUMBERS)).compile().as_text("schedule")
+def test_signbit_makes_no_copy() -> None:
+    text = sd.jit(snp.signbit).lower(snp.asarray(VALUES)).compile().as_text("schedule")
     assert "copy" not in text
 
 
-def test_what_is_donated_is_not_mixed_up() -> None:
-    np.testing.assert_array_equal(snp.signbit(snp.asarray(NUMBERS)), np.signbit(NUMBERS))
-    f = sd.jit(lambda x: (words(x) + 1, x * 2), donate_argnums=0)
-    x = snp.asarray(NUMBERS) + 0
+def test_bitcasts_of_donated_arguments_are_correct() -> None:
+    np.testing.assert_array_equal(snp.signbit(snp.asarray(VALUES)), np.signbit(VALUES))
+    f = sd.jit(lambda x: (as_int32(x) + 1, x * 2), donate_argnums=0)
+    x = snp.asarray(VALUES) + 0
     one, two = f(x)
-    np.testing.assert_array_equal(one, NUMBERS.view(np.int32) + 1)
-    np.testing.assert_array_equal(two, NUMBERS * 2)
+    np.testing.assert_array_equal(one, VALUES.view(np.int32) + 1)
+    np.testing.assert_array_equal(two, VALUES * 2)
 
 
-def test_in_loops() -> None:
+def test_bitcasts_in_loops_are_correct() -> None:
     def step(carry: Any, row: Any) -> Any:
-        bits = words(carry) ^ words(row)
-        return bits.view(np.float32), words(carry)
+        bits = as_int32(carry) ^ as_int32(row)
+        return bits.view(np.float32), as_int32(carry)
 
-    last, rows = sd.jit(lambda x: sd.lax.scan(step, x[0] * 0, x))(snp.asarray(NUMBERS))
+    last, rows = sd.jit(lambda x: sd.lax.scan(step, x[0] * 0, x))(snp.asarray(VALUES))
     want, bits = [], np.zeros(40, np.int32)
-    for row in NUMBERS.view(np.int32):
+    for row in VALUES.view(np.int32):
         want.append(bits)
         bits = bits ^ row
-    want[0] = (NUMBERS[0] * 0).view(np.int32)
+    want[0] = (VALUES[0] * 0).view(np.int32)
     bits = bits ^ want[0]
     np.testing.assert_array_equal(np.asarray(last).view(np.int32), bits)
     np.testing.assert_array_equal(np.asarray(rows)[1:], np.array(want)[1:] ^ want[0])

@@ -1,4 +1,4 @@
-"""NumPy's bool needs no copy where every byte but 0 is taken for true, and only there."""
+"""NumPy bool arguments need no copy if all readers treat every nonzero byte as true."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from tests.backends.cpu.phase_runner import run_rule
 from tests.op_sample import Sample
 from tests.samples import samples_of
 
-MASK, NUMBERS = np.zeros((40, 60), bool), np.zeros((40, 60), np.float32)
-READ = [
+MASK, FLOATS = np.zeros((40, 60), bool), np.zeros((40, 60), np.float32)
+READING_SAMPLES = [
     sample
     for sample in samples_of(*bool_arguments.NONZERO_TEST_OPS)
     if any(type.dtype == "bool" for type in sample.operands)
 ]
 
 
-def found(function: Any, *args: Any) -> tuple[int, ...]:
+def uncopied_arguments(function: Any, *args: Any) -> tuple[int, ...]:
     module = sd.jit(function).lower(*args).after("dce")
     return compile_schedule(module.main).bool_arguments
 
@@ -37,8 +37,8 @@ def found(function: Any, *args: Any) -> tuple[int, ...]:
         "places": lambda m: (m.argmax(), m.argmin(0)),
     }.items(),
 )
-def test_truth_that_is_compared_with_0(name: str, function: Any) -> None:
-    assert found(function, MASK) == (0,), name
+def test_masks_that_are_only_tested_are_not_copied(name: str, function: Any) -> None:
+    assert uncopied_arguments(function, MASK) == (0,), name
 
 
 @pytest.mark.parametrize(
@@ -53,28 +53,32 @@ def test_truth_that_is_compared_with_0(name: str, function: Any) -> None:
         "in a branch": lambda m: sd.lax.cond(m[0, 0], lambda: ~m, lambda: m | True),
     }.items(),
 )
-def test_truth_whose_bytes_count(name: str, function: Any) -> None:
-    assert found(function, MASK) == (), name
+def test_masks_whose_bytes_are_used_are_copied(name: str, function: Any) -> None:
+    assert uncopied_arguments(function, MASK) == (), name
 
 
-def test_other_arguments_are_no_truth() -> None:
-    assert found(lambda x, m, y: snp.where(m, x, y), NUMBERS, MASK, NUMBERS) == (1,)
-    assert found(lambda m, n: (snp.roll(m, 1), m & n), MASK, MASK) == (1,)
+def test_only_bool_arguments_are_listed() -> None:
+    assert uncopied_arguments(lambda x, m, y: snp.where(m, x, y), FLOATS, MASK, FLOATS) == (1,)
+    assert uncopied_arguments(lambda m, n: (snp.roll(m, 1), m & n), MASK, MASK) == (1,)
 
 
-@pytest.mark.parametrize("sample", READ, ids=lambda sample: sample.id)
-def test_readers_take_every_byte_but_0_for_true(sample: Sample) -> None:
+@pytest.mark.parametrize("sample", READING_SAMPLES, ids=lambda sample: sample.id)
+def test_reading_operations_treat_nonzero_bytes_as_true(sample: Sample) -> None:
     (op,) = sample.function().body.ops
     arrays = sample.arrays()
     random = np.random.default_rng(0)
-    odd = [np.array(x) for x in arrays]
-    for x in odd:
+    nonzero_bytes = [np.array(x) for x in arrays]
+    for x in nonzero_bytes:
         if x.dtype == bool:
             x.view(np.uint8)[...] *= random.choice([1, 2, 4, 128, 255], x.shape).astype(np.uint8)
     rule = RULES[op.name]
-    for wanted, made in zip(run_rule(rule, op, arrays), run_rule(rule, op, odd), strict=True):
+    for wanted, made in zip(
+        run_rule(rule, op, arrays), run_rule(rule, op, nonzero_bytes), strict=True
+    ):
         assert made.tobytes() == wanted.tobytes()
 
 
-def test_there_are_samples_of_reading() -> None:
-    assert {"and", "select", "any", "all", "not", "convert", "eq"} <= {x.spec.name for x in READ}
+def test_samples_cover_the_reading_operations() -> None:
+    assert {"and", "select", "any", "all", "not", "convert", "eq"} <= {
+        x.spec.name for x in READING_SAMPLES
+    }

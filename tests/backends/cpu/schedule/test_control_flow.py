@@ -1,4 +1,4 @@
-"""Loops and branches by data, all in one native call; what may happen meanwhile does no harm."""
+"""Data-dependent loops and branches in one native call: interruption, threads, forks, memory."""
 
 import subprocess
 import sys
@@ -20,17 +20,17 @@ from tests.process_control.threads import at_once
 X = np.linspace(0.5, 2, 8, dtype=np.float32)
 
 
-def doubled(x: Any, limit: Any) -> Any:
-    """Doubled or increased until the sum reaches the limit, and how often."""
+def double_or_increment(x: Any, limit: Any) -> Any:
+    """Double or increment x until the sum reaches the limit; return the iteration count and x."""
 
-    def more(carried: Any) -> Any:
+    def below_limit(carried: Any) -> Any:
         return carried[1].sum() < limit
 
     def another(carried: Any) -> Any:
         count, y = carried
         return count + 1, lax.cond(count % 3 == 0, lambda z: z * 2, lambda z: z + 1, y)
 
-    return lax.while_loop(more, another, (0, x))
+    return lax.while_loop(below_limit, another, (0, x))
 
 
 def expected(x: Any, limit: float) -> tuple[int, Any]:
@@ -41,25 +41,27 @@ def expected(x: Any, limit: float) -> tuple[int, Any]:
     return count, x
 
 
-DOUBLED = sd.jit(doubled)
+DOUBLE_OR_INCREMENT = sd.jit(double_or_increment)
 
 
 @pytest.mark.parametrize("limit", [-1.0, 20.0, 25.0, 100.0, 1e4])
-def test_rounds_and_branches_depend_on_data(limit: float) -> None:
-    count, y = DOUBLED(X, limit)
+def test_iterations_and_branches_depend_on_data(limit: float) -> None:
+    count, y = DOUBLE_OR_INCREMENT(X, limit)
     rounds, wanted = expected(X, limit)
     assert int(count) == rounds
     np.testing.assert_array_equal(y, wanted)
 
 
-def test_python_does_nothing_between_rounds() -> None:
+def test_iterations_run_no_python_code() -> None:
     x, few, many = map(snp.asarray, (X, np.float32(30), np.float32(1e30)))
     for limit in (few, many):
-        DOUBLED(x, limit)
-    assert count_calls(lambda: DOUBLED(x, many)) == count_calls(lambda: DOUBLED(x, few))
+        DOUBLE_OR_INCREMENT(x, limit)
+    assert count_calls(lambda: DOUBLE_OR_INCREMENT(x, many)) == count_calls(
+        lambda: DOUBLE_OR_INCREMENT(x, few)
+    )
 
 
-def test_loops_in_loops_and_branches_of_many() -> None:
+def test_nested_loops_with_switches_match_python() -> None:
     def f(x: Any) -> Any:
         def body(carried: Any, row: Any) -> Any:
             def another(inner: Any) -> Any:
@@ -92,13 +94,13 @@ def test_loops_in_loops_and_branches_of_many() -> None:
 
 
 @pytest.mark.parametrize("limit", [20.0, 25.0, 100.0])
-def test_around_work_for_numpy_python_goes_on_where_machine_code_left(limit: float) -> None:
-    """A loop leaves its results in one of two places, and which one depends on the rounds."""
+def test_python_continues_native_loops_around_numpy_calls(limit: float) -> None:
+    """A loop leaves its results in one of two buffers, depending on the number of iterations."""
 
     def f(x: Any, limit: Any) -> Any:
         def body(i: Any, carried: Any) -> Any:
-            count, y = doubled(carried, limit + i)
-            _, least = lax.sort((y + 1j, y), num_keys=1)  # complex numbers
+            count, y = double_or_increment(carried, limit + i)
+            _, least = lax.sort((y + 1j, y), num_keys=1)  # NumPy executes sorts of complex numbers
             return y / 3 + least.sum() * 0 + count * 0
 
         return lax.fori_loop(0, 3, body, x)
@@ -109,21 +111,22 @@ def test_around_work_for_numpy_python_goes_on_where_machine_code_left(limit: flo
     np.testing.assert_allclose(sd.jit(f)(X, limit), y, rtol=1e-5)
 
 
-def test_on_eight_devices() -> None:
+def test_loops_on_eight_devices_match_python() -> None:
     mesh = sd.make_mesh((8,), ("x",))
     x = sd.device_put(X, NamedSharding(mesh, P("x")))
-    count, y = DOUBLED(x, 1e4)
+    count, y = DOUBLE_OR_INCREMENT(x, 1e4)
     rounds, wanted = expected(X, 1e4)
     assert int(count) == rounds
     np.testing.assert_array_equal(y, wanted)
 
 
 @pytest.mark.parametrize("size", [8, 1 << 16, 1 << 21])
-def test_a_loop_without_an_end_can_be_interrupted(size: int) -> None:
-    """Whether a round takes nanoseconds or milliseconds; nothing is broken afterwards."""
+def test_an_endless_loop_can_be_interrupted(size: int) -> None:
+    """Iterations may take nanoseconds or milliseconds; later calls still work."""
     endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: snp.sin(y), x))
     x = snp.ones(size) / 2
-    # Made first: Python loses what a handler raises where it drops objects, as compiling does.
+    # Compile first: Python suppresses exceptions of signal handlers in destructors, which
+    # compilation runs.
     endless(x + 9)
     with pytest.raises(Interrupted), alarm(0.3):
         endless(x)
@@ -131,34 +134,34 @@ def test_a_loop_without_an_end_can_be_interrupted(size: int) -> None:
     np.testing.assert_array_equal(endless(x + 9), np.full(size, 9.5, np.float32))
 
 
-def test_other_threads_run_while_a_loop_does() -> None:
-    """Loops of rounds too short to give up the GIL for give it up now and then."""
+def test_other_threads_run_during_a_loop() -> None:
+    """Loops whose iterations are too short to release the GIL release it periodically."""
     endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 0.5, x))
     x = snp.ones(8)
 
     def run() -> None:
-        assert int(DOUBLED(X, 100.0)[0]) == expected(X, 100.0)[0]
+        assert int(DOUBLE_OR_INCREMENT(X, 100.0)[0]) == expected(X, 100.0)[0]
 
     assert_another_thread_ends(lambda: endless(x), run)
 
 
-def test_several_threads_run_one_program_at_once() -> None:
+def test_threads_may_run_one_program_concurrently() -> None:
     limits = [20.0 * 3**k for k in range(8)]
     wanted = [expected(X, limit) for limit in limits]
-    faults: list[Any] = []
+    mismatches: list[Any] = []
 
     def call(start: int) -> None:
         for k in range(40):
             number = (start + k) % 8
-            count, y = DOUBLED(X, limits[number])
+            count, y = DOUBLE_OR_INCREMENT(X, limits[number])
             if int(count) != wanted[number][0] or not np.array_equal(y, wanted[number][1]):
-                faults.append((number, count, y))
+                mismatches.append((number, count, y))
 
     at_once(call, range(4))
-    assert not faults
+    assert not mismatches
 
 
-def test_without_memory_a_loop_does_not_begin() -> None:
+def test_a_loop_without_memory_raises_before_it_starts() -> None:
     x = snp.ones(1 << 20)
     loop = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y + snp.flip(y), x))
     wanted = np.asarray(loop(x))
@@ -168,7 +171,7 @@ def test_without_memory_a_loop_does_not_begin() -> None:
     np.testing.assert_array_equal(loop(x), wanted)
 
 
-ENDS = {
+ENDINGS = {
     "fork": """
 thread = threading.Thread(target=lambda: [f(x, 1e30) for _ in range(200)])
 thread.start()
@@ -212,20 +215,20 @@ assert want == 100
 """
 
 
-@pytest.mark.parametrize("name", ENDS)
-def test_processes_end_well(name: str) -> None:
-    words = [sys.executable, "-c", SETUP + ENDS[name]]
+@pytest.mark.parametrize("name", ENDINGS)
+def test_forks_interrupts_and_exits_during_loops_succeed(name: str) -> None:
+    words = [sys.executable, "-c", SETUP + ENDINGS[name]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("second", [False, True])
-def test_what_one_branch_writes_in_place_is_written_in_the_other_too(second: bool) -> None:
-    """There its bytes may not be those of what it is made of."""
+def test_in_place_updates_in_one_branch_are_correct_in_the_other(second: bool) -> None:
+    """The buffer of the result may not contain the operand in the other branch."""
 
     def function(choice: Any, x: Any) -> Any:
-        in_place, turned = lambda x: snp.cumsum(x) * 2 + 1, lambda x: snp.cumsum(x)[::-1]
-        return snp.cumsum(lax.cond(choice, in_place, turned, x))
+        in_place, reversed_sum = lambda x: snp.cumsum(x) * 2 + 1, lambda x: snp.cumsum(x)[::-1]
+        return snp.cumsum(lax.cond(choice, in_place, reversed_sum, x))
 
     x = np.arange(4096, dtype=np.int32) % 7
     sums = np.cumsum(x, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Elements looked up one by one are one phase with what is done to indices and to elements."""
+"""A gather of single elements is one phase with the computations on its indices and elements."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 
-KINDS = ("f4", "f2", "c8", "i1", "i2", "i4", "u1", "u4", "bool")
+DTYPES = ("f4", "f2", "c8", "i1", "i2", "i4", "u1", "u4", "bool")
 SHAPES: tuple[tuple[int, ...], ...] = ((1,), (7,), (300,), (30, 11), (5, 3, 2))
 X = np.arange(1000, dtype=np.float32)
 I = np.random.default_rng(0).integers(-1000, 1000, 300).astype(np.int32)  # noqa: E741
@@ -20,18 +20,18 @@ def phases(function: Any, *args: Any, **options: Any) -> str:
     return str(text).partition("phases")[2]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("wide", ["i2", "i4", "i8"])
-def test_indices_from_the_end_and_out_of_range(
+def test_negative_and_out_of_range_indices_match_numpy(
     kind: str, shape: tuple[int, ...], wide: str
 ) -> None:
     rng = np.random.default_rng(1)
     x = (rng.random(1000) * 100).astype(kind)
     i = rng.integers(-1200, 1200, shape).astype(wide)
-    counted = np.where(i < 0, i + 1000, i)
-    inside = (counted >= 0) & (counted < 1000)
-    nearest = x[np.clip(counted, 0, 999)]
+    nonnegative = np.where(i < 0, i + 1000, i)
+    inside = (nonnegative >= 0) & (nonnegative < 1000)
+    nearest = x[np.clip(nonnegative, 0, 999)]
     placed, indices = snp.asarray(x), snp.asarray(i)
     np.testing.assert_array_equal(placed[indices], nearest)
     filled = snp.take(placed, indices, fill_value=3)
@@ -44,7 +44,7 @@ def test_indices_from_the_end_and_out_of_range(
         assert (missing == (ends.min if x.dtype.kind == "i" else ends.max)).all()
 
 
-def test_along_an_axis() -> None:
+def test_take_along_axis_matches_numpy() -> None:
     x = np.random.default_rng(2).random((30, 40)).astype(np.float32)
     i = np.random.default_rng(3).integers(-50, 50, (30, 11)).astype(np.int32)
     inside = (i >= -40) & (i < 40)
@@ -61,44 +61,44 @@ def test_along_an_axis() -> None:
         lambda x, i: snp.take_along_axis(x, i, 0),
     ],
 )
-def test_one_phase(function: Callable[..., Any]) -> None:
+def test_gathers_are_one_phase(function: Callable[..., Any]) -> None:
     found = phases(function, X, I)
     assert "1 phase" in found
     assert "gather" in found
     assert "arena 0 bytes" in sd.jit(function).lower(X, I).compile().as_text("schedule")
 
 
-def test_what_is_used_elsewhere_stays() -> None:
+def test_indices_with_other_uses_are_still_computed() -> None:
     def both(x: Any, i: Any) -> Any:
-        counted = snp.where(i < 0, i + 1000, i)
-        found = snp.take(x, counted, mode="clip")
-        return found, counted + 1
+        nonnegative = snp.where(i < 0, i + 1000, i)
+        found = snp.take(x, nonnegative, mode="clip")
+        return found, nonnegative + 1
 
     found, more = sd.jit(both)(X, I)
     np.testing.assert_array_equal(found, X[I])
     np.testing.assert_array_equal(more, np.where(I < 0, I + 1000, I) + 1)
 
 
-def test_a_result_is_not_written_over_what_is_looked_up() -> None:
+def test_donated_operands_of_gathers_are_not_overwritten_early() -> None:
     x = np.random.default_rng(4).random(300).astype(np.float32)
     i = np.random.default_rng(5).integers(-300, 300, 300).astype(np.int32)
     for function in (lambda x, i: snp.take(x, i), lambda x, i: x[i]):
         for donated in ((0,), (1,), (0, 1)):
             compiled = sd.jit(function, donate_argnums=donated)
             for _ in range(3):
-                made = compiled(snp.asarray(x), snp.asarray(i))
-                np.testing.assert_array_equal(made, x[i])
+                result = compiled(snp.asarray(x), snp.asarray(i))
+                np.testing.assert_array_equal(result, x[i])
 
 
-def test_what_is_looked_up_may_be_made_before_and_used_after() -> None:
-    made = sd.jit(lambda x, i: snp.sum(snp.take(x * 2, i) + 1, axis=0))(X, I)
-    np.testing.assert_allclose(made, (X[I] * 2 + 1).sum(), rtol=1e-6)
+def test_gathers_fuse_with_producers_and_consumers() -> None:
+    result = sd.jit(lambda x, i: snp.sum(snp.take(x * 2, i) + 1, axis=0))(X, I)
+    np.testing.assert_allclose(result, (X[I] * 2 + 1).sum(), rtol=1e-6)
 
 
-def test_other_bounds_are_not_taken_for_the_array_s() -> None:
+def test_index_wraparound_by_another_size_is_not_fused() -> None:
     def shorter(x: Any, i: Any) -> Any:
-        counted = snp.where(i < 0, i + 500, i)
-        return snp.take(x, counted, mode="clip")
+        nonnegative = snp.where(i < 0, i + 500, i)
+        return snp.take(x, nonnegative, mode="clip")
 
-    made = sd.jit(shorter)(X, I)
-    np.testing.assert_array_equal(made, X[np.clip(np.where(I < 0, I + 500, I), 0, 999)])
+    result = sd.jit(shorter)(X, I)
+    np.testing.assert_array_equal(result, X[np.clip(np.where(I < 0, I + 500, I), 0, 999)])

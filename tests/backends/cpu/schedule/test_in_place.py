@@ -1,4 +1,4 @@
-"""Parts of arrays written in place: loops that fill an array copy nothing but its parts."""
+"""In-place updates: loops that fill an array copy only the updated parts."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from shardir import lax, numpy as snp
 X = np.arange(50, dtype=np.float32)
 
 
-def rounds(function: Any, *args: Any) -> str:
-    """What a round of the only loop does."""
+def iteration_schedule(function: Any, *args: Any) -> str:
+    """Return the schedule of an iteration of the only loop."""
     text = str(sd.jit(function).lower(*args).compile().as_text("schedule"))
     return text.split("iterations of scan")[1].split("  native call of 1 phase")[0]
 
@@ -25,7 +25,7 @@ def twice(x: Any) -> Any:
     return lax.fori_loop(0, 50, lambda i, a: a.at[i].set(a[i] * 2).at[0].add(1.0), x)
 
 
-def looked_at_later(x: Any) -> Any:
+def read_after_update(x: Any) -> Any:
     def step(i: Any, a: Any) -> Any:
         made = a.at[i].set(-1.0)
         return made.at[0].add(a[i] + snp.sum(a[:3]))
@@ -33,29 +33,29 @@ def looked_at_later(x: Any) -> Any:
     return lax.fori_loop(0, 50, step, x)
 
 
-def kept_too(x: Any) -> Any:
+def update_and_keep(x: Any) -> Any:
     def step(carry: Any, i: Any) -> Any:
         return (carry.at[i].set(0.0)), carry
 
     return lax.scan(step, x, snp.arange(50))
 
 
-def changing_places(x: Any) -> Any:
+def swap_carries(x: Any) -> Any:
     return lax.fori_loop(0, 50, lambda i, ab: (ab[1].at[i].set(1.0), ab[0]), (x, 2 * x))
 
 
-def row_by_row(x: Any) -> Any:
+def update_rows(x: Any) -> Any:
     def step(i: Any, a: Any) -> Any:
         return lax.dynamic_update_slice(a, -a[:2], (i,))
 
     return lax.fori_loop(0, 10, step, x)
 
 
-FUNCTIONS = [doubled, twice, looked_at_later, kept_too, changing_places, row_by_row]
+FUNCTIONS = [doubled, twice, read_after_update, update_and_keep, swap_carries, update_rows]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_the_numbers_of_operations_that_copy(function: Any) -> None:
+def test_in_place_updates_match_the_interpreter(function: Any) -> None:
     with sd.config(isolated=True):
         wanted = sd.tree.leaves(sd.jit(lambda x: function(x))(X))
     for made, want in zip(sd.tree.leaves(sd.jit(function)(X)), wanted, strict=True):
@@ -63,27 +63,27 @@ def test_the_numbers_of_operations_that_copy(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [doubled, twice])
-def test_a_round_copies_nothing(function: Any) -> None:
-    assert "scatter" in rounds(function, X)
-    copies = [line for line in rounds(function, X).splitlines() if "copy" in line]
+def test_an_iteration_copies_only_elements(function: Any) -> None:
+    assert "scatter" in iteration_schedule(function, X)
+    copies = [line for line in iteration_schedule(function, X).splitlines() if "copy" in line]
     assert all(line.endswith("about 2 ns") for line in copies)  # elements that are read
 
 
-def test_one_row_that_goes_round_lies_where_it_is_made() -> None:
-    """As the state of a network does, of a batch of one."""
+def test_a_carried_row_needs_no_copy() -> None:
+    """This is the hidden state of a recurrent network with batch size 1."""
     w = np.random.default_rng(0).normal(size=(50, 50)).astype(np.float32) / 10
 
     def steps(h: Any) -> Any:
         return lax.fori_loop(0, 9, lambda _, h: snp.tanh(h @ w + X), h)
 
-    assert "copy" not in rounds(steps, X[None])
+    assert "copy" not in iteration_schedule(steps, X[None])
     want = X
     for _ in range(9):
         want = np.tanh(want @ w + X)
     np.testing.assert_allclose(sd.jit(steps)(X[None]), want[None], rtol=1e-4)
 
 
-def test_a_given_array_is_updated_where_it_lies() -> None:
+def test_a_donated_array_is_updated_in_place() -> None:
     x = snp.zeros(5000) + 1
     address = x.storage.address
     made = sd.jit(lambda x, i: x.at[i].set(5.0), donate_argnums=0)(x, 3)
@@ -91,8 +91,8 @@ def test_a_given_array_is_updated_where_it_lies() -> None:
     assert made[:5].tolist() == [1, 1, 1, 5, 1]
 
 
-def test_what_is_cut_turned_and_joined_is_copied_once() -> None:
-    """As an all-to-all is, seen as a program over whole arrays."""
+def test_reshape_and_transpose_make_one_copy() -> None:
+    """This is an all-to-all in a merged program."""
     x = np.arange(48, dtype=np.float32).reshape(4, 12)
 
     def exchanged(x: Any) -> Any:
@@ -104,12 +104,12 @@ def test_what_is_cut_turned_and_joined_is_copied_once() -> None:
     np.testing.assert_array_equal(compiled(x), exchanged(x))
 
 
-def joined_twice(x: Any, y: Any) -> Any:
+def concatenate_twice(x: Any, y: Any) -> Any:
     rows = [snp.concatenate([x[:, 3:], y[:, :3]], 1), snp.concatenate([y[:, 4:], x[:, :4]], 1)]
     return snp.concatenate([rows[0], x + y, rows[1]], 0), rows[0].T
 
 
-def test_what_is_joined_again_is_copied_once() -> None:
+def test_nested_concatenations_copy_once() -> None:
     x = np.arange(42, dtype=np.float32).reshape(6, 7)
     turned = sd.jit(lambda x: snp.roll(x, (2, 3), (0, 1)))
     np.testing.assert_array_equal(turned(x), np.roll(x, (2, 3), (0, 1)))
@@ -119,17 +119,17 @@ def test_what_is_joined_again_is_copied_once() -> None:
 
 
 @pytest.mark.parametrize("donated", [(), (0,), (0, 1)])
-def test_what_is_joined_again_and_seen_elsewhere(donated: tuple[int, ...]) -> None:
+def test_nested_concatenations_with_other_uses_are_correct(donated: tuple[int, ...]) -> None:
     x, y = (np.random.default_rng(i).normal(size=(6, 7)).astype(np.float32) for i in range(2))
-    found = sd.jit(joined_twice, donate_argnums=donated)(snp.asarray(x), snp.asarray(y))
+    found = sd.jit(concatenate_twice, donate_argnums=donated)(snp.asarray(x), snp.asarray(y))
     rows = np.concatenate([x[:, 3:], y[:, :3]], 1), np.concatenate([y[:, 4:], x[:, :4]], 1)
     np.testing.assert_array_equal(found[0], np.concatenate([rows[0], x + y, rows[1]]))
     np.testing.assert_array_equal(found[1], rows[0].T)
 
 
 @pytest.mark.parametrize("donated", [False, True])
-def test_a_map_before_what_is_joined_leaves_room(donated: bool) -> None:
-    """The first part of a result is no memory for all of it."""
+def test_an_elementwise_operand_does_not_reserve_the_concatenation(donated: bool) -> None:
+    """The buffer of the first operand is too small for the result."""
 
     def function(x: Any) -> Any:
         left = snp.concatenate([x * 2, x + 1], 0)
@@ -141,8 +141,8 @@ def test_a_map_before_what_is_joined_leaves_room(donated: bool) -> None:
     np.testing.assert_array_equal(got, np.concatenate([left, left[::-1], x]))
 
 
-def test_rows_that_a_later_loop_reads_are_not_written_over() -> None:
-    """What is read from inside of a loop counts as read."""
+def test_rows_read_in_a_later_loop_are_not_overwritten() -> None:
+    """Reads inside a loop count as reads of the loop."""
 
     def function(x: Any, rows: Any) -> Any:
         taken = x.at[rows].get(mode="promise_in_bounds")

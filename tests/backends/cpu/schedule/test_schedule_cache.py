@@ -1,4 +1,4 @@
-"""Schedules on disk: found by programs that are the same, and as good as new."""
+"""The schedule cache on disk: equal programs load equal schedules."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -25,8 +25,8 @@ from tests.samples import SAMPLES
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """No code on disk, no kernel known."""
+def code_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Start with an empty disk cache and an empty kernel table."""
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
     monkeypatch.setattr(kernel_table, "_kernel_addresses", {})
     object_cache.cache_folder.cache_clear()
@@ -34,11 +34,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     object_cache.cache_folder.cache_clear()
 
 
-def brought(module: Module, asked: list[str]) -> NativeExecutable:
-    """The program for a module; `asked` grows when the module is lowered."""
+def get_program(module: Module, lowerings: list[str]) -> NativeExecutable:
+    """Load or compile the program of a module; `lowerings` records when the module is lowered."""
 
     def lowered() -> Module:
-        asked.append("lowered")
+        lowerings.append("lowered")
         return module
 
     program = BACKEND.load_or_compile(module, lowered)
@@ -46,17 +46,17 @@ def brought(module: Module, asked: list[str]) -> NativeExecutable:
     return program
 
 
-def of(source: Any, *args: Any) -> Module:
-    """A function as the program that is partitioned."""
+def module_of(source: Any, *args: Any) -> Module:
+    """Return the module of a function before partitioning."""
     return sd.jit(source).lower(*args).after("dce")
 
 
-def some(*args: Any) -> Module:
+def sample_module(*args: Any) -> Module:
     def f(x: Any, w: Any) -> Any:
         table = np.array([1.5, -0.0, np.inf, 1e-45], np.float32)
         return sd.numpy.exp(x @ w), x.sum(1), x, sd.numpy.sort(x[:, :4] * table)
 
-    return of(f, *args)
+    return module_of(f, *args)
 
 
 X = np.random.default_rng(0).standard_normal((64, 32), np.float32)
@@ -67,25 +67,27 @@ def results(program: NativeExecutable, *arrays: Any) -> list[bytes]:
     return [each.array.tobytes() for each in program.run([Storage.of(a) for a in arrays])]
 
 
-def test_the_second_program_is_not_even_lowered() -> None:
-    asked: list[str] = []
-    module = some(X, W)
-    first, second = brought(module, asked), brought(module, asked)
-    assert asked == ["lowered"]
+def test_a_cached_program_is_not_lowered() -> None:
+    lowerings: list[str] = []
+    module = sample_module(X, W)
+    first, second = get_program(module, lowerings), get_program(module, lowerings)
+    assert lowerings == ["lowered"]
     assert results(second, X, W) == results(first, X, W)
     assert second.memory() == first.memory()
-    assert asked == ["lowered"]
+    assert lowerings == ["lowered"]
     assert second.describe() == first.describe()
-    assert asked == ["lowered"] * 2
+    assert lowerings == ["lowered"] * 2
     assert second.describe() == first.describe()
-    assert asked == ["lowered"] * 2
+    assert lowerings == ["lowered"] * 2
 
 
-RUNNING = [sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect]
+SAMPLES_WITHOUT_EFFECTS = [
+    sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect
+]
 
 
-@pytest.mark.parametrize("sample", RUNNING[::5], ids=lambda sample: sample.id)
-def test_what_comes_back_is_what_was_kept(sample: Sample) -> None:
+@pytest.mark.parametrize("sample", SAMPLES_WITHOUT_EFFECTS[::5], ids=lambda sample: sample.id)
+def test_a_loaded_schedule_equals_the_saved_one(sample: Sample) -> None:
     schedule = compile_schedule(sample.function())
     schedule_cache.save_schedule("key", schedule)
     found = schedule_cache.load_schedule("key")
@@ -102,22 +104,22 @@ def test_what_comes_back_is_what_was_kept(sample: Sample) -> None:
                     before.kernel.name, before.kernel.imports,
                 )  # fmt: skip
         else:
-            assert _facts(one) == _facts(item)
+            assert _item_attributes(one) == _item_attributes(item)
     for (slot, array), (its, other) in zip(found.constants, schedule.constants, strict=True):
         assert (slot, array.tobytes()) == (its, other.tobytes())
     same = replace(schedule, items=(), buffers=(), constants=())
     assert replace(found, items=(), buffers=(), constants=()) == same
 
 
-def _facts(item: Item) -> list[Any]:
-    """What a loop or a branch is, without what is in it."""
+def _item_attributes(item: Item) -> list[Any]:
+    """Return the attributes of a loop or branch without its contents."""
     left_out = ("op", "body", "condition", "branches")
     if isinstance(item, tuple):
         names: Sequence[str] = item._fields
     else:
         names = [each.name for each in fields(item)]
-    shown = [name for name in names if name not in left_out]
-    return [type(item), *(getattr(item, name) for name in shown)]
+    names_shown = [name for name in names if name not in left_out]
+    return [type(item), *(getattr(item, name) for name in names_shown)]
 
 
 @pytest.mark.parametrize(
@@ -125,16 +127,16 @@ def _facts(item: Item) -> list[Any]:
     [b"", b"{", b"\xff", b"[]", b"3", b"{}", b'{"kernels": 3}', b"[" * 100_000,
      b'{"kernels": [], "items": [["loop"]]}', b'{"kernels": [], "items": [], "types": [3]}'],
 )  # fmt: skip
-def test_an_entry_that_is_no_schedule_is_none_and_is_removed(text: bytes) -> None:
+def test_an_invalid_entry_is_removed(text: bytes) -> None:
     object_cache.save("key", text)
     assert schedule_cache.load_schedule("key") is None
     assert not object_cache.contains("key")
 
 
-def test_programs_whose_entries_were_swapped_are_compiled_anew() -> None:
-    asked: list[str] = []
-    modules = [of(lambda x: x + 1, X), of(lambda x: x - 1, X)]
-    wanted = [results(brought(module, asked), X) for module in modules]
+def test_swapped_entries_are_rejected() -> None:
+    lowerings: list[str] = []
+    modules = [module_of(lambda x: x + 1, X), module_of(lambda x: x - 1, X)]
+    wanted = [results(get_program(module, lowerings), X) for module in modules]
     entries = [
         Path(str(object_cache.cache_folder()))
         / f"{schedule_cache.schedule_key(module, worker_count())}.o"
@@ -143,44 +145,46 @@ def test_programs_whose_entries_were_swapped_are_compiled_anew() -> None:
     one, other = (entry.read_bytes() for entry in entries)
     entries[0].write_bytes(other)
     entries[1].write_bytes(one)
-    assert [results(brought(module, asked), X) for module in modules] == wanted
-    assert asked == ["lowered"] * 4
+    assert [results(get_program(module, lowerings), X) for module in modules] == wanted
+    assert lowerings == ["lowered"] * 4
 
 
-def test_other_programs_are_others() -> None:
+def test_different_programs_have_different_keys() -> None:
     keys = [
-        schedule_cache.schedule_key(some(X, W), 2),
-        schedule_cache.schedule_key(some(X[:32], W), 2),
-        schedule_cache.schedule_key(some(X, W), 3),
-        schedule_cache.schedule_key(of(lambda x: x + 1, X), 2),
-        schedule_cache.schedule_key(of(lambda x: x + 2, X), 2),
-        schedule_cache.schedule_key(of(lambda x: x + 0.0, X), 2),
-        schedule_cache.schedule_key(of(lambda x: x + -0.0, X), 2),
-        schedule_cache.schedule_key(of(lambda x: x + np.float32(np.nan), X), 2),
-        schedule_cache.schedule_key(of(lambda x: x + np.arange(32, dtype=np.float32), X), 2),
-        schedule_cache.schedule_key(of(lambda x: x + np.arange(1, 33, dtype=np.float32), X), 2),
+        schedule_cache.schedule_key(sample_module(X, W), 2),
+        schedule_cache.schedule_key(sample_module(X[:32], W), 2),
+        schedule_cache.schedule_key(sample_module(X, W), 3),
+        schedule_cache.schedule_key(module_of(lambda x: x + 1, X), 2),
+        schedule_cache.schedule_key(module_of(lambda x: x + 2, X), 2),
+        schedule_cache.schedule_key(module_of(lambda x: x + 0.0, X), 2),
+        schedule_cache.schedule_key(module_of(lambda x: x + -0.0, X), 2),
+        schedule_cache.schedule_key(module_of(lambda x: x + np.float32(np.nan), X), 2),
+        schedule_cache.schedule_key(module_of(lambda x: x + np.arange(32, dtype=np.float32), X), 2),
+        schedule_cache.schedule_key(
+            module_of(lambda x: x + np.arange(1, 33, dtype=np.float32), X), 2
+        ),
     ]
     assert len(set(keys)) == len(keys)
-    assert schedule_cache.schedule_key(some(X, W), 2) == keys[0]
+    assert schedule_cache.schedule_key(sample_module(X, W), 2) == keys[0]
 
 
-def test_the_key_changes_with_the_files_that_make_schedules(
+def test_the_key_depends_on_the_source_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    before = schedule_cache.schedule_key(some(X, W), 2)
+    before = schedule_cache.schedule_key(sample_module(X, W), 2)
     monkeypatch.setattr(schedule_cache, "source_fingerprint", lambda: "other files")
-    assert schedule_cache.schedule_key(some(X, W), 2) != before
-    facts: list[list[str]] = []
+    assert schedule_cache.schedule_key(sample_module(X, W), 2) != before
+    fingerprints: list[list[str]] = []
     (tmp_path / "inner").mkdir()
     for text in ("x = 1", "x = 10"):
         (tmp_path / "inner" / "file.py").write_text(text, "utf-8")
         (tmp_path / "inner" / "other.txt").write_text(text, "utf-8")
-        facts.append([*list_source_files(tmp_path)])
-    assert [len(each) for each in facts] == [1, 1]
-    assert facts[0] != facts[1]
+        fingerprints.append([*list_source_files(tmp_path)])
+    assert [len(each) for each in fingerprints] == [1, 1]
+    assert fingerprints[0] != fingerprints[1]
 
 
-def test_loops_and_branches_are_kept() -> None:
+def test_loops_and_branches_are_cached() -> None:
     def rounds(x: Any) -> Any:
         def more(carried: Any) -> Any:
             return carried[0].sum() < 1e6
@@ -195,46 +199,48 @@ def test_loops_and_branches_are_kept() -> None:
         final, count = sd.lax.while_loop(more, another, (x, 0))
         return sd.lax.scan(lambda c, row: (c * row[0] + 1, c), final, final, reverse=True), count
 
-    asked: list[str] = []
-    module = of(rounds, X)
-    first, second = brought(module, asked), brought(module, asked)
-    assert asked == ["lowered"]
+    lowerings: list[str] = []
+    module = module_of(rounds, X)
+    first, second = get_program(module, lowerings), get_program(module, lowerings)
+    assert lowerings == ["lowered"]
     assert results(second, X) == results(first, X)
     assert second.describe() == first.describe()
 
 
-def test_programs_with_work_for_numpy_are_made_each_time() -> None:
-    asked: list[str] = []
-    module = of(lambda x: sd.lax.sort((x + 1j, x), num_keys=1), X)  # complex numbers
+def test_programs_with_numpy_calls_are_not_cached() -> None:
+    lowerings: list[str] = []
+    module = module_of(
+        lambda x: sd.lax.sort((x + 1j, x), num_keys=1), X
+    )  # complex: sorted by NumPy
     assert not has_only_native_items(compile_schedule(module.main).items)
-    brought(module, asked)
-    brought(module, asked)
-    assert asked == ["lowered"] * 2
+    get_program(module, lowerings)
+    get_program(module, lowerings)
+    assert lowerings == ["lowered"] * 2
 
 
-def test_a_program_whose_kernels_are_gone_is_made_anew(place: Path) -> None:
-    asked: list[str] = []
-    module = some(X, W)
-    first = brought(module, asked)
+def test_a_program_without_cached_kernels_is_compiled_again(code_folder: Path) -> None:
+    lowerings: list[str] = []
+    module = sample_module(X, W)
+    first = get_program(module, lowerings)
     key = schedule_cache.schedule_key(module, worker_count())
-    for file in place.iterdir():
+    for file in code_folder.iterdir():
         if file.stem != key:
             file.unlink()
     kernel_table._kernel_addresses.clear()
-    assert results(brought(module, asked), X, W) == results(first, X, W)
-    assert asked == ["lowered"] * 2
+    assert results(get_program(module, lowerings), X, W) == results(first, X, W)
+    assert lowerings == ["lowered"] * 2
 
 
-def test_many_constants_are_not_kept() -> None:
+def test_large_constants_are_not_cached() -> None:
     table = np.arange(schedule_cache.MAX_CONSTANT_BYTES, dtype=np.float32).reshape(1 << 10, -1)
-    schedule = compile_schedule(of(lambda x: x + x, X).main)
+    schedule = compile_schedule(module_of(lambda x: x + x, X).main)
     schedule_cache.save_schedule("few", schedule)
     schedule_cache.save_schedule("many", replace(schedule, constants=((3, table),)))
     assert schedule_cache.load_schedule("few") is not None
     assert schedule_cache.load_schedule("many") is None
 
 
-def test_profiles_of_a_kept_program_tell_operations() -> None:
+def test_profiles_of_a_cached_program_name_its_operations() -> None:
     def f(x: Any) -> Any:
         return sd.numpy.exp(x @ x.T)
 

@@ -1,4 +1,4 @@
-"""What a compiled program shows of how it runs."""
+"""The text of compiled programs: stages, schedule and memory."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def compiled() -> Any:
     return sd.jit(layer).lower(x, w).compile()
 
 
-def test_devices_that_share_memory_run_one_program() -> None:
+def test_devices_with_shared_memory_run_one_merged_program() -> None:
     assert compiled().as_text("fuse") == FUSED
 
 
@@ -57,14 +57,14 @@ def test_the_schedule_lists_memory_and_phases() -> None:
         assert line in text.splitlines()
 
 
-def test_memory_is_that_of_a_device_and_that_of_the_process() -> None:
+def test_memory_analysis_states_device_and_process_memory() -> None:
     memory = compiled().memory_analysis()
     assert memory.argument_size_in_bytes == 4 * (2 * 8 + 8 * 4)
     assert memory.host_temp_size_in_bytes == 128
     assert memory.host_peak_memory_in_bytes == 768 + 640 + 128
 
 
-def test_an_unknown_stage_is_told_the_stages() -> None:
+def test_an_unknown_stage_is_an_error_with_the_stages() -> None:
     with pytest.raises(PipelineError) as error:
         compiled().as_text("fused")
     assert str(error.value) == (
@@ -77,7 +77,7 @@ def test_an_unknown_stage_is_told_the_stages() -> None:
 @pytest.mark.parametrize(
     "views", [lambda y: (y.T, y), lambda y: (y, y.T), lambda y: (y.T, y.reshape(-1), y)]
 )
-def test_a_result_and_what_is_turned_of_it_take_two_phases(views: Any) -> None:
+def test_a_result_and_its_transpose_take_two_phases(views: Any) -> None:
     def turned(x: Any) -> Any:
         return views(x + 1)
 
