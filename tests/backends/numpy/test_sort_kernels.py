@@ -10,12 +10,12 @@ from shardir.backends.numpy import sort_kernels
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_array
 from tests.backends.cpu.kernels.reference_check import (
-    assert_same_bits,
-    expected,
-    operands_of,
-    operations,
+    assert_equal_bits,
+    random_operands,
+    random_operations,
+    reference_results,
 )
 from tests.backends.cpu.phase_runner import make_op
 
@@ -30,10 +30,10 @@ def run_kernel(op: Any, arrays: Any) -> list[Any]:
 @pytest.mark.parametrize("name", ["sort", "top_k"])
 @given(st.data())
 def test_sorts_equal_the_reference(name: str, data: st.DataObject) -> None:
-    op = data.draw(operations([name]))
-    arrays = operands_of(op, data.draw(st.integers(0, 9)))
-    for out, want in zip(run_kernel(op, arrays), expected(op, arrays), strict=True):
-        assert_same_bits(out, want)
+    op = data.draw(random_operations([name]))
+    arrays = random_operands(op, data.draw(st.integers(0, 9)))
+    for out, want in zip(run_kernel(op, arrays), reference_results(op, arrays), strict=True):
+        assert_equal_bits(out, want)
 
 
 def test_empty_arrays_are_sorted() -> None:
@@ -53,19 +53,19 @@ def test_lines_divided_between_threads_are_sorted(
     monkeypatch.setattr(sort_kernels, "MIN_PARALLEL_ELEMENTS", 100)
     monkeypatch.setattr(sort_kernels, "MAX_CHUNK_ELEMENTS", 300)
     shape = (40, 60)
-    type, x = TensorType(shape, dtype), random_of(dtype, shape)
+    type, x = TensorType(shape, dtype), random_array(dtype, shape)
     positions = np.indices(shape)[dim].astype(np.int32)
     for op, arrays in (
         (make_op(OPS["sort"], type, dim=dim), [x]),
         (make_op(OPS["sort"], type, TensorType(shape, "i32"), dim=dim), [x, positions]),
     ):
-        for out, want in zip(run_kernel(op, arrays), expected(op, arrays), strict=True):
-            assert_same_bits(out, want)
+        for out, want in zip(run_kernel(op, arrays), reference_results(op, arrays), strict=True):
+            assert_equal_bits(out, want)
     if type.dtype != "bool":
         top_k_types = (type.with_shape((40, 7)), TensorType((40, 7), "i32"))
         op = make_op(OPS["top_k"], type, result=top_k_types)
-        for out, want in zip(run_kernel(op, [x]), expected(op, [x]), strict=True):
-            assert_same_bits(out, want)
+        for out, want in zip(run_kernel(op, [x]), reference_results(op, [x]), strict=True):
+            assert_equal_bits(out, want)
 
 
 @pytest.mark.parametrize("dtype", [*REAL_DTYPES, "c64"])
@@ -73,9 +73,9 @@ def test_long_lines_are_sorted_in_runs_and_merged(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sort_kernels, "MIN_RUN_SORT_ELEMENTS", 16)
-    type, x = TensorType((3, 101), dtype), random_of(dtype, (3, 101))
+    type, x = TensorType((3, 101), dtype), random_array(dtype, (3, 101))
     op = make_op(OPS["sort"], type, dim=1)
-    assert_same_bits(run_kernel(op, [x])[0], expected(op, [x])[0])
+    assert_equal_bits(run_kernel(op, [x])[0], reference_results(op, [x])[0])
 
 
 @pytest.mark.parametrize("names", [("f32", "i32"), ("bool", "f64", "f16"), ("i64", "u8", "f32")])
@@ -86,10 +86,10 @@ def test_several_keys_are_sorted_lexicographically(
     equal."""
     monkeypatch.setattr(sort_kernels, "MIN_RUN_SORT_ELEMENTS", 16)
     shape = (5, 90)
-    arrays = [random_of(name, shape) for name in names]
+    arrays = [random_array(name, shape) for name in names]
     arrays.append(np.indices(shape)[1].astype(np.int32))
     types = [TensorType(shape, name) for name in (*names, "i32")]
     for keys in range(1, len(names) + 1):
         op = make_op(OPS["sort"], *types, dim=1, keys=keys)
-        for out, want in zip(run_kernel(op, arrays), expected(op, arrays), strict=True):
-            assert_same_bits(out, want)
+        for out, want in zip(run_kernel(op, arrays), reference_results(op, arrays), strict=True):
+            assert_equal_bits(out, want)

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[4]
 VECTOR_BYTES = {"sse": 16, "avx2": 32, "avx512": 64}
 FOLDER = "tests/backends/cpu"
 DEFAULT_TESTS = [
-    "kernels/gemm/test_dot.py::test_element_types",
-    "kernels/conv/test_convolution.py::test_a_long_filter_meets_no_number_that_is_outside_of_its_window",
-    "kernels/conv/test_padded_nhwc.py::test_nothing_outside_an_image_is_read",
+    "kernels/gemm/test_dot.py::test_products_of_all_element_types_match_the_reference",
+    "kernels/conv/test_convolution.py::test_long_filters_ignore_elements_outside_of_their_window",
+    "kernels/conv/test_padded_nhwc.py::test_elements_outside_of_an_image_are_not_read",
     "kernels/elementwise/test_elementwise_loops.py::test_in_place",
     "kernels/elementwise/test_reduction.py::test_rows_come_from_memory_while_those_before_are_added",
     "kernels/data_movement/test_copy.py::test_transposes",
@@ -25,9 +25,9 @@ DEFAULT_TESTS = [
 ]
 """The fastest tests of each kind of kernel."""
 LONG_TESTS = [
-    "kernels/gemm/test_dot.py::test_narrow_products_pack_nothing",
-    "kernels/gemm/test_dot.py::test_vectors_of_columns_that_are_left",
-    "kernels/conv/test_nchw_layout.py::test_nothing_outside_an_image_is_read",
+    "kernels/gemm/test_dot.py::test_narrow_products_do_not_pack",
+    "kernels/gemm/test_dot.py::test_remaining_vectors_of_columns_match_the_reference",
+    "kernels/conv/test_nchw_layout.py::test_elements_outside_of_an_image_are_not_read",
     "kernels/elementwise/test_random_groups.py",
     "kernels/elementwise/test_reduction.py::test_large_results_along_rows_are_streamed",
     "kernels/linalg/test_symmetric_eigen.py",

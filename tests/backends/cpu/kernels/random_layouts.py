@@ -1,4 +1,4 @@
-"""Arrays that lie in memory in any way."""
+"""Arrays with random elements and random memory layouts."""
 
 from typing import Any
 
@@ -11,28 +11,29 @@ from shardir.ir.types import NUMPY_DTYPES
 Array = npt.NDArray[Any]
 
 
-def array(shape: Any, dtype: Any, seed: int = 0) -> Array:
-    """Small different numbers of a NumPy element type."""
+def integer_array(shape: Any, dtype: Any, seed: int = 0) -> Array:
+    """Return random small integers of a NumPy element type."""
     numbers = np.random.default_rng(seed).integers(0, 200, tuple(shape))
     return np.asarray(numbers.astype(dtype))
 
 
 @st.composite
-def laid_out(draw: st.DrawFn, x: Array, repeated: bool = False) -> Array:
-    """The numbers of `x` in memory of any order of dimensions, with gaps and turned around.
+def random_layout(draw: st.DrawFn, x: Array, repeated: bool = False) -> Array:
+    """Draw a layout of the elements of `x`: any dimension order, gaps and reversed dimensions.
 
-    With `repeated`, some dimensions may repeat their first element, and the numbers change.
+    With `repeated`, some dimensions may be broadcast from their first element, which changes the
+    elements.
     """
     order = draw(st.permutations(range(x.ndim)))
     steps = draw(st.lists(st.sampled_from([1, 1, 1, 2, -1]), min_size=x.ndim, max_size=x.ndim))
     gap = draw(st.sampled_from([0, 0, 3]))
-    room = [n * abs(step) + gap for n, step in zip(x.shape, steps, strict=True)]
-    memory = np.zeros([room[d] for d in order], x.dtype)
+    sizes_with_gaps = [n * abs(step) + gap for n, step in zip(x.shape, steps, strict=True)]
+    memory = np.zeros([sizes_with_gaps[d] for d in order], x.dtype)
     view = np.transpose(memory, [order.index(d) for d in range(x.ndim)])
     pairs = list(zip(x.shape, steps, strict=True))
-    within: Any = (*(slice(0, n * abs(step), abs(step)) for n, step in pairs), ...)
-    turned: Any = (*(slice(None, None, 1 if step > 0 else -1) for step in steps), ...)
-    view = view[within][turned]
+    interior: Any = (*(slice(0, n * abs(step), abs(step)) for n, step in pairs), ...)
+    reversed_dims: Any = (*(slice(None, None, 1 if step > 0 else -1) for step in steps), ...)
+    view = view[interior][reversed_dims]
     assert view.shape == x.shape
     view[...] = x
     if repeated and draw(st.booleans()):
@@ -43,14 +44,16 @@ def laid_out(draw: st.DrawFn, x: Array, repeated: bool = False) -> Array:
     return view
 
 
-def random_of(dtype: str, shape: Any, seed: int = 0) -> Array:
-    """Any bits that are numbers of the IR's element type, special ones too."""
+def random_array(dtype: str, shape: Any, seed: int = 0) -> Array:
+    """Return random valid elements of an IR element type, including special values."""
     rng = np.random.default_rng(seed)
     to = NUMPY_DTYPES[dtype]
     shape = tuple(shape)
     if to.kind == "c":
-        made: Array = (rng.integers(-4, 5, shape) + 1j * rng.integers(-4, 5, shape)).astype(to)
-        return made
+        complex_elements: Array = (
+            rng.integers(-4, 5, shape) + 1j * rng.integers(-4, 5, shape)
+        ).astype(to)
+        return complex_elements
     if dtype == "bool":
         return np.asarray(rng.integers(0, 2, shape).astype(to))
     if to.kind in "iu":

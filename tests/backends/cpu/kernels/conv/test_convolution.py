@@ -1,4 +1,4 @@
-"""Convolutions of the native CPU backend: every attribute, element type and layout."""
+"""Convolutions of the native CPU backend: all attributes, element types and layouts."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.ir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
-from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, numbers
+from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, random_elements
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import crossed
@@ -29,7 +29,7 @@ def attributes(rank: int, dims: str, **given: Any) -> dict[str, Any]:
 
 
 def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs: Any) -> None:
-    """Equal to the reference, as far as sums of this length can be."""
+    """Assert that a result equals the reference up to the rounding errors of its sums."""
     reference = convolution.reference
     assert reference is not None
     expected = reference(x, w, result=result, **attrs)
@@ -44,7 +44,7 @@ def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs
     assert (error <= EPSILON[result.dtype] * scale + 1e-30).all()
 
 
-def convolved(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
+def check_convolution(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
     types = [TensorType(a.shape, dtype_of(a)) for a in (x, w)]
     op = make_op(convolution, *types, **attrs)
     (got,) = run_rule(RULES["convolution"], op, [x, w], LAYOUTS["convolution"], **more)
@@ -55,11 +55,11 @@ def convolved(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
 def assert_shape(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
 ) -> None:
-    """Equal to the reference, and the same bits whether one worker makes it or three."""
+    """Check a convolution against the reference; one and three workers must give equal bits."""
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, left, dtype), numbers(rng, right, dtype)
+    x, w = random_elements(rng, left, dtype), random_elements(rng, right, dtype)
     attrs = attributes(len(left) - 2, dims, **given)
-    one, three = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 3))
+    one, three = (check_convolution(x, w, attrs, workers=workers).tobytes() for workers in (1, 3))
     assert one == three
 
 
@@ -100,14 +100,14 @@ def convolutions(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 @given(st.data(), convolutions(), st.sampled_from(("f32", "f32", "f64", "i32", "bf16", "c64")))
-def test_random(
-    data: st.DataObject, drawn: tuple[dict[str, int], dict[str, Any]], dtype: str
+def test_random_convolutions_match_the_reference(
+    data: st.DataObject, drawn_convolution: tuple[dict[str, int], dict[str, Any]], dtype: str
 ) -> None:
-    sizes, attrs = drawn
+    sizes, attrs = drawn_convolution
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     first, second = attrs["dims"].partition("->")[0].split(",")
-    x = numbers(rng, tuple(sizes.get(c, sizes.get("x" + c, 0)) for c in first), dtype)
-    w = numbers(rng, tuple(sizes.get(c, sizes.get("w" + c, 0)) for c in second), dtype)
+    x = random_elements(rng, tuple(sizes.get(c, sizes.get("x" + c, 0)) for c in first), dtype)
+    w = random_elements(rng, tuple(sizes.get(c, sizes.get("w" + c, 0)) for c in second), dtype)
     op = make_op(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
     order = data.draw(st.permutations(range(x.ndim)))
     x = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
@@ -117,11 +117,12 @@ def test_random(
     assert_convolution(out, x, w, op.result.type, attrs)
 
 
-def test_places_outside_are_zero_where_they_are_outermost_in_memory() -> None:
-    """Columns of the product are not neighbours there, and those outside are among them."""
+def test_padded_positions_are_zero_if_outermost_in_memory() -> None:
+    """The columns of the product are not contiguous in this layout, and include padded
+    positions."""
     rng = np.random.default_rng(0)
     attrs = attributes(1, "0fb,0io->0fb", padding=((1, 1),))
-    x, w = numbers(rng, (2, 1, 20), "f64"), numbers(rng, (1, 1, 2), "f64")
+    x, w = random_elements(rng, (2, 1, 20), "f64"), random_elements(rng, (1, 1, 2), "f64")
     op = make_op(convolution, TensorType(x.shape, "f64"), TensorType(w.shape, "f64"), **attrs)
     out = np.full((4, 2, 20), 7.0)
     assert lower_and_run(RULES["convolution"], op, [x, w], [out]) is not None
@@ -251,32 +252,34 @@ LARGE = [
 ]  # fmt: skip
 
 
-# The next test has all of them for f32.
+# The next test runs all of them for f32.
 @pytest.mark.parametrize(
     ("dims", "left", "right", "given", "dtype"), crossed(LARGE, ("f64", "bf16", "i16"))
 )
-def test_shapes(
+def test_convolutions_of_many_shapes_match_the_reference(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
 ) -> None:
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, left, dtype), numbers(rng, right, dtype)
-    convolved(x, w, attributes(len(left) - 2, dims, **given))
+    x, w = random_elements(rng, left, dtype), random_elements(rng, right, dtype)
+    check_convolution(x, w, attributes(len(left) - 2, dims, **given))
 
 
 @pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
-def test_same_bits_for_any_number_of_workers(
+def test_convolutions_do_not_depend_on_the_worker_count(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any]
 ) -> None:
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, left, "f32"), numbers(rng, right, "f32")
+    x, w = random_elements(rng, left, "f32"), random_elements(rng, right, "f32")
     attrs = attributes(len(left) - 2, dims, **given)
-    one, *others = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 2, 7))
+    one, *others = (
+        check_convolution(x, w, attrs, workers=workers).tobytes() for workers in (1, 2, 7)
+    )
     assert all(other == one for other in others)
 
 
 @pytest.mark.parametrize(("features", "steps"), [(3, [5, 15]), (20, [5, 5, 20])])
-def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list[int]) -> None:
-    """Each run of steps costs something on its own; many features are a long one already."""
+def test_a_window_row_with_few_features_is_one_run_of_taps(features: int, steps: list[int]) -> None:
+    """Each run of taps has a fixed cost; with many features, a run is long enough."""
     image = TensorType((2, 30, 31, features), "f32")
     attrs = attributes(2, "b01f,01io->b01f", padding=((2, 2), (2, 2)))
     op = make_op(convolution, image, TensorType((5, 5, features, 8), "f32"), **attrs)
@@ -290,13 +293,13 @@ def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list
 
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("features", [32, 40])
-def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, padding: int) -> None:
-    """Many are read where they lie; other element types are converted while they are packed."""
+def test_patches_with_contiguous_channels_are_not_packed(features: int, padding: int) -> None:
+    """f32 patches are read in place; other element types are converted during packing."""
 
     def kernels(dtype: str) -> set[str]:
         rng = np.random.default_rng(0)
-        x = numbers(rng, (2, 9, 9, features), dtype)
-        w = numbers(rng, (3, 3, features, 24), dtype)
+        x = random_elements(rng, (2, 9, 9, features), dtype)
+        w = random_elements(rng, (3, 3, features, 24), dtype)
         attrs = attributes(2, "b01f,01io->b01f", padding=((padding, padding),) * 2)
         op = make_op(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
         out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
@@ -316,18 +319,17 @@ def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, pad
      ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 1, "_planes1"),
      ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 0, "_planes1")],
 )  # fmt: skip
-def test_patches_whose_neighbours_are_columns_are_not_packed(
+def test_patches_with_contiguous_columns_are_not_packed(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], padding: int, read: str
 ) -> None:
-    """Channels of a pixel in gradients of filters, and places where features are first, which are
-    laid out in planes."""
-    names = kernels_of(dims, left, right, padding=((padding, padding),) * (len(left) - 2))
+    """These are the channels of a pixel in filter gradients, and positions in NCHW layouts."""
+    names = selected_kernels(dims, left, right, padding=((padding, padding),) * (len(left) - 2))
     products = [name for name in names if name.startswith("packed_gemm")]
     assert products
     assert all(read in name for name in products)
 
 
-def kernels_of(
+def selected_kernels(
     dims: str,
     left: tuple[int, ...],
     right: tuple[int, ...],
@@ -349,11 +351,11 @@ def kernels_of(
      ("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32)),
      ("bf01,oi01->bf01", (4, 1, 28, 28), (32, 1, 5, 5))],
 )  # fmt: skip
-def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
+def test_filter_gradients_and_single_channel_images_use_zero_borders(
     dims: str, left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
-    """Nothing is packed: rows of tiles lie beside each other in a copy with zeros around it."""
-    names = kernels_of(dims, left, right, padding=((1, 1), (1, 1)))
+    """Nothing is packed: rows of tiles are adjacent in a zero-padded copy of the image."""
+    names = selected_kernels(dims, left, right, padding=((1, 1), (1, 1)))
     assert names[0] == "zero_border" or names[1] == "zero_border"
     assert any(name.startswith("strided_gemm") for name in names)
     assert not any(name.startswith("packed_gemm") for name in names)
@@ -365,35 +367,37 @@ def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
      ("b01f,01io->b01f", (8, 7, 7, 64), (7, 7, 64, 48)),
      ("bf01,oi01->bf01", (8, 64, 7, 7), (48, 64, 5, 5))],
 )  # fmt: skip
-def test_a_window_larger_than_the_result_is_no_gradient(
+def test_windows_larger_than_the_result_are_not_treated_as_gradients(
     dims: str, left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
-    """Its steps lie far apart in a filter, which is to be read in its own order."""
-    names = kernels_of(dims, left, right)
+    """The taps would be far apart in the filter, which must be read in its own order."""
+    names = selected_kernels(dims, left, right)
     assert not any(name.startswith(("strided_gemm", "zero_border")) for name in names)
 
 
-def test_an_image_of_one_feature_without_padding_is_not_copied() -> None:
-    (name,) = kernels_of("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32))
+def test_a_single_channel_image_without_padding_is_not_copied() -> None:
+    (name,) = selected_kernels("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32))
     assert name.startswith("strided_gemm")
 
 
 @pytest.mark.parametrize("filter", ["io", "oi"])
 @pytest.mark.parametrize("features", [1, 3])
-def test_convolutions_to_few_features_are_dot_products(features: int, filter: str) -> None:
-    """Tiles would have vectors of columns that are mostly empty."""
+def test_convolutions_to_few_features_use_inner_products(features: int, filter: str) -> None:
+    """Register tiles would consist of mostly empty vectors of columns."""
     right = (3, 3, 32, features) if filter == "io" else (3, 3, features, 32)
-    names = kernels_of(f"b01f,01{filter}->b01f", (2, 16, 16, 32), right, padding=((1, 1), (1, 1)))
+    names = selected_kernels(
+        f"b01f,01{filter}->b01f", (2, 16, 16, 32), right, padding=((1, 1), (1, 1))
+    )
     copies = features > 1 and filter == "io"
     assert [name.partition("_")[0] for name in names[:-1]] == ["moves"] * copies
     assert names[-1].startswith("patch_inner_product")
 
 
-def test_runs_that_are_one_in_the_copy_of_a_filter_are_taken_as_one() -> None:
+def test_runs_of_taps_merge_if_contiguous_in_the_filter_copy() -> None:
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, (1, 3, 3, 3), "f32"), numbers(rng, (1, 3, 3, 2), "f32")
-    x = x.transpose(2, 0, 1, 3)  # Places of the other dimension, and features, are one run.
-    convolved(x, w, attributes(2, "0b1f,o0i1->bf01"))
+    x, w = random_elements(rng, (1, 3, 3, 3), "f32"), random_elements(rng, (1, 3, 3, 2), "f32")
+    x = x.transpose(2, 0, 1, 3)  # one run of positions and features
+    check_convolution(x, w, attributes(2, "0b1f,o0i1->bf01"))
 
 
 @pytest.mark.parametrize(
@@ -401,29 +405,29 @@ def test_runs_that_are_one_in_the_copy_of_a_filter_are_taken_as_one() -> None:
     [("b01f,01io->b01f", (2, 14, 14, 40), (3, 3, 1, 40)),
      ("bf01,oi01->bf01", (2, 40, 14, 14), (40, 1, 3, 3))],
 )  # fmt: skip
-def test_features_by_themselves_share_what_is_read_of_the_filter(
+def test_depthwise_kernels_reuse_filter_elements(
     dims: str, left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
-    """Some places, or rows of places, are made at once."""
-    (name,) = kernels_of(dims, left, right, groups=40, padding=((1, 1), (1, 1)))
+    """A tile has several positions or rows of positions."""
+    (name,) = selected_kernels(dims, left, right, groups=40, padding=((1, 1), (1, 1)))
     kind, _, size, *_ = name.split("_")
     assert kind == "depthwise"
     assert int(size.partition("x")[0]) > 1
 
 
 @pytest.mark.parametrize("size", [(0, 5), (5, 0)])
-def test_an_image_of_nothing_but_its_frame(size: tuple[int, int]) -> None:
+def test_an_image_of_only_padding_gives_zeros(size: tuple[int, int]) -> None:
     attrs = attributes(2, "b01f,01io->b01f", padding=((3, 0), (2, 3)))
     x, w = np.ones((2, *size, 1), np.float32), np.ones((3, 2, 1, 32), np.float32)
-    assert not convolved(x, w, attrs).any()
+    assert not check_convolution(x, w, attrs).any()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_a_long_filter_meets_no_number_that_is_outside_of_its_window(dtype: str) -> None:
-    """Steps that a place of a row lacks have no part in its sum: zero times infinity would."""
+def test_long_filters_ignore_elements_outside_of_their_window(dtype: str) -> None:
+    """Taps outside of the image must not contribute to a sum: zero times infinity is NaN."""
     attrs = attributes(1, "bf0,oi0->bf0", padding=((15, 16),))
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, (1, 1, 1000), dtype), numbers(rng, (1, 1, 32), dtype)
+    x, w = random_elements(rng, (1, 1, 1000), dtype), random_elements(rng, (1, 1, 32), dtype)
     w[w == 0] = 1
     x[0, 0, [5, 100, 101, 600]] = np.inf, -np.inf, np.nan, np.inf
     op = make_op(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
@@ -431,75 +435,83 @@ def test_a_long_filter_meets_no_number_that_is_outside_of_its_window(dtype: str)
     phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
     assert phases is not None
     assert any(phase.kernel.name.endswith("sliding") for phase in phases)
-    hit = np.zeros(1000, bool)
+    affected = np.zeros(1000, bool)
     for place in (5, 100, 101, 600):
-        hit[max(0, place - 16) : place + 16] = True
-    np.testing.assert_array_equal(np.isfinite(out[0, 0]), ~hit)
+        affected[max(0, place - 16) : place + 16] = True
+    np.testing.assert_array_equal(np.isfinite(out[0, 0]), ~affected)
 
 
-def test_two_features_made_of_each_are_lanes() -> None:
-    """Both take the same number of the image."""
+def test_two_output_features_per_group_are_lanes() -> None:
+    """Both output features read the same image element."""
     right = (3, 3, 1, 80)
-    (name,) = kernels_of("b01f,01io->b01f", (2, 14, 14, 40), right, groups=40)
+    (name,) = selected_kernels("b01f,01io->b01f", (2, 14, 14, 40), right, groups=40)
     assert name.startswith("depthwise")
     assert name.endswith("each2")
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_a_result_that_is_dear_to_turn_is_packed(machine: MachineDescription) -> None:
-    """Of few places and many features, where features come first, copies would take too long.
-    Machines with shorter vectors have fewer columns to pack for."""
+def test_results_with_expensive_transposes_use_packing(machine: MachineDescription) -> None:
+    """With few positions and many features in an NCHW result, the transposing copies would take too
+    long. Machines with shorter vectors need fewer packed columns."""
     shape = (1, 256, 7, 7)
-    names = kernels_of("fb01,io01->bf01", shape, shape, machine, padding=((1, 1), (1, 1)))
+    names = selected_kernels("fb01,io01->bf01", shape, shape, machine, padding=((1, 1), (1, 1)))
     assert any(name.startswith("packed_gemm") for name in names) == (machine.vector_bytes == 64)
 
 
 @pytest.mark.parametrize(
-    ("dims", "side", "given", "turned"),
+    ("dims", "side", "given", "transposed"),
     [("bf01,io01->bf01", 28, {}, True), ("bf01,oi01->bf01", 28, {}, False),
      ("bf01,oi01->bf01", 14, {}, True), ("bf01,01io->bf01", 14, {}, False),
      ("b01f,io01->b01f", 28, {}, False), ("bf01,io01->bf01", 28, {"groups": 2}, False),
      ("bf01,oi01->bf01", 28, {"lhs_dilation": (2, 2)}, True),
      ("bf01,oi01->bf01", 28, {"strides": (3, 3)}, True)],
 )  # fmt: skip
-def test_images_are_turned_so_that_features_are_neighbours(
-    dims: str, side: int, given: dict[str, Any], turned: bool
+def test_images_are_transposed_to_make_features_contiguous(
+    dims: str, side: int, given: dict[str, Any], transposed: bool
 ) -> None:
-    """Gradients, small ones, and of long strides: operands before, and the result after."""
+    """Gradients, small images and large strides: the operands are transposed before, and the result
+    after."""
     left, right = dims.partition("->")[0].split(",")
     sizes = {"b": 8, "f": 64, "0": side, "1": side, "i": 64 // given.get("groups", 1), "o": 64}
     window = sizes | {"0": 3, "1": 3}
     shapes = tuple(sizes[c] for c in left), tuple(window[c] for c in right)
-    names = kernels_of(dims, *shapes, padding=((1, 1), (1, 1)), **given)
+    names = selected_kernels(dims, *shapes, padding=((1, 1), (1, 1)), **given)
     copies = [i for i, name in enumerate(names) if name.startswith("moves_copy_tiles4")]
-    assert copies == ([0, 1, len(names) - 1] if turned else [])
-    assert any("straight" in name for name in names) or not turned
+    assert copies == ([0, 1, len(names) - 1] if transposed else [])
+    assert any("straight" in name for name in names) or not transposed
 
 
-def test_a_large_filter_of_a_small_image_is_read_as_it_lies() -> None:
-    names = kernels_of("bf01,oi01->bf01", (1, 256, 7, 7), (256, 256, 3, 3), padding=((1, 1),) * 2)
+def test_a_large_filter_of_a_small_image_is_read_in_place() -> None:
+    names = selected_kernels(
+        "bf01,oi01->bf01", (1, 256, 7, 7), (256, 256, 3, 3), padding=((1, 1),) * 2
+    )
     assert not any(name.startswith("moves") for name in names)
 
 
-def test_a_gradient_of_a_filter_of_one_place_is_made_as_it_lies() -> None:
+def test_a_gradient_of_a_1x1_filter_needs_no_copy() -> None:
     shape = (8, 64, 14, 14)
-    names = kernels_of("fb01,io01->bf01", shape, shape)
+    names = selected_kernels("fb01,io01->bf01", shape, shape)
     assert not any(name.startswith("moves") for name in names)
 
 
 @pytest.mark.parametrize("inputs", [16, 0])
-def test_a_filter_that_lies_apart_may_be_the_same_at_all_places_of_a_window(inputs: int) -> None:
-    """The sum has these steps all the same, or none at all."""
+def test_strided_filters_may_be_broadcast_over_the_window(inputs: int) -> None:
+    """The filter is broadcast over the window, with or without input features."""
     rng = np.random.default_rng(0)
-    x, each = numbers(rng, (2, inputs, 16, 30), "f32"), numbers(rng, (24, 2 * inputs), "f32")
+    x, each = (
+        random_elements(rng, (2, inputs, 16, 30), "f32"),
+        random_elements(rng, (24, 2 * inputs), "f32"),
+    )
     w = np.broadcast_to(each[:, ::2, None, None], (24, inputs, 3, 3))
-    convolved(x, w, attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1))))
+    check_convolution(x, w, attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1))))
 
 
 @pytest.mark.parametrize(("window", "steps"), [(3, [3, 3, 3]), (7, [3, 7, 7])])
-def test_steps_do_not_walk_where_neighbours_leave_the_image(window: int, steps: list[int]) -> None:
-    """Places of a row are neighbours where features come first: channels, or taps from row to row,
-    are the inner loop."""
+def test_inner_loops_avoid_contiguous_positions_that_cross_the_border(
+    window: int, steps: list[int]
+) -> None:
+    """Positions of a row are contiguous in NCHW layouts, so the inner loop runs over channels or
+    rows of taps."""
     image = TensorType((2, 3, 30, 31), "f32")
     attrs = attributes(2, "bf01,oi01->bf01", padding=((window // 2,) * 2,) * 2)
     op = make_op(convolution, image, TensorType((8, 3, window, window), "f32"), **attrs)

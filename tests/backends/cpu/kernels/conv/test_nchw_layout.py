@@ -1,4 +1,4 @@
-"""Images laid out in planes: convolutions whose places are columns."""
+"""Convolutions in NCHW layout, whose positions are the columns of a matrix product."""
 
 from typing import Any
 
@@ -18,29 +18,30 @@ from shardir.backends.cpu.kernels.gemm.block_sizes import (
 from shardir.ir.types import TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes
-from tests.backends.cpu.kernels.gemm.test_dot import numbers
+from tests.backends.cpu.kernels.gemm.test_dot import random_elements
 from tests.backends.cpu.machine_descriptions import ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
 
-AROUND = ((1, 1), (1, 1))
-NONE = ((0, 0), (0, 0))
+PAD_BY_ONE = ((1, 1), (1, 1))
+NO_PADDING = ((0, 0), (0, 0))
 CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ("bf01,oi01->bf01", (2, 5, 32, 32), (40, 5, 3, 3), {"padding": AROUND}),
-    ("bf01,oi01->bf01", (2, 60, 14, 14), (64, 60, 3, 3), {"padding": AROUND}),
-    ("bf01,oi01->bf01", (3, 70, 7, 7), (64, 70, 3, 3), {"padding": AROUND}),
-    ("bf01,oi01->bf01", (3, 20, 14, 14), (130, 20, 3, 3), {"padding": AROUND}),
+    ("bf01,oi01->bf01", (2, 5, 32, 32), (40, 5, 3, 3), {"padding": PAD_BY_ONE}),
+    ("bf01,oi01->bf01", (2, 60, 14, 14), (64, 60, 3, 3), {"padding": PAD_BY_ONE}),
+    ("bf01,oi01->bf01", (3, 70, 7, 7), (64, 70, 3, 3), {"padding": PAD_BY_ONE}),
+    ("bf01,oi01->bf01", (3, 20, 14, 14), (130, 20, 3, 3), {"padding": PAD_BY_ONE}),
     ("bf01,oi01->bf01", (1, 3, 60, 61), (24, 3, 7, 7),
      {"padding": ((3, 3), (3, 3)), "strides": (2, 2)}),
-    ("bf01,oi01->bf01", (2, 30, 30, 33), (24, 30, 3, 3), {"padding": NONE, "strides": (2, 1)}),
+    ("bf01,oi01->bf01", (2, 30, 30, 33), (24, 30, 3, 3),
+     {"padding": NO_PADDING, "strides": (2, 1)}),
     ("bf01,oi01->bf01", (2, 30, 30, 33), (24, 30, 3, 3),
      {"padding": ((2, 1), (1, 3)), "strides": (1, 2), "rhs_dilation": (2, 3)}),
     ("bf01,oi01->bf01", (1, 12, 40, 33), (24, 12, 3, 3),
-     {"padding": AROUND, "strides": (3, 1), "rhs_dilation": (2, 1)}),
-    ("bf01,io01->bf01", (2, 30, 30, 33), (30, 24, 3, 3), {"padding": AROUND}),
-    ("bf01,oi01->bf01", (2, 30, 40, 33), (24, 15, 3, 3), {"padding": AROUND, "groups": 2}),
+     {"padding": PAD_BY_ONE, "strides": (3, 1), "rhs_dilation": (2, 1)}),
+    ("bf01,io01->bf01", (2, 30, 30, 33), (30, 24, 3, 3), {"padding": PAD_BY_ONE}),
+    ("bf01,oi01->bf01", (2, 30, 40, 33), (24, 15, 3, 3), {"padding": PAD_BY_ONE, "groups": 2}),
     ("bf01,oi01->bf01", (2, 1, 40, 33), (24, 1, 5, 5), {"padding": ((2, 2), (2, 2))}),
-    ("bf01,oi01->bf01", (2, 40, 9, 9), (24, 40, 1, 1), {"padding": NONE}),
-    ("bf01,oi01->bf01", (1, 40, 9, 9), (24, 40, 1, 1), {"padding": AROUND}),
+    ("bf01,oi01->bf01", (2, 40, 9, 9), (24, 40, 1, 1), {"padding": NO_PADDING}),
+    ("bf01,oi01->bf01", (1, 40, 9, 9), (24, 40, 1, 1), {"padding": PAD_BY_ONE}),
     ("bf0,oi0->bf0", (2, 10, 600), (24, 10, 5), {"padding": ((2, 2),)}),
     ("bf0,oi0->bf0", (20, 10, 60), (24, 10, 5), {"padding": ((2, 2),)}),
     ("bf012,oi012->bf012", (2, 6, 9, 10, 17), (24, 6, 3, 3, 3), {"padding": ((1, 1),) * 3}),
@@ -55,34 +56,34 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("bf01,oi01->bf01", (2, 6, 9, 170), (24, 6, 3, 3), {"padding": ((1, 1), (1, 200))}),
     ("bf01,oi01->bf01", (2, 3, 9, 1), (24, 3, 3, 3),
      {"padding": ((1, 1), (130, 130)), "strides": (1, 2)}),
-    ("fb01,oi01->bf01", (12, 2, 20, 21), (24, 12, 3, 3), {"padding": AROUND}),
-    ("bf01,oi01->b0f1", (2, 12, 20, 21), (24, 12, 3, 3), {"padding": AROUND}),
+    ("fb01,oi01->bf01", (12, 2, 20, 21), (24, 12, 3, 3), {"padding": PAD_BY_ONE}),
+    ("bf01,oi01->b0f1", (2, 12, 20, 21), (24, 12, 3, 3), {"padding": PAD_BY_ONE}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i32", "u8"])
 @pytest.mark.parametrize(("dims", "left", "right", "given"), CASES)
-def test_shapes(
+def test_nchw_convolutions_match_the_reference(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
 ) -> None:
     assert_shape(dims, left, right, given, dtype)
 
 
-def test_nothing_outside_an_image_is_read() -> None:
-    """Surround the array in memory by NaN, so that a product that reads beyond it is NaN."""
+def test_elements_outside_of_an_image_are_not_read() -> None:
+    """NaN surrounds the array in memory, so a read outside of the image would make a result NaN."""
     rng = np.random.default_rng(0)
     for strides in ((1, 1), (2, 2), (1, 2)):
         attrs = attributes(2, "bf01,oi01->bf01", padding=((1, 2), (2, 1)), strides=strides)
-        around = np.full((3, 9, 17, 26), np.nan, np.float32)
-        x = around[1:2, 1:8, 2:15, 3:22]
-        x[...] = numbers(rng, x.shape, "f32")
-        w = numbers(rng, (20, 7, 3, 3), "f32")
+        surrounded = np.full((3, 9, 17, 26), np.nan, np.float32)
+        x = surrounded[1:2, 1:8, 2:15, 3:22]
+        x[...] = random_elements(rng, x.shape, "f32")
+        w = random_elements(rng, (20, 7, 3, 3), "f32")
         op = make_op(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
         out = np.empty(op.result.type.shape, np.float32)
         phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
         assert phases is not None
         assert np.isfinite(out).all()
-        # Elsewhere small images are turned.
+        # Other machines transpose small images.
         names = selected_kernel_names(RULES["convolution"], op, ZEN_5)
         assert any("planes" in name for name in names)
 
@@ -91,10 +92,8 @@ def test_nothing_outside_an_image_is_read() -> None:
     ("dtype", "strides", "planes"),
     [("f32", 1, True), ("bf16", 2, True), ("f32", 3, False), ("c64", 1, False)],
 )
-def test_every_place_or_every_second_one_of_a_line_is_laid_out(
-    dtype: str, strides: int, planes: bool
-) -> None:
-    attrs = attributes(2, "bf01,oi01->bf01", padding=AROUND, strides=(strides, strides))
+def test_planes_are_used_for_strides_up_to_two(dtype: str, strides: int, planes: bool) -> None:
+    attrs = attributes(2, "bf01,oi01->bf01", padding=PAD_BY_ONE, strides=(strides, strides))
     types = (TensorType(shape, dtype) for shape in ((2, 8, 30, 30), (16, 8, 3, 3)))
     names = selected_kernel_names(
         RULES["convolution"], make_op(convolution, *types, **attrs), ZEN_5
@@ -102,11 +101,11 @@ def test_every_place_or_every_second_one_of_a_line_is_laid_out(
     assert any("planes" in name for name in names) == planes
 
 
-def laid(
+def layout_and_channels(
     image: tuple[int, ...], window: tuple[int, ...], stride: int = 1
 ) -> tuple[ImageLayout, int]:
-    """How an image is laid out, and how many channels it has."""
-    attrs = attributes(2, "bf01,oi01->bf01", padding=AROUND, strides=(stride, stride))
+    """Return the NCHW layout of an image and its number of channels."""
+    attrs = attributes(2, "bf01,oi01->bf01", padding=PAD_BY_ONE, strides=(stride, stride))
     op = make_op(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
     types = [*(v.type for v in op.operands), op.result.type]
     views = [
@@ -119,15 +118,15 @@ def laid(
     return found.image_layout(), found.channels
 
 
-def test_rows_of_a_window_share_planes() -> None:
-    """One for each tap of a row; of a stride, for each remainder; where several images are one run
-    of places, for each tap."""
-    one, _ = laid((1, 4, 30, 30), (8, 4, 3, 3))
+def test_window_rows_share_planes() -> None:
+    """There is one plane per tap of a window row; with a stride, one per remainder; if several
+    images form one run of positions, one per tap."""
+    one, _ = layout_and_channels((1, 4, 30, 30), (8, 4, 3, 3))
     assert (len(one.planes), one.padding_lines) == (3, 2)
     assert one.taps[:4] == ((0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0))
-    second, _ = laid((1, 4, 30, 30), (8, 4, 3, 3), 2)
+    second, _ = layout_and_channels((1, 4, 30, 30), (8, 4, 3, 3), 2)
     assert (len(second.planes), second.padding_lines) == (6, 1)
-    small, _ = laid((2, 4, 7, 7), (8, 4, 3, 3))
+    small, _ = layout_and_channels((2, 4, 7, 7), (8, 4, 3, 3))
     assert (len(small.planes), small.padding_lines, small.lines) == (9, 0, 7)
 
 
@@ -135,10 +134,12 @@ def test_rows_of_a_window_share_planes() -> None:
     st.integers(1, 600), st.integers(20, 300), st.integers(20, 300), st.integers(2, 7),
     st.integers(1, 2), st.sampled_from((4, 8)),
 )  # fmt: skip
-def test_planes_of_a_block_fit_into_scratch_memory(
+def test_the_planes_of_a_block_fit_into_scratch_memory(
     channels: int, width: int, height: int, window: int, stride: int, size: int
 ) -> None:
-    found, count = laid((1, channels, height, width), (8, channels, window, window), stride)
+    found, count = layout_and_channels(
+        (1, channels, height, width), (8, channels, window, window), stride
+    )
     steps, most = found.block_sizes(count, size, ZEN_5)
     assert steps % len(found.taps) == 0
     assert steps <= MAX_PART_STEPS
@@ -146,16 +147,16 @@ def test_planes_of_a_block_fit_into_scratch_memory(
     for columns in filter(None, (most, found.align_block_to_lines(10**5, 100, most, 1))):
         if columns > most:
             continue
-        # A block may begin anywhere in a line.
+        # A block may start at any position of a line.
         lines = (found.width - 1 + columns - 1) // found.width + 1 + found.padding_lines
         plane = (lines * found.width * size + 127) // 64 * 64 | 64
         assert steps // len(found.taps) * len(found.planes) * plane + 128 <= PACKED_RHS_BYTES
 
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 2048), st.integers(1, 9))
-def test_blocks_are_whole_lines_where_there_is_room(
+def test_blocks_consist_of_full_lines_if_possible(
     count: int, columns: int, most: int, parts: int
 ) -> None:
-    found, _ = laid((1, 4, 30, 30), (8, 4, 3, 3))
+    found, _ = layout_and_channels((1, 4, 30, 30), (8, 4, 3, 3))
     some = found.align_block_to_lines(count, columns, most, parts)
     assert some == columns if most < found.width else some % found.width == 0 < some <= most

@@ -1,4 +1,4 @@
-"""Images laid out in lines: convolutions of few features."""
+"""Convolutions of few features in padded NHWC layout."""
 
 from typing import Any
 
@@ -13,25 +13,30 @@ from shardir.backends.cpu.kernels.conv.padded_nhwc_kernel import ColumnTiles
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile
 from shardir.ir.types import TensorType
 from shardir.ops import convolution
-from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes, convolved
-from tests.backends.cpu.kernels.gemm.test_dot import numbers
+from tests.backends.cpu.kernels.conv.test_convolution import (
+    assert_shape,
+    attributes,
+    check_convolution,
+)
+from tests.backends.cpu.kernels.gemm.test_dot import random_elements
 from tests.backends.cpu.machine_descriptions import ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
-AROUND = ((1, 1), (1, 1))
-NONE = ((0, 0), (0, 0))
+PAD_BY_ONE = ((1, 1), (1, 1))
+NO_PADDING = ((0, 0), (0, 0))
 CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": AROUND}),
-    ("b01f,01io->b01f", (5, 14, 14, 24), (3, 3, 24, 24), {"padding": AROUND}),
+    ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": PAD_BY_ONE}),
+    ("b01f,01io->b01f", (5, 14, 14, 24), (3, 3, 24, 24), {"padding": PAD_BY_ONE}),
     ("b01f,01io->b01f", (2, 28, 28, 1), (5, 5, 1, 72), {"padding": ((2, 2), (2, 2))}),
     ("b01f,01io->b01f", (2, 56, 57, 3), (7, 7, 3, 64),
      {"padding": ((3, 3), (3, 3)), "strides": (2, 2)}),
-    ("b01f,01io->b01f", (2, 56, 57, 3), (3, 3, 3, 40), {"padding": NONE, "strides": (1, 2)}),
+    ("b01f,01io->b01f", (2, 56, 57, 3), (3, 3, 3, 40), {"padding": NO_PADDING, "strides": (1, 2)}),
     ("b01f,01io->b01f", (2, 56, 57, 5), (3, 3, 5, 40),
      {"padding": ((2, 3), (5, 1)), "rhs_dilation": (2, 3)}),
     ("b01f,01oi->b01f", (2, 13, 17, 5), (3, 3, 40, 5), {"padding": ((2, 3), (5, 1))}),
-    ("b01f,01io->b01f", (2, 20, 17, 6), (3, 3, 3, 40), {"padding": AROUND, "groups": 2}),
-    ("b01f,01io->b01f", (2, 20, 17, 20), (3, 3, 20, 17), {"padding": AROUND, "strides": (3, 2)}),
+    ("b01f,01io->b01f", (2, 20, 17, 6), (3, 3, 3, 40), {"padding": PAD_BY_ONE, "groups": 2}),
+    ("b01f,01io->b01f", (2, 20, 17, 20), (3, 3, 20, 17),
+     {"padding": PAD_BY_ONE, "strides": (3, 2)}),
     ("b0f,0io->b0f", (2, 200, 7), (5, 7, 24), {"padding": ((2, 2),)}),
     ("b0f,0io->b0f", (1, 3000, 7), (5, 7, 24), {"padding": ((2, 2),)}),
     ("b012f,012io->b012f", (2, 9, 10, 17, 3), (3, 3, 3, 3, 24), {"padding": ((1, 1),) * 3}),
@@ -41,13 +46,13 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("b01f,01io->b01f", (2, 20, 4, 4), (3, 3, 4, 24), {"padding": ((40, 1), (30, 30))}),
     ("b01f,01io->b01f", (2, 10, 11, 12), (3, 3, 12, 24),
      {"padding": ((2, 2), (2, 2)), "lhs_dilation": (2, 2)}),
-    ("b01f,01io->b01f", (1, 300, 300, 3), (3, 3, 3, 20), {"padding": AROUND}),
+    ("b01f,01io->b01f", (1, 300, 300, 3), (3, 3, 3, 20), {"padding": PAD_BY_ONE}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32"])
 @pytest.mark.parametrize(("dims", "left", "right", "given"), CASES)
-def test_shapes(
+def test_padded_nhwc_convolutions_match_the_reference(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
 ) -> None:
     assert_shape(dims, left, right, given, dtype)
@@ -55,16 +60,19 @@ def test_shapes(
 
 @pytest.mark.parametrize("places", [7, 13, 32])
 @pytest.mark.parametrize("features", range(1, 60))
-def test_any_number_of_features_is_made(features: int, places: int) -> None:
-    """Columns that fill no vector, or half of one, are written without what follows them."""
+def test_any_number_of_output_features_is_supported(features: int, places: int) -> None:
+    """Columns that fill only a part of a vector are stored without the following elements."""
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, (2, 5, places, 3), "f32"), numbers(rng, (3, 3, 3, features), "f32")
-    convolved(x, w, attributes(2, "b01f,01io->b01f", padding=AROUND))
+    x, w = (
+        random_elements(rng, (2, 5, places, 3), "f32"),
+        random_elements(rng, (3, 3, 3, features), "f32"),
+    )
+    check_convolution(x, w, attributes(2, "b01f,01io->b01f", padding=PAD_BY_ONE))
 
 
-def test_rows_share_half_of_a_vector() -> None:
-    """Where there is a whole one beside it, and the widest registers have halves; more rows have
-    room then, unless whole tiles need it."""
+def test_two_rows_share_a_half_empty_vector() -> None:
+    """Two rows share a vector if the last vector is at most half full, another vector is full, and
+    the widest registers have halves. Then more rows fit, unless full tiles need the registers."""
     tile = RegisterTile(12, 2, 16, halved=True)
     for columns, folded, height, parts in (
         (24, True, 16, [32]), (17, True, 16, [32]), (25, False, 12, [32]), (8, False, 12, [8]),
@@ -77,14 +85,14 @@ def test_rows_share_half_of_a_vector() -> None:
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 2)])
-def test_nothing_outside_an_image_is_read(strides: tuple[int, int]) -> None:
-    """Surround the array in memory by NaN, so that a product that reads beyond it is NaN."""
+def test_elements_outside_of_an_image_are_not_read(strides: tuple[int, int]) -> None:
+    """NaN surrounds the array in memory, so a read outside of the image would make a result NaN."""
     rng = np.random.default_rng(0)
     attrs = attributes(2, "b01f,01io->b01f", padding=((1, 2), (2, 1)), strides=strides)
-    around = np.full((3, 17, 26, 3), np.nan, np.float32)
-    x = around[1:2, 2:15, 3:22]
-    x[...] = numbers(rng, x.shape, "f32")
-    w = numbers(rng, (3, 3, 3, 20), "f32")
+    surrounded = np.full((3, 17, 26, 3), np.nan, np.float32)
+    x = surrounded[1:2, 2:15, 3:22]
+    x[...] = random_elements(rng, x.shape, "f32")
+    w = random_elements(rng, (3, 3, 3, 20), "f32")
     op = make_op(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
     out = np.empty(op.result.type.shape, np.float32)
     phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
@@ -92,10 +100,10 @@ def test_nothing_outside_an_image_is_read(strides: tuple[int, int]) -> None:
     assert np.isfinite(out).all()
 
 
-def found(
+def padded_layout(
     image: tuple[int, ...], window: tuple[int, ...], padding: int = 1, stride: int = 1
 ) -> PaddedNhwcProduct | None:
-    """How an image is laid out."""
+    """Return the padded NHWC layout of an image, or None."""
     attrs = attributes(
         2, "b01f,01io->b01f", padding=((padding, padding),) * 2, strides=(stride, stride)
     )
@@ -109,23 +117,24 @@ def found(
     return find_padded_nhwc_layout(work)
 
 
-def test_lines_have_what_their_windows_meet() -> None:
-    """Places outside and inside; steps of a window where they are from its place on."""
-    here = found((2, 10, 12, 3), (3, 3, 3, 8), stride=2)
-    assert here is not None
+def test_lines_contain_padding_and_taps_of_their_windows() -> None:
+    """A line has padded positions and image elements; taps start at the position of their
+    window."""
+    layout = padded_layout((2, 10, 12, 3), (3, 3, 3, 8), stride=2)
+    assert layout is not None
     assert (
-        here.position_pitch,
-        here.line_distance,
-        here.image_layout.padding_lines,
-        here.image_layout.width,
+        layout.position_pitch,
+        layout.line_distance,
+        layout.image_layout.padding_lines,
+        layout.image_layout.width,
     ) == (
         6,
         2,
         2,
         5 * 6 + 9,
     )
-    assert here.image_layout.planes == ((0, 3, 3 + 36, 1, 11),)
-    assert here.image_layout.taps[8:11] == ((0, 0, 8), (0, 1, 0), (0, 1, 1))
+    assert layout.image_layout.planes == ((0, 3, 3 + 36, 1, 11),)
+    assert layout.image_layout.taps[8:11] == ((0, 0, 8), (0, 1, 0), (0, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -134,8 +143,9 @@ def test_lines_have_what_their_windows_meet() -> None:
      ((2, 16, 3, 3), (3, 3, 3, 8), 1, 1), ((2, 16, 16, 8), (9, 9, 8, 8), 4, 1),
      ((2, 16, 16, 3), (3, 3, 3, 4000), 1, 1)],
 )  # fmt: skip
-def test_what_is_better_read_as_it_lies(
+def test_unsuitable_convolutions_have_no_padded_layout(
     image: tuple[int, ...], window: tuple[int, ...], padding: int, stride: int
 ) -> None:
-    """Many features, windows side by side, short lines, long sums and large filters."""
-    assert found(image, window, padding, stride) is None
+    """Many features, non-overlapping windows, short lines, long sums and large filters use other
+    strategies."""
+    assert padded_layout(image, window, padding, stride) is None

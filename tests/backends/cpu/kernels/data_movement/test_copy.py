@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
-from tests.backends.cpu.kernels.random_layouts import array, laid_out
+from tests.backends.cpu.kernels.random_layouts import integer_array, random_layout
 from tests.backends.cpu.phase_runner import RuleHarness
 
 Array = npt.NDArray[Any]
@@ -33,15 +33,15 @@ def copied(
 def test_any_strides_to_any_strides(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 5, 17, 40]), max_size=4), "shape")
     dtype = data.draw(st.sampled_from(DTYPES), "dtype")
-    x = data.draw(laid_out(array(shape, dtype), repeated=True), "from")
-    out = data.draw(laid_out(np.zeros(shape, dtype)), "to")
+    x = data.draw(random_layout(integer_array(shape, dtype), repeated=True), "from")
+    out = data.draw(random_layout(np.zeros(shape, dtype)), "to")
     copied(x, out, data.draw(st.sampled_from([1, 3])))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(64, 64), (33, 130), (130, 31), (3, 100), (2, 70, 67)])
 def test_transposes(dtype: str, shape: tuple[int, ...]) -> None:
-    x = array(shape, dtype)
+    x = integer_array(shape, dtype)
     copied(np.swapaxes(x, -1, -2), np.zeros_like(np.swapaxes(x, -1, -2), order="C"))
 
 
@@ -50,7 +50,7 @@ def test_transposes(dtype: str, shape: tuple[int, ...]) -> None:
 @settings(max_examples=20)
 @given(st.integers(1, 700))
 def test_rows_of_every_length(dtype: str, shift: int, count: int) -> None:
-    x = array((3, count + shift), dtype)[:, shift:]
+    x = integer_array((3, count + shift), dtype)[:, shift:]
     whole = np.full((3, count + 6), 9, dtype)
     copied(x, whole[:, 3 : 3 + count])
     assert (whole[:, :3] == 9).all()
@@ -73,7 +73,7 @@ def test_large_copies_go_past_the_caches(make: Any, kernel: str, shift: int) -> 
     memory = np.zeros((512 * 512 + 32) * 4, np.uint8)
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + 512 * 512 * 4].view(np.float32).reshape(512, 512)
-    assert copied(make(array((512, 512), "f4")), out, machine=machine) == [kernel]
+    assert copied(make(integer_array((512, 512), "f4")), out, machine=machine) == [kernel]
 
 
 @pytest.mark.parametrize("extent", [1024, 1008])
@@ -82,7 +82,7 @@ def test_rows_far_apart_are_turned_past_the_caches_sooner(extent: int) -> None:
     that a core has."""
     machine = replace(host_machine(), l2_bytes=256 << 10, shared_cache_bytes=32 << 20)
     rows = 2 * machine.l2_bytes // (4 * 1008) // 16 * 16 + 16
-    x, whole = array((extent, rows), "f4"), np.zeros(rows * extent + 16, "f4")
+    x, whole = integer_array((extent, rows), "f4"), np.zeros(rows * extent + 16, "f4")
     start = -whole.ctypes.data % 64 // 4
     out = whole[start : start + rows * extent].reshape(rows, extent)
     kernel = "copy_tiles4_streaming" if extent == 1024 else "copy_tiles4"
@@ -93,7 +93,7 @@ def test_rows_far_apart_are_turned_past_the_caches_sooner(extent: int) -> None:
 @given(st.sampled_from(["f2", "f4", "f8", "c16"]), st.integers(1, 300), st.integers(1, 700))
 def test_rows_far_apart_are_turned_whole(dtype: str, rows: int, columns: int) -> None:
     out = np.zeros((rows, 1024), dtype)[:, :columns]
-    copied(array((columns, rows), dtype).T, out)
+    copied(integer_array((columns, rows), dtype).T, out)
 
 
 @pytest.mark.parametrize("few", [2, 3, 4, 7, 9, 15])
@@ -103,12 +103,12 @@ def test_few_rows_and_few_columns_are_turned_in_smaller_tiles(few: int) -> None:
     if few >= transpose_tiles.tile_side(4, host_machine()):
         kernel = "copy_tiles4"
     for shape in ((few, 300), (300, few)):
-        x = array(shape, "f4")
+        x = integer_array(shape, "f4")
         assert copied(x.T, np.zeros(shape[::-1], "f4")) == [kernel]
 
 
 def test_short_rows_are_items_of_their_own() -> None:
-    x = array((50, 60, 2), "f4")
+    x = integer_array((50, 60, 2), "f4")
     assert copied(x.transpose(1, 0, 2), np.zeros((60, 50, 2), "f4")) == ["copy_tiles8"]
 
 
@@ -120,7 +120,7 @@ def test_nothing_to_copy_is_no_phase() -> None:
 
 
 def test_large_copies_are_shared_by_the_workers() -> None:
-    x = array((1 << 20,), "f8")
+    x = integer_array((1 << 20,), "f8")
     bench = RuleHarness(workers=2)
     (phase,) = copy_phases(bench.view(x), bench.view(np.zeros_like(x)), bench)
     assert phase.tasks == 8

@@ -12,8 +12,8 @@ from shardir.backends.cpu.kernels.data_movement import gather, scatter
 from shardir.ir.module import Op
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.random_layouts import Array, array
-from tests.backends.cpu.kernels.reference_check import check, operations
+from tests.backends.cpu.kernels.random_layouts import Array, integer_array
+from tests.backends.cpu.kernels.reference_check import check_against_reference, random_operations
 from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 
 RULES = {**gather.RULES, **scatter.RULES}
@@ -23,13 +23,13 @@ def near_the_ends(op: Op, arrays: list[Array]) -> list[Array]:
     """Indices that reach outside a little."""
     rng = np.random.default_rng(arrays[0].size)
     return [
-        array
+        operand
         if value.type.dtype not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
         or (i == 0 or (i == len(arrays) - 1 and op.name == "scatter"))
-        else rng.integers(0 if value.type.dtype[0] == "u" else -2, 8, array.shape).astype(
-            array.dtype
+        else rng.integers(0 if value.type.dtype[0] == "u" else -2, 8, operand.shape).astype(
+            operand.dtype
         )
-        for i, (array, value) in enumerate(zip(arrays, op.operands, strict=True))
+        for i, (operand, value) in enumerate(zip(arrays, op.operands, strict=True))
     ]
 
 
@@ -37,7 +37,7 @@ def near_the_ends(op: Op, arrays: list[Array]) -> list[Array]:
 @settings(max_examples=100)
 @given(st.data())
 def test_as_the_reference(name: str, data: st.DataObject) -> None:
-    assert check(data, RULES, data.draw(operations([name])), near_the_ends)
+    assert check_against_reference(data, RULES, data.draw(random_operations([name])), near_the_ends)
 
 
 def test_a_slice_far_outside() -> None:
@@ -45,7 +45,7 @@ def test_a_slice_far_outside() -> None:
     for dtype, numbers in (("i64", (-(2**63), 2**63 - 1)), ("u64", (2**64 - 1, 2**63))):
         start = TensorType((), dtype)
         op = make_op(ops.dynamic_slice, x, start, start, result=x.with_shape((2, 3)))
-        data = array((5, 6), "f4")
+        data = integer_array((5, 6), "f4")
         starts = [np.array(n, start.numpy) for n in numbers]
         (out,) = run_rule(RULES["dynamic_slice"], op, [data, *starts])
         first = 0 if dtype == "i64" else 3
@@ -53,7 +53,7 @@ def test_a_slice_far_outside() -> None:
 
 
 def test_rows_of_a_table() -> None:
-    table, indices = array((50, 33), "f4"), array((200,), "i4") % 60 - 5
+    table, indices = integer_array((50, 33), "f4"), integer_array((200,), "i4") % 60 - 5
     op = make_op(
         ops.gather,
         TensorType((50, 33), "f32"),

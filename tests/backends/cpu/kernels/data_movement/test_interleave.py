@@ -8,7 +8,7 @@ import shardir.numpy as snp
 from shardir import ops
 from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType, dtype_name
-from tests.backends.cpu.kernels.random_layouts import array
+from tests.backends.cpu.kernels.random_layouts import integer_array
 from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 
 
@@ -16,7 +16,7 @@ from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("shape", [(63,), (64,), (1001,), (5, 70), (3, 4, 129), (40_000,)])
 def test_items_of_all_in_turn(kind: str, count: int, shape: tuple[int, ...]) -> None:
-    given = [array((*shape, 1), kind, seed) for seed in range(count)]
+    given = [integer_array((*shape, 1), kind, seed) for seed in range(count)]
     type = TensorType((*shape, 1), dtype_name(given[0].dtype))
     op = make_op(ops.concatenate, *[type] * count, dim=len(shape))
     (made,) = run_rule(RULES["concatenate"], op, given)
@@ -24,7 +24,7 @@ def test_items_of_all_in_turn(kind: str, count: int, shape: tuple[int, ...]) -> 
 
 
 def test_rows_of_other_lengths_and_far_apart() -> None:
-    x, y = array((20, 300, 1), "f4"), array((20, 300, 1), "f4", 1)
+    x, y = integer_array((20, 300, 1), "f4"), integer_array((20, 300, 1), "f4", 1)
     type = TensorType((20, 100, 1), "f32")
     op = make_op(ops.concatenate, type, type, dim=2)
     parts = [x[:, 50:150], y[:, 7:107]]
@@ -35,7 +35,7 @@ def test_rows_of_other_lengths_and_far_apart() -> None:
 def test_one_phase_where_the_elements_lie_together_and_copies_elsewhere() -> None:
     type = TensorType((100, 1), "f32")
     op = make_op(ops.concatenate, type, type, dim=1)
-    x, out = array((100, 1), "f4"), np.zeros((100, 2), np.float32)
+    x, out = integer_array((100, 1), "f4"), np.zeros((100, 2), np.float32)
     every = np.zeros((200, 1), np.float32)[::2]
     for given, wanted in (([x, x], ["interleave"]), ([x, every], ["copy", "copy"])):
         bench = RuleHarness()

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from shardir import ops
 from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.random_layouts import array
-from tests.backends.cpu.kernels.reference_check import check, operations
+from tests.backends.cpu.kernels.random_layouts import integer_array
+from tests.backends.cpu.kernels.reference_check import check_against_reference, random_operations
 from tests.backends.cpu.phase_runner import make_op, run_rule
 
 
@@ -16,11 +16,11 @@ from tests.backends.cpu.phase_runner import make_op, run_rule
 @settings(max_examples=40)
 @given(st.data())
 def test_as_the_reference(name: str, data: st.DataObject) -> None:
-    assert check(data, RULES, data.draw(operations([name])))
+    assert check_against_reference(data, RULES, data.draw(random_operations([name])))
 
 
 def test_a_reshape_that_no_strides_express() -> None:
-    x = array((4, 6), "f4")
+    x = integer_array((4, 6), "f4")
     op = make_op(ops.reshape, TensorType((6, 4), "f32"), result=TensorType((8, 3), "f32"))
     (out,) = run_rule(RULES["reshape"], op, [x.T], lambda op, views: (1, 0))
     np.testing.assert_array_equal(out, x.T.reshape(8, 3))
@@ -29,6 +29,6 @@ def test_a_reshape_that_no_strides_express() -> None:
 def test_a_pad_writes_nothing_twice() -> None:
     x = TensorType((3, 4), "f32")
     op = make_op(ops.pad, x, x.with_shape(()), low=(1, 0), high=(2, 1), interior=(0, 0))
-    x_in = array((3, 4), "f4")
+    x_in = integer_array((3, 4), "f4")
     (out,) = run_rule(RULES["pad"], op, [x_in, np.array(7, np.float32)])
     np.testing.assert_array_equal(out, np.pad(x_in, ((1, 2), (0, 1)), constant_values=7))

@@ -1,4 +1,4 @@
-"""How products are cut: by the caches, into even tasks, with little packed twice."""
+"""Block sizes of matrix products: fit the caches, give even tasks, and pack little data twice."""
 
 from dataclasses import replace
 
@@ -28,8 +28,8 @@ from tests.backends.cpu.machine_descriptions import ZEN_5
 @pytest.mark.parametrize("columns", [10, 1000])
 @pytest.mark.parametrize("caches", [(32, 256), (32, 512), (48, 2048), (64, 1024), (128, 12288)])
 def test_blocks_fit_the_caches(dtype: str, columns: int, caches: tuple[int, int]) -> None:
-    nearest, second = (kilobytes << 10 for kilobytes in caches)
-    machine = replace(host_machine(), l1_bytes=nearest, l2_bytes=second)
+    l1_size, l2_size = (kilobytes << 10 for kilobytes in caches)
+    machine = replace(host_machine(), l1_bytes=l1_size, l2_bytes=l2_size)
     numbers = arithmetic_of(dtype)
     found = BlockSizes.of(numbers, columns, machine)
     step = found.steps * numbers.size
@@ -37,12 +37,12 @@ def test_blocks_fit_the_caches(dtype: str, columns: int, caches: tuple[int, int]
     assert step * found.rows <= PACKED_LHS_BYTES
     assert step * found.columns <= PACKED_RHS_BYTES
     least = step * (found.tile.height + found.tile.columns)
-    assert step * (found.rows + found.stripe) <= max(second, least)
+    assert step * (found.rows + found.stripe) <= max(l2_size, least)
     assert found.staged * numbers.size <= STAGING_BYTES
 
 
 @pytest.mark.parametrize("rows", [1, 200, 256, 384, 385, 1000])
-def test_rows_of_a_task_are_packed_at_a_time_unless_steps_would_be_too_few(rows: int) -> None:
+def test_all_rows_of_a_task_are_packed_at_once_if_steps_suffice(rows: int) -> None:
     numbers = arithmetic_of("f32")
     plain = BlockSizes.of(numbers, 1000, ZEN_5)
     found = BlockSizes.of(numbers, 1000, ZEN_5, rows)
@@ -54,7 +54,7 @@ def test_rows_of_a_task_are_packed_at_a_time_unless_steps_would_be_too_few(rows:
         assert rows <= plain.rows or 256 * numbers.size * rows > PACKED_LHS_BYTES - 12 * 1024
 
 
-def test_scratch_memory_holds_all() -> None:
+def test_scratch_memory_holds_all_buffers_of_a_task() -> None:
     tables = 5 * 8 * MAX_BLOCK_LINES + 2 * 512 * (16 + 8 * 3) + 3 * 8 * MAX_BLOCK_LINES
     assert (
         PACKED_LHS_BYTES + 4096 + PACKED_RHS_BYTES + STAGING_BYTES + tables
@@ -79,8 +79,8 @@ def test_rows_of_large_products_are_packed_once(size: int, dtype: str) -> None:
     assert size / found.rows >= 4
 
 
-def test_tasks_are_even() -> None:
-    """All blocks have as many rows, as far as there are so many."""
+def test_tasks_have_equal_numbers_of_rows() -> None:
+    """All blocks have the same number of rows, if the rows suffice."""
     for rows in (512, 1024, 2048):
         assert rows % grid(rows, 1024, 1024).rows == 0
 
@@ -95,24 +95,24 @@ def matrices(
     return matrix_product_of("mk,kn->mn", lhs, rhs, out, machine)
 
 
-@pytest.mark.parametrize("second", [256, 1024, 12288])
-def test_many_rows_read_what_the_second_cache_holds(second: int) -> None:
-    """The right operand is packed if few rows meet it, or its steps lie on pages of their own."""
-    machine = replace(ZEN_5, l2_bytes=second << 10)
-    held = min(1 << 20, max(CACHED_RHS_BYTES, second * 768))
-    assert max_cached_rhs_bytes(matrices(1000, 512, 256, machine)) == held
+@pytest.mark.parametrize("l2_size", [256, 1024, 12288])
+def test_many_rows_read_an_unpacked_right_operand_from_the_l2_cache(l2_size: int) -> None:
+    """The right operand is packed if few rows use it, or if its rows are on separate pages."""
+    machine = replace(ZEN_5, l2_bytes=l2_size << 10)
+    expected = min(1 << 20, max(CACHED_RHS_BYTES, l2_size * 768))
+    assert max_cached_rhs_bytes(matrices(1000, 512, 256, machine)) == expected
     assert max_cached_rhs_bytes(matrices(500, 512, 256, machine)) == CACHED_RHS_BYTES
     assert max_cached_rhs_bytes(matrices(4000, 128, 1024, machine)) == CACHED_RHS_BYTES
 
 
-def test_rows_are_asked_for_where_they_have_places_in_the_cache() -> None:
-    """Lines that are a large power of two apart would push each other out."""
+def test_rows_are_prefetched_without_cache_conflicts() -> None:
+    """Cache lines at a distance of a large power of two would evict each other."""
 
-    def asked(rows: int, inner: int, columns: int) -> bool:
+    def prefetches(rows: int, inner: int, columns: int) -> bool:
         return should_prefetch_rows(matrices(rows, inner, columns), 8)
 
-    assert asked(1000, 256, 64)
-    assert asked(1000, 1040, 64)
-    assert not asked(1000, 8192, 64)
-    assert not asked(1000, 256, 300)
-    assert not asked(8, 256, 64)
+    assert prefetches(1000, 256, 64)
+    assert prefetches(1000, 1040, 64)
+    assert not prefetches(1000, 8192, 64)
+    assert not prefetches(1000, 256, 300)
+    assert not prefetches(8, 256, 64)

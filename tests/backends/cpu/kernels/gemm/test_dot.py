@@ -1,4 +1,4 @@
-"""Products of the native CPU backend: every einsum, element type and layout."""
+"""Matrix products of the native CPU backend: all einsums, element types and layouts."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, se
 from tests.case_pairs import crossed
 
 Array = npt.NDArray[Any]
-NUMBERS = (*INTEGERS, *FLOATS, *COMPLEX)
+NUMERIC_DTYPES = (*INTEGERS, *FLOATS, *COMPLEX)
 EPSILON = {"f16": 2e-3, "bf16": 1e-2, "f32": 3e-6, "c64": 5e-6, "f64": 1e-14, "c128": 1e-14}
-"""How far a sum may be off, as part of the sum of absolute products."""
+"""The largest error of a sum, relative to the sum of the absolute products."""
 
 
-def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Random numbers; integers over the whole range, so that products wrap."""
+def random_elements(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Return random elements; integers use the full range, so that products wrap around."""
     kind = NUMPY_DTYPES[dtype]
     if dtype in INTEGERS:
         bounds = np.iinfo(kind)
@@ -33,7 +33,7 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arr
 
 
 def assert_product(got: Array, x: Array, y: Array, dims: str, result: TensorType) -> None:
-    """Equal to the reference, as far as sums of this length can be."""
+    """Assert that a product equals the reference up to the rounding errors of its sums."""
     want = dot.reference
     assert want is not None
     expected = want(x, y, dims=dims, result=result)
@@ -48,7 +48,9 @@ def assert_product(got: Array, x: Array, y: Array, dims: str, result: TensorType
     assert (error <= EPSILON[result.dtype] * scale + 1e-30).all()
 
 
-def product(x: Array, y: Array, dims: str, result: TensorType | None = None, **more: Any) -> Array:
+def check_product(
+    x: Array, y: Array, dims: str, result: TensorType | None = None, **more: Any
+) -> Array:
     types = [TensorType(a.shape, str(name)) for a, name in ((x, dtype_of(x)), (y, dtype_of(y)))]
     op = make_op(dot, *types, dims=dims, result=result)
     (got,) = run_rule(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
@@ -56,7 +58,7 @@ def product(x: Array, y: Array, dims: str, result: TensorType | None = None, **m
     return got
 
 
-def selected_for(
+def selected_kernels(
     machine: MachineDescription, dims: str, dtype: str = "f32", **sizes: int
 ) -> list[str]:
     """Return the names of the kernels of a product of dense matrices on a machine."""
@@ -68,7 +70,7 @@ def selected_for(
 
 
 def kernels(x: Array, y: Array, dims: str) -> list[str]:
-    """The names of the kernels that make a product, which is right."""
+    """Check a product and return the names of its kernels."""
     types = [TensorType(a.shape, dtype_of(a)) for a in (x, y)]
     op = make_op(dot, *types, dims=dims)
     out = np.zeros(op.result.type.shape, x.dtype)
@@ -84,11 +86,11 @@ def dtype_of(x: Array) -> str:
 
 @st.composite
 def layouts(draw: st.DrawFn, rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Numbers that lie permuted, reversed, repeated, with gaps."""
+    """Draw elements with permuted, reversed, broadcast and strided dimensions."""
     order = draw(st.permutations(range(len(shape))))
     gaps = [draw(st.sampled_from((1, 1, 1, 2))) for _ in shape]
-    whole = numbers(rng, tuple(shape[d] * gaps[d] for d in order), dtype)
-    x = whole.transpose([order.index(d) for d in range(len(shape))])
+    full_product = random_elements(rng, tuple(shape[d] * gaps[d] for d in order), dtype)
+    x = full_product.transpose([order.index(d) for d in range(len(shape))])
     x = x[tuple(slice(None, None, gap) for gap in gaps)]
     x = x[tuple(slice(0, size) for size in shape)]
     for d, size in enumerate(shape):
@@ -111,8 +113,10 @@ def einsums(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
     return f"{terms[0]},{terms[1]}->{terms[2]}", sizes
 
 
-@given(st.data(), einsums(), st.sampled_from(NUMBERS))
-def test_random(data: st.DataObject, einsum: tuple[str, dict[str, int]], dtype: str) -> None:
+@given(st.data(), einsums(), st.sampled_from(NUMERIC_DTYPES))
+def test_random_einsums_match_the_reference(
+    data: st.DataObject, einsum: tuple[str, dict[str, int]], dtype: str
+) -> None:
     dims, sizes = einsum
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     terms = dims.partition("->")[0].split(",")
@@ -162,32 +166,36 @@ SHAPES = [
 ]
 
 
-# All of them are tried for f32 where several workers make them.
+# The test with several workers runs all of them for f32.
 @pytest.mark.parametrize(
     ("dims", "left", "right", "dtype"), crossed(SHAPES, ("f64", "bf16", "i32", "c64"))
 )
-def test_shapes(dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:
+def test_products_of_many_shapes_match_the_reference(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
+) -> None:
     rng = np.random.default_rng(0)
-    product(numbers(rng, left, dtype), numbers(rng, right, dtype), dims)
+    check_product(random_elements(rng, left, dtype), random_elements(rng, right, dtype), dims)
 
 
 @pytest.mark.parametrize("columns", [129, 137, 144, 145, 153])
 @pytest.mark.parametrize("rows", [121, 125, 128, 129])
-def test_what_is_left_beside_whole_tiles(rows: int, columns: int) -> None:
-    """There are lower tiles for some rows, and narrower ones for some columns."""
+def test_remaining_rows_and_columns_match_the_reference(rows: int, columns: int) -> None:
+    """The remaining rows and columns use smaller tiles."""
     rng = np.random.default_rng(0)
-    x, y = numbers(rng, (rows, 300), "f32"), numbers(rng, (columns, 300), "f32")
+    x, y = random_elements(rng, (rows, 300), "f32"), random_elements(rng, (columns, 300), "f32")
     op = make_op(dot, *(TensorType(a.shape, "f32") for a in (x, y)), dims="mk,nk->mn")
     phases = lower_and_run(RULES["dot"], op, [x, y], [np.empty((rows, columns), np.float32)])
     assert phases
     assert all(phase.kernel.name.startswith("packed_gemm") for phase in phases)
-    product(x, y, "mk,nk->mn")
+    check_product(x, y, "mk,nk->mn")
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_element_types(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", NUMERIC_DTYPES)
+def test_products_of_all_element_types_match_the_reference(dtype: str) -> None:
     rng = np.random.default_rng(0)
-    product(numbers(rng, (37, 70), dtype), numbers(rng, (70, 45), dtype), "mk,kn->mn")
+    check_product(
+        random_elements(rng, (37, 70), dtype), random_elements(rng, (70, 45), dtype), "mk,kn->mn"
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,22 +203,22 @@ def test_element_types(dtype: str) -> None:
     [("i8", "i32"), ("u8", "i16"), ("i16", "f32"), ("f16", "f32"), ("bf16", "f32"),
      ("f32", "f64"), ("f32", "c64"), ("c64", "c128")],
 )  # fmt: skip
-def test_sums_in_a_wider_type(dtype: str, wide: str) -> None:
+def test_accumulation_in_a_wider_type_matches_the_reference(dtype: str, wide: str) -> None:
     rng = np.random.default_rng(0)
-    x, y = numbers(rng, (37, 70), dtype), numbers(rng, (70, 45), dtype)
-    product(x, y, "mk,kn->mn", TensorType((37, 45), wide))
+    x, y = random_elements(rng, (37, 70), dtype), random_elements(rng, (70, 45), dtype)
+    check_product(x, y, "mk,kn->mn", TensorType((37, 45), wide))
 
 
 @pytest.mark.parametrize(
     ("dims", "left", "right", "dtype"),
     [*crossed(SHAPES, ("f32",)), *crossed(SHAPES, ("c64", "bf16"))],
 )
-def test_same_bits_for_any_number_of_workers(
+def test_products_do_not_depend_on_the_worker_count(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
 ) -> None:
     rng = np.random.default_rng(0)
-    x, y = numbers(rng, left, dtype), numbers(rng, right, dtype)
-    one, *others = (product(x, y, dims, workers=workers).tobytes() for workers in (1, 2, 7))
+    x, y = random_elements(rng, left, dtype), random_elements(rng, right, dtype)
+    one, *others = (check_product(x, y, dims, workers=workers).tobytes() for workers in (1, 2, 7))
     assert all(other == one for other in others)
 
 
@@ -226,7 +234,7 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_half_precision_is_rounded_once(dtype: str) -> None:
-    """The f32 sum, rounded to nearest even: subnormals, infinities and NaN among them."""
+    """The f32 sum is rounded to nearest even, including subnormals, infinities and NaN."""
     kind = NUMPY_DTYPES[dtype]
     bits = np.arange(1 << 16, dtype=np.uint16).view(kind).reshape(256, 256)
     x = np.asarray([[1.0]], kind)
@@ -246,51 +254,62 @@ def test_half_precision_is_rounded_once(dtype: str) -> None:
 
 @settings(max_examples=20)
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(0, 600))
-def test_sizes_around_the_tiles(m: int, n: int, k: int) -> None:
+def test_sizes_near_the_tile_sizes_match_the_reference(m: int, n: int, k: int) -> None:
     rng = np.random.default_rng(0)
-    product(numbers(rng, (m, k), "f32"), numbers(rng, (k, n), "f32"), "mk,kn->mn")
+    check_product(
+        random_elements(rng, (m, k), "f32"), random_elements(rng, (k, n), "f32"), "mk,kn->mn"
+    )
 
 
 @pytest.mark.parametrize("dtype", ["f32", "c64"])
 @pytest.mark.parametrize("columns", [800, 820, 15])
-def test_same_bits_where_few_rows_and_columns_are_left(columns: int, dtype: str) -> None:
-    """Smaller tiles at the edges sum in the same order as whole ones."""
+def test_edge_tiles_give_the_bits_of_full_tiles(columns: int, dtype: str) -> None:
+    """Smaller tiles at the edges sum in the same order as full tiles."""
     rng = np.random.default_rng(0)
-    left, right = numbers(rng, (252, 420), dtype), numbers(rng, (420, columns), dtype)
-    whole = product(left, right, "mk,kn->mn")
+    left, right = (
+        random_elements(rng, (252, 420), dtype),
+        random_elements(rng, (420, columns), dtype),
+    )
+    full_product = check_product(left, right, "mk,kn->mn")
     for rows in (241, 244, 247, 251):
-        for fewer in (columns - less for less in (31, 23, 16, 9, 1)):
-            if fewer > 8:
-                some = product(left[:rows], right[:, :fewer], "mk,kn->mn")
-                np.testing.assert_array_equal(some, whole[:rows, :fewer])
+        for fewer_columns in (columns - less for less in (31, 23, 16, 9, 1)):
+            if fewer_columns > 8:
+                some = check_product(left[:rows], right[:, :fewer_columns], "mk,kn->mn")
+                np.testing.assert_array_equal(some, full_product[:rows, :fewer_columns])
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(
     ("rows", "columns", "inner"), [(5000, 40, 30), (300, 64, 256), (4100, 16, 1), (900, 100, 0)]
 )
-def test_many_rows_of_few_columns(rows: int, columns: int, inner: int, dtype: str) -> None:
-    """Rows pass in blocks, asked for ahead; they are what they would be alone."""
+def test_blocks_of_rows_give_the_bits_of_single_products(
+    rows: int, columns: int, inner: int, dtype: str
+) -> None:
+    """The kernel processes prefetched blocks of rows; each row has the bits of a separate
+    product."""
     rng = np.random.default_rng(0)
-    left, right = numbers(rng, (rows, inner), dtype), numbers(rng, (inner, columns), dtype)
-    whole = product(left, right, "mk,kn->mn")
-    some = product(left[7:90], right, "mk,kn->mn")
-    np.testing.assert_array_equal(some, whole[7:90])
+    left, right = (
+        random_elements(rng, (rows, inner), dtype),
+        random_elements(rng, (inner, columns), dtype),
+    )
+    full_product = check_product(left, right, "mk,kn->mn")
+    some = check_product(left[7:90], right, "mk,kn->mn")
+    np.testing.assert_array_equal(some, full_product[7:90])
 
 
-NARROW = [
+NARROW_PRODUCTS = [
     "k,k->", "ak,k->a", "ka,k->a", "k,ak->a", "k,kb->b", "ak,kb->ab", "ak,bk->ab", "ka,kb->ab",
     "kl,lk->", "akl,k->al", "akl,l->ak", "zk,zk->z", "zak,zk->za", "zka,zk->za", "zak,zbk->zab",
     "za,zb->zab",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("dims", NARROW)
-def test_narrow_products_pack_nothing(dims: str, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", NUMERIC_DTYPES)
+@pytest.mark.parametrize("dims", NARROW_PRODUCTS)
+def test_narrow_products_do_not_pack(dims: str, dtype: str) -> None:
     left, right = dims.partition("->")[0].split(",")
     rng, sizes = np.random.default_rng(0), {"a": 3, "b": 5, "k": 103, "l": 70, "z": 9}
-    x, y = (numbers(rng, tuple(sizes[c] for c in term), dtype) for term in (left, right))
+    x, y = (random_elements(rng, tuple(sizes[c] for c in term), dtype) for term in (left, right))
     op = make_op(dot, *(TensorType(v.shape, dtype) for v in (x, y)), dims=dims)
     out = np.zeros(op.result.type.shape, NUMPY_DTYPES[dtype])
     phases = lower_and_run(RULES["dot"], op, [x, y], [out])
@@ -301,8 +320,8 @@ def test_narrow_products_pack_nothing(dims: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
 @pytest.mark.parametrize("dims", ["k,kb->b", "ak,k->a", "ak,kb->ab"])
-def test_infinite_complex_numbers(dims: str, dtype: str) -> None:
-    """As the reference has them, whichever kernel makes them."""
+def test_products_of_infinite_complex_numbers_match_the_reference(dims: str, dtype: str) -> None:
+    """All kernels multiply infinite complex numbers as the reference does."""
     left, right = dims.partition("->")[0].split(",")
     sizes = {"a": 2, "b": 3, "k": 1}
     one, inf = NUMPY_DTYPES[dtype].type(1), NUMPY_DTYPES[dtype].type(complex(np.inf, 2))
@@ -316,7 +335,7 @@ def test_infinite_complex_numbers(dims: str, dtype: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("dtype", NUMERIC_DTYPES)
 @pytest.mark.parametrize(
     ("dims", "left", "right"),
     [
@@ -330,19 +349,19 @@ def test_infinite_complex_numbers(dims: str, dtype: str) -> None:
         ("yzk,zxk->zyx", (9, 70, 3), (70, 5, 3)),
     ],
 )
-def test_many_small_products(
+def test_batches_of_small_products_match_the_reference(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
 ) -> None:
     rng = np.random.default_rng(0)
-    product(numbers(rng, left, dtype), numbers(rng, right, dtype), dims)
+    check_product(random_elements(rng, left, dtype), random_elements(rng, right, dtype), dims)
 
 
-def test_a_vector_and_a_matrix_are_shared_among_workers() -> None:
-    """Large ones by whole lines, in four parts of the sum, which are added up; smaller ones by
-    columns, though these are no more than are read at a time."""
+def test_vector_matrix_products_are_divided_between_workers() -> None:
+    """Large matrices are divided along the contraction into four partial sums of full cache lines.
+    Smaller ones are divided by columns, although each task reads only a few."""
     rng = np.random.default_rng(0)
     for size, tasks in ((1448, [4, 1]), (800, [4])):
-        x, y = numbers(rng, (size,), "f32"), numbers(rng, (size, size), "f32")
+        x, y = random_elements(rng, (size,), "f32"), random_elements(rng, (size, size), "f32")
         op = make_op(dot, *(TensorType(v.shape, "f32") for v in (x, y)), dims="k,kb->b")
         out = np.zeros(size, np.float32)
         phases = lower_and_run(RULES["dot"], op, [x, y], [out])
@@ -352,62 +371,61 @@ def test_a_vector_and_a_matrix_are_shared_among_workers() -> None:
 
 
 @pytest.mark.parametrize("dims", ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "zmk,zkn->zmn"])
-def test_columns_are_packed_in_groups_of_any_size(
-    dims: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows of several blocks meet all groups, in each part of the sum; bits are the same."""
+def test_packing_groups_do_not_change_bits(dims: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several row blocks use all groups in each part of the contraction; the bits do not depend on
+    the group size."""
     rng = np.random.default_rng(0)
     sizes = {"z": 2, "m": 400, "k": 1100, "n": 330}
     left, right = (tuple(sizes[c] for c in term) for term in dims.partition("->")[0].split(","))
-    x, y = numbers(rng, left, "f32"), numbers(rng, right, "f32")
+    x, y = random_elements(rng, left, "f32"), random_elements(rng, right, "f32")
     made = []
     for group in (1, 2, 3, 1000):
         monkeypatch.setattr(record_builder, "PANELS_PER_GROUP", group)
-        made.append(product(x, y, dims))
+        made.append(check_product(x, y, dims))
     assert all(np.array_equal(made[0], each) for each in made[1:])
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "c64"])
 @pytest.mark.parametrize("columns", [17, 33, 50, 70, 100, 113])
-def test_vectors_of_columns_that_are_left(columns: int, dtype: str) -> None:
-    """What does not fill the vectors that are made together is made in fewer, in the end."""
+def test_remaining_vectors_of_columns_match_the_reference(columns: int, dtype: str) -> None:
+    """The columns that do not fill a full tile use fewer vectors."""
     rng = np.random.default_rng(0)
-    x, y = numbers(rng, (21, 40), dtype), numbers(rng, (40, columns), dtype)
+    x, y = random_elements(rng, (21, 40), dtype), random_elements(rng, (40, columns), dtype)
     (name,) = kernels(x, y, "ak,kb->ab")
     assert name.startswith("unpacked_gemm_")
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_columns_are_cut_into_as_few_vectors_as_they_fill(machine: MachineDescription) -> None:
-    """Seven vectors of columns are two times three and one, rather than nine."""
-    (name,) = selected_for(machine, "ak,kb->ab", a=21, k=40, b=6 * machine.lanes(4) + 1)
+def test_columns_use_as_few_vectors_as_possible(machine: MachineDescription) -> None:
+    """Seven vectors of columns are two tiles of three and one tile of one, not nine vectors."""
+    (name,) = selected_kernels(machine, "ak,kb->ab", a=21, k=40, b=6 * machine.lanes(4) + 1)
     assert "x3" in name
     assert name.endswith("_last1")
 
 
 @pytest.mark.parametrize("dims", ["k,kn->n", "mk,k->m"])
-def test_large_matrices_are_read_in_whole_lines(dims: str) -> None:
-    """Lines are neighbours, so parts of the sum have a few each; a few long ones are not parted,
-    since parts of the result would be as large as the matrix."""
+def test_large_matrices_are_divided_into_full_rows(dims: str) -> None:
+    """Rows are contiguous, so each partial sum has several rows. A few long rows are not divided,
+    because partial results would be as large as the matrix."""
     rng = np.random.default_rng(0)
     terms = dims.partition("->")[0].split(",")
-    for lines, long, parted in ((1100, 1000, True), (20, 60_000, False)):
+    for lines, long, divided in ((1100, 1000, True), (20, 60_000, False)):
         sizes = {"k": lines, "n": long} if dims == "k,kn->n" else {"k": lines, "m": long}
-        left, right = (numbers(rng, tuple(sizes[c] for c in term), "f32") for term in terms)
-        if dims == "mk,k->m":  # The same matrix, turned around.
+        left, right = (random_elements(rng, tuple(sizes[c] for c in term), "f32") for term in terms)
+        if dims == "mk,k->m":  # the transposed matrix
             left = np.ascontiguousarray(left.T).T
-        assert (len(kernels(left, right, dims)) > 1) == parted
+        assert (len(kernels(left, right, dims)) > 1) == divided
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "c64"])
 @pytest.mark.parametrize("dims", ["km,kn->mn", "kn,km->mn"])
-def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
-    """Rows are vectors, and the result, which lies otherwise, is a copy."""
+def test_few_columns_of_contiguous_rows_use_unpacked_kernels(dims: str, dtype: str) -> None:
+    """The vectors run along the rows, and a copy transposes the result."""
     few = host_machine().lanes(8) - 1
     sizes = {"k": 70, "m": 203, "n": few}
     rng = np.random.default_rng(0)
     terms = dims.partition("->")[0].split(",")
-    x, y = (numbers(rng, tuple(sizes[c] for c in term), dtype) for term in terms)
+    x, y = (random_elements(rng, tuple(sizes[c] for c in term), dtype) for term in terms)
     first, *copies = kernels(x, y, dims)
     assert first.startswith("unpacked_gemm_")
     assert len(copies) == (few > 1)
@@ -418,11 +436,12 @@ def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
     [(300, 64, 96, "f32", False), (300, 64, 96, "f64", False), (300, 64, 96, "bf16", True),
      (300, 64, 1100, "f32", True), (2000, 100, 100, "f32", False), (3000, 250, 250, "f32", True)],
 )  # fmt: skip
-def test_rows_that_are_neighbours_are_read_where_they_lie(
+def test_contiguous_rows_are_read_in_place(
     inner: int, rows: int, columns: int, dtype: str, packs: bool
 ) -> None:
-    """As gradients of layers have them: but for steps far apart, or more than caches hold."""
-    names = selected_for(ZEN_5, "km,kn->mn", dtype, k=inner, m=rows, n=columns)
+    """Gradients of layers have such operands. Packing is used for rows that are far apart, and for
+    operands larger than the caches."""
+    names = selected_kernels(ZEN_5, "km,kn->mn", dtype, k=inner, m=rows, n=columns)
     assert packs == (not any(name.startswith("strided_gemm") for name in names))
 
 
@@ -431,23 +450,23 @@ def test_rows_that_are_neighbours_are_read_where_they_lie(
     [("Sapphire Rapids", False), ("Zen 5", True), ("Neoverse", True), ("Zen 3", True),
      ("Haswell", True), ("SSE only", True), ("small caches", True)],
 )  # fmt: skip
-def test_a_second_cache_of_two_mebibytes_holds_both_operands(machine: str, packs: bool) -> None:
-    """They are read where they lie while they are not more than four times its size."""
-    names = selected_for(MACHINES[machine], "km,kn->mn", k=3000, m=250, n=250)
+def test_an_l2_cache_of_2_mib_allows_reading_in_place(machine: str, packs: bool) -> None:
+    """Operands are read in place up to four times the size of the L2 cache."""
+    names = selected_kernels(MACHINES[machine], "km,kn->mn", k=3000, m=250, n=250)
     assert packs == (not any(name.startswith("strided_gemm") for name in names))
 
 
-def test_some_rows_do_not_make_up_for_packing() -> None:
-    """Unless a strip of columns has no places in the second cache, or comes from memory, or there
-    are many rows."""
-    step = ZEN_5.l2_bytes // 16 // 4  # Each of these has the same place.
+def test_few_rows_do_not_justify_packing() -> None:
+    """Packing pays off if a strip of columns has conflicts in the L2 cache or comes from memory, or
+    if there are many rows."""
+    step = ZEN_5.l2_bytes // 16 // 4  # Rows at this distance conflict in the cache.
     for rows, inner, columns, packs in (
         (100, 400, 1000, False), (13, 400, 1024, False), (100, 150, step, True),
         (1000, 400, 1000, True),
     ):  # fmt: skip
-        found = selected_for(ZEN_5, "mk,kn->mn", m=rows, k=inner, n=columns)
+        found = selected_kernels(ZEN_5, "mk,kn->mn", m=rows, k=inner, n=columns)
         assert any(name.startswith("packed_gemm_") for name in found) == packs
-    many = selected_for(ZEN_5, "zmk,zkn->zmn", z=20, m=13, k=400, n=500)
+    many = selected_kernels(ZEN_5, "zmk,zkn->zmn", z=20, m=13, k=400, n=500)
     assert many[0].startswith("packed_gemm_")
 
 
@@ -456,14 +475,14 @@ def test_some_rows_do_not_make_up_for_packing() -> None:
 def test_every_product_has_kernels_on_every_machine(
     machine: MachineDescription, workers: int
 ) -> None:
-    """With one core and with many. Few of the names are of one machine alone, but the tiles of
-    the packed ones have the vectors of the machine."""
+    """The rule selects kernels for one and for many workers. Packed kernels use tiles with the
+    vectors of the machine."""
     for dims, left, right in SHAPES:
         op = make_op(dot, TensorType(left, "f32"), TensorType(right, "f32"), dims=dims)
         assert selected_kernel_names(RULES["dot"], op, machine, workers)
     (name,) = {
         each
-        for each in selected_for(machine, "mk,kn->mn", m=1000, k=1000, n=1000)
+        for each in selected_kernels(machine, "mk,kn->mn", m=1000, k=1000, n=1000)
         if each.startswith("packed_gemm")
     }
     height, width = (int(size) for size in name.split("_")[5].split("x"))

@@ -7,8 +7,12 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.kernels.pooling import reduce_window, select_and_scatter
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.random_layouts import random_of
-from tests.backends.cpu.kernels.reference_check import check, expected, operations
+from tests.backends.cpu.kernels.random_layouts import random_array
+from tests.backends.cpu.kernels.reference_check import (
+    check_against_reference,
+    random_operations,
+    reference_results,
+)
 from tests.backends.cpu.phase_runner import make_op, run_rule
 
 RULES = {**reduce_window.RULES, **select_and_scatter.RULES}
@@ -18,11 +22,11 @@ RULES = {**reduce_window.RULES, **select_and_scatter.RULES}
 @settings(max_examples=100)
 @given(st.data())
 def test_as_the_reference(name: str, data: st.DataObject) -> None:
-    op = data.draw(operations([name]))
+    op = data.draw(random_operations([name]))
     exact = op.attrs["op"] in ("max", "min") or op.results[0].type.numpy.kind in "iu"
     narrow = op.results[0].type.numpy.itemsize == 2
     tolerance = 1e-300 if exact else 1e-2 if narrow else 1e-5
-    done = check(data, RULES, op, tolerance=tolerance)
+    done = check_against_reference(data, RULES, op, tolerance=tolerance)
     assert done or op.operands[-1].type.size == 0
 
 
@@ -31,7 +35,7 @@ def test_as_the_reference(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_every_kind_of_window(op: str, dtype: str, order: str) -> None:
     shape = (2, 9, 8, 70)
-    x = (random_of("i8", shape) % 3).astype(TensorType((), dtype).numpy)
+    x = (random_array("i8", shape) % 3).astype(TensorType((), dtype).numpy)
     if order == "F":
         x = np.asfortranarray(x)
     applied = make_op(
@@ -45,7 +49,7 @@ def test_every_kind_of_window(op: str, dtype: str, order: str) -> None:
         window_dilation=(1, 2, 3, 1),
     )
     (out,) = run_rule(RULES["reduce_window"], applied, [x])
-    want = expected(applied, [x])[0]
+    want = reference_results(applied, [x])[0]
     np.testing.assert_array_equal(out.astype(np.float64), want.astype(np.float64))
 
 
@@ -62,13 +66,13 @@ def test_windows_that_overlap_choose(op: str, dtype: str, order: str) -> None:
         "base_dilation": (1, 1, 1, 1),
         "window_dilation": (1, 2, 3, 1),
     }
-    x = random_of(dtype, shape) if dtype != "i32" else random_of("i8", shape).astype(to) % 3
+    x = random_array(dtype, shape) if dtype != "i32" else random_array("i8", shape).astype(to) % 3
     type = TensorType(shape, dtype)
     places = OPS["reduce_window"].type(type, result=None, **attrs)
-    source = random_of("i8", places.shape, 1).astype(to)
+    source = random_array("i8", places.shape, 1).astype(to)
     if order == "F":
         x, source = np.asfortranarray(x), np.asfortranarray(source)
     applied = make_op(OPS["select_and_scatter"], type, places, **attrs)
     (out,) = run_rule(RULES["select_and_scatter"], applied, [x, source])
-    want = expected(applied, [x, source])[0]
+    want = reference_results(applied, [x, source])[0]
     np.testing.assert_array_equal(out.astype(np.float64), want.astype(np.float64))

@@ -8,8 +8,12 @@ from shardir.backends.cpu.kernels.selection import argminmax
 from shardir.backends.cpu.kernels.selection.argminmax import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.random_layouts import random_of
-from tests.backends.cpu.kernels.reference_check import check, expected, operations
+from tests.backends.cpu.kernels.random_layouts import random_array
+from tests.backends.cpu.kernels.reference_check import (
+    check_against_reference,
+    random_operations,
+    reference_results,
+)
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
@@ -19,7 +23,7 @@ ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and
 @settings(max_examples=60)
 @given(st.data())
 def test_as_the_reference(name: str, data: st.DataObject) -> None:
-    assert check(data, RULES, data.draw(operations([name])))
+    assert check_against_reference(data, RULES, data.draw(random_operations([name])))
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -27,7 +31,7 @@ def test_as_the_reference(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("shape", [(150, 70), (20, 3000), (131,)])
 def test_long_lines_of_few_values(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(2)
-    plain = (random_of(dtype, shape), rng.integers(0, 2, shape).astype(NUMPY_DTYPES[dtype]))
+    plain = (random_array(dtype, shape), rng.integers(0, 2, shape).astype(NUMPY_DTYPES[dtype]))
     for x in plain:
         for dim in range(len(shape)):
             left = tuple(n for d, n in enumerate(shape) if d != dim)
@@ -35,7 +39,7 @@ def test_long_lines_of_few_values(name: str, dtype: str, shape: tuple[int, ...])
                 result = TensorType(left, to)
                 op = make_op(OPS[name], TensorType(shape, dtype), dim=dim, result=result)
                 (out,) = run_rule(RULES[name], op, [x])
-                np.testing.assert_array_equal(out, expected(op, [x])[0])
+                np.testing.assert_array_equal(out, reference_results(op, [x])[0])
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -57,7 +61,7 @@ def test_few_long_lines_are_cut(
         phases = lower_and_run(RULES[name], op, [x], [out], 3)
         assert phases is not None
         assert len(phases) >= 2
-        np.testing.assert_array_equal(out, expected(op, [x])[0])
+        np.testing.assert_array_equal(out, reference_results(op, [x])[0])
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

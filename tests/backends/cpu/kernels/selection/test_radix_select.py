@@ -11,7 +11,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.kernels.selection.radix_select import radix_select_phases
 from shardir.ir.types import NUMPY_DTYPES
-from tests.backends.cpu.kernels.random_layouts import random_of
+from tests.backends.cpu.kernels.random_layouts import random_array
 from tests.backends.cpu.phase_runner import RuleHarness
 
 REAL = ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")
@@ -51,7 +51,7 @@ def test_every_type(dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(2501,), (3, 5000), (150_001,)])
 def test_by_counts(dtype: str, shape: tuple[int, ...]) -> None:
     """Equal as numbers: which of equal zeros it is does not matter."""
-    x, last = random_of(dtype, shape), shape[-1] - 1
+    x, last = random_array(dtype, shape), shape[-1] - 1
     wanted = [0, last // 3, last // 2, last // 2 + 1, last]
     bench, out = RuleHarness(2), np.zeros_like(x)
     source, target = bench.view(x, dtype), bench.view(out, dtype)

@@ -9,8 +9,8 @@ from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.backends.cpu.kernels.random_layouts import random_of
-from tests.backends.cpu.kernels.reference_check import assert_same_bits, expected
+from tests.backends.cpu.kernels.random_layouts import random_array
+from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
 from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op
 
 if not has_compress(8, host_machine()):
@@ -25,14 +25,14 @@ SMALL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and d
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_others_go_along(dtype: str, shape: tuple[int, ...], dim: int, turned: bool) -> None:
-    x, y = random_of(dtype, shape), random_of("c128", shape, 3)
+    x, y = random_array(dtype, shape), random_array("c128", shape, 3)
     types = [TensorType(shape, name) for name in (dtype, "c128")]
     op = make_op(OPS["sort"], *types, dim=dim)
     arrays = [np.asfortranarray(a) if turned else a for a in (x, y)]
     outs = [np.zeros_like(a, order="F" if turned else "C") for a in arrays]
     assert lower_and_run(RULES["sort"], op, arrays, outs, 3) is not None
-    for out, want in zip(outs, expected(op, arrays), strict=True):
-        assert_same_bits(out, want)
+    for out, want in zip(outs, reference_results(op, arrays), strict=True):
+        assert_equal_bits(out, want)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i32", "u32"])
@@ -50,8 +50,8 @@ def test_places_and_elements(dtype: str, count: int, most: int) -> None:
     assert phases is not None
     bench.run(phases)
     want = np.argsort(x, kind="stable").astype(np.int32)
-    assert_same_bits(places, want)
-    assert_same_bits(values, x[want])
+    assert_equal_bits(places, want)
+    assert_equal_bits(values, x[want])
 
 
 @pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ELEMENTS)])
