@@ -1,4 +1,4 @@
-"""Tables of rules name those of every module, which is imported when one is asked."""
+"""Tables of lazily imported rules: they name the rules of every module."""
 
 from importlib import import_module
 from types import ModuleType
@@ -13,11 +13,11 @@ TABLES = (matrices, moves, transforms)
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_table_names_the_rules_of_its_modules(table: ModuleType) -> None:
+def test_a_lazy_table_lists_the_rules_of_its_modules(table: ModuleType) -> None:
     for module, names in table.RULE_MODULES.items():
         assert set(names) == set(import_module(f"shardir.backends.cpu.kernels.{module}").RULES)
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_operation_stands_in_one_module(table: ModuleType) -> None:
+def test_every_operation_has_its_rule_in_one_module(table: ModuleType) -> None:
     assert len(table.RULES) == sum(map(len, table.RULE_MODULES.values()))

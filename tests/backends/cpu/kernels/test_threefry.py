@@ -1,4 +1,4 @@
-"""Random bits: the bits of the reference."""
+"""Random bits equal the reference."""
 
 import numpy as np
 import pytest
@@ -14,26 +14,28 @@ from tests.backends.cpu.kernels.reference_check import (
 )
 from tests.backends.cpu.phase_runner import make_op, run_rule
 
-ALONE = ["random_bits", "random_split", "random_fold_in", "random_hash"]
+UNSHARDED_OPERATIONS = ["random_bits", "random_split", "random_fold_in", "random_hash"]
 
 
-def keys_of(shape: tuple[int, ...]) -> np.ndarray:
+def random_keys(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 2**64, shape, np.uint64)
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", UNSHARDED_OPERATIONS)
 @settings(max_examples=40)
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
+def test_random_operations_equal_the_reference(name: str, data: st.DataObject) -> None:
     assert check_against_reference(data, RULES, data.draw(random_operations([name])))
 
 
 @pytest.mark.parametrize("scheme", ["partitionable", "original"])
 @pytest.mark.parametrize("dtype", ["u8", "u16", "u32", "u64"])
 @pytest.mark.parametrize("shape", [(7,), (3, 1001), (65, 64)])
-def test_every_width(scheme: str, dtype: str, shape: tuple[int, ...]) -> None:
+def test_random_bits_of_all_types_equal_the_reference(
+    scheme: str, dtype: str, shape: tuple[int, ...]
+) -> None:
     for around in ((), (2,)):
-        keys, result = keys_of(around), TensorType((*around, *shape), dtype)
+        keys, result = random_keys(around), TensorType((*around, *shape), dtype)
         type = TensorType(around, "key")
         op = make_op(OPS["random_bits"], type, result=result, scheme=Symbol(scheme))
         (out,) = run_rule(RULES["random_bits"], op, [keys])
@@ -42,7 +44,7 @@ def test_every_width(scheme: str, dtype: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("scheme", ["partitionable", "original"])
 @pytest.mark.parametrize("name", ["random_bits_at", "random_split_at"])
-def test_pieces(name: str, scheme: str) -> None:
+def test_shards_of_random_bits_equal_the_reference(name: str, scheme: str) -> None:
     start = TensorType((), "i32")
     op = make_op(
         OPS[name],
@@ -53,6 +55,6 @@ def test_pieces(name: str, scheme: str) -> None:
         shape=(20, 100),
         scheme=Symbol(scheme),
     )
-    arrays = [keys_of((2,)), np.array(7, np.int32), np.array(30, np.int32)]
+    arrays = [random_keys((2,)), np.array(7, np.int32), np.array(30, np.int32)]
     (out,) = run_rule(RULES[name], op, arrays)
     np.testing.assert_array_equal(out, reference_results(op, arrays)[0])

@@ -7,7 +7,10 @@ from shardir.interpret.interpreter import run
 from shardir.ir.module import Function, Module
 from shardir.ir.types import COMPLEX
 from shardir.passes.fusion.fuse import fuse
-from tests.backends.cpu.kernels.elementwise.test_random_groups import arguments, programs
+from tests.backends.cpu.kernels.elementwise.test_random_groups import (
+    integer_arguments,
+    random_group_functions,
+)
 from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Interpreter
 
 group_settings = settings(
@@ -20,7 +23,7 @@ group_settings = settings(
 def check_group(interpreter: Interpreter, function: Function, seed: int) -> None:
     assume(all(value.type.dtype not in COMPLEX for value in function.body.values()))
     module = Module((), (function,))
-    args = arguments(function, seed)
+    args = integer_arguments(function, seed)
     results = zip(run(module, args), interpreter.run(fuse(module), args, SMALL_TILES), strict=True)
     for want, got in results:
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
@@ -29,7 +32,7 @@ def check_group(interpreter: Interpreter, function: Function, seed: int) -> None
 
 
 @group_settings
-@given(programs(), st.integers(0, 99))
+@given(random_group_functions(), st.integers(0, 99))
 def test_kernels_of_random_groups_give_the_reference_results(
     interpreter: Interpreter, function: Function, seed: int
 ) -> None:

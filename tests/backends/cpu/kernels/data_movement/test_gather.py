@@ -1,4 +1,4 @@
-"""Rules of slices at places known at run time, gathers and scatters."""
+"""Rules of dynamic slices, gathers and scatters."""
 
 from dataclasses import replace
 
@@ -19,8 +19,8 @@ from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 RULES = {**gather.RULES, **scatter.RULES}
 
 
-def near_the_ends(op: Op, arrays: list[Array]) -> list[Array]:
-    """Indices that reach outside a little."""
+def slightly_out_of_bounds(op: Op, arrays: list[Array]) -> list[Array]:
+    """Replace index operands by indices that are slightly out of bounds or in bounds."""
     rng = np.random.default_rng(arrays[0].size)
     return [
         operand
@@ -36,23 +36,25 @@ def near_the_ends(op: Op, arrays: list[Array]) -> list[Array]:
 @pytest.mark.parametrize("name", sorted(RULES))
 @settings(max_examples=100)
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
-    assert check_against_reference(data, RULES, data.draw(random_operations([name])), near_the_ends)
+def test_gathers_and_scatters_equal_the_reference(name: str, data: st.DataObject) -> None:
+    assert check_against_reference(
+        data, RULES, data.draw(random_operations([name])), slightly_out_of_bounds
+    )
 
 
-def test_a_slice_far_outside() -> None:
+def test_far_out_of_bounds_slices_are_clamped() -> None:
     x = TensorType((5, 6), "f32")
-    for dtype, numbers in (("i64", (-(2**63), 2**63 - 1)), ("u64", (2**64 - 1, 2**63))):
+    for dtype, start_values in (("i64", (-(2**63), 2**63 - 1)), ("u64", (2**64 - 1, 2**63))):
         start = TensorType((), dtype)
         op = make_op(ops.dynamic_slice, x, start, start, result=x.with_shape((2, 3)))
         data = integer_array((5, 6), "f4")
-        starts = [np.array(n, start.numpy) for n in numbers]
+        starts = [np.array(n, start.numpy) for n in start_values]
         (out,) = run_rule(RULES["dynamic_slice"], op, [data, *starts])
         first = 0 if dtype == "i64" else 3
         np.testing.assert_array_equal(out, data[first : first + 2, 3:])
 
 
-def test_rows_of_a_table() -> None:
+def test_gathered_rows_of_a_table_match_numpy() -> None:
     table, indices = integer_array((50, 33), "f4"), integer_array((200,), "i4") % 60 - 5
     op = make_op(
         ops.gather,
@@ -69,7 +71,7 @@ def test_rows_of_a_table() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 3, 700])
-def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> None:
+def test_scatter_add_does_not_depend_on_the_worker_count(width: int, workers: int) -> None:
     rng = np.random.default_rng(0)
     x = np.zeros((40, width), np.float32)
     updates = rng.standard_normal((300_000 // width, width)).astype(np.float32)
@@ -89,7 +91,7 @@ def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> Non
 
 
 @pytest.mark.parametrize(("cache", "tasks"), [(1 << 10, 3), (1 << 30, 1)])
-def test_far_places_are_shared_and_near_ones_are_not(cache: int, tasks: int) -> None:
+def test_scatters_to_cached_targets_use_one_task(cache: int, tasks: int) -> None:
     rng = np.random.default_rng(1)
     x, updates = np.zeros(5000, np.float32), rng.random(200_000, dtype=np.float32)
     indices = rng.integers(-20, 5020, (updates.size, 1)).astype(np.int32)
@@ -101,23 +103,23 @@ def test_far_places_are_shared_and_near_ones_are_not(cache: int, tasks: int) -> 
         scatter_dims=(0,),
         op=Symbol("set"),
     )
-    bench, out = (
+    harness, out = (
         RuleHarness(3, replace(host_machine(), shared_cache_bytes=cache)),
         np.zeros(5000, np.float32),
     )
-    views = [bench.view(each) for each in (x, indices, updates, out)]
-    phases = RULES["scatter"](op, views[:3], views[3:], bench)
+    views = [harness.view(each) for each in (x, indices, updates, out)]
+    phases = RULES["scatter"](op, views[:3], views[3:], harness)
     assert phases is not None
     assert phases[-1].tasks == tasks
-    bench.run(phases)
+    harness.run(phases)
     inside = (indices[:, 0] >= 0) & (indices[:, 0] < 5000)
-    for place, number in zip(indices[inside, 0], updates[inside], strict=True):
-        x[place] = number
+    for index, number in zip(indices[inside, 0], updates[inside], strict=True):
+        x[index] = number
     np.testing.assert_array_equal(out, x)
 
 
 @pytest.mark.parametrize("dtype", ["u8", "i16", "f32"])
-def test_many_single_items_of_lines(dtype: str) -> None:
+def test_gathers_of_single_elements_match_numpy(dtype: str) -> None:
     kind, indices = TensorType((5, 70), dtype), np.arange(45, dtype=np.int32)[:, None] * 2 - 8
     op = make_op(
         ops.gather,

@@ -1,4 +1,4 @@
-"""Arrays of which the elements lie in turn are joined by one kernel, past the caches too."""
+"""Arrays with alternating elements are interleaved by one kernel, also with streaming stores."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,9 @@ from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 @pytest.mark.parametrize("kind", ["u1", "i2", "f4", "c8", "bool"])
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("shape", [(63,), (64,), (1001,), (5, 70), (3, 4, 129), (40_000,)])
-def test_items_of_all_in_turn(kind: str, count: int, shape: tuple[int, ...]) -> None:
+def test_interleaving_alternates_the_elements(
+    kind: str, count: int, shape: tuple[int, ...]
+) -> None:
     given = [integer_array((*shape, 1), kind, seed) for seed in range(count)]
     type = TensorType((*shape, 1), dtype_name(given[0].dtype))
     op = make_op(ops.concatenate, *[type] * count, dim=len(shape))
@@ -23,7 +25,7 @@ def test_items_of_all_in_turn(kind: str, count: int, shape: tuple[int, ...]) -> 
     np.testing.assert_array_equal(made, np.concatenate(given, -1))
 
 
-def test_rows_of_other_lengths_and_far_apart() -> None:
+def test_strided_rows_of_any_length_are_interleaved() -> None:
     x, y = integer_array((20, 300, 1), "f4"), integer_array((20, 300, 1), "f4", 1)
     type = TensorType((20, 100, 1), "f32")
     op = make_op(ops.concatenate, type, type, dim=2)
@@ -32,7 +34,7 @@ def test_rows_of_other_lengths_and_far_apart() -> None:
     np.testing.assert_array_equal(made, np.concatenate(parts, -1))
 
 
-def test_one_phase_where_the_elements_lie_together_and_copies_elsewhere() -> None:
+def test_contiguous_operands_use_one_phase_and_others_use_copies() -> None:
     type = TensorType((100, 1), "f32")
     op = make_op(ops.concatenate, type, type, dim=1)
     x, out = integer_array((100, 1), "f4"), np.zeros((100, 2), np.float32)
@@ -45,7 +47,7 @@ def test_one_phase_where_the_elements_lie_together_and_copies_elsewhere() -> Non
         assert [phase.label for phase in phases] == wanted
 
 
-def test_large_arrays() -> None:
+def test_large_arrays_are_interleaved() -> None:
     x = np.arange(1 << 23, dtype=np.float32)
     made = snp.stack([snp.asarray(x), snp.asarray(-x)], axis=-1)
     text = sd.jit(lambda x, y: snp.stack([x, y], -1)).lower(x, x).compile().as_text("schedule")

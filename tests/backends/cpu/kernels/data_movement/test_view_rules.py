@@ -1,4 +1,4 @@
-"""Rules of operations that arrange data."""
+"""Rules of operations that rearrange data."""
 
 import numpy as np
 import pytest
@@ -15,18 +15,18 @@ from tests.backends.cpu.phase_runner import make_op, run_rule
 @pytest.mark.parametrize("name", sorted(RULES))
 @settings(max_examples=40)
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
+def test_view_operations_equal_the_reference(name: str, data: st.DataObject) -> None:
     assert check_against_reference(data, RULES, data.draw(random_operations([name])))
 
 
-def test_a_reshape_that_no_strides_express() -> None:
+def test_a_reshape_without_a_strided_view_copies() -> None:
     x = integer_array((4, 6), "f4")
     op = make_op(ops.reshape, TensorType((6, 4), "f32"), result=TensorType((8, 3), "f32"))
     (out,) = run_rule(RULES["reshape"], op, [x.T], lambda op, views: (1, 0))
     np.testing.assert_array_equal(out, x.T.reshape(8, 3))
 
 
-def test_a_pad_writes_nothing_twice() -> None:
+def test_pad_matches_numpy() -> None:
     x = TensorType((3, 4), "f32")
     op = make_op(ops.pad, x, x.with_shape(()), low=(1, 0), high=(2, 1), interior=(0, 0))
     x_in = integer_array((3, 4), "f4")

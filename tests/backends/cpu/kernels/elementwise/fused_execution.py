@@ -1,4 +1,4 @@
-"""Programs run operation by operation, fused ones by their kernels."""
+"""Run programs operation by operation, with kernels for fused groups."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,30 +15,30 @@ from shardir.ops.control_flow.fused import fused
 from tests.backends.cpu.phase_runner import lower_and_run
 
 Array = npt.NDArray[Any]
-Lay = Callable[[Array], Array]
-"""An array with the same elements that lies in some other way."""
+LayoutFunction = Callable[[Array], Array]
+"""A function that returns an array with equal elements in another layout."""
 
 
 def dense(array: Array) -> Array:
     return array
 
 
-def flipped(array: Array) -> Array:
-    """The dimensions lie in memory the other way around."""
+def reversed_dims(array: Array) -> Array:
+    """Return an array whose dimensions are in reverse memory order."""
     return np.array(array.T, order="C").T
 
 
-def apart(array: Array) -> Array:
-    """Every element is some way from the next."""
-    wide = np.zeros([2 * n + 1 for n in array.shape], array.dtype)
-    every: tuple[Any, ...] = tuple(slice(1, 2 * n + 1, 2) for n in array.shape)
-    part: Array = wide[(..., *every)]
+def spaced(array: Array) -> Array:
+    """Return an array with gaps between all elements."""
+    spacious = np.zeros([2 * n + 1 for n in array.shape], array.dtype)
+    spaced_indices: tuple[Any, ...] = tuple(slice(1, 2 * n + 1, 2) for n in array.shape)
+    part: Array = spacious[(..., *spaced_indices)]
     part[...] = array
     return part
 
 
-def from_line(array: Array, skip: int) -> Array:
-    """The same elements, `skip` of them behind where a line of memory begins."""
+def offset_from_cache_line(array: Array, skip: int) -> Array:
+    """Return a copy that starts `skip` elements after the start of a cache line."""
     whole = np.zeros(array.nbytes + 128 + skip * array.itemsize, np.uint8)
     start = -whole.ctypes.data % 64 + skip * array.itemsize
     made: Array = whole[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -46,16 +46,16 @@ def from_line(array: Array, skip: int) -> Array:
     return made
 
 
-def computed(
+def run_with_kernels(
     module: Module,
     args: Sequence[Array],
-    lay: Lay = dense,
+    layout: LayoutFunction = dense,
     workers: int = 2,
     machine: MachineDescription | None = None,
 ) -> list[Any]:
-    """The results of a program; raises `AssertionError` for a group without kernel."""
+    """Return the results of a program; raise `AssertionError` for a group without a kernel."""
     env: dict[Value, Array] = {
-        param: lay(np.asarray(arg))
+        param: layout(np.asarray(arg))
         for param, arg in zip(module.main.body.params, args, strict=True)
     }
     for op in module.main.body.ops:
@@ -64,7 +64,7 @@ def computed(
             made = apply_op(op, arrays)
             outs = list(made) if isinstance(made, tuple) else [made]
         else:
-            outs = [lay(np.zeros(v.type.shape, NUMPY_DTYPES[v.type.dtype])) for v in op.results]
+            outs = [layout(np.zeros(v.type.shape, NUMPY_DTYPES[v.type.dtype])) for v in op.results]
             assert lower_and_run(lower_loop_nest, op, arrays, outs, workers, machine) is not None, (
                 op.why
             )

@@ -1,4 +1,4 @@
-"""What kernels of maps are made of: no more than the walk and the body need."""
+"""The text of elementwise kernels: only the required loops and functions."""
 
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,11 @@ from shardir.interpret.interpreter import run
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from shardir.passes.fusion.fuse import Fuse
-from tests.backends.cpu.kernels.elementwise.fused_execution import apart, computed, from_line
+from tests.backends.cpu.kernels.elementwise.fused_execution import (
+    offset_from_cache_line,
+    run_with_kernels,
+    spaced,
+)
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
 
@@ -29,7 +33,7 @@ def _text(x: Any, out: Any) -> str:
     return phase.kernel.text()
 
 
-def test_a_walk_along_one_axis_has_one_loop() -> None:
+def test_a_contiguous_kernel_has_one_loop() -> None:
     x = np.linspace(-3, 3, 40 * 64, dtype=np.float32).reshape(40, 64)
     flat, nested = np.zeros_like(x), np.zeros((40, 65), np.float32)[:, :64]
     texts = _text(x, flat), _text(x, nested)
@@ -40,16 +44,16 @@ def test_a_walk_along_one_axis_has_one_loop() -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("size", [1, 5, 64, 70_001])
-def test_it_is_cut_into_tasks_wherever_elements_lie(size: int, workers: int) -> None:
-    def fun(x: Any, y: Any) -> Any:
+def test_kernels_are_divided_into_tasks_for_any_layout(size: int, workers: int) -> None:
+    def subtract(x: Any, y: Any) -> Any:
         return jnp.sin(x) * y + jnp.arange(size, dtype=jnp.float32)
 
     rng = np.random.default_rng(size)
     args = [rng.normal(size=size).astype(np.float32) for _ in range(2)]
-    module = Fuse()(sd.jit(fun).lower(*args).compile().module)
+    module = Fuse()(sd.jit(subtract).lower(*args).compile().module)
     wanted = np.sin(args[0].astype("d")) * args[1] + np.arange(size)
-    for lay in (np.asarray, apart, lambda array: apart(array[::-1])[::-1]):
-        (made,) = computed(module, args, lay, workers)
+    for lay in (np.asarray, spaced, lambda array: spaced(array[::-1])[::-1]):
+        (made,) = run_with_kernels(module, args, lay, workers)
         np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -60,19 +64,21 @@ def _long(x: Any) -> Any:
     return total
 
 
-def test_a_long_body_calls_its_functions_and_is_there_once() -> None:
-    """Though results go past the caches, which needs them to begin lines of memory."""
+def test_a_long_body_calls_functions_and_is_not_duplicated() -> None:
+    """The loop is not duplicated although streaming stores need an aligned start."""
     x = np.linspace(-2, 2, 128 * 64, dtype=np.float32)
     module = Fuse()(sd.jit(_long).lower(x).compile().module)
     (wanted,) = run(module, [x])
     (op,) = module.main.body.ops
     machine = replace(host_machine(), shared_cache_bytes=1)
-    out = from_line(x, skip=0)
+    out = offset_from_cache_line(x, skip=0)
     (phase,) = lower_and_run(lower_loop_nest, op, [x], [out], machine=machine) or ()
     text = phase.kernel.text()
     assert "!nontemporal" in text
     assert text.count("fmul") == MAX_INLINED_BODY_STEPS
     assert text.count("alwaysinline") == 0
     for skip in (0, 1):
-        (made,) = computed(module, [x], partial(from_line, skip=skip), machine=machine)
+        (made,) = run_with_kernels(
+            module, [x], partial(offset_from_cache_line, skip=skip), machine=machine
+        )
         np.testing.assert_allclose(made, wanted, rtol=1e-5)

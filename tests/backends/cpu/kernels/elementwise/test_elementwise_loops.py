@@ -1,4 +1,4 @@
-"""Every elementwise operation on every element type, however arrays lie in memory."""
+"""Every elementwise operation for every element type and array layout."""
 
 import zlib
 from typing import Any
@@ -16,7 +16,7 @@ from tests.backends.cpu.phase_runner import lower_and_run, make_op
 from tests.samplers.pointwise import POINTWISE
 
 Array = npt.NDArray[Any]
-TAKEN = [
+SUPPORTED = [
     (name, dtype, arity)
     for name, taken in POINTWISE.items()
     if name not in ("propagation_barrier", "checkpoint-name", "reshard")
@@ -26,8 +26,8 @@ LAYOUTS = ("dense", "strided", "backwards", "column", "broadcast", "transposed",
 TOLERANCE = {"f16": 1e-3, "bf16": 1e-2, "f32": 1e-6, "f64": 1e-14, "c64": 1e-5, "c128": 1e-13}
 
 
-def numbers(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Numbers of a type, zeros, infinities and NaN among those of floats."""
+def random_elements(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Return random elements, with zeros, infinities and NaN among floats."""
     rng = np.random.default_rng(seed)
     type = TensorType(shape, dtype)
     if dtype == "bool":
@@ -42,25 +42,26 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
     return rng.integers(low, 100, shape).astype(type.numpy)
 
 
-def laid(layout: str, name: str, dtype: str, seed: int) -> Array:
-    """A 5 x 67 array that lies so."""
+def array_with_layout(layout: str, name: str, dtype: str, seed: int) -> Array:
+    """Return a 5 x 67 array with a layout."""
     if layout == "strided":
-        return numbers(dtype, (10, 201), seed)[::2, ::3]
+        return random_elements(dtype, (10, 201), seed)[::2, ::3]
     if layout == "backwards":
-        return numbers(dtype, (5, 67), seed)[::-1, ::-1]
+        return random_elements(dtype, (5, 67), seed)[::-1, ::-1]
     if layout == "column":
-        return np.broadcast_to(numbers(dtype, (5, 1), seed), (5, 67))
+        return np.broadcast_to(random_elements(dtype, (5, 1), seed), (5, 67))
     if layout == "broadcast":
-        return np.broadcast_to(numbers(dtype, (67,), seed), (5, 67))
+        return np.broadcast_to(random_elements(dtype, (67,), seed), (5, 67))
     if layout == "transposed":
-        return numbers(dtype, (67, 5), seed).T
+        return random_elements(dtype, (67, 5), seed).T
     if layout == "odd":
-        return numbers(dtype, (5, 68), seed)[:, 1:]
-    return numbers(dtype, (5, 67), seed)
+        return random_elements(dtype, (5, 68), seed)[:, 1:]
+    return random_elements(dtype, (5, 67), seed)
 
 
-def agrees(made: Array, wanted: Array, dtype: str, exact: bool) -> None:
-    """Equal, or as close as two good functions are; of NaN the bits do not count."""
+def assert_agreement(made: Array, wanted: Array, dtype: str, exact: bool) -> None:
+    """Assert that arrays are equal or as close as two accurate functions; NaN payloads are
+    ignored."""
     if exact or made.dtype.kind in "biu":
         if dtype in FLOATS:
             nan = np.isnan(made) & np.isnan(wanted)
@@ -75,9 +76,10 @@ def agrees(made: Array, wanted: Array, dtype: str, exact: bool) -> None:
     np.testing.assert_allclose(a, b, rtol=4 * TOLERANCE[dtype], atol=TOLERANCE[dtype] / 10)
 
 
-@pytest.mark.parametrize(("name", "dtype", "arity"), TAKEN, ids=lambda part: str(part))
-def test_an_operation_is_its_reference_in_every_layout(name: str, dtype: str, arity: int) -> None:
-    """Operands in one layout, the result in the next, so that all pairs of classes occur."""
+@pytest.mark.parametrize(("name", "dtype", "arity"), SUPPORTED, ids=lambda part: str(part))
+def test_operations_match_the_reference_in_every_layout(name: str, dtype: str, arity: int) -> None:
+    """The operands have one layout and the result has the next one, so that all pairs of kinds
+    occur."""
     type = TensorType((5, 67), dtype)
     op = make_op(OPS[name], *[type] * arity)
     if not has_instructions(name, (), (dtype,) * arity, op.result.type.dtype):
@@ -87,18 +89,18 @@ def test_an_operation_is_its_reference_in_every_layout(name: str, dtype: str, ar
     for i, layout in enumerate(LAYOUTS):
         if (i - first) % len(LAYOUTS) > 2 and name not in ("add", "neg", "lt", "select"):
             continue
-        arrays = [laid(LAYOUTS[i - k], name, dtype, seed + k) for k in range(arity)]
+        arrays = [array_with_layout(LAYOUTS[i - k], name, dtype, seed + k) for k in range(arity)]
         wanted = np.asarray(apply_op(op, arrays))
         to = op.result.type.dtype
         kinds = [kind for kind in LAYOUTS if kind not in ("column", "broadcast")]
-        out = laid(kinds[i % len(kinds)], "out", to, 0)
+        out = array_with_layout(kinds[i % len(kinds)], "out", to, 0)
         out.flags.writeable = True
         assert lower_and_run(lower_loop_nest, op, arrays, [out]), layout
-        exact = name in EXACT and dtype not in COMPLEX
-        agrees(np.ascontiguousarray(out), np.ascontiguousarray(wanted), to, exact)
+        exact = name in EXACT_OPERATIONS and dtype not in COMPLEX
+        assert_agreement(np.ascontiguousarray(out), np.ascontiguousarray(wanted), to, exact)
 
 
-EXACT = frozenset(
+EXACT_OPERATIONS = frozenset(
     (
         "neg", "abs", "floor", "ceil", "round", "add", "sub", "mul", "div", "maximum",
         "minimum", "sqrt", "sign", "complex",
@@ -107,13 +109,13 @@ EXACT = frozenset(
 
 
 @pytest.mark.parametrize("source", [dtype for dtype in DTYPES if dtype != "key"])
-def test_conversions_in_one_walk(source: str) -> None:
+def test_conversions_match_the_reference(source: str) -> None:
     for to in DTYPES:
         if to == "key":
             continue
         type = TensorType((3, 41), source)
         op = make_op(OPS["convert"], type, result=type.with_dtype(to))
-        x = numbers(source, (3, 41), 7)
+        x = random_elements(source, (3, 41), 7)
         out = np.zeros((3, 41), op.result.type.numpy)
         assert lower_and_run(lower_loop_nest, op, [x], [out]), to
         wanted = np.asarray(apply_op(op, [x]))
@@ -122,7 +124,7 @@ def test_conversions_in_one_walk(source: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "bool"])
-def test_counting(dtype: str) -> None:
+def test_iota_matches_the_reference(dtype: str) -> None:
     if dtype == "key":
         return
     for shape in ((300,), (1, 5), (5, 1), (7, 33), (33, 7)):
@@ -134,9 +136,9 @@ def test_counting(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bool", "c64", "key", "i8"])
-def test_a_scalar_chooses_and_bounds(dtype: str) -> None:
+def test_select_with_a_scalar_predicate_matches_numpy(dtype: str) -> None:
     type = TensorType((9, 21), dtype)
-    x, y = (numbers(dtype if dtype != "key" else "u64", (9, 21), i) for i in (1, 2))
+    x, y = (random_elements(dtype if dtype != "key" else "u64", (9, 21), i) for i in (1, 2))
     op = make_op(OPS["select"], TensorType((), "bool"), type, type)
     for pred in (True, False):
         out = np.zeros((9, 21), type.numpy)
@@ -144,20 +146,20 @@ def test_a_scalar_chooses_and_bounds(dtype: str) -> None:
         np.testing.assert_array_equal(out, x if pred else y)
 
 
-def test_arrays_of_nothing_take_no_phase() -> None:
+def test_empty_arrays_have_no_phase() -> None:
     type = TensorType((0, 3), "f32")
     x = np.zeros((0, 3), np.float32)
     assert lower_and_run(lower_loop_nest, make_op(OPS["add"], type, type), [x, x], [x]) == []
 
 
-def test_in_place() -> None:
+def test_in_place_operations_are_correct() -> None:
     x = np.arange(1001, dtype=np.float32)
     type = TensorType((1001,), "f32")
     lower_and_run(lower_loop_nest, make_op(OPS["add"], type, type), [x, x], [x])
     np.testing.assert_array_equal(x, 2 * np.arange(1001, dtype=np.float32))
 
 
-def test_shapes_share_kernels() -> None:
+def test_shapes_of_equal_layout_share_kernels() -> None:
     names = set()
     for shape in ((100,), (7, 9), (3, 5, 11)):
         x = np.ones(shape, np.float32)
@@ -168,7 +170,7 @@ def test_shapes_share_kernels() -> None:
     assert len(names) == 1
 
 
-def test_large_results_are_streamed_and_right() -> None:
+def test_large_results_use_streaming_stores_and_are_correct() -> None:
     whole = np.zeros((1 << 23) + 64, np.float32)
     start = -whole.ctypes.data % 64 // 4
     out = whole[start : start + (1 << 23)].reshape(2048, 4096)
@@ -182,10 +184,10 @@ def test_large_results_are_streamed_and_right() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bool", "bf16", "c128", "i64"])
-def test_arrays_that_lie_across_are_straightened(dtype: str) -> None:
+def test_transposed_operands_are_copied_to_row_major_order(dtype: str) -> None:
     type = TensorType((12, 70, 50), dtype)
-    x = numbers(dtype, (50, 70, 12), 1).T
-    y = numbers(dtype, (12, 70, 50), 2)
+    x = random_elements(dtype, (50, 70, 12), 1).T
+    y = random_elements(dtype, (12, 70, 50), 2)
     op = make_op(OPS["add"], type, type)
     for out in (np.zeros((12, 70, 50), type.numpy), np.zeros((50, 12, 70), type.numpy)):
         to = out if out.shape == y.shape else out.transpose(1, 2, 0)

@@ -1,4 +1,4 @@
-"""A kernel has a function of vector mathematics as instructions; its bits are the library's."""
+"""Inlined math functions in kernels give the bits of the library functions."""
 
 from typing import Any
 
@@ -15,11 +15,12 @@ from tests.backends.cpu.kernels.math.elementwise_runner import applied, same, sp
 from tests.backends.cpu.phase_runner import make_op, run_rule
 
 Array = npt.NDArray[Any]
-TWO = ("pow", "atan2", "rem")
+BINARY_FUNCTIONS = ("pow", "atan2", "rem")
 
 
 def operands(count: int) -> list[Array]:
-    """Numbers of any size, and of ordinary ones among which one in a vector's lanes is rare."""
+    """Return numbers of any magnitude, and ordinary numbers with one exceptional number per
+    vector."""
     rng = np.random.default_rng(5)
     rare = np.resize(specials("f32"), (3000,))
     made = []
@@ -32,8 +33,8 @@ def operands(count: int) -> list[Array]:
 
 
 @pytest.mark.parametrize("op", SINGLE)
-def test_bits_are_those_of_the_library(op: str) -> None:
-    given = operands(2 if op in TWO else 1)
+def test_inlined_functions_give_the_bits_of_the_library(op: str) -> None:
+    given = operands(2 if op in BINARY_FUNCTIONS else 1)
     wanted = applied(op, given, ["f32"] * len(given), "f32")
     operation = make_op(OPS[op], *[TensorType(each.shape, "f32") for each in given])
     (made,) = run_rule(lower_loop_nest, operation, given)

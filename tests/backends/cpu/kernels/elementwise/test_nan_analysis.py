@@ -1,4 +1,4 @@
-"""Which steps are never NaN, and extremes where some are."""
+"""NaN analysis: loop steps that cannot be NaN, and extrema of data with NaN."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,15 +20,15 @@ from shardir.backends.cpu.kernels.elementwise.loop_body import (
 from shardir.backends.cpu.kernels.elementwise.nan_analysis import is_never_nan
 
 
-def _applied(op: str, *operands: int, dtype: str = "f32") -> LoopStep:
+def _apply_step(op: str, *operands: int, dtype: str = "f32") -> LoopStep:
     return LoopStep(APPLY, dtype, op, operands=operands)
 
 
 X = LoopStep(ARRAY, "f32", number=0)
 INF = LoopStep(CONSTANT, "f32", attrs=(("value", float("inf")),))
 NAN = LoopStep(CONSTANT, "f32", attrs=(("value", float("nan")),))
-NE, EQ = (_applied(op, 0, 0, dtype="bool") for op in ("ne", "eq"))
-NOT = _applied("not", 2, dtype="bool")
+NE, EQ = (_apply_step(op, 0, 0, dtype="bool") for op in ("ne", "eq"))
+NOT = _apply_step("not", 2, dtype="bool")
 
 
 @pytest.mark.parametrize(
@@ -38,32 +38,35 @@ NOT = _applied("not", 2, dtype="bool")
         ((INF,), True),
         ((NAN,), False),
         ((LoopStep(IOTA, "f32", number=0),), True),
-        ((LoopStep(ARRAY, "i32", number=0), _applied("convert", 0)), True),
-        ((LoopStep(ARRAY, "c64", number=0), _applied("abs", 0)), False),
-        ((X, _applied("neg", 0)), False),
-        ((X, INF, EQ, _applied("select", 2, 0, 1)), True),
-        ((X, INF, EQ, _applied("select", 2, 1, 0)), False),
-        ((X, INF, NE, _applied("select", 2, 1, 0)), True),
-        ((X, INF, NE, NOT, _applied("select", 3, 0, 1)), True),
-        ((X, NAN, NE, NOT, _applied("select", 3, 0, 1)), False),
-        ((X, INF, _applied("is_finite", 0, dtype="bool"), _applied("select", 2, 0, 1)), True),
-        ((X, INF, _applied("is_finite", 0, dtype="bool"), _applied("select", 2, 1, 0)), False),
+        ((LoopStep(ARRAY, "i32", number=0), _apply_step("convert", 0)), True),
+        ((LoopStep(ARRAY, "c64", number=0), _apply_step("abs", 0)), False),
+        ((X, _apply_step("neg", 0)), False),
+        ((X, INF, EQ, _apply_step("select", 2, 0, 1)), True),
+        ((X, INF, EQ, _apply_step("select", 2, 1, 0)), False),
+        ((X, INF, NE, _apply_step("select", 2, 1, 0)), True),
+        ((X, INF, NE, NOT, _apply_step("select", 3, 0, 1)), True),
+        ((X, NAN, NE, NOT, _apply_step("select", 3, 0, 1)), False),
+        ((X, INF, _apply_step("is_finite", 0, dtype="bool"), _apply_step("select", 2, 0, 1)), True),
         (
-            (X, INF, EQ, LoopStep(ARRAY, "bool", number=1), _applied("and", 2, 3, dtype="bool"),
-             _applied("select", 4, 0, 1)),
+            (X, INF, _apply_step("is_finite", 0, dtype="bool"), _apply_step("select", 2, 1, 0)),
+            False,
+        ),
+        (
+            (X, INF, EQ, LoopStep(ARRAY, "bool", number=1), _apply_step("and", 2, 3, dtype="bool"),
+             _apply_step("select", 4, 0, 1)),
             True,
         ),
         (
-            (X, INF, EQ, LoopStep(ARRAY, "bool", number=1), _applied("or", 2, 3, dtype="bool"),
-             _applied("select", 4, 0, 1)),
+            (X, INF, EQ, LoopStep(ARRAY, "bool", number=1), _apply_step("or", 2, 3, dtype="bool"),
+             _apply_step("select", 4, 0, 1)),
             False,
         ),
-        ((X, LoopStep(ARRAY, "f32", number=1), EQ, _applied("select", 2, 1, 0)), False),
-        ((X, INF, EQ, _applied("select", 2, 0, 1), _applied("sub", 3, 3)), False),
+        ((X, LoopStep(ARRAY, "f32", number=1), EQ, _apply_step("select", 2, 1, 0)), False),
+        ((X, INF, EQ, _apply_step("select", 2, 0, 1), _apply_step("sub", 3, 3)), False),
         ((X, LoopStep(REDUCE, "f32", "max", operands=(0,))), False),
     ],
 )  # fmt: skip
-def test_what_is_never_nan(steps: tuple[LoopStep, ...], wanted: bool) -> None:
+def test_steps_that_cannot_be_nan_are_found(steps: tuple[LoopStep, ...], wanted: bool) -> None:
     assert is_never_nan(LoopBody(steps, (len(steps) - 1,)), len(steps) - 1) is wanted
 
 
@@ -71,27 +74,27 @@ def test_what_is_never_nan(steps: tuple[LoopStep, ...], wanted: bool) -> None:
 @pytest.mark.parametrize("shape", [(3, 70), (40, 70), (300, 33)])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(
-    ("ours", "theirs"),
+    ("operation", "numpy_function"),
     [(jnp.min, np.min), (jnp.max, np.max), (jnp.nanmin, np.nanmin), (jnp.nanmax, np.nanmax)],
 )
-def test_extremes_of_what_has_nan(
-    ours: Callable[..., Any], theirs: Callable[..., Any], axis: int, shape: tuple[int, int],
-    dtype: str,
+def test_extrema_of_data_with_nan_match_numpy(
+    operation: Callable[..., Any], numpy_function: Callable[..., Any], axis: int,
+    shape: tuple[int, int], dtype: str,
 ) -> None:  # fmt: skip
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
     x[::3, 1::5] = np.nan
     x[:, 2] = np.inf
     x[1] = -np.inf
-    wanted = theirs(x, axis=axis)
+    wanted = numpy_function(x, axis=axis)
     with sd.enable_x64():
-        found = np.asarray(ours(jnp.asarray(x), axis=axis))
+        found = np.asarray(operation(jnp.asarray(x), axis=axis))
     assert found.dtype == x.dtype
     np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")
 @pytest.mark.parametrize("axis", [0, 1])
-def test_lines_of_nan_alone(axis: int) -> None:
+def test_extrema_of_only_nan_are_nan(axis: int) -> None:
     x = np.ones((40, 40), np.float32)
     x[:, 3], x[5, :] = np.nan, np.nan
     np.testing.assert_array_equal(
@@ -101,7 +104,7 @@ def test_lines_of_nan_alone(axis: int) -> None:
 
 @pytest.mark.parametrize("rows", [2, 5, 40])
 @pytest.mark.parametrize("name", ["min", "max", "nanmin", "nanmax"])
-def test_minus_zero_is_below_zero_whatever_comes_first(name: str, rows: int) -> None:
+def test_extrema_order_negative_zero_below_positive_zero(name: str, rows: int) -> None:
     x = np.zeros((rows, 40), np.float32)
     x[0, ::2] = -0.0
     x[1, 1::2] = -0.0

@@ -1,4 +1,4 @@
-"""Random groups on arrays that lie anyhow: kernels against the reference interpreter."""
+"""Random groups with random layouts: kernels give the results of the interpreter."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,28 +27,28 @@ from shardir.passes.fusion.fuse import fuse
 from shardir.verify.verifier import verify
 from tests.backends.cpu import phase_runner
 from tests.backends.cpu.kernels.elementwise.fused_execution import (
-    Lay,
-    apart,
-    computed,
+    LayoutFunction,
     dense,
-    flipped,
+    reversed_dims,
+    run_with_kernels,
+    spaced,
 )
 
 Array = npt.NDArray[Any]
-UNARY = ("neg", "abs", "sign", "stop_gradient")
-BINARY = ("add", "sub", "mul", "maximum", "minimum")
-COMPARED = ("eq", "lt", "ge")
-EVERY = ("f32", "f64", "i32", "u8", "bf16", "f16", "i64", "bool", "c64")
+UNARY_OPERATIONS = ("neg", "abs", "sign", "stop_gradient")
+BINARY_OPERATIONS = ("add", "sub", "mul", "maximum", "minimum")
+COMPARISONS = ("eq", "lt", "ge")
+DTYPES = ("f32", "f64", "i32", "u8", "bf16", "f16", "i64", "bool", "c64")
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Function:
-    """A few operations over one shape and what reductions leave of it."""
+def random_group_functions(draw: st.DrawFn) -> Function:
+    """Draw a few operations on values of one shape and on their reductions."""
     b = Builder()
     shape = tuple(draw(st.lists(st.sampled_from((1, 2, 3, 7, 16, 33, 40)), min_size=1, max_size=3)))
     dims = tuple(d for d in range(len(shape)) if draw(st.booleans()))
     kept = tuple(d for d in range(len(shape)) if d not in dims)
-    dtype = draw(st.sampled_from(EVERY))
+    dtype = draw(st.sampled_from(DTYPES))
     whole = TensorType(shape, dtype)
     params = [b.param(whole), b.param(whole.with_shape([shape[d] for d in kept]))]
     seen: list[Value] = [params[0], b.broadcast(params[1], dims=kept, result=whole)]
@@ -66,13 +66,19 @@ def programs(draw: st.DrawFn) -> Function:
             logic = {"unary": "not", "binary": "xor", "reduce": "any"}
             name = logic.get(kind, "and")
         elif dtype in COMPLEX:
-            name = {"unary": "neg", "reduce": "sum"}.get(kind, draw(st.sampled_from(BINARY[:3])))
+            name = {"unary": "neg", "reduce": "sum"}.get(
+                kind, draw(st.sampled_from(BINARY_OPERATIONS[:3]))
+            )
         else:
             name = draw(
-                st.sampled_from({"unary": UNARY, "reduce": ("sum", "max", "min")}.get(kind, BINARY))
+                st.sampled_from(
+                    {"unary": UNARY_OPERATIONS, "reduce": ("sum", "max", "min")}.get(
+                        kind, BINARY_OPERATIONS
+                    )
+                )
             )
         if kind == "select" and dtype not in COMPLEX:
-            seen.append(b.select(b.emit(OPS[draw(st.sampled_from(COMPARED))], x, y), x, y))
+            seen.append(b.select(b.emit(OPS[draw(st.sampled_from(COMPARISONS))], x, y), x, y))
         elif kind == "convert" and dtype in FLOATS:
             other = draw(st.sampled_from(("f32", "bf16", "i32")))
             turned = b.convert(x, result=whole.with_dtype(other))
@@ -82,7 +88,7 @@ def programs(draw: st.DrawFn) -> Function:
             if draw(st.booleans()):
                 less = b.emit(OPS["not" if dtype == "bool" else "neg"], less)
             seen.append(b.broadcast(less, dims=kept, result=whole))
-        elif name in ("not", *UNARY):
+        elif name in ("not", *UNARY_OPERATIONS):
             seen.append(b.emit(OPS[name], x))
         else:
             seen.append(b.emit(OPS[name], x, y))
@@ -90,8 +96,8 @@ def programs(draw: st.DrawFn) -> Function:
     return Function("f", b.block(params, returns), (None, None))
 
 
-def arguments(function: Function, seed: int) -> list[Array]:
-    """Small whole numbers, so that every order of summation gives the same."""
+def integer_arguments(function: Function, seed: int) -> list[Array]:
+    """Return small integers, whose sums do not depend on the order."""
     rng = np.random.default_rng(seed)
     return [
         rng.integers(0 if v.type.dtype in ("u8", "bool") else -2, 3, v.type.shape).astype(
@@ -101,16 +107,16 @@ def arguments(function: Function, seed: int) -> list[Array]:
     ]
 
 
-LAYS: tuple[Lay, ...] = (dense, flipped, apart)
+LAYOUTS: tuple[LayoutFunction, ...] = (dense, reversed_dims, spaced)
 
 
-def check(function: Function, lay: Lay, seed: int) -> None:
+def check_group(function: Function, layout: LayoutFunction, seed: int) -> None:
     module = Module((), (function,))
     verify(module)
     made = fuse(module, has_kernel)
     verify(made)
-    args = arguments(function, seed)
-    for want, got in zip(run(module, args), computed(made, args, lay), strict=True):
+    args = integer_arguments(function, seed)
+    for want, got in zip(run(module, args), run_with_kernels(made, args, layout), strict=True):
         if want.dtype.kind in "biu":
             np.testing.assert_array_equal(got, want)
         else:
@@ -118,35 +124,39 @@ def check(function: Function, lay: Lay, seed: int) -> None:
             np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=1e-5, atol=1e-5)
 
 
-common = settings(
+group_settings = settings(
     max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck), derandomize=True,
 )  # fmt: skip
 
 
-@common
-@given(programs(), st.sampled_from(LAYS), st.integers(0, 99))
-def test_a_group_computes_what_its_block_says(function: Function, lay: Lay, seed: int) -> None:
-    check(function, lay, seed)
+@group_settings
+@given(random_group_functions(), st.sampled_from(LAYOUTS), st.integers(0, 99))
+def test_kernels_of_random_groups_give_the_reference_results(
+    function: Function, layout: LayoutFunction, seed: int
+) -> None:
+    check_group(function, layout, seed)
 
 
 @pytest.fixture
-def _cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def _force_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "MIN_SPLIT_ELEMENTS", 1)
     monkeypatch.setattr(reduction, "MIN_UNSPLIT_BLOCKS", 1 << 40)
     monkeypatch.setattr(split_reduction, "BLOCK_ELEMENTS", 50)
 
 
-@pytest.mark.usefixtures("_cut")
-@common
-@given(programs(), st.sampled_from(LAYS), st.integers(0, 99))
-def test_so_it_does_cut_into_phases(function: Function, lay: Lay, seed: int) -> None:
-    check(function, lay, seed)
+@pytest.mark.usefixtures("_force_split")
+@group_settings
+@given(random_group_functions(), st.sampled_from(LAYOUTS), st.integers(0, 99))
+def test_split_kernels_of_random_groups_give_the_reference_results(
+    function: Function, layout: LayoutFunction, seed: int
+) -> None:
+    check_group(function, layout, seed)
 
 
 @pytest.fixture
 def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As on a machine without AVX-512: kernels of the same names are others."""
+    """Simulate a machine without AVX-512, with other kernels for the same names."""
     caches = (
         elementwise_kernel.elementwise_kernel,
         row_reduction.row_kernel,
@@ -162,7 +172,9 @@ def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_without_masks")
-@settings(common, max_examples=25)
-@given(programs(), st.sampled_from(LAYS), st.integers(0, 99))
-def test_so_it_does_without_masks(function: Function, lay: Lay, seed: int) -> None:
-    check(function, lay, seed)
+@settings(group_settings, max_examples=25)
+@given(random_group_functions(), st.sampled_from(LAYOUTS), st.integers(0, 99))
+def test_kernels_without_masks_give_the_reference_results(
+    function: Function, layout: LayoutFunction, seed: int
+) -> None:
+    check_group(function, layout, seed)

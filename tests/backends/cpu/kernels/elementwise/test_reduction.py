@@ -1,4 +1,4 @@
-"""Reductions alone, and groups with reductions, in every layout."""
+"""Reductions, and fused groups with reductions, in every layout."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,11 +20,11 @@ from shardir.ir.types import COMPLEX, DTYPES, FLOATS, TensorType
 from shardir.ops.control_flow.fused import fused
 from shardir.passes.fusion.fuse import Fuse
 from tests.backends.cpu.kernels.elementwise.fused_execution import (
-    apart,
-    computed,
     dense,
-    flipped,
-    from_line,
+    offset_from_cache_line,
+    reversed_dims,
+    run_with_kernels,
+    spaced,
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
@@ -35,7 +35,7 @@ CASES = [
 TOLERANCE = {"f16": 1e-3, "bf16": 1e-2, "f32": 2e-7, "f64": 1e-14, "c64": 1e-6, "c128": 1e-14}
 
 
-def takes(name: str, dtype: str) -> bool:
+def is_supported(name: str, dtype: str) -> bool:
     if name in ("any", "all"):
         return dtype == "bool"
     if name in ("max", "min"):
@@ -44,23 +44,23 @@ def takes(name: str, dtype: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
-def test_a_reduction_is_its_reference(name: str) -> None:
+def test_reductions_match_the_reference(name: str) -> None:
     rng = np.random.default_rng(0)
     for dtype in DTYPES:
-        if not takes(name, dtype):
+        if not is_supported(name, dtype):
             continue
-        for number, (shape, dims) in enumerate(CASES if dtype == "f32" else CASES[2:5]):
+        for program_index, (shape, dims) in enumerate(CASES if dtype == "f32" else CASES[2:5]):
             op = make_op(OPS[name], TensorType(shape, dtype), dims=dims)
             real = rng.normal(size=shape) * 3
             kind = op.operands[0].type.numpy
-            # What a negative float is without a sign differs between processors.
+            # Conversions of negative floats to unsigned integers differ between processors.
             real = real.astype(np.int64) if kind.kind == "u" else real
             x = np.asarray(real > 0 if dtype == "bool" else real).astype(kind)
-            if name in ("max", "min") and dtype in FLOATS and number % 2 == 0:
+            if name in ("max", "min") and dtype in FLOATS and program_index % 2 == 0:
                 x.ravel()[3::20] = np.nan
-            for lay in (dense, flipped, apart) if dtype == "f32" else (dense,):
+            for layout in (dense, reversed_dims, spaced) if dtype == "f32" else (dense,):
                 out = np.zeros(op.result.type.shape, op.result.type.numpy)
-                assert lower_and_run(lower_loop_nest, op, [lay(x)], [out]), (dtype, shape)
+                assert lower_and_run(lower_loop_nest, op, [layout(x)], [out]), (dtype, shape)
                 wanted = np.asarray(apply_op(op, [x]))
                 if dtype in TOLERANCE:
                     a, b = out.astype(np.complex128), wanted.astype(np.complex128)
@@ -70,8 +70,8 @@ def test_a_reduction_is_its_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("length", [63, 64, 65, 127, 129, 255, 256, 257, 300, 511, 513, 1000])
-def test_the_last_vector_of_narrow_elements_is_cut(length: int) -> None:
-    """A vector has up to 256 of them, more than one word of a mask says."""
+def test_the_last_vector_of_narrow_elements_is_masked(length: int) -> None:
+    """A vector has up to 256 elements, more than the bits of one mask word."""
     for name, dtype in (("all", "bool"), ("any", "bool"), ("min", "i8"), ("max", "i16")):
         op = make_op(OPS[name], TensorType((2, length), dtype), dims=(1,))
         numpy = op.operands[0].type.numpy
@@ -83,7 +83,7 @@ def test_the_last_vector_of_narrow_elements_is_cut(length: int) -> None:
         np.testing.assert_array_equal(out, np.asarray(apply_op(op, [x])))
 
 
-def test_signed_zeros_have_an_order() -> None:
+def test_extrema_order_signed_zeros() -> None:
     for name, wanted in (("max", 0.0), ("min", -0.0)):
         x = np.array([[-0.0, 0.0] * 20, [0.0, -0.0] * 20], np.float32)
         out = np.zeros(2, np.float32)
@@ -120,23 +120,26 @@ PROGRAMS: list[Callable[..., Any]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_a_walk_cut_into_phases(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if all of these were large: partial results, and what combines them."""
+@pytest.mark.parametrize("program_index", range(len(PROGRAMS)))
+def test_split_reductions_match_the_reference(
+    program_index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All reductions are split into partial results and their combination, as if they were
+    large."""
     monkeypatch.setattr(reduction, "MIN_SPLIT_ELEMENTS", 1)
     monkeypatch.setattr(reduction, "MIN_UNSPLIT_BLOCKS", 1 << 40)
     monkeypatch.setattr(split_reduction, "BLOCK_ELEMENTS", 300)
-    rng = np.random.default_rng(number)
+    rng = np.random.default_rng(program_index)
     for shape in ((33, 70), (2, 2000), (7, 5)):
         x = rng.normal(size=shape).astype(np.float32)
-        made = Fuse()(sd.jit(PROGRAMS[number]).lower(x).compile().module)
+        made = Fuse()(sd.jit(PROGRAMS[program_index]).lower(x).compile().module)
         wanted = run(made, [x])
-        for lay in (dense, flipped):
-            for want, got in zip(wanted, computed(made, [x], lay), strict=True):
+        for layout in (dense, reversed_dims):
+            for want, got in zip(wanted, run_with_kernels(made, [x], layout), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-def test_the_number_of_workers_changes_no_bit() -> None:
+def test_reductions_do_not_depend_on_the_worker_count() -> None:
     rng = np.random.default_rng(3)
     for shape, dims in (((1 << 18,), (0,)), ((700, 400), (0,)), ((3, 90_000), (1,))):
         x = rng.normal(size=shape).astype(np.float32)
@@ -150,36 +153,39 @@ def test_the_number_of_workers_changes_no_bit() -> None:
         assert len(bits) == 1
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_a_chain_of_rows_or_columns(number: int) -> None:
-    """Each program of small and of larger arrays, which cross the ends of vectors and blocks."""
-    rng = np.random.default_rng(number)
+@pytest.mark.parametrize("program_index", range(len(PROGRAMS)))
+def test_fused_reductions_match_the_reference(program_index: int) -> None:
+    """Every program runs on small arrays and on arrays larger than vectors and blocks."""
+    rng = np.random.default_rng(program_index)
     for shape in ((33, 70), (7, 64), (300, 5), (3, 1500)):
         x = rng.normal(size=shape).astype(np.float32)
-        module = sd.jit(PROGRAMS[number]).lower(x).compile().module
+        module = sd.jit(PROGRAMS[program_index]).lower(x).compile().module
         made = Fuse()(module)
         wanted = run(module, [x])
-        for lay in (dense, flipped, apart):
-            for want, got in zip(wanted, computed(made, [x], lay), strict=True):
+        for layout in (dense, reversed_dims, spaced):
+            for want, got in zip(wanted, run_with_kernels(made, [x], layout), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("shape", [(9, 256), (9, 250)])
-@pytest.mark.parametrize("number", [0, 2, 7, 9, 13])
-def test_large_results_along_rows_are_streamed(shape: tuple[int, int], number: int) -> None:
-    """As if these were large; wherever they begin, the bits are those of small ones."""
-    x = np.random.default_rng(number).normal(size=shape).astype(np.float32)
-    module = Fuse()(sd.jit(PROGRAMS[number]).lower(x).compile().module)
-    wanted = computed(module, [x])
+@pytest.mark.parametrize("program_index", [0, 2, 7, 9, 13])
+def test_streaming_kernels_give_the_same_bits(shape: tuple[int, int], program_index: int) -> None:
+    """Streaming kernels give the bits of ordinary kernels for any alignment."""
+    x = np.random.default_rng(program_index).normal(size=shape).astype(np.float32)
+    module = Fuse()(sd.jit(PROGRAMS[program_index]).lower(x).compile().module)
+    wanted = run_with_kernels(module, [x])
     machine = replace(host_machine(), shared_cache_bytes=1)
     for skip in (0, 1):
-        got = computed(module, [x], partial(from_line, skip=skip), machine=machine)
+        got = run_with_kernels(
+            module, [x], partial(offset_from_cache_line, skip=skip), machine=machine
+        )
         assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
 
 
 @pytest.mark.parametrize("rows", [1, 3000])
-def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
-    """Where there are so many that they do not lie in a cache; the result is whole and right."""
+def test_rows_are_prefetched_during_row_computations(rows: int) -> None:
+    """Rows are prefetched if the array is larger than the cache; the result is complete and
+    correct."""
     x = np.random.default_rng(0).normal(size=(rows, 640)).astype(np.float32)
     module = Fuse()(sd.jit(nn.softmax).lower(x).compile().module)
     op = next(op for op in module.main.body.ops if op.spec is fused)
@@ -196,8 +202,8 @@ def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [70, 71, 3])
-def test_rows_come_from_memory_while_those_before_are_added(rows: int) -> None:
-    """Nothing behind the last one is touched for good: it is at the end of its memory."""
+def test_rows_are_prefetched_during_column_sums(rows: int) -> None:
+    """Prefetches beyond the last row do no harm, although the array ends there."""
     x = np.random.default_rng(0).normal(size=(100, 640)).astype(np.float32)[100 - rows :]
     op, out = make_op(OPS["sum"], TensorType((rows, 640), "f32"), dims=(0,)), np.zeros(640, "f4")
     (phase,) = lower_and_run(lower_loop_nest, op, [x], [out]) or ()
@@ -205,7 +211,7 @@ def test_rows_come_from_memory_while_those_before_are_added(rows: int) -> None:
     np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
 
 
-def test_what_streams_is_large_and_begins_lines() -> None:
+def test_only_large_aligned_results_use_streaming_stores() -> None:
     op = make_op(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
     x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
 
@@ -229,30 +235,32 @@ FEW_ROWS: list[Callable[..., Any]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(FEW_ROWS)))
+@pytest.mark.parametrize("program_index", range(len(FEW_ROWS)))
 @pytest.mark.parametrize("columns", [300, 40_000])
 def test_few_rows_are_reduced_in_registers(
-    number: int, columns: int, monkeypatch: pytest.MonkeyPatch
+    program_index: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the bits of sums that wait in scratch memory, wherever results begin."""
-    x = np.random.default_rng(number).normal(size=(6, columns)).astype(np.float32)
-    module = Fuse()(sd.jit(FEW_ROWS[number]).lower(x).compile().module)
-    made = [computed(module, [x], workers=workers) for workers in (1, 3)]
+    """The bits equal those of sums in scratch memory for any alignment of the results."""
+    x = np.random.default_rng(program_index).normal(size=(6, columns)).astype(np.float32)
+    module = Fuse()(sd.jit(FEW_ROWS[program_index]).lower(x).compile().module)
+    made = [run_with_kernels(module, [x], workers=workers) for workers in (1, 3)]
     machine = replace(host_machine(), shared_cache_bytes=1)
     made += [
-        computed(module, [x], partial(from_line, skip=skip), machine=machine) for skip in (0, 1)
+        run_with_kernels(module, [x], partial(offset_from_cache_line, skip=skip), machine=machine)
+        for skip in (0, 1)
     ]
     monkeypatch.setattr(register_reduction, "MAX_REGISTER_ROWS", 0)
     monkeypatch.setattr(reduction, "MIN_SPLIT_ELEMENTS", 1 << 40)
-    wanted = computed(module, [x])
+    wanted = run_with_kernels(module, [x])
     for got in made:
         assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
     for want, got in zip(run(module, [x]), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-def test_rows_are_few_in_registers_alone() -> None:
-    """The walk of few rows has no accumulators in scratch memory; that of more rows has some."""
+def test_only_few_rows_use_registers_without_scratch_memory() -> None:
+    """The loop for few rows has no accumulators in scratch memory; the loop for more rows has
+    some."""
     stores = []
     for rows in (register_reduction.MAX_REGISTER_ROWS, register_reduction.MAX_REGISTER_ROWS + 1):
         op = make_op(OPS["sum"], TensorType((rows, 64), "f32"), dims=(0,))

@@ -1,4 +1,4 @@
-"""Constants that are equal and not the same."""
+"""Zeros of both signs as constants: equal values that need separate kernels."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import shardir.numpy as snp
 
 
 @pytest.mark.parametrize("first", [0.0, -0.0])
-def test_zeros_of_either_sign_have_kernels_of_their_own(first: float) -> None:
+def test_zero_constants_of_both_signs_have_separate_kernels(first: float) -> None:
     x = snp.asarray(np.arange(1, 4, dtype=np.int16))
     rows = snp.asarray(np.ones((3, 8), np.float16))
     for zero in (first, -first):

@@ -1,4 +1,4 @@
-"""Fourier transforms in scratch memory: as exact as NumPy's, row by row."""
+"""Fourier transforms of rows in scratch memory: as accurate as NumPy's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,20 +16,20 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops.linalg.fft import TRANSFORMS
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
-CLOSE = 1.05 if architecture(host_machine().triple) == "x86_64" else 1.1
-"""Errors may be so many times NumPy's, which is compiled otherwise for other processors."""
+MAX_ERROR_RATIO = 1.05 if architecture(host_machine().triple) == "x86_64" else 1.1
+"""The largest ratio of an error to the error of NumPy, whose code differs between processors."""
 
 Array = npt.NDArray[Any]
 KINDS = ("fft", "ifft", "rfft", "irfft")
 COMPLEX = {"f32": "c64", "f64": "c128"}
-ONE: dict[str, Callable[..., Array]] = {
+NUMPY_FUNCTIONS: dict[str, Callable[..., Array]] = {
     "fft": np.fft.fft, "ifft": np.fft.ifft, "rfft": np.fft.rfft, "irfft": np.fft.irfft,
 }  # fmt: skip
-SHORT = [n for n in range(1, 65) if factor_radices(n) is not None]
+SHORT_LENGTHS = [n for n in range(1, 65) if factor_radices(n) is not None]
 
 
-def drawn(kind: str, dtype: str, *shape: int) -> Array:
-    """What transforms of rows of a length take; of `irfft`, what it makes has that length."""
+def random_input(kind: str, dtype: str, *shape: int) -> Array:
+    """Return random input rows; for `irfft`, the length is that of the result."""
     rng = np.random.default_rng(sum(shape))
     if kind == "rfft":
         return rng.standard_normal(shape).astype(NUMPY_DTYPES[dtype])
@@ -40,28 +40,29 @@ def drawn(kind: str, dtype: str, *shape: int) -> Array:
 
 
 def transform(kind: str, dtype: str, x: Array, rank: int, length: int) -> Op:
-    """The operation; `length` is that of the last dimension, of the results of `irfft`."""
+    """Run the transform; `length` is the size of the last dimension, for `irfft` that of the
+    result."""
     operand = TensorType(x.shape, dtype if kind == "rfft" else COMPLEX[dtype])
     result = TensorType((*x.shape[:-1], length), dtype) if kind == "irfft" else None
     return make_op(OPS["fft"], operand, result=result, kind=Symbol(kind), rank=rank)
 
 
 def exact(kind: str, x: Array, *lengths: int) -> Array:
-    """In more bits than f64 has, where the machine has such."""
+    """Return the transform in extended precision, if the machine has it."""
     wide = x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
     return np.asarray(TRANSFORMS[kind](wide, lengths, tuple(range(-len(lengths), 0))))
 
 
 def error(found: Array, wanted: Array) -> float:
-    """The root of the mean square."""
+    """Return the root mean square error."""
     return float(np.sqrt(np.mean(np.abs(found - wanted) ** 2, dtype=np.longdouble)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_short_rows(kind: str) -> None:
-    for n in SHORT:
+def test_transforms_of_short_rows_are_accurate(kind: str) -> None:
+    for n in SHORT_LENGTHS:
         dtype, close = ("f32", 2e-7) if n % 4 < 2 else ("f64", 1e-15)
-        x = drawn(kind, dtype, 3, n)
+        x = random_input(kind, dtype, 3, n)
         (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
         wanted = exact(kind, x, n)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=close * np.abs(wanted).max())
@@ -70,22 +71,23 @@ def test_short_rows(kind: str) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [128, 143, 360, 1000, 1024, 4096])
-def test_errors_are_not_larger_than_those_of_numpy(kind: str, dtype: str, n: int) -> None:
-    x = drawn(kind, dtype, 17, n)
+def test_errors_are_at_most_those_of_numpy(kind: str, dtype: str, n: int) -> None:
+    x = random_input(kind, dtype, 17, n)
     (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
-    wanted, other = exact(kind, x, n), ONE[kind](x, n)
-    assert error(found, wanted) <= CLOSE * error(other, wanted)
+    wanted, other = exact(kind, x, n), NUMPY_FUNCTIONS[kind](x, n)
+    assert error(found, wanted) <= MAX_ERROR_RATIO * error(other, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [19, 113, 199, 323, 211, 422, 1009, 1016])
-def test_lengths_with_large_prime_factors(kind: str, dtype: str, n: int) -> None:
-    """Up to `MOST` by passes of their own, larger ones by sums of a good length."""
-    x = drawn(kind, dtype, 9, n)
+def test_transforms_with_large_prime_factors_are_accurate(kind: str, dtype: str, n: int) -> None:
+    """Factors up to a limit have their own passes; larger ones use convolutions of a suitable
+    length."""
+    x = random_input(kind, dtype, 9, n)
     (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
-    wanted, other = exact(kind, x, n), ONE[kind](x, n)
-    # Of real numbers NumPy's sums are shorter.
+    wanted, other = exact(kind, x, n), NUMPY_FUNCTIONS[kind](x, n)
+    # NumPy uses shorter sums for real numbers.
     assert error(found, wanted) <= (2 if kind[:-3] in ("r", "ir") else 1.2) * error(other, wanted)
     for workers in (1, 5):
         part = np.asfortranarray(x)[2:7]
@@ -97,18 +99,18 @@ def test_lengths_with_large_prime_factors(kind: str, dtype: str, n: int) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch", [(), (0,), (1,), (3,), (17,), (2, 1, 5)])
-def test_batches(kind: str, batch: tuple[int, ...]) -> None:
-    x = drawn(kind, "f32", *batch, 24)
+def test_batches_of_transforms_are_accurate(kind: str, batch: tuple[int, ...]) -> None:
+    x = random_input(kind, "f32", *batch, 24)
     (found,) = run_rule(RULES["fft"], transform(kind, "f32", x, 1, 24), [x])
     np.testing.assert_allclose(found, exact(kind, x, 24), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_elements_that_lie_in_any_way(kind: str, dtype: str) -> None:
-    """Rows that are neighbours, backwards, far apart, the same again; results as well."""
+def test_transforms_of_any_layout_are_accurate(kind: str, dtype: str) -> None:
+    """Rows are contiguous, reversed, strided or broadcast; results as well."""
     for rows, n in ((5, 12), (8, 12), (19, 20), (19, 6)):
-        x = drawn(kind, dtype, rows, n)
+        x = random_input(kind, dtype, rows, n)
         op = transform(kind, dtype, x, 1, n)
         (straight,) = run_rule(RULES["fft"], op, [x])
         apart = np.zeros((2 * rows, 3 * x.shape[1]), x.dtype)[::2, ::3]
@@ -125,16 +127,18 @@ def test_elements_that_lie_in_any_way(kind: str, dtype: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(4, 6, 10), (2, 3, 4, 9), (9, 8, 16)])
 @pytest.mark.parametrize("rank", [2, 3])
-def test_several_dimensions(kind: str, shape: tuple[int, ...], rank: int) -> None:
-    x = drawn(kind, "f64", *shape)
+def test_multidimensional_transforms_are_accurate(
+    kind: str, shape: tuple[int, ...], rank: int
+) -> None:
+    x = random_input(kind, "f64", *shape)
     (found,) = run_rule(RULES["fft"], transform(kind, "f64", x, rank, shape[-1]), [x])
     wanted = exact(kind, x, *shape[-rank:])
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_finite_stays_in_its_row(kind: str) -> None:
-    x = drawn(kind, "f32", 17, 12)
+def test_nonfinite_elements_affect_only_their_row(kind: str) -> None:
+    x = random_input(kind, "f32", 17, 12)
     op = transform(kind, "f32", x, 1, 12)
     (clean,) = run_rule(RULES["fft"], op, [x])
     for bad in (np.nan, np.inf):
@@ -144,9 +148,9 @@ def test_what_is_not_finite_stays_in_its_row(kind: str) -> None:
         np.testing.assert_array_equal(np.delete(found, 3, 0), np.delete(clean, 3, 0))
 
 
-def test_ends_of_half_a_spectrum_count_as_real() -> None:
+def test_irfft_ignores_imaginary_parts_of_the_ends() -> None:
     for n in (1, 2, 7, 8):
-        x = drawn("irfft", "f64", 3, n)
+        x = random_input("irfft", "f64", 3, n)
         wild = x.copy()
         wild[:, 0] += 1j * np.inf
         if n % 2 == 0:
@@ -158,8 +162,8 @@ def test_ends_of_half_a_spectrum_count_as_real() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_bits_for_any_number_of_workers_and_in_any_lane(kind: str) -> None:
-    x = drawn(kind, "f64", 41, 60)
+def test_transforms_do_not_depend_on_workers_or_lanes(kind: str) -> None:
+    x = random_input(kind, "f64", 41, 60)
     op = transform(kind, "f64", x, 1, 60)
     (found,) = run_rule(RULES["fft"], op, [x], workers=1)
     for workers in (2, 5):
@@ -173,20 +177,22 @@ def test_the_same_bits_for_any_number_of_workers_and_in_any_lane(kind: str) -> N
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("kind", ["fft", "ifft", "rfft"])
 @pytest.mark.parametrize("shape", [(4096,), (2, 6000), (3, 2, 2000), (9, 1 << 15)])
-def test_long_rows(kind: str, dtype: str, shape: tuple[int, ...]) -> None:
-    """Few ones, and ones that scratch memory does not hold."""
-    x = drawn(kind, dtype, *shape)
+def test_transforms_of_long_rows_are_accurate(
+    kind: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Few long rows, and rows larger than scratch memory."""
+    x = random_input(kind, dtype, *shape)
     op = transform(kind, dtype, x, 1, shape[-1])
     (found,) = run_rule(RULES["fft"], op, [x])
-    wanted, other = exact(kind, x, shape[-1]), ONE[kind](x)
-    assert error(found, wanted) <= CLOSE * error(other, wanted)
+    wanted, other = exact(kind, x, shape[-1]), NUMPY_FUNCTIONS[kind](x)
+    assert error(found, wanted) <= MAX_ERROR_RATIO * error(other, wanted)
     turned = np.asfortranarray(x)
     for workers in (1, 5):
         (again,) = run_rule(RULES["fft"], op, [turned], workers=workers)
         np.testing.assert_array_equal(again, found)
 
 
-def left_to_numpy(shape: tuple[int, ...], rank: int) -> bool:
+def is_left_to_numpy(shape: tuple[int, ...], rank: int) -> bool:
     x = np.zeros(shape, np.complex128)
     return (
         lower_and_run(RULES["fft"], transform("fft", "f64", x, rank, shape[-1]), [x], [x]) is None
@@ -194,19 +200,17 @@ def left_to_numpy(shape: tuple[int, ...], rank: int) -> bool:
 
 
 @pytest.mark.parametrize("shape", [(2, 131101), (1 << 20,)])
-def test_rows_that_are_too_long_are_left_to_numpy(shape: tuple[int, ...]) -> None:
-    assert left_to_numpy(shape, 1)
+def test_very_long_rows_are_left_to_numpy(shape: tuple[int, ...]) -> None:
+    assert is_left_to_numpy(shape, 1)
 
 
 @pytest.mark.parametrize(("shape", "rank"), [((3, 1009), 1), ((1 << 12, 3), 2), ((1031, 3, 1), 3)])
-def test_rows_that_fill_less_than_half_of_the_lanes_are_left_to_numpy(
-    shape: tuple[int, ...], rank: int
-) -> None:
-    """Three of a large prime length, and long ones of planes."""
-    assert left_to_numpy(shape, rank) == (fft_lanes() > 2 * 3)
+def test_rows_that_fill_few_lanes_are_left_to_numpy(shape: tuple[int, ...], rank: int) -> None:
+    """These are three rows of a large prime length, and long rows of planes."""
+    assert is_left_to_numpy(shape, rank) == (fft_lanes() > 2 * 3)
 
 
-def test_turns_are_exact_where_they_can_be() -> None:
+def test_twiddle_factors_are_exact_at_special_angles() -> None:
     eighth = np.sqrt(0.5)
     table = [1, eighth * (1 - 1j), -1j, -eighth * (1 + 1j), -1]
     np.testing.assert_array_equal(unit_roots(8)[:5], table)

@@ -1,4 +1,4 @@
-"""Reductions over windows and their gradient."""
+"""Window reductions and their gradients."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ RULES = {**reduce_window.RULES, **select_and_scatter.RULES}
 @pytest.mark.parametrize("name", sorted(RULES))
 @settings(max_examples=100)
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
+def test_window_operations_equal_the_reference(name: str, data: st.DataObject) -> None:
     op = data.draw(random_operations([name]))
     exact = op.attrs["op"] in ("max", "min") or op.results[0].type.numpy.kind in "iu"
     narrow = op.results[0].type.numpy.itemsize == 2
@@ -33,7 +33,7 @@ def test_as_the_reference(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("op", ["add", "max", "min", "mul"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8", "f64"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_every_kind_of_window(op: str, dtype: str, order: str) -> None:
+def test_windows_of_all_kinds_equal_the_reference(op: str, dtype: str, order: str) -> None:
     shape = (2, 9, 8, 70)
     x = (random_array("i8", shape) % 3).astype(TensorType((), dtype).numpy)
     if order == "F":
@@ -56,7 +56,9 @@ def test_every_kind_of_window(op: str, dtype: str, order: str) -> None:
 @pytest.mark.parametrize("op", ["max", "min"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "f64"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_windows_that_overlap_choose(op: str, dtype: str, order: str) -> None:
+def test_select_and_scatter_of_overlapping_windows_matches_the_reference(
+    op: str, dtype: str, order: str
+) -> None:
     shape, to = (2, 9, 8, 70), TensorType((), dtype).numpy
     attrs = {
         "op": Symbol(op),

@@ -1,4 +1,4 @@
-"""Running combinations: the bits of the reference, whatever lies how."""
+"""Cumulative operations equal the reference bit by bit in every layout."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, se
 @pytest.mark.parametrize("name", sorted(RULES))
 @settings(max_examples=60)
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
+def test_cumulative_operations_equal_the_reference(name: str, data: st.DataObject) -> None:
     op = data.draw(random_operations([name]))
     assert check_against_reference(data, RULES, op)
 
@@ -32,7 +32,7 @@ def test_as_the_reference(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("dtype", ["i8", "u16", "i32", "u64"])
 @pytest.mark.parametrize("name", ["cumsum", "cummax", "cummin"])
 @pytest.mark.parametrize("shape", [(1000,), (3, 129)])
-def test_lines_of_integers_a_vector_at_a_time(
+def test_vectorized_integer_scans_equal_the_reference(
     name: str, dtype: str, shape: tuple[int, ...]
 ) -> None:
     """Sums wrap around; lines end within a vector."""
@@ -49,7 +49,9 @@ def test_lines_of_integers_a_vector_at_a_time(
 
 @pytest.mark.parametrize("shape", [(100, 70), (3, 300), (17, 5, 33)])
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
-def test_products_of_complex_numbers(dtype: str, shape: tuple[int, ...]) -> None:
+def test_cumulative_complex_products_match_the_reference(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
     x = random_array(dtype, shape)
     for dim in range(len(shape)):
         op = make_op(OPS["cumprod"], TensorType(shape, dtype), dim=dim, reverse=dim == 1)
@@ -60,7 +62,7 @@ def test_products_of_complex_numbers(dtype: str, shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize("name", sorted(RULES))
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32", "f64", "i32", "u8"])
 @pytest.mark.parametrize("shape", [(100, 70), (3, 300), (17, 5, 33)])
-def test_long_lines(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+def test_long_scans_match_the_reference(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     type = TensorType(shape, dtype)
     x = random_array(dtype, shape)
     if dtype in ("bf16", "f16", "f32", "f64"):
@@ -74,8 +76,8 @@ def test_long_lines(name: str, dtype: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("name", ["cumsum", "cummax"])
 @pytest.mark.parametrize("dim", [0, 1])
-def test_large_results_go_past_the_caches(name: str, dim: int, shift: int) -> None:
-    """Into memory that is aligned to lines, and into memory that is not."""
+def test_large_scans_use_streaming_stores(name: str, dim: int, shift: int) -> None:
+    """The target memory is aligned to cache lines, or not aligned."""
     shape, type = (70, 128), TensorType((70, 128), "f32")
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     op = make_op(OPS[name], type, dim=dim, reverse=False)

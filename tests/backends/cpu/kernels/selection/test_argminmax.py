@@ -1,4 +1,4 @@
-"""Where extremes are: the first NaN, the first of equals."""
+"""argmax and argmin: the first NaN, or the first of equal extrema."""
 
 import numpy as np
 import pytest
@@ -16,20 +16,24 @@ from tests.backends.cpu.kernels.reference_check import (
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
-ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+ORDERED_DTYPES = [
+    name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"
+]
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
 @settings(max_examples=60)
 @given(st.data())
-def test_as_the_reference(name: str, data: st.DataObject) -> None:
+def test_argminmax_equals_the_reference(name: str, data: st.DataObject) -> None:
     assert check_against_reference(data, RULES, data.draw(random_operations([name])))
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
-@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("dtype", ORDERED_DTYPES)
 @pytest.mark.parametrize("shape", [(150, 70), (20, 3000), (131,)])
-def test_long_lines_of_few_values(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+def test_long_lines_of_few_distinct_values_match_the_reference(
+    name: str, dtype: str, shape: tuple[int, ...]
+) -> None:
     rng = np.random.default_rng(2)
     plain = (random_array(dtype, shape), rng.integers(0, 2, shape).astype(NUMPY_DTYPES[dtype]))
     for x in plain:
@@ -45,10 +49,11 @@ def test_long_lines_of_few_values(name: str, dtype: str, shape: tuple[int, ...])
 @pytest.mark.parametrize("name", sorted(RULES))
 @pytest.mark.parametrize("dtype", argminmax.CHUNKED_DTYPES)
 @pytest.mark.parametrize("shape", [(40_000,), (2, 3, 9_999), (1, 8192)])
-def test_few_long_lines_are_cut(
+def test_few_long_lines_are_split(
     name: str, dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the best is, of equals the first, and NaN before all."""
+    """The extremum may be in any part; the first of equal elements wins, and NaN before all
+    others."""
     monkeypatch.setattr(argminmax, "PART_BYTES", 1 << 12)
     rng = np.random.default_rng(5)
     op = make_op(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1,
@@ -65,7 +70,7 @@ def test_few_long_lines_are_cut(
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
-def test_zeros_of_both_signs_are_equal(name: str) -> None:
+def test_argminmax_treats_signed_zeros_as_equal(name: str) -> None:
     for first in (0.0, -0.0):
         x = np.full(5000, first, np.float32)
         x[1000:3000] = -first

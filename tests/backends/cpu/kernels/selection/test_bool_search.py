@@ -1,4 +1,4 @@
-"""Truth that is looked for is found where NumPy finds it, and nothing more is read."""
+"""Searches in bool arrays give NumPy's results, and read no more than necessary."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ def check(x: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 63, 64, 65, 128, 1001])
-def test_one_among_others(size: int) -> None:
+def test_a_single_different_element_is_found(size: int) -> None:
     for place in (None, 0, size // 3, size - 1):
         x = np.zeros(size, bool)
         if place is not None:
@@ -28,7 +28,7 @@ def test_one_among_others(size: int) -> None:
         check(x)
 
 
-def test_pieces_are_looked_through_by_tasks_of_their_own() -> None:
+def test_pieces_are_searched_by_separate_tasks() -> None:
     x = np.zeros((3, bool_search.MIN_TASK_BYTES // 2), bool)
     check(x)
     x[2, -1] = True
@@ -37,7 +37,7 @@ def test_pieces_are_looked_through_by_tasks_of_their_own() -> None:
     assert text.count("any: 1 task") == 2
 
 
-def test_tasks_behind_the_one_that_finds_it_look_at_nothing() -> None:
+def test_matches_in_any_task_are_found() -> None:
     size = 3 * bool_search.MIN_TASK_BYTES + 70
     for place in (5, bool_search.MIN_TASK_BYTES + 5, size - 1):
         x = np.zeros(size, bool)
@@ -52,7 +52,7 @@ def test_tasks_behind_the_one_that_finds_it_look_at_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [64, 256, 320, 4096, 2 * bool_search.MIN_TASK_BYTES])
-def test_nothing_is_read_behind_whole_vectors_without_what_is_looked_for(size: int) -> None:
+def test_searches_read_nothing_beyond_the_array(size: int) -> None:
     none, all_ = (
         copy_before_guard_page(np.zeros(size, bool)),
         copy_before_guard_page(np.ones(size, bool)),
@@ -64,7 +64,7 @@ def test_nothing_is_read_behind_whole_vectors_without_what_is_looked_for(size: i
     assert snp.argmin(all_) == 0
 
 
-def test_every_byte_but_0_is_true_in_both_arrays() -> None:
+def test_nonzero_bytes_are_true_in_both_arrays() -> None:
     for size in (5, 64, 1000):
         x, y = np.zeros((2, size), np.uint8)
         x[size // 2], y[size // 2] = 2, 1
@@ -74,7 +74,7 @@ def test_every_byte_but_0_is_true_in_both_arrays() -> None:
             assert snp.argmax(x.view(bool)) == size // 2
 
 
-def test_lines_and_what_lies_apart() -> None:
+def test_searches_in_lines_and_strided_arrays_match_numpy() -> None:
     x = np.random.default_rng(0).integers(0, 5, (30, 70)) > 3
     for numbers in (x, x.T, x[:, ::2], x[::-1]):
         for name in FUNCTIONS:
@@ -84,7 +84,7 @@ def test_lines_and_what_lies_apart() -> None:
                 np.testing.assert_array_equal(sd.jit(function)(numbers), wanted)
 
 
-def test_what_is_turned_within_a_program() -> None:
+def test_transposed_intermediate_arrays_are_searched_correctly() -> None:
     x = np.zeros((40, 70), bool)
     x[3, 60] = x[30, 2] = True
     for name in FUNCTIONS:
@@ -96,7 +96,7 @@ def test_what_is_turned_within_a_program() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 65, 1001, bool_search.MIN_TASK_BYTES + 70])
-def test_some_product_is_found_in_two_arrays(size: int) -> None:
+def test_any_of_a_product_of_two_masks_matches_numpy(size: int) -> None:
     x, y = np.zeros(size, bool), np.ones(size, bool)
     for place in (None, size - 1, size // 3):
         if place is not None:

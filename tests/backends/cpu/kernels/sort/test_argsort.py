@@ -1,4 +1,4 @@
-"""Places of sorted lines from words: equal keys in their order, elements with their signs."""
+"""argsort with packed words: stable for equal keys, and signs of elements are preserved."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,19 @@ from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op
 if not has_compress(8, host_machine()):
     pytest.skip("the processor does not pack lanes", allow_module_level=True)
 
-SMALL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and dtype.itemsize <= 4]
+SMALL_DTYPES = [
+    name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and dtype.itemsize <= 4
+]
 
 
-@pytest.mark.parametrize("dtype", SMALL)
+@pytest.mark.parametrize("dtype", SMALL_DTYPES)
 @pytest.mark.parametrize(
     ("shape", "dim"), [((5,), 0), ((3, 700), 1), ((300, 3), 0), ((9, 530), 1), ((70_000,), 0)]
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_others_go_along(dtype: str, shape: tuple[int, ...], dim: int, turned: bool) -> None:
+def test_other_operands_are_permuted_by_the_keys(
+    dtype: str, shape: tuple[int, ...], dim: int, turned: bool
+) -> None:
     x, y = random_array(dtype, shape), random_array("c128", shape, 3)
     types = [TensorType(shape, name) for name in (dtype, "c128")]
     op = make_op(OPS["sort"], *types, dim=dim)
@@ -38,7 +42,7 @@ def test_others_go_along(dtype: str, shape: tuple[int, ...], dim: int, turned: b
 @pytest.mark.parametrize("dtype", ["f32", "i32", "u32"])
 @pytest.mark.parametrize("count", [1, 2, 1000, 40_001])
 @pytest.mark.parametrize("most", [1, 3, 10**9])
-def test_places_and_elements(dtype: str, count: int, most: int) -> None:
+def test_positions_and_elements_match_numpy(dtype: str, count: int, most: int) -> None:
     random = np.random.default_rng(count)
     x = random.integers(0, most, count).astype(NUMPY_DTYPES[dtype])
     if dtype != "u32":
@@ -55,7 +59,7 @@ def test_places_and_elements(dtype: str, count: int, most: int) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ELEMENTS)])
-def test_keys_of_64_bits_have_no_room_and_long_lines_no_need(dtype: str, count: int) -> None:
+def test_64_bit_keys_and_long_lines_use_other_kernels(dtype: str, count: int) -> None:
     bench = RuleHarness(2)
     x, y = (bench.view(np.zeros(count, each)) for each in (NUMPY_DTYPES[dtype], np.int32))
     assert argsort_phases(x, y, 0, None, bench) is None

@@ -1,4 +1,4 @@
-"""Complex numbers of two f32 in order: NaN in either part last, zeros with their signs."""
+"""Sorts of c64: NaN in either part last, signs of zeros preserved."""
 
 import numpy as np
 import pytest
@@ -11,13 +11,15 @@ from tests.backends.cpu.kernels.random_layouts import Array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
-PARTS = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 2.5, 1e-45, -3e38]
+PART_VALUES = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 2.5, 1e-45, -3e38]
 
 
-def drawn(shape: tuple[int, ...], special: bool) -> Array:
+def random_complex(shape: tuple[int, ...], special: bool) -> Array:
     random = np.random.default_rng(shape[-1])
     made = np.zeros((*shape, 2), np.float32)
-    made[...] = random.choice(PARTS, made.shape) if special else random.normal(size=made.shape)
+    made[...] = (
+        random.choice(PART_VALUES, made.shape) if special else random.normal(size=made.shape)
+    )
     return made.view(np.complex64)[..., 0]
 
 
@@ -34,23 +36,23 @@ def check(x: Array, dim: int, workers: int = 2) -> None:
     ("shape", "dim"),
     [((1,), 0), ((7,), 0), ((900,), 0), ((3, 700), 1), ((9, 50), 1), ((700, 2), 0)],
 )
-def test_lines(
+def test_complex_lines_are_sorted(
     shape: tuple[int, ...], dim: int, special: bool, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not packed:
         monkeypatch.setattr(samplesort, "has_compress", lambda size, machine: False)
-    x = drawn(shape, special)
+    x = random_complex(shape, special)
     check(x, dim)
     check(np.asfortranarray(x), dim)
     check(x[::-1], dim)
 
 
 @pytest.mark.parametrize("special", [True, False])
-def test_long_lines(special: bool) -> None:
-    check(drawn((70_001,), special), 0, 3)
+def test_long_complex_lines_are_sorted(special: bool) -> None:
+    check(random_complex((70_001,), special), 0, 3)
 
 
-def test_one_zero_with_a_sign() -> None:
+def test_a_single_negative_zero_keeps_its_sign() -> None:
     x = (np.arange(1000) % 4 + 1j * (np.arange(1000) % 3)).astype(np.complex64)
     x[777] = complex(2, -0.0)
     check(x, 0)

@@ -1,4 +1,4 @@
-"""Elements that another thread changes between two looks go to wrong places of the result alone."""
+"""Concurrent writes to an array during a sort affect only the result, and no other memory."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,17 +15,17 @@ from shardir.backends.cpu.kernels.sort.radix_sort import radix_sort_phases
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
 from tests.backends.cpu.phase_runner import RuleHarness
 
-SIZE, AROUND = 100_000, 200_000
+SIZE, SURROUNDING_SIZE = 100_000, 200_000
 
 
 @pytest.mark.parametrize("kind", ["i1", "i4", "f4", "f8"])
 @pytest.mark.parametrize("places", [False, True])
 @pytest.mark.parametrize("step", [1, -1, 2])
-def test_digits_that_changed_stay_within_the_line(kind: str, places: bool, step: int) -> None:
+def test_changed_digits_stay_within_the_line(kind: str, places: bool, step: int) -> None:
     for after in (0, 100):
         source = np.resize(np.array([0, 100], kind), (1, SIZE))
-        memory = np.full(2 * SIZE + 2 * AROUND, 77, "i4" if places else kind)
-        lines = memory[AROUND : AROUND + 2 * SIZE]
+        memory = np.full(2 * SIZE + 2 * SURROUNDING_SIZE, 77, "i4" if places else kind)
+        lines = memory[SURROUNDING_SIZE : SURROUNDING_SIZE + 2 * SIZE]
         target = lines[:: abs(step)][:SIZE][:: 1 if step > 0 else -1].reshape(1, SIZE)
         bench = RuleHarness()
         phases = radix_sort_phases(bench.view(source), bench.view(target), 1, places, bench)
@@ -33,14 +33,16 @@ def test_digits_that_changed_stay_within_the_line(kind: str, places: bool, step:
         bench.run(phases[:1])
         source[:] = after
         bench.run(phases[1:2])
-        written = np.zeros(memory.shape, bool)
-        written[AROUND : AROUND + 2 * SIZE][:: abs(step)][:SIZE] = True
-        assert (memory[~written] == 77).all()
+        write_concurrently = np.zeros(memory.shape, bool)
+        write_concurrently[SURROUNDING_SIZE : SURROUNDING_SIZE + 2 * SIZE][:: abs(step)][:SIZE] = (
+            True
+        )
+        assert (memory[~write_concurrently] == 77).all()
         bench.run(phases[2:])
-        assert (memory[~written] == 77).all()
+        assert (memory[~write_concurrently] == 77).all()
 
 
-def test_a_place_among_elements_that_are_gone_is_a_number_all_the_same() -> None:
+def test_positions_of_overwritten_elements_are_valid() -> None:
     source, target = np.zeros((1, SIZE), np.float32), np.ones((1, SIZE), np.float32)
     bench = RuleHarness()
     phases = radix_select_phases(bench.view(source), bench.view(target), 1, [SIZE // 2], bench)
@@ -51,7 +53,7 @@ def test_a_place_among_elements_that_are_gone_is_a_number_all_the_same() -> None
     assert target[0, SIZE // 2].view(np.uint32) >> 21 == 0
 
 
-def test_zeros_that_are_gone_are_not_looked_for_behind_the_line() -> None:
+def test_overwritten_zeros_are_not_searched_beyond_the_line() -> None:
     source = np.resize(np.array([0.0, -0.0, 1.0], np.float32), (1, SIZE))
     target = np.sort(source)
     zeros, first = int((source == 0).sum()), target[0, 0]
@@ -63,7 +65,7 @@ def test_zeros_that_are_gone_are_not_looked_for_behind_the_line() -> None:
     np.testing.assert_array_equal(target[0], [0.0] * zeros + [1.0] * (SIZE - zeros))
 
 
-def test_complex_zeros_that_came_meanwhile_stay_within_the_line() -> None:
+def test_added_complex_zeros_stay_within_the_line() -> None:
     size = 1000
     source = np.resize(np.array([-1, complex(-0.0, 0)], np.complex64), (1, size))
     memory = np.full(3 * size, 77, np.complex64)
@@ -84,8 +86,8 @@ def test_complex_zeros_that_came_meanwhile_stay_within_the_line() -> None:
 
 
 @contextmanager
-def written(array: np.ndarray, values: Sequence[float | np.ndarray]) -> Iterator[None]:
-    """Another thread writes these values into an array, one after the other, all over it."""
+def write_concurrently(array: np.ndarray, values: Sequence[float | np.ndarray]) -> Iterator[None]:
+    """Let another thread write these values repeatedly to all elements of an array."""
     going = [True]
 
     def write() -> None:
@@ -102,16 +104,16 @@ def written(array: np.ndarray, values: Sequence[float | np.ndarray]) -> Iterator
         thread.join()
 
 
-def test_lines_side_by_side_are_sorted_while_zeros_come_and_go() -> None:
+def test_adjacent_lines_are_sorted_during_concurrent_writes() -> None:
     array = np.zeros((64, 4000), np.float32)
-    with written(array, [-1.0, -0.0]):
+    with write_concurrently(array, [-1.0, -0.0]):
         for _ in range(100):
             assert np.isin(snp.sort(array, axis=0), [-1.0, 0.0]).all()
 
 
 @pytest.mark.parametrize("size", [5000, 2_000_000])
-def test_the_largest_is_looked_for_within_the_array_while_it_goes(size: int) -> None:
+def test_argmax_stays_within_the_array_during_concurrent_writes(size: int) -> None:
     array, falling = np.zeros(size, np.float32), np.arange(size, 0, -1, dtype=np.float32)
-    with written(array, [falling, falling + 0.25]):
+    with write_concurrently(array, [falling, falling + 0.25]):
         for _ in range(200):
             assert 0 <= int(snp.argmax(array)) < size

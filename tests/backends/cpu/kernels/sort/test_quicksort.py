@@ -1,4 +1,4 @@
-"""Quicksort with vectors: the bits of sorted keys, for all patterns, in lines and in buckets."""
+"""Vectorized quicksort: correct bits for many patterns, in lines and in buckets."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from tests.backends.cpu.kernels.random_layouts import Array, random_array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
 from tests.backends.cpu.phase_runner import RuleHarness, make_op
 
-Make = Callable[[BufferView, BufferView, int, LoweringContext], Sequence[Phase] | None]
+PhaseFactory = Callable[[BufferView, BufferView, int, LoweringContext], Sequence[Phase] | None]
 
 DTYPES = [
     name
@@ -30,21 +30,21 @@ if not DTYPES:
     pytest.skip("the processor does not pack lanes", allow_module_level=True)
 
 
-def in_lines(
+def sort_lines(
     x: BufferView, y: BufferView, dim: int, context: LoweringContext
 ) -> Sequence[Phase] | None:
     return quicksort_phases(x, y, dim, (), context)
 
 
-def in_any_way(
+def sort_any_layout(
     x: BufferView, y: BufferView, dim: int, context: LoweringContext
 ) -> Sequence[Phase] | None:
     return compress_sort_phases(x, y, dim, (), context)
 
 
-def made_by(make: Make, x: Array, dtype: str, workers: int = 2) -> Array:
+def sort_with(make: PhaseFactory, x: Array, dtype: str, workers: int = 2) -> Array:
     bench = RuleHarness(workers)
-    out = np.full(x.size + 64, 7).astype(x.dtype)  # so that what is written past the end shows
+    out = np.full(x.size + 64, 7).astype(x.dtype)  # reveals writes beyond the end
     line = out[: x.size].reshape(x.shape)
     source = bench.view(x, dtype)
     bench.buffers.append(out)
@@ -56,7 +56,7 @@ def made_by(make: Make, x: Array, dtype: str, workers: int = 2) -> Array:
 
 
 def sorted_keys(x: Array) -> Array:
-    """In order, but that zeros with a sign come before the others."""
+    """Return the sorted keys, with zeros with a sign before other zeros."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
     if wide.dtype.kind != "f":
         return np.sort(x, axis=-1)
@@ -101,24 +101,24 @@ LENGTHS += [513, 700, 1023, 1024, 1025, 2047, 2049, 4100, 9999, 40_003]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", LENGTHS)
-def test_lines_of_every_pattern(dtype: str, count: int) -> None:
+def test_lines_of_every_pattern_are_sorted(dtype: str, count: int) -> None:
     for name, x in patterns(count, dtype).items():
-        out = made_by(in_lines, x, dtype)
+        out = sort_with(sort_lines, x, dtype)
         assert_equal_bits(out, sorted_keys(x), name)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [32_768, 50_001, 262_144 + 33])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_buckets_of_every_pattern(dtype: str, count: int, workers: int) -> None:
+def test_buckets_of_every_pattern_are_sorted(dtype: str, count: int, workers: int) -> None:
     for name, x in patterns(count, dtype).items():
-        out = made_by(samplesort_phases, x, dtype, workers)
+        out = sort_with(samplesort_phases, x, dtype, workers)
         assert_equal_bits(out, sorted_keys(x), name)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_any_numbers(data: st.DataObject) -> None:
+def test_random_keys_are_sorted(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(DTYPES))
     kind: Any = NUMPY_DTYPES[dtype]
     word = np.dtype(f"i{kind.itemsize}")
@@ -126,46 +126,46 @@ def test_any_numbers(data: st.DataObject) -> None:
     words = data.draw(st.lists(st.integers(int(limits.min), int(limits.max)), min_size=1))
     times = data.draw(st.integers(1, 200))
     x = np.tile(np.array(words, word), times).view(kind)
-    assert_equal_bits(made_by(in_lines, x, dtype), sorted_keys(x))
+    assert_equal_bits(sort_with(sort_lines, x, dtype), sorted_keys(x))
 
 
-def test_what_bounds_never_part_well_is_sorted_by_the_network(
+def test_bad_partitions_fall_back_to_the_sorting_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Time is bounded: with no level allowed, the network sorts it all."""
+    """The run time is bounded: without recursion levels, the sorting network sorts everything."""
     monkeypatch.setattr(quicksort, "max_partitions", lambda steps: 0)
     for count in (1, 1000, 5000, 12_345):
         for x in patterns(count, "i32").values():
-            assert_equal_bits(made_by(in_lines, x, "i32"), sorted_keys(x))
+            assert_equal_bits(sort_with(sort_lines, x, "i32"), sorted_keys(x))
 
 
-def test_a_bucket_that_scratch_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buckets_larger_than_scratch_memory_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).integers(-(2**62), 2**62, 1_300_000)
     monkeypatch.setattr(samplesort, "MIN_BUCKETS", 1)
     monkeypatch.setattr(samplesort, "MAX_BUCKETS", 1)
-    assert_equal_bits(made_by(samplesort_phases, x, "i64", 1), np.sort(x))
+    assert_equal_bits(sort_with(samplesort_phases, x, "i64", 1), np.sort(x))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 700), (9, 1100), (1, 1, 40_000), (2, 150_000)])
-def test_equal_zeros_keep_their_order(dtype: str, shape: tuple[int, ...]) -> None:
+def test_zeros_of_both_signs_keep_their_order(dtype: str, shape: tuple[int, ...]) -> None:
     x = random_array(dtype, shape)
     want = reference_results(
         make_op(OPS["sort"], TensorType(shape, dtype), dim=len(shape) - 1), [x]
     )[0]
-    assert_equal_bits(made_by(in_any_way, x, dtype), want)
+    assert_equal_bits(sort_with(sort_any_layout, x, dtype), want)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [3, 1000, 30_000])
-def test_wanted_places_are_right(dtype: str, count: int) -> None:
+def test_partial_sorts_place_the_requested_positions(dtype: str, count: int) -> None:
     wanted = sorted({0, count // 3, count // 2, count - 2, count - 1})
     for x in patterns(count, dtype).values():
-        out = made_by(lambda x, y, dim, own: quicksort_phases(x, y, dim, wanted, own), x, dtype)
+        out = sort_with(lambda x, y, dim, own: quicksort_phases(x, y, dim, wanted, own), x, dtype)
         assert_equal_bits(out[wanted] + 0, sorted_keys(x)[wanted] + 0)
 
 
-def test_many_short_lines_and_those_with_gaps_are_for_others() -> None:
+def test_many_short_or_strided_lines_use_other_kernels() -> None:
     bench = RuleHarness(2)
     x, y = np.zeros((10, 64), np.float32), np.zeros((10, 64), np.float32)
     a, b = bench.view(x), bench.view(y)

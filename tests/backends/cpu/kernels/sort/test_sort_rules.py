@@ -1,4 +1,4 @@
-"""Sorting lines in lanes: the bits of the reference, zeros in the order they came in."""
+"""Sorts of lines in SIMD lanes equal the reference; zeros keep their order."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from tests.backends.cpu.kernels.random_layouts import Array, random_array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
-REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+REAL_DTYPES = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 
 
 @pytest.fixture
-def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a processor that does not pack lanes."""
+def no_lane_packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate a processor without instructions that pack lanes."""
     monkeypatch.setattr(samplesort, "has_compress", lambda size, machine: False)
 
 
@@ -27,19 +27,21 @@ def check(x: Array, dtype: str, dim: int) -> None:
     assert_equal_bits(out, reference_results(op, [x])[0])
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("dtype", REAL_DTYPES)
 @pytest.mark.parametrize("shape", [(40, 100), (5, 33), (17, 1), (4, 300)])
-def test_lines_of_any_numbers(dtype: str, shape: tuple[int, ...]) -> None:
-    """Many equal elements, zeros of both signs, NaN, infinities."""
+def test_sorted_lines_equal_the_reference(dtype: str, shape: tuple[int, ...]) -> None:
+    """The lines have many equal elements, zeros of both signs, NaN and infinities."""
     x = random_array(dtype, shape)
     check(x, dtype, 1)
     check(x.T.copy(), dtype, 0)
     check(x[::2, ::-1] if shape[0] > 8 else x[:, ::-1], dtype, 1)
 
 
-@pytest.mark.parametrize("dtype", [name for name in REAL if NUMPY_DTYPES[name].itemsize <= 4])
+@pytest.mark.parametrize(
+    "dtype", [name for name in REAL_DTYPES if NUMPY_DTYPES[name].itemsize <= 4]
+)
 @pytest.mark.parametrize("shape", [(40, 100), (5, 33), (4, 300)])
-def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
+def test_other_operands_are_permuted_by_the_keys(dtype: str, shape: tuple[int, ...]) -> None:
     x, y = random_array(dtype, shape), random_array("c128", shape)
     places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
     types = [TensorType(shape, name) for name in (dtype, "i32", "c128")]
@@ -55,8 +57,10 @@ def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("shape", [(40, 100), (2, 16), (1, 5000), (9, 1)])
-def test_several_keys(shape: tuple[int, ...], alone: bool, count: int) -> None:
-    """Many equal ones of each; what is equal by all keeps its order."""
+def test_several_keys_are_sorted_lexicographically(
+    shape: tuple[int, ...], alone: bool, count: int
+) -> None:
+    """Each key has many equal elements; elements with equal keys keep their order."""
     dtypes = ["u8", "f32", "bf16"] if shape[0] > 2 else ["bool", "f64", "i64"]
     dtypes = dtypes[:count]
     places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
@@ -80,7 +84,7 @@ def test_several_keys(shape: tuple[int, ...], alone: bool, count: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8", "u32"])
 @pytest.mark.parametrize("count", [1, 7, 100])
-def test_the_largest(dtype: str, count: int) -> None:
+def test_top_k_equals_the_reference(dtype: str, count: int) -> None:
     x = random_array(dtype, (40, 100))
     if dtype == "f32":
         x = np.where(x != x, np.copysign(x, np.arange(100) % 2 - 0.5).astype(np.float32), x)
@@ -92,23 +96,24 @@ def test_the_largest(dtype: str, count: int) -> None:
         assert_equal_bits(out, want)
 
 
-@pytest.mark.usefixtures("unpacked")
+@pytest.mark.usefixtures("no_lane_packing")
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 127, 500, 1030])
-def test_every_length(length: int) -> None:
+def test_lines_of_every_length_are_sorted(length: int) -> None:
     rng = np.random.default_rng(length)
     check(rng.standard_normal((20, length)).astype(np.float32), "f32", 1)
     check(rng.integers(-(2**60), 2**60, (20, length)), "i64", 1)
 
 
-def test_numbers_at_the_ends() -> None:
+def test_limits_of_types_are_sorted() -> None:
     x = np.array([2**31 - 1, -(2**31), 0, 2**31 - 1, -1] * 7, np.int32)
     check(np.stack([x] * 5), "i32", 1)
     check(np.stack([x.view(np.uint32)] * 5), "u32", 1)
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i64", "u64"])
-def test_places_of_64_bits_in_many_short_lines_are_left_to_numpy(dtype: str) -> None:
-    """A word has no room for both, and tables are too much for so few; so there are no phases."""
+def test_64_bit_positions_of_many_short_lines_are_left_to_numpy(dtype: str) -> None:
+    """A word has no space for key and position, and tables cost too much for short lines, so the
+    rule has no phases."""
     x, places = random_array(dtype, (5, 33)), np.zeros((5, 33), np.int32)
     types = [TensorType(x.shape, name) for name in (dtype, "i32")]
     outs = [np.zeros_like(x), places]
@@ -120,13 +125,22 @@ def test_places_of_64_bits_in_many_short_lines_are_left_to_numpy(dtype: str) -> 
     assert lower_and_run(RULES["top_k"], op, [x], outs) is None
 
 
-FEW_OR_LONG = [((1,), 0), ((5,), 0), ((3, 700), 1), ((300, 3), 0), ((5, 530), 1), ((100_000,), 0)]
+FEW_OR_LONG_LINES = [
+    ((1,), 0),
+    ((5,), 0),
+    ((3, 700), 1),
+    ((300, 3), 0),
+    ((5, 530), 1),
+    ((100_000,), 0),
+]
 
 
-@pytest.mark.usefixtures("unpacked")
-@pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize(("shape", "dim"), FEW_OR_LONG)
-def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: int) -> None:
+@pytest.mark.usefixtures("no_lane_packing")
+@pytest.mark.parametrize("dtype", REAL_DTYPES)
+@pytest.mark.parametrize(("shape", "dim"), FEW_OR_LONG_LINES)
+def test_few_or_long_lines_are_sorted_by_radix(
+    dtype: str, shape: tuple[int, ...], dim: int
+) -> None:
     x = random_array(dtype, shape)
     check(x, dtype, dim)
     check(x[::-1], dtype, dim)
@@ -143,19 +157,19 @@ def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: in
             assert_equal_bits(out, want)
 
 
-@pytest.mark.usefixtures("unpacked")
+@pytest.mark.usefixtures("no_lane_packing")
 @pytest.mark.parametrize("dtype", ["f32", "i32", "u64", "i16"])
-def test_digits_that_all_share(dtype: str) -> None:
-    """Of some lines all words have one digit, or all are equal."""
+def test_constant_digits_are_skipped_correctly(dtype: str) -> None:
+    """In some lines, all words have one equal digit or are equal."""
     kind = NUMPY_DTYPES[dtype]
     x = np.stack([np.arange(600) % 7, np.full(600, 5), np.arange(600)[::-1]]).astype(kind)
     check(x, dtype, 1)
     check(np.repeat(x, 200, 1), dtype, 1)
 
 
-@pytest.mark.usefixtures("unpacked")
+@pytest.mark.usefixtures("no_lane_packing")
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_order_by_digits_is_stable_with_any_workers(workers: int) -> None:
+def test_radix_sort_is_stable_for_any_worker_count(workers: int) -> None:
     x = np.random.default_rng(0).integers(-3, 3, 200_000).astype(np.int32)
     places = np.arange(x.size, dtype=np.int32)
     types = [TensorType(x.shape, "i32")] * 2
