@@ -1,4 +1,4 @@
-"""Singular vectors of f32 matrices: of f64's accuracy, rounded once, with LAPACK's signs."""
+"""SVD of f32 matrices, computed with f64 accuracy and rounded once, with LAPACK's signs."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ import pytest
 from shardir.backends.cpu.kernels.linalg import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from tests.backends.cpu.kernels.linalg.test_factorizations import drawn
+from tests.backends.cpu.kernels.linalg.test_factorizations import random_matrices
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-def decomposed(x: Array, full: bool = False, workers: int = 2) -> list[Array]:
+def svd_factors(x: Array, full: bool = False, workers: int = 2) -> list[Array]:
     op = make_op(OPS["svd"], TensorType(x.shape, "f32"), full=full, vectors=True)
     return run_rule(RULES["svd"], op, [x], workers=workers)
 
@@ -24,8 +24,8 @@ def decomposed(x: Array, full: bool = False, workers: int = 2) -> list[Array]:
 def check(x: Array, u: Array, values: Array, vh: Array) -> None:
     wide, left, right = (each.astype(np.float64) for each in (x, u, vh))
     size = max(float(values.max()), 1e-45)
-    few = left[..., : values.shape[-1]] * values.astype(np.float64)[..., None, :]
-    assert np.abs(few @ right - wide).max() <= 3 * EPSILON * size
+    scaled_left = left[..., : values.shape[-1]] * values.astype(np.float64)[..., None, :]
+    assert np.abs(scaled_left @ right - wide).max() <= 3 * EPSILON * size
     for basis in (left, right.swapaxes(-1, -2)):
         unit = basis.swapaxes(-1, -2) @ basis
         assert np.abs(unit - np.eye(unit.shape[-1])).max() <= 3 * EPSILON
@@ -39,10 +39,10 @@ def check(x: Array, u: Array, values: Array, vh: Array) -> None:
     [(2, 2), (3, 3), (4, 3), (7, 7), (8, 8), (9, 8), (9, 9), (13, 9), (16, 16), (17, 17), (33, 20),
      (64, 64), (2, 3, 11, 9), (100, 70)],
 )  # fmt: skip
-def test_vectors_of_all_sizes(shape: tuple[int, ...], full: bool) -> None:
-    x = drawn(shape, "f32")
-    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        found = decomposed(turned, full)
+def test_factors_of_all_sizes_are_accurate(shape: tuple[int, ...], full: bool) -> None:
+    x = random_matrices(shape, "f32")
+    for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        found = svd_factors(layout, full)
         check(x, *found)
         for got, want in zip(found, np.linalg.svd(x, full), strict=True):
             np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * max(1, want.max()))
@@ -50,47 +50,47 @@ def test_vectors_of_all_sizes(shape: tuple[int, ...], full: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(8, 8), (16, 16), (27, 27), (44, 36), (60, 60)])
 @pytest.mark.parametrize("number", [0.1, 1.0, 7.7, 3.3e10])
-def test_rounding_of_rounding_makes_no_reflections(shape: tuple[int, int], number: float) -> None:
+def test_rank_one_matrices_give_orthonormal_factors(shape: tuple[int, int], number: float) -> None:
     x = np.full(shape, number, np.float32)
-    check(x, *decomposed(x, full=True))
+    check(x, *svd_factors(x, full=True))
 
 
-def test_ranks_that_are_not_full() -> None:
-    x = drawn((12, 10), "f32")
+def test_rank_deficient_matrices_are_factored() -> None:
+    x = random_matrices((12, 10), "f32")
     x[:, 0] = 0
     x[:, 4] = x[:, 3]
     x[5] = 0
-    line = np.diag(np.arange(12, dtype=np.float32)) + np.diag(np.ones(11, np.float32), 1)
+    bidiagonal = np.diag(np.arange(12, dtype=np.float32)) + np.diag(np.ones(11, np.float32), 1)
     for each in (x, np.zeros((6, 6), np.float32), np.eye(9, dtype=np.float32),
-                 np.ones((9, 9), np.float32), line):  # fmt: skip
-        check(each, *decomposed(each, full=True))
+                 np.ones((9, 9), np.float32), bidiagonal):  # fmt: skip
+        check(each, *svd_factors(each, full=True))
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_numbers_of_every_size(scale: float) -> None:
-    x = drawn((20, 14), "f32") * np.float32(scale)
-    check(x, *decomposed(x))
+def test_factors_of_all_magnitudes_are_accurate(scale: float) -> None:
+    x = random_matrices((20, 14), "f32") * np.float32(scale)
+    check(x, *svd_factors(x))
 
 
-@pytest.mark.parametrize("what", [np.nan, np.inf])
-def test_what_is_not_finite_makes_one_matrix_nan(what: float) -> None:
-    x = drawn((3, 9, 9), "f32")
-    clean = decomposed(x)
-    x[1, 2, 5] = what
-    for got, kept in zip(decomposed(x), clean, strict=True):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf])
+def test_a_nonfinite_matrix_gives_nan_and_leaves_others_unchanged(nonfinite: float) -> None:
+    x = random_matrices((3, 9, 9), "f32")
+    clean = svd_factors(x)
+    x[1, 2, 5] = nonfinite
+    for got, unaffected in zip(svd_factors(x), clean, strict=True):
         assert np.isnan(got[1]).all()
-        np.testing.assert_array_equal(got[::2], kept[::2])
+        np.testing.assert_array_equal(got[::2], unaffected[::2])
 
 
-def test_the_same_bits_for_any_number_of_workers() -> None:
-    x = drawn((9, 12, 12), "f32")
-    for one, other in zip(decomposed(x), decomposed(x, workers=7), strict=True):
+def test_svd_does_not_depend_on_the_worker_count() -> None:
+    x = random_matrices((9, 12, 12), "f32")
+    for one, other in zip(svd_factors(x), svd_factors(x, workers=7), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("shape", [(10, 12), (20, 10), (1, 1)])
-def test_broad_and_slender_matrices_are_left_to_lapack(shape: tuple[int, int]) -> None:
-    x = drawn(shape, "f32")
+def test_wide_and_narrow_matrices_are_left_to_lapack(shape: tuple[int, int]) -> None:
+    x = random_matrices(shape, "f32")
     op = make_op(OPS["svd"], TensorType(shape, "f32"), full=False, vectors=True)
     outs = [np.zeros(v.type.shape, np.float32) for v in op.results]
     phases = lower_and_run(RULES["svd"], op, [x], outs)
@@ -99,14 +99,14 @@ def test_broad_and_slender_matrices_are_left_to_lapack(shape: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (9, 9), (13, 9), (2, 3, 20, 17), (64, 64)])
-def test_pseudo_inverses(shape: tuple[int, ...]) -> None:
-    x = drawn(shape, "f32")
-    x[..., 1] = x[..., 0]  # one singular value does not count
+def test_pseudo_inverses_match_f64(shape: tuple[int, ...]) -> None:
+    x = random_matrices(shape, "f32")
+    x[..., 1] = x[..., 0]  # a singular value below the limit
     limit = np.full(shape[:-2], 1e-4, np.float32)
     op = make_op(OPS["pinv"], TensorType(shape, "f32"), TensorType(limit.shape, "f32"))
     wanted = np.linalg.pinv(x.astype(np.float64), 1e-4)
-    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        (found,) = run_rule(RULES["pinv"], op, [turned, limit])
+    for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        (found,) = run_rule(RULES["pinv"], op, [layout, limit])
         np.testing.assert_allclose(found, wanted, rtol=0, atol=EPSILON * np.abs(wanted).max())
     zero = np.zeros(shape, np.float32)
     (found,) = run_rule(RULES["pinv"], op, [zero, limit])

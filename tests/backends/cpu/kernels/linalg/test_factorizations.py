@@ -1,4 +1,4 @@
-"""Factors and triangular equations in scratch memory: the pivots and numbers of the reference."""
+"""LU and Cholesky factors and triangular solves in scratch memory match the reference."""
 
 from itertools import product
 from typing import Any
@@ -19,13 +19,13 @@ SHAPES = [(1, 1), (5, 5), (8, 8), (6, 3), (3, 6), (20, 9), (9, 20), (2, 3, 4, 4)
           (40, 40), (0, 3, 3), (2, 0, 0), (2, 0, 3)]  # fmt: skip
 
 
-def drawn(shape: tuple[int, ...], dtype: str) -> Array:
+def random_matrices(shape: tuple[int, ...], dtype: str) -> Array:
     rng = np.random.default_rng(sum(shape))
     x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
     return x.astype(NUMPY_DTYPES[dtype])
 
 
-def expected(op: Op, *arrays: Array) -> list[Array]:
+def reference_factors(op: Op, *arrays: Array) -> list[Array]:
     types = tuple(value.type for value in op.results)
     reference: Any = op.spec.reference
     made = reference(*arrays, result=types if len(types) > 1 else types[0], **op.attrs)
@@ -34,14 +34,14 @@ def expected(op: Op, *arrays: Array) -> list[Array]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_factors(shape: tuple[int, ...], dtype: str) -> None:
-    x = drawn(shape, dtype)
+def test_lu_matches_the_reference(shape: tuple[int, ...], dtype: str) -> None:
+    x = random_matrices(shape, dtype)
     if shape == (5, 5):
         x[2] = x[1]  # singular
     op = make_op(OPS["lu"], TensorType(shape, dtype))
-    wanted = expected(op, x)
-    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        found = run_rule(RULES["lu"], op, [turned])
+    wanted = reference_factors(op, x)
+    for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        found = run_rule(RULES["lu"], op, [layout])
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
         for got, want in zip(found[1:], wanted[1:], strict=True):
             np.testing.assert_array_equal(got, want)
@@ -49,43 +49,52 @@ def test_factors(shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3, 4, 4), (3, 19, 19), (0, 3, 3), (2, 0, 0)])
-def test_triangular_equations(shape: tuple[int, ...], dtype: str) -> None:
-    """In every direction, one right-hand side or more than a task solves for."""
-    a = drawn(shape, dtype) / 4 + np.eye(shape[-1])
+def test_triangular_solves_match_the_reference(shape: tuple[int, ...], dtype: str) -> None:
+    """All directions; one right-hand side, or more than one task solves."""
+    a = random_matrices(shape, dtype) / 4 + np.eye(shape[-1])
     a = a.astype(NUMPY_DTYPES[dtype])
-    ways = product((True, False), ("no", "transpose", "adjoint"), (True, False), (1, 130, 0))
-    for lower, transpose, unit, columns in ways:
-        y = drawn((*shape[:-1], columns), dtype)
+    cases = product((True, False), ("no", "transpose", "adjoint"), (True, False), (1, 130, 0))
+    for lower, transpose, unit, columns in cases:
+        y = random_matrices((*shape[:-1], columns), dtype)
         types = [TensorType(x.shape, dtype) for x in (a, y)]
         attrs = {"lower": lower, "transpose": Symbol(transpose), "unit": unit}
         op = make_op(OPS["triangular_solve"], *types, **attrs)
-        # What is not to be read holds no numbers.
-        kept = np.tril(a, -unit) if lower else np.triu(a, unit)
-        rest = np.triu(np.ones(shape), 1 - unit) if lower else np.tril(np.ones(shape), unit - 1)
-        (found,) = run_rule(RULES["triangular_solve"], op, [np.where(rest != 0, np.nan, kept), y])
-        np.testing.assert_allclose(found, expected(op, kept, y)[0], rtol=1e-3, atol=1e-4)
+        # NaN fills the elements that must not be read.
+        triangle = np.tril(a, -unit) if lower else np.triu(a, unit)
+        unread = np.triu(np.ones(shape), 1 - unit) if lower else np.tril(np.ones(shape), unit - 1)
+        (found,) = run_rule(
+            RULES["triangular_solve"], op, [np.where(unread != 0, np.nan, triangle), y]
+        )
+        np.testing.assert_allclose(
+            found, reference_factors(op, triangle, y)[0], rtol=1e-3, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("columns", [3, 12])
-def test_right_hand_sides_that_lie_as_columns(columns: int) -> None:
-    a, y = drawn((5, 6, 6), "f32") + 3 * np.eye(6, dtype=np.float32), drawn((5, 6, columns), "f32")
-    turned = np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2)
+def test_column_major_right_hand_sides_are_solved(columns: int) -> None:
+    a, y = (
+        random_matrices((5, 6, 6), "f32") + 3 * np.eye(6, dtype=np.float32),
+        random_matrices((5, 6, columns), "f32"),
+    )
+    layout = np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2)
     types = [TensorType(x.shape, "f32") for x in (a, y)]
     op = make_op(OPS["triangular_solve"], *types, lower=False, transpose=Symbol("no"), unit=False)
-    out = np.zeros_like(turned)
-    lower_and_run(RULES["triangular_solve"], op, [a[::-1], turned], [out])
-    np.testing.assert_allclose(out, expected(op, a[::-1], y)[0], rtol=1e-4, atol=1e-5)
+    out = np.zeros_like(layout)
+    lower_and_run(RULES["triangular_solve"], op, [a[::-1], layout], [out])
+    np.testing.assert_allclose(out, reference_factors(op, a[::-1], y)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_where_elements_are_not_finite_the_first_nan_is_the_pivot() -> None:
+def test_lu_of_nonfinite_matrices_chooses_the_first_nan() -> None:
     x = np.array([[1, 2, 3], [np.inf, 1, 1], [np.nan, 1, np.nan]])
     op = make_op(OPS["lu"], TensorType(x.shape, "f64"))
-    for got, want in zip(run_rule(RULES["lu"], op, [x])[1:], expected(op, x)[1:], strict=True):
+    for got, want in zip(
+        run_rule(RULES["lu"], op, [x])[1:], reference_factors(op, x)[1:], strict=True
+    ):
         np.testing.assert_array_equal(got, want)
 
 
-def test_the_same_bits_for_any_number_of_workers() -> None:
-    a, y = drawn((9, 12, 12), "f32"), drawn((9, 12, 300), "f32")
+def test_factorizations_do_not_depend_on_the_worker_count() -> None:
+    a, y = random_matrices((9, 12, 12), "f32"), random_matrices((9, 12, 300), "f32")
     types = [TensorType(x.shape, "f32") for x in (a, y)]
     op = make_op(OPS["triangular_solve"], *types, lower=True, transpose=Symbol("no"), unit=True)
     few, many = (run_rule(RULES["triangular_solve"], op, [a, y], workers=n) for n in (1, 7))
@@ -96,7 +105,7 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_what_scratch_memory_does_not_hold_is_left_to_lapack() -> None:
+def test_large_matrices_are_left_to_lapack() -> None:
     type = TensorType((800, 800), "f64")
     x, y = np.zeros((800, 800)), np.zeros((800, 1))
     op = make_op(OPS["lu"], type)
@@ -109,20 +118,20 @@ def test_what_scratch_memory_does_not_hold_is_left_to_lapack() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1, 3, 8, 9, 21])
-def test_factors_of_definite_matrices(size: int, dtype: str) -> None:
-    """The lower triangle is read; where a matrix has no factor all of it is NaN."""
-    x = drawn((2, 3, size, size), dtype)
+def test_cholesky_matches_the_reference(size: int, dtype: str) -> None:
+    """Only the lower triangle is read; a matrix without a factor gives NaN."""
+    x = random_matrices((2, 3, size, size), dtype)
     x = x @ x.conj().swapaxes(-1, -2) + np.eye(size)
     x[0, 1, size - 1, size - 1] = -1
     x[1, 2, 0, 0] = np.nan
     x = np.tril(x).astype(NUMPY_DTYPES[dtype])
     op = make_op(OPS["cholesky"], TensorType(x.shape, dtype))
-    (wanted,) = expected(op, x)
+    (wanted,) = reference_factors(op, x)
     assert np.isnan(wanted[0, 1]).all()
-    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        (found,) = run_rule(RULES["cholesky"], op, [turned])
+    for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        (found,) = run_rule(RULES["cholesky"], op, [layout])
         assert np.isnan(found[1, 2]).all()
-        found[1, 2] = wanted[1, 2]  # LAPACK leaves zeros above
+        found[1, 2] = wanted[1, 2]  # LAPACK has zeros above the diagonal
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     (one,) = run_rule(RULES["cholesky"], op, [x], workers=1)
     one[1, 2] = wanted[1, 2]

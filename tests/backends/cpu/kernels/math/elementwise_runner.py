@@ -1,4 +1,4 @@
-"""Elementwise operations compiled on their own and run on arrays, beside the reference."""
+"""Compile single elementwise operations, run them on arrays, and compute the reference results."""
 
 import ctypes
 from functools import cache
@@ -19,41 +19,44 @@ Array = npt.NDArray[Any]
 
 
 @cache
-def compiled(op: str, dtypes: tuple[str, ...], result: str, lanes: int) -> Any:
-    """`void (ptr *arrays, i64 count)` that applies the operation; `None` where it has no rule."""
+def compile_operation(op: str, dtypes: tuple[str, ...], result: str, lanes: int) -> Any:
+    """Return `void (ptr *arrays, i64 count)`, which applies the operation, or None without a
+    rule."""
     module = LLVMModule()
     f = LLVMFunction(module, "apply", ["ptr", "i64"])
     arrays, count = f.params
     at = [f.load(f.offset(arrays, 8 * i), "ptr") for i in range(len(dtypes) + 1)]
     sizes = [NUMPY_DTYPES[dtype].itemsize for dtype in (*dtypes, result)]
     with f.loop(0, count, lanes) as i:
-        places = [f.offset(p, i * size) for p, size in zip(at, sizes, strict=True)]
-        held = [load_elements(f, p, d, lanes) for p, d in zip(places, dtypes, strict=False)]
-        made = emit_elementwise(f, op, {}, held, dtypes, result)
-        if made is None:
+        addresses = [f.offset(p, i * size) for p, size in zip(at, sizes, strict=True)]
+        operands = [load_elements(f, p, d, lanes) for p, d in zip(addresses, dtypes, strict=False)]
+        result_vector = emit_elementwise(f, op, {}, operands, dtypes, result)
+        if result_vector is None:
             return None
-        store_elements(f, made, places[-1], result)
+        store_elements(f, result_vector, addresses[-1], result)
     f.ret()
     imports = library.function_addresses(library.imported_symbols(module))
     code = compile(module.text(), ["apply"], imports)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["apply"])
 
 
-def applied(op: str, arrays: list[Array], dtypes: list[str], result: str, lanes: int = 16) -> Array:
-    """The operation on flat arrays of one size; raises `AssertionError` where it has no rule."""
-    entry = compiled(op, tuple(dtypes), result, lanes)
+def run_operation(
+    op: str, arrays: list[Array], dtypes: list[str], result: str, lanes: int = 16
+) -> Array:
+    """Apply an operation to flat arrays of equal size; raise `AssertionError` without a rule."""
+    entry = compile_operation(op, tuple(dtypes), result, lanes)
     assert entry is not None, f"no rule for {op} of {', '.join(dtypes)}"
     size = arrays[0].size
-    whole = -(-size // lanes) * lanes
-    padded = [np.resize(a, whole) for a in arrays]
-    out = np.empty(whole, NUMPY_DTYPES[result])
+    padded_size = -(-size // lanes) * lanes
+    padded = [np.resize(a, padded_size) for a in arrays]
+    out = np.empty(padded_size, NUMPY_DTYPES[result])
     table = np.array([a.ctypes.data for a in (*padded, out)], np.int64)
-    entry(table.ctypes.data, whole)
+    entry(table.ctypes.data, padded_size)
     return out[:size]
 
 
-def expected(op: str, arrays: list[Array], result: str) -> Array:
-    """What the reference interpreter gives."""
+def reference_result(op: str, arrays: list[Array], result: str) -> Array:
+    """Return the result of the reference interpreter."""
     type = TensorType(arrays[0].shape, result)
     reference = OPS[op].reference
     assert reference is not None
@@ -61,10 +64,10 @@ def expected(op: str, arrays: list[Array], result: str) -> Array:
         return np.asarray(reference(*arrays, result=type))
 
 
-def same(got: Array, wanted: Array) -> Array:
-    """Where two arrays have the same bits, all NaN taken as one."""
+def have_equal_bits(got: Array, wanted: Array) -> Array:
+    """Return where two arrays have equal bits; all NaNs are equal."""
     if got.dtype.kind == "c":
-        return same(got.real, wanted.real) & same(got.imag, wanted.imag)
+        return have_equal_bits(got.real, wanted.real) & have_equal_bits(got.imag, wanted.imag)
     bits = np.dtype(f"u{got.dtype.itemsize}")
     equal = np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(wanted).view(bits)
     if got.dtype.kind in "iub":
@@ -73,8 +76,8 @@ def same(got: Array, wanted: Array) -> Array:
         return np.asarray(equal | (np.isnan(got) & np.isnan(wanted)))
 
 
-def specials(dtype: str) -> Array:
-    """Numbers where functions bend: limits, zeros, subnormals, halves, infinities, NaN."""
+def special_values(dtype: str) -> Array:
+    """Return special arguments: limits, zeros, subnormals, halves, infinities, NaN."""
     type = NUMPY_DTYPES[dtype]
     if dtype == "bool":
         return np.array([False, True])
@@ -95,13 +98,13 @@ def specials(dtype: str) -> Array:
     if part == dtype:
         return real
     a, b = (x.reshape(-1) for x in np.meshgrid(real, real))
-    whole = np.empty(a.size, type)
-    whole.real, whole.imag = a, b
-    return whole
+    padded_size = np.empty(a.size, type)
+    padded_size.real, padded_size.imag = a, b
+    return padded_size
 
 
-def some(dtype: str, count: int, seed: int = 0) -> Array:
-    """Random numbers of any bits, and of sizes around one."""
+def random_values(dtype: str, count: int, seed: int = 0) -> Array:
+    """Return random arguments: random bits, and numbers around one."""
     rng = np.random.default_rng(seed)
     type = NUMPY_DTYPES[dtype]
     if dtype == "bool":
@@ -116,11 +119,11 @@ def some(dtype: str, count: int, seed: int = 0) -> Array:
     return normal.astype(type)
 
 
-def pairs(dtype: str, count: int = 3000) -> tuple[Array, Array]:
-    """Operands of a binary operation: all pairs of special numbers, and random ones."""
-    edge = specials(dtype)[:80]
+def operand_pairs(dtype: str, count: int = 3000) -> tuple[Array, Array]:
+    """Return operands of a binary operation: all pairs of special values, and random values."""
+    edge = special_values(dtype)[:80]
     x, y = (a.reshape(-1) for a in np.meshgrid(edge, edge))
     return (
-        np.concatenate([x, some(dtype, count, 1)]),
-        np.concatenate([y, some(dtype, count, 2)]),
+        np.concatenate([x, random_values(dtype, count, 1)]),
+        np.concatenate([y, random_values(dtype, count, 2)]),
     )

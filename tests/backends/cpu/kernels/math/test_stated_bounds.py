@@ -1,4 +1,4 @@
-"""docs/numerics.md states the bounds that the tests assert, of every elementwise operation."""
+"""docs/numerics.md states the bounds that the tests assert, for every elementwise operation."""
 
 from pathlib import Path
 
@@ -6,14 +6,20 @@ import pytest
 
 from shardir.ir.operation import OPS
 from tests.backends.cpu.kernels.math import test_basic_rules
-from tests.backends.cpu.kernels.math.accuracy import DOUBLE, SINGLE
+from tests.backends.cpu.kernels.math.accuracy import F32_BOUNDS_ULP, F64_BOUNDS_ULP
 from tests.frontend.scipy.accuracy import BOUNDS
 
 PAGE = Path(__file__).parents[5] / "docs/numerics.md"
-EXACT = {*test_basic_rules.UNARY, *test_basic_rules.BINARY, "select", "clamp", "convert"}
-"""Operations whose results are exact, so that no error bound is stated."""
-WORDS = {"random_hash", "random_fold_in"}
-UNCHANGED = {
+EXACT_OPERATIONS = {
+    *test_basic_rules.UNARY_DTYPES,
+    *test_basic_rules.BINARY_DTYPES,
+    "select",
+    "clamp",
+    "convert",
+}
+"""Operations with exact results, which have no stated bound."""
+RANDOM_OPERATIONS = {"random_hash", "random_fold_in"}
+ANNOTATIONS = {
     "checkpoint-name",
     "data_flow_edge",
     "propagation_barrier",
@@ -21,11 +27,11 @@ UNCHANGED = {
     "sharding_constraint",
     "vary",
 }
-"""What says something of a value, and leaves its numbers alone."""
+"""Annotations, which do not change their operand."""
 
 
-def table(first: str) -> dict[str, list[str]]:
-    """The rows of the page's table whose first heading is this, by their first cell."""
+def page_table(first: str) -> dict[str, list[str]]:
+    """Return the rows of the page's table with this first heading, by their first cell."""
     lines = iter(PAGE.read_text("utf-8").splitlines())
     rows = {}
     assert any(line.startswith(f"| {first} |") for line in lines), f"no table of {first}"
@@ -38,29 +44,29 @@ def table(first: str) -> dict[str, list[str]]:
     return rows
 
 
-FUNCTIONS = table("function")
-MADE = table("function of `scipy.special`")
+FUNCTIONS = page_table("function")
+COMPOSITE_FUNCTIONS = page_table("function of `scipy.special`")
 
 
 def test_every_elementwise_operation_is_exact_or_has_a_bound() -> None:
     elementwise = {name for name, spec in OPS.items() if spec.elementwise}
-    assert elementwise == EXACT | WORDS | UNCHANGED | set(FUNCTIONS)
-    assert not (WORDS | UNCHANGED) & set(FUNCTIONS)
-    assert set(FUNCTIONS) == set(SINGLE) == set(DOUBLE)
-    assert set(MADE) == set(BOUNDS)
+    assert elementwise == EXACT_OPERATIONS | RANDOM_OPERATIONS | ANNOTATIONS | set(FUNCTIONS)
+    assert not (RANDOM_OPERATIONS | ANNOTATIONS) & set(FUNCTIONS)
+    assert set(FUNCTIONS) == set(F32_BOUNDS_ULP) == set(F64_BOUNDS_ULP)
+    assert set(COMPOSITE_FUNCTIONS) == set(BOUNDS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_bounds_are_those_of_the_tests(name: str) -> None:
+def test_stated_bounds_equal_those_of_the_tests(name: str) -> None:
     single, bound, _, double, wide, _ = FUNCTIONS[name]
-    assert (float(bound), float(wide)) == (SINGLE[name], DOUBLE[name])
+    assert (float(bound), float(wide)) == (F32_BOUNDS_ULP[name], F64_BOUNDS_ULP[name])
     assert float(single) <= float(bound)
     assert float(double) <= float(wide)
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_bounds_of_what_is_made_of_operations(name: str) -> None:
-    single, bound, double, wide = map(float, MADE[name])
+@pytest.mark.parametrize("name", COMPOSITE_FUNCTIONS)
+def test_stated_bounds_of_composite_functions_equal_those_of_the_tests(name: str) -> None:
+    single, bound, double, wide = map(float, COMPOSITE_FUNCTIONS[name])
     assert {"f32": bound, "f64": wide} == BOUNDS[name]
     assert single <= bound
     assert double <= wide

@@ -1,4 +1,4 @@
-"""Every elementwise operation of the IR has instructions for every element type it takes."""
+"""Every elementwise operation has instructions for every element type that it accepts."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ ATTRS: dict[str, dict[str, Any]] = {
     "checkpoint-name": {"label": "x"},
     "vary": {"axes": ()},
 }
-"""What operations have to be told besides."""
+"""Required attributes of operations."""
 
 
 def result_of(spec: OpSpec, operands: list[TensorType]) -> TensorType | None:
-    """The type of the result, or `None` where the operation takes no such operands."""
+    """Return the type of the result, or `None` if the operand types are invalid."""
     for stated in (None, operands[-1]):
         try:
             made = spec.type(*operands, result=stated, **ATTRS.get(spec.name, {}))
@@ -40,16 +40,18 @@ ELEMENTWISE = sorted(name for name, spec in OPS.items() if spec.elementwise)
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_every_type_has_instructions(name: str) -> None:
-    spec, tried = OPS[name], 0
+def test_every_operation_has_instructions_for_its_types(name: str) -> None:
+    spec, case_count = OPS[name], 0
     for dtype in DTYPES:
         for operands in operands_of(spec, dtype):
             result = result_of(spec, operands)
             assert result is not None
             f = LLVMFunction(LLVMModule(), "apply", ["ptr"])
             dtypes = [each.dtype for each in operands]
-            held = [load_elements(f, f.params[0], each, 8) for each in dtypes]
-            made = emit_elementwise(f, name, ATTRS.get(name, {}), held, dtypes, result.dtype)
+            operand_vectors = [load_elements(f, f.params[0], each, 8) for each in dtypes]
+            made = emit_elementwise(
+                f, name, ATTRS.get(name, {}), operand_vectors, dtypes, result.dtype
+            )
             assert made is not None, f"{name} of {dtypes}"
-            tried += 1
-    assert tried
+            case_count += 1
+    assert case_count
