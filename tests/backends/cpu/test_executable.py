@@ -21,7 +21,7 @@ from tests.programs.strategies import modules
 from tests.samples import SAMPLES
 
 Array = npt.NDArray[Any]
-EXAMPLES = max(settings().max_examples // 2, 1)
+EXAMPLE_COUNT = max(settings().max_examples // 2, 1)
 
 
 def native_results(module: Module, arguments: list[Array]) -> list[Array]:
@@ -46,7 +46,7 @@ def test_every_operation_gives_the_reference_results(sample: Sample) -> None:
     )
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLE_COUNT)
 @given(modules(), st.integers(0, 9))
 def test_random_programs_give_the_results_of_the_interpreter(module: Module, seed: int) -> None:
     assume(not ranks_signs(module))

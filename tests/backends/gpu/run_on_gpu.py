@@ -83,8 +83,8 @@ def run_suite(kind: str, selected: list[str]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda", help="what torch calls the device")
-    parser.add_argument("programs", nargs="*", help="names of programs; otherwise all")
+    parser.add_argument("--device", default="cuda", help="the torch device")
+    parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
     options = parser.parse_args()
     import torch
 

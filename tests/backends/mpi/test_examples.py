@@ -11,10 +11,10 @@ from hypothesis import settings
 from tests.backends.mpi.mpiexec_job import LIMIT_SECONDS, ROOT, mpiexec
 
 SEEDS = sorted(path.stem for path in (ROOT / "examples" / "seeds").glob("*.py"))
-LONG = settings().max_examples > 200
-JOBS = [("collective_operations", 2), ("pmap_quickstart", 4)]
+IS_LONG_RUN = settings().max_examples > 200
+DEFAULT_JOBS = [("collective_operations", 2), ("pmap_quickstart", 4)]
 PAGE = ROOT / "docs" / "distributed.md"
-TIMES = re.compile(r"[\d.]+ ms")
+TIME_PATTERN = re.compile(r"[\d.]+ ms")
 
 
 def output_of_one_process(path: Path) -> str:
@@ -27,17 +27,19 @@ def output_of_one_process(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(s, n) for s in SEEDS for n in (2, 4)] if LONG else JOBS
+    ("seed", "count"), [(s, n) for s in SEEDS for n in (2, 4)] if IS_LONG_RUN else DEFAULT_JOBS
 )
 def test_a_seed_example_prints_the_same(seed: str, count: int, tmp_path: Path) -> None:
     path = ROOT / "examples" / "seeds" / f"{seed}.py"
     done = mpiexec(count, path, folder=tmp_path).check()
-    assert TIMES.sub("... ms", done.out[0]) == TIMES.sub("... ms", output_of_one_process(path))
+    assert TIME_PATTERN.sub("... ms", done.out[0]) == TIME_PATTERN.sub(
+        "... ms", output_of_one_process(path)
+    )
 
 
-@pytest.mark.parametrize("count", [2, 4] if LONG else [2])
+@pytest.mark.parametrize("count", [2, 4] if IS_LONG_RUN else [2])
 def test_the_digits_example_trains(count: int, tmp_path: Path) -> None:
-    epochs = "15" if LONG else "8"
+    epochs = "15" if IS_LONG_RUN else "8"
     done = mpiexec(
         count, ROOT / "examples" / "digits.py", "--epochs", epochs, folder=tmp_path
     ).check()

@@ -14,8 +14,8 @@ from tests.backends.mpi.program_comparison import SEPARATOR
 from tests.passes.processes import partitioned
 from tests.programs.strategies import spmd_modules
 
-LONG = settings().max_examples > 200
-EXAMPLES = 400 if LONG else 60
+IS_LONG_RUN = settings().max_examples > 200
+EXAMPLE_COUNT = 400 if IS_LONG_RUN else 60
 
 
 EXCLUDED_OPERATIONS = (
@@ -85,7 +85,7 @@ spmd func @f(
 
 def select_half(texts: list[str], part: int) -> list[str]:
     """Return half of the programs, or all of them in long runs."""
-    return texts if LONG else texts[part::2]
+    return texts if IS_LONG_RUN else texts[part::2]
 
 
 @pytest.mark.parametrize(("count", "part"), [(2, 0), (3, 1)])
@@ -98,7 +98,7 @@ def test_reductions_over_several_processes_match_one_process(
 @pytest.mark.parametrize(("count", "part"), [(2, 0), (4, 1)])
 def test_partitioned_programs_match_one_process(count: int, part: int, tmp_path: Path) -> None:
     run_programs(
-        select_half(random_programs(partitioned(), EXAMPLES), part),
+        select_half(random_programs(partitioned(), EXAMPLE_COUNT), part),
         count,
         tmp_path,
         "numpy",
@@ -108,10 +108,10 @@ def test_partitioned_programs_match_one_process(count: int, part: int, tmp_path:
 
 def test_programs_with_collectives_match_one_process(tmp_path: Path) -> None:
     # The results differ between devices that the types declare equal.
-    run_programs(random_programs(spmd_modules(), EXAMPLES), 3, tmp_path, "numpy")
+    run_programs(random_programs(spmd_modules(), EXAMPLE_COUNT), 3, tmp_path, "numpy")
 
 
-@pytest.mark.parametrize("count", [2, 4] if LONG else [2])
+@pytest.mark.parametrize("count", [2, 4] if IS_LONG_RUN else [2])
 def test_checks_of_native_programs_pass(count: int, tmp_path: Path) -> None:
     done = mpiexec(count, "-m", "tests.backends.mpi.native_programs", folder=tmp_path).check()
     assert done.out == [f"all {len(CHECKS)}\n"] * count

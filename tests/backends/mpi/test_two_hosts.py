@@ -5,9 +5,9 @@ from hypothesis import settings
 
 from tests.backends.mpi import two_hosts
 
-LONG = settings().max_examples > 200
+IS_LONG_RUN = settings().max_examples > 200
 
-if LONG and two_hosts.can_create_namespaces():
+if IS_LONG_RUN and two_hosts.can_create_namespaces():
 
     def test_jobs_on_two_hosts(capsys: pytest.CaptureFixture[str]) -> None:
         two_hosts.main()

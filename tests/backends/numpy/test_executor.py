@@ -27,7 +27,7 @@ from tests.programs.shardings import shardings
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES
 
-EXAMPLES = max(settings().max_examples // 4, 25)
+EXAMPLE_COUNT = max(settings().max_examples // 4, 25)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -39,7 +39,7 @@ def test_every_operation_gives_the_reference_results(sample: Sample) -> None:
     )
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLE_COUNT)
 @given(st.data())
 def test_partitioned_programs_give_the_results_of_the_interpreter(data: st.DataObject) -> None:
     module = data.draw(modules())

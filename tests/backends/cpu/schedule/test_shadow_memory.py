@@ -19,17 +19,17 @@ from shardir.passes import Pipeline
 from tests.backends.cpu.schedule import shadow_memory
 from tests.backends.cpu.schedule.shadow_memory import ShadowError, ShadowExecution
 
-SIDE = 6
-SIZE = SIDE * SIDE
-STEPS = 8
-DEPTH = 3
+ROW_LENGTH = 6
+ARRAY_LENGTH = ROW_LENGTH * ROW_LENGTH
+STEP_COUNT = 8
+MAX_DEPTH = 3
 
 Values = list[Any]
 Source = random.Random
 
 
 def square(x: Any) -> Any:
-    return x.reshape(SIDE, SIDE)
+    return x.reshape(ROW_LENGTH, ROW_LENGTH)
 
 
 ELEMENTWISE: list[Callable[[Any, Any], Any]] = [
@@ -41,8 +41,8 @@ DATA_MOVEMENT: list[Callable[[Any, Any], Any]] = [
     lambda x, y: snp.cumsum(x),
     lambda x, y: x[::-1],
     lambda x, y: snp.sort(x),
-    lambda x, y: square(x).T.reshape(SIZE),
-    lambda x, y: (square(x) @ square(y)).reshape(SIZE),
+    lambda x, y: square(x).T.reshape(ARRAY_LENGTH),
+    lambda x, y: (square(x) @ square(y)).reshape(ARRAY_LENGTH),
     lambda x, y: snp.concatenate([x[5:], y[:5]]),
     lambda x, y: snp.concatenate([snp.concatenate([x[:7], y[:9]]), x[16:]]),
     lambda x, y: x.at[snp.argsort(y)].get(mode="promise_in_bounds"),
@@ -64,7 +64,7 @@ def random_values(source: Source, values: Values, steps: int, depth: int = 0) ->
     for _ in range(steps):
         kinds = (
             [ELEMENTWISE, DATA_MOVEMENT, UPDATES]
-            if depth == DEPTH
+            if depth == MAX_DEPTH
             else [ELEMENTWISE, DATA_MOVEMENT, UPDATES, None]
         )
         kind = source.choice(kinds)
@@ -103,16 +103,16 @@ def random_region(source: Source, x: Any, y: Any, free: Any, depth: int) -> Any:
         )
 
     def step(carried: Any, row: Any) -> Any:
-        first, second = random_results(*carried, snp.tile(row, SIDE))
-        return (first, second), (second, first[:SIDE])
+        first, second = random_results(*carried, snp.tile(row, ROW_LENGTH))
+        return (first, second), (second, first[:ROW_LENGTH])
 
     (x, y), (all_, rows) = lax.scan(step, (x, y), square(y), reverse=bool(seed % 2))
-    return x, y, all_[1], rows.reshape(SIZE)
+    return x, y, all_[1], rows.reshape(ARRAY_LENGTH)
 
 
 def prepared(function: Callable[..., Any], count: int) -> Function:
     """Return a function after the passes that precede scheduling."""
-    zeros = [np.zeros(SIZE, np.float32)] * count
+    zeros = [np.zeros(ARRAY_LENGTH, np.float32)] * count
     module = sd.jit(function).lower(*zeros).module
     return Pipeline.parse(f"dce,{BACKEND.pipeline}")(module).main
 
@@ -122,7 +122,7 @@ def random_function(seed: int) -> Function:
 
     def function(*given: Any) -> Any:
         source = Source(seed)
-        values = random_values(source, list(given), STEPS)
+        values = random_values(source, list(given), STEP_COUNT)
         return [value for value in values[2:] if source.random() < 0.4] + values[-1:]
 
     return prepared(function, 2)

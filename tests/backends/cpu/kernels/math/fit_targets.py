@@ -15,7 +15,7 @@ mp.mp.dps = 50
 Function = Callable[[Any], Any]
 HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.0001")
 ROOTS_OF_TWO = (mp.sqrt(mp.mpf(1) / 2) - 1, mp.sqrt(2) - 1)
-TINY = mp.mpf(10) ** -12
+MIN_ARGUMENT = mp.mpf(10) ** -12
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Target:
 
 def _avoid_zero(function: Function) -> Function:
     """Return the function with arguments moved away from 0, where it loses digits."""
-    return lambda x: function(x if abs(x) > TINY else TINY)
+    return lambda x: function(x if abs(x) > MIN_ARGUMENT else MIN_ARGUMENT)
 
 
 def _atanh_series(z: Any) -> Any:
@@ -63,7 +63,7 @@ def _cosine(z: Any) -> Any:
 
 def _erfc_scaled(t: Any) -> Any:
     """Return (1 + 2x) exp(x^2) erfc(x) for t = (x - 3) / (x + 3)."""
-    if 1 - t < TINY:
+    if 1 - t < MIN_ARGUMENT:
         return 2 / mp.sqrt(mp.pi)
     x = 3 * (1 + t) / (1 - t)
     if x < 10:
@@ -83,7 +83,7 @@ def _erfc_scaled(t: Any) -> Any:
 def _erf_inv(w: Any) -> Any:
     """Return erf_inv(x) / x for w = -log(1 - x^2)."""
     x = mp.sqrt(-mp.expm1(-w))
-    return mp.erfinv(x) / x if x > TINY else mp.sqrt(mp.pi) / 2
+    return mp.erfinv(x) / x if x > MIN_ARGUMENT else mp.sqrt(mp.pi) / 2
 
 
 def _lgamma(x: Any) -> Any:
@@ -104,10 +104,10 @@ def _constant_one(x: Any) -> Any:
 SIN, SIN_WEIGHT = _odd(mp.sin)
 ASIN, ASIN_WEIGHT = _odd(mp.asin)
 ATAN, ATAN_WEIGHT = _odd(mp.atan)
-QUARTER = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
+QUARTER_PI_SQUARED = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
 REDUCED_INTERVAL = (mp.mpf("-0.03348"), mp.mpf("0.03223"))
 """The interval of c m - 1 for the inverses c of `logarithm_double`."""
-S = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
+MAX_ATANH_ARGUMENT = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
 
 
 def _targets() -> dict[str, Target]:
@@ -159,7 +159,13 @@ def _targets() -> dict[str, Target]:
     add("log2", _avoid_zero(lambda f: mp.log(1 + f, 2) / f), ROOTS_OF_TWO,
         _avoid_zero(lambda f: f / mp.log(1 + f, 2)), f32=25, from_f32=9)  # fmt: skip
     # log((1 + s) / (1 - s)) = 2s + s^3 P(s^2)
-    add("log_ratio", _avoid_zero(_atanh_series), (0, S**2), lambda z: z / 2, short=36)
+    add(
+        "log_ratio",
+        _avoid_zero(_atanh_series),
+        (0, MAX_ATANH_ARGUMENT**2),
+        lambda z: z / 2,
+        short=36,
+    )
     # sinh(x) = x + x^3 P(x^2)
     sinh, sinh_weight = _odd(mp.sinh)
     add("sinh", sinh, (0, mp.mpf("1.001")), sinh_weight, f64=57, from_f64=6)
@@ -175,9 +181,17 @@ def _targets() -> dict[str, Target]:
         lie = ((first if steps else 0) - base, min(end, SATURATION_SINGLE) - base)
         apart, weight = _difference_quotient(mp.tanh, base)
         add(f"tanh_{place}", apart, lie, weight, f32=24, from_f32=5)
-    add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)
+    add("sin", SIN, (0, QUARTER_PI_SQUARED), SIN_WEIGHT, f32=28, short=36, f64=58)
     # cos(r) = 1 - r^2/2 + r^4 P(r^2)
-    add("cos", _avoid_zero(_cosine), (0, QUARTER), lambda z: z * z, f32=28, short=36, f64=58)
+    add(
+        "cos",
+        _avoid_zero(_cosine),
+        (0, QUARTER_PI_SQUARED),
+        lambda z: z * z,
+        f32=28,
+        short=36,
+        f64=58,
+    )
     # (1 - s)^(-1/3) = 1 + s P(s)
     add(
         "cbrt",
@@ -188,17 +202,17 @@ def _targets() -> dict[str, Target]:
     )
     # tan(x) = x + x^3 P(x^2)
     tan, tan_weight = _odd(mp.tan)
-    add("tan", tan, (0, QUARTER), tan_weight, f32=28, f64=57, from_f64=11)
+    add("tan", tan, (0, QUARTER_PI_SQUARED), tan_weight, f32=28, f64=57, from_f64=11)
     add("asin", ASIN, (0, mp.mpf("0.2501")), ASIN_WEIGHT, f32=28, short=36, f64=58, from_f64=9)
     add("atan", ATAN, (0, 1), ATAN_WEIGHT, f32=28)
     add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, short=36, f64=58, from_f64=8)
     add("atan_near", ATAN, (0, mp.mpf("0.1636") ** 2), ATAN_WEIGHT, f64=58, from_f64=4)
     # erf(x) = x + x P(x^2)
     add("erf", _avoid_zero(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf("0.8465")),
-        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > MIN_ARGUMENT else mp.sqrt(mp.pi) / 2,
         f32=28)  # fmt: skip
     add("erf", _avoid_zero(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf(1)),
-        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > MIN_ARGUMENT else mp.sqrt(mp.pi) / 2,
         short=36, f64=57, from_f64=9)  # fmt: skip
     # log(erfc(x)) / x
     add("erf_tail", lambda x: mp.log(mp.erfc(x)) / x, (mp.mpf("0.92"), mp.mpf("3.95")),
