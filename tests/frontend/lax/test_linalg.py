@@ -11,7 +11,7 @@ from shardir import lax
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, ShapeError
 from tests.error_assertions import assert_refused
-from tests.frontend.matrices import Matrices
+from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run
 
 DRAWN = Matrices(41)

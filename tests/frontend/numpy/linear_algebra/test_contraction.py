@@ -10,7 +10,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, ShapeError
 from shardir.frontend.numpy import api as snp
 from shardir.ir.types import dtype_name
-from tests.frontend.matrices import Matrices
+from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import check, close, eagerly, numpys, ops, run, trace, words
 
 DRAWN = Matrices(11)

@@ -13,7 +13,7 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.sharding import NamedSharding, PartitionSpec
 from tests.error_assertions import assert_refused
-from tests.frontend.matrices import Matrices
+from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run, same
 
 DRAWN = Matrices(17)
