@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from tests.jax_documents.reading import KNOWN, Choices, documents_in
-from tests.jax_documents.running import Outcome, run_document
+from tests.jax_documents.document_runner import Outcome, run_document
+from tests.jax_documents.document_text import KNOWN, Choices, documents_in
 
 
 def main(arguments: list[str]) -> int:

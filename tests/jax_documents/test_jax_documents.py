@@ -7,9 +7,9 @@ import pytest
 
 from tests.jax_documents.__main__ import main
 from tests.jax_documents.cells import cells_of
-from tests.jax_documents.comparing import verdict
-from tests.jax_documents.reading import Choices, unspoiled
-from tests.jax_documents.running import run_document
+from tests.jax_documents.document_runner import run_document
+from tests.jax_documents.document_text import Choices, unspoiled
+from tests.jax_documents.output_comparison import verdict
 
 NOTEBOOK = """\
 # Sums over devices

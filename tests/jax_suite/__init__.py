@@ -5,5 +5,5 @@
 A test file is executed unmodified, with an `import` of its own under which `jax` means the library
 under test. What a test wants from JAX's internals cannot be had from another library, so the
 tests that count are those that pass on JAX itself when JAX is seen through its public names alone
-(`stand_in.py`). Nothing of JAX's tests is kept here; docs/jax_tests.md holds the results.
+(`public_jax.py`). Nothing of JAX's tests is kept here; docs/jax_tests.md holds the results.
 """

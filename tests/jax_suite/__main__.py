@@ -21,10 +21,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from tests.jax_suite.lending import lend
-from tests.jax_suite.lists import counted, outdated, reasons, unexplained
-from tests.jax_suite.running import PASSED, innocent, run_file
-from tests.jax_suite.stand_in import stand_in
+from tests.jax_suite.file_runner import PASSED, innocent, run_file
+from tests.jax_suite.jax_test_util import lend
+from tests.jax_suite.name_lists import counted, outdated, reasons, unexplained
+from tests.jax_suite.public_jax import stand_in
 
 FILES = (
     *("pmap", "shard_map", "array", "pjit", "batching", "lax_vmap", "random", "tree_util"),

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.jax_suite.lists import counted, outdated, unexplained
+from tests.jax_suite.name_lists import counted, outdated, unexplained
 
 ROOT = Path(__file__).parents[2]
 FILE = """

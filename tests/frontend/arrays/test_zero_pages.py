@@ -7,7 +7,9 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.threads.memory_mapping import CAN_RESET_PAGES
 from tests.call_count import count_calls
-from tests.frontend.dispatch.answered import every_call_is_learned as every_call_is_learned
+from tests.frontend.dispatch.native_call_samples import (
+    every_call_is_learned as every_call_is_learned,
+)
 
 SHAPES = ((1 << 14,), (300, 1000), (3, 1 << 20))
 step = sd.jit(lambda x, y: x + y, donate_argnums=0)

@@ -18,7 +18,7 @@ from shardir.frontend.dispatch import eager as eager_module, eager_call, native_
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from tests.call_count import count_calls
-from tests.frontend.dispatch.answered import (
+from tests.frontend.dispatch.native_call_samples import (
     WHOLE,
     WORTH_IT,
     A,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontend.transforms.device_bodies import AXIS, COUNT, Case, Local, Stacked
+from tests.frontend.transforms.per_device_functions import AXIS, COUNT, Case, Local, Stacked
 
 W = np.array([0.7, -0.4])
 STEP = np.array([0.3, 1.1])

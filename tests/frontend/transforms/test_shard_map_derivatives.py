@@ -20,7 +20,6 @@ from shardir import PartitionSpec as P, lax
 from shardir.errors import DifferentiateError
 from shardir.frontend.errors import ShardingError
 from shardir.interpret.interpreter import run
-from tests.frontend.transforms.device_bodies import AXIS, CASES, COUNT, Case, Local, random_case
 from tests.frontend.transforms.device_derivatives import (
     W,
     X,
@@ -30,6 +29,14 @@ from tests.frontend.transforms.device_derivatives import (
     modes,
     whole,
     whole_measured,
+)
+from tests.frontend.transforms.per_device_functions import (
+    AXIS,
+    CASES,
+    COUNT,
+    Case,
+    Local,
+    random_case,
 )
 
 

@@ -16,9 +16,9 @@ from typing import Any
 from shardir.interop.in_place_of_jax import Program
 from shardir.interop.jax_shim.jax_config import program_settings
 from tests.jax_documents.cells import Cell, cells_of, supplied
-from tests.jax_documents.comparing import verdict
-from tests.jax_documents.libraries import Watched, bring_mixed, called_outside, needs_jax
-from tests.jax_documents.reading import Choices
+from tests.jax_documents.document_text import Choices
+from tests.jax_documents.jax_libraries import Watched, bring_mixed, called_outside, needs_jax
+from tests.jax_documents.output_comparison import verdict
 
 
 @dataclass

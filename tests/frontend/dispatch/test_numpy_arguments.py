@@ -16,7 +16,7 @@ from shardir.backends.cpu.threads import memory
 from shardir.frontend.arrays.native_import import import_natively
 from shardir.frontend.errors import NumberRangeError
 from tests.call_count import count_calls
-from tests.frontend.dispatch.answered import (
+from tests.frontend.dispatch.native_call_samples import (
     A,
     B,
     X,

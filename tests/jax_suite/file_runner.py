@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.jax_suite.names import Facade, loading, root_of
+from tests.jax_suite.jax_facade import Facade, loading, root_of
 
 PASSED = "passed"
 SKIPPED = "skipped"

@@ -19,7 +19,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import native_call_cache
 from shardir.frontend.errors import DeletedArrayError, NumberRangeError
 from tests.call_count import count_calls
-from tests.frontend.dispatch.answered import (
+from tests.frontend.dispatch.native_call_samples import (
     WHOLE,
     A,
     X,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.jax_suite.names import Absent
+from tests.jax_suite.jax_facade import Absent
 
 NAMED = {"dot": "dot_general"}
 """What JAX calls operations that tests count in the text of a program."""
