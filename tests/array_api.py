@@ -23,12 +23,12 @@ KNOWN = ROOT / "docs" / "array_api.md"
 
 
 def known_failures(text: str) -> list[str]:
-    """The tests listed in the page, one a line in a block of text."""
+    """Return the tests that the page lists as known failures, one per line of a text block."""
     return re.findall(r"^(array_api_tests/\S+::.+)$", text, re.MULTILINE)
 
 
 def failures(report: str) -> list[str]:
-    """The tests that pytest says have failed, or broken down."""
+    """Return the tests that pytest reports as failed or as errors."""
     return re.findall(
         r"^(?:FAILED|ERROR) (array_api_tests/\S+?::.+?)(?: - .*)?$", report, re.MULTILINE
     )

@@ -1,8 +1,8 @@
 """Configuration of all tests: the number of hypothesis examples, the story plug-in, and extras.
 
-A test that needs an extra which is not installed is skipped: a file whose imports need it as a
-whole, a test whose call imports it when it does. What starts other processes says so by a mark,
-`@pytest.mark.needs("sklearn")`.
+A test that needs an extra which is not installed is skipped. If the imports of a test file need the
+extra, the whole file is skipped; if only the call of a test imports it, that test is skipped. A
+test that starts a process which needs an extra has the mark `@pytest.mark.needs("sklearn")`.
 """
 
 import gc
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def answered_calls() -> None:
+def native_call_cache() -> None:
     """Compile the native call cache first: no test may depend on the number of earlier calls."""
     from shardir.backends.cpu import is_available
 
@@ -52,13 +52,17 @@ def answered_calls() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the tests themselves from garbage collections, which many tests ask for: there are
-    millions of objects of thirty thousand tests, and none of them ever becomes garbage."""
+    """Exclude the tests themselves from garbage collection.
+
+    Many tests call `gc.collect`. The thirty thousand test items are millions of objects, none of
+    which ever becomes garbage, so that each collection would traverse them in vain.
+    """
     gc.disable()
     try:
         found = yield
         if jax := sys.modules.get("jax"):
-            # Its numbers are compared, not its speed: what XLA compiles runs once. Half the time.
+            # Tests compare JAX's results and run each compiled program once, so optimizations only
+            # cost time: without them, the tests take half as long.
             jax.config.update("jax_disable_most_optimizations", True)
         return found
     finally:

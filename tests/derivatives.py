@@ -20,7 +20,7 @@ STEPS = (1e-5, 1e-6, 1e-7)
 
 
 def random_like(rng: np.random.Generator, type: TensorType) -> Array:
-    """Normal numbers of a type; both parts of complex ones."""
+    """Return normally distributed numbers of a type; in both parts of complex numbers."""
     numbers = rng.normal(size=type.shape)
     if type.numpy.kind == "c":
         numbers = numbers + 1j * rng.normal(size=type.shape)
@@ -36,9 +36,9 @@ def check_gradients(
     rel: float = 1e-5,
     seed: int = 0,
 ) -> None:
-    """The gradients of a function of f64 and c128 are its derivatives, up to `order`.
+    """Check the gradients of a function of f64 and c128 against differences, up to `order`.
 
-    Compares along random directions. The cotangent of z pairs with dz as Re(g * dz).
+    The comparison is along random directions. The cotangent of z pairs with dz as Re(g * dz).
     """
     params = function.body.params
     if wrt is None:
@@ -81,7 +81,7 @@ def check_tangents(
     rel: float = 1e-5,
     seed: int = 0,
 ) -> None:
-    """The tangents of a function of f64 and c128 are how its results change along a direction."""
+    """Check the tangents of a function of f64 and c128 against differences along a direction."""
     params = function.body.params
     if wrt is None:
         wrt = [i for i, param in enumerate(params) if param.type.dtype in INEXACT]

@@ -1,4 +1,4 @@
-"""The element types of expressions of the namespaces, here and in JAX.
+"""The dtypes of expressions of the namespaces, here and in JAX.
 
 `tests/data/dtypes.json` has for both settings of `enable_x64`, and for each expression, the element
 types that JAX 0.10.2 gives where `x` has the types of the columns; `*` marks weak ones, `,` parts
@@ -36,17 +36,17 @@ MODULES = {
 
 
 def columns(mode: str) -> list[str]:
-    """The types that differ in a mode, "x32" or "x64"."""
+    """Return the dtypes and Python numbers of the columns in a mode, "x32" or "x64"."""
     return [name for name in COLUMNS if mode == "x64" or name not in NARROWED]
 
 
-def asks_for_arrays(expression: str) -> bool:
-    """Whether an expression has `m` or `t`, which numbers are not."""
+def needs_arrays(expression: str) -> bool:
+    """Return whether an expression reads `m` or `t`, which do not exist for Python numbers."""
     return bool(re.search(r"\b[mt]\b", expression))
 
 
 class Library:
-    """`jax` or `shardir` and its modules."""
+    """`jax` or `shardir`, and the modules that expressions use."""
 
     def __init__(self, name: str) -> None:
         self.top: Any = importlib.import_module(name)
@@ -58,7 +58,7 @@ class Library:
         self.names["segment"] = self.top.ops.segment_sum if name == "jax" else self.top.segment_sum
 
     def types(self, expression: str, column: str) -> str:
-        """The element types that an expression has, `-` for an error, or `nothing`."""
+        """Return the dtypes of the results of an expression, `-` for an error, or `nothing`."""
         if column in NUMBERS:
             arrays = {"x": NUMBERS[column]}
         else:
@@ -69,7 +69,7 @@ class Library:
             }
         others: list[str] = []
 
-        def evaluated(arrays: Any) -> Any:
+        def evaluate(arrays: Any) -> Any:
             found = eval(expression, {**self.names, **arrays})
             leaves = self.top.tree.leaves(found)
             others.extend(_word(leaf) for leaf in leaves if not _is_array(leaf))
@@ -78,7 +78,7 @@ class Library:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = self.top.eval_shape(evaluated, arrays)
+                found = self.top.eval_shape(evaluate, arrays)
         except Exception:
             return "-"
         return ",".join([*map(_word, found), *others]) or "nothing"
@@ -100,10 +100,10 @@ def _word(x: Any) -> str:
 
 
 def rows(library: Library, expressions: list[str], mode: str) -> Iterator[tuple[str, str]]:
-    """Each expression and its row, in the mode that holds."""
+    """Yield each expression and its row in the current mode."""
     for expression in expressions:
         words = [
-            "." if column in NUMBERS and asks_for_arrays(expression)
+            "." if column in NUMBERS and needs_arrays(expression)
             else library.types(expression, column)
             for column in columns(mode)
         ]  # fmt: skip

@@ -73,7 +73,7 @@ def ops(fun: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
     return [op.spec.name for op in trace(fun, *args, **options)[0].function.body.ops]
 
 
-def numpys(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def numpy_result(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Return the result of NumPy's function, with warnings suppressed."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -90,7 +90,7 @@ def check(
     `reference` is called instead of NumPy's function of that name, `dtype` is expected instead of
     NumPy's.
     """
-    expected_value = numpys(reference or getattr(np, name), *args, **options)
+    expected_value = numpy_result(reference or getattr(np, name), *args, **options)
     for way in (run, eagerly):
         same(way(getattr(snp, name), *args, **options), expected_value, rtol, dtype)
 

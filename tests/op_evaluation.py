@@ -19,8 +19,8 @@ def type_of(array: Array) -> TensorType:
     return TensorType(array.shape, dtype_name(array.dtype))
 
 
-def applied(spec: OpSpec, *arrays: npt.ArrayLike, result: Any = None, **attrs: Any) -> Any:
-    """The result on these arrays (a tuple for several), by the reference interpreter."""
+def apply_op(spec: OpSpec, *arrays: npt.ArrayLike, result: Any = None, **attrs: Any) -> Any:
+    """Return the result of the reference interpreter on these arrays, a tuple for several."""
     operands = [np.asarray(array) for array in arrays]
     b = Builder()
     params = [b.param(type_of(array)) for array in operands]
@@ -34,7 +34,10 @@ def cotangents(
     spec: OpSpec, *arrays: npt.ArrayLike, g: npt.ArrayLike | None = None, result: Any = None,
     **attrs: Any,
 ) -> list[Array | None]:  # fmt: skip
-    """The cotangents of the operands of an operation with one result, whose own is `g` or ones."""
+    """Return the cotangents of the operands of an operation with one result.
+
+    The cotangent of the result is `g`, or ones.
+    """
     operands = [np.asarray(array) for array in arrays]
     b = Builder()
     params = [b.param(type_of(array)) for array in operands]
@@ -49,8 +52,8 @@ def cotangents(
     return [None if value is None else next(outs) for value in found]
 
 
-def inferred(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Any:
-    """The result type or types; raises what the type rule raises."""
+def infer_types(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Any:
+    """Return the result type or types; propagate the error of the type rule."""
     b = Builder()
     made = b.emit(spec, *(b.param(type) for type in types), result=result, **attrs)
     return tuple(value.type for value in made) if isinstance(made, tuple) else made.type

@@ -1,8 +1,8 @@
-"""What a sample of an operation is, and how its operands get numbers.
+"""Samples of operations, and the random operands of each sample.
 
 A sample is one application of an operation: the operation, the types of its operands, its
-attributes, and what random operands have to look like. Everything that must hold for every
-operation is tested over samples: the type rule, the reference, derivatives, partitioning,
+attributes, and the constraints on random operands. Tests of properties that hold for every
+operation iterate over samples: type rule, reference interpreter, derivatives, partitioning,
 backends.
 """
 
@@ -27,7 +27,9 @@ WIDE = {"f16": "f64", "bf16": "f64", "f32": "f64", "c64": "c128"}
 
 
 def between(low: float, high: float) -> Source:
-    """Floats (complex: both parts) in a range, all apart from each other; integers in it."""
+    """Return a source of values in a range: distinct floats (both parts of complex numbers), or
+    integers.
+    """
 
     def make(rng: np.random.Generator, type: TensorType) -> Array:
         if type.dtype in COMPLEX:
@@ -43,12 +45,12 @@ def between(low: float, high: float) -> Source:
 
 
 def exactly(values: npt.ArrayLike) -> Source:
-    """These values, whatever the type."""
+    """Return a source of these values in every dtype."""
     return lambda rng, type: np.asarray(values).astype(type.numpy).reshape(type.shape)
 
 
-def anything(rng: np.random.Generator, type: TensorType) -> Array:
-    """Values without special cases: bools, numbers around zero, any key."""
+def any_values(rng: np.random.Generator, type: TensorType) -> Array:
+    """Return values without special cases: bools, numbers around zero, any key."""
     if type.dtype == "bool":
         return rng.integers(0, 2, type.shape).astype(np.bool_)
     if type.dtype == "key":
@@ -74,7 +76,7 @@ class Sample:
     operands: tuple[TensorType, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     result: TensorType | tuple[TensorType, ...] | None = None
-    sources: tuple[Source, ...] = (anything,)
+    sources: tuple[Source, ...] = (any_values,)
     blocks: Callable[[Builder, Sequence[Value]], tuple[Block, ...]] | None = None
     smooth: bool = True
 
@@ -87,30 +89,30 @@ class Sample:
         return f"{self.spec.name}({operands}{';' if attrs else ''}{attrs}){stated}".replace(" ", "")
 
     def arrays(self, seed: int = 0) -> list[Array]:
-        """Operands; the same for the same seed."""
+        """Return random operands, which are equal for equal seeds."""
         rng = np.random.default_rng(seed)
         last = len(self.sources) - 1
         return [self.sources[min(i, last)](rng, type) for i, type in enumerate(self.operands)]
 
     def emit(self, b: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
-        """Apply the operation; returns all its results."""
+        """Apply the operation and return all its results."""
         blocks = self.blocks(b, operands) if self.blocks else ()
         made = b.emit(self.spec, *operands, result=self.result, blocks=blocks, **self.attrs)
         return made if isinstance(made, tuple) else (made,)
 
     def function(self) -> Function:
-        """A function of the operands that applies the operation once."""
+        """Return a function of the operands that applies the operation once."""
         b = Builder()
         params = [b.param(type, f"x{i}") for i, type in enumerate(self.operands)]
         results = self.emit(b, params)
         return Function("f", b.block(params, results), (None,) * len(results))
 
     def module(self) -> Module:
-        """A module without meshes around `function`."""
+        """Return a module without meshes that contains `function`."""
         return Module((), (self.function(),))
 
     def widened(self) -> "Sample":
-        """The same in f64 and c128."""
+        """Return the same sample in f64 and c128."""
         result = self.result
         if isinstance(result, tuple):
             result = tuple(_wide(type) for type in result)
@@ -129,5 +131,5 @@ def _brief(value: Any) -> str:
 
 
 def t(dtype: str, *shape: int) -> TensorType:
-    """A tensor type, for tables."""
+    """Return a tensor type; a short name for tables."""
     return TensorType(shape, dtype)

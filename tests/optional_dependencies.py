@@ -1,4 +1,4 @@
-"""Which modules come with extras alone, and which of them an error says is not installed."""
+"""Modules that extras install, and recognition of errors that a missing extra causes."""
 
 import re
 from functools import cache
@@ -26,11 +26,10 @@ EXTRAS = (
 
 
 def missing_extra(error: BaseException | None) -> str | None:
-    """Return the extra that is not installed if that is what an error comes from.
+    """Return the missing extra that caused an error, or `None` if no extra is missing.
 
-    An error that was raised from that of the import, or while it was handled, comes from it too.
-    An mpi4py that finds no MPI is as one that is not installed. `None`: all that the error asked
-    for is installed.
+    An error that was raised from the error of the import, or while that error was handled, has the
+    same cause. An mpi4py that finds no MPI library counts as not installed.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -69,6 +68,6 @@ def _is_usable(name: str) -> bool:
     if name == "mpi4py":
         try:
             import_module("mpi4py.MPI")
-        except (ImportError, RuntimeError):  # There is no MPI that it could load.
+        except (ImportError, RuntimeError):  # mpi4py finds no MPI library.
             return False
     return True

@@ -43,8 +43,10 @@ SAMPLES_EACH = 3
 
 
 def few_of_each(samples: Sequence[Sample], long: bool = LONG) -> list[Sample]:
-    """At most `SAMPLES_EACH` samples of each operation, the first and the last among them; all
-    where `long`. For tests of shardings: most samples of an operation differ in element types."""
+    """Return at most `SAMPLES_EACH` samples of each operation, including the first and the last;
+    all samples where `long` is true. Tests of shardings use it, because most samples of an
+    operation differ only in dtypes.
+    """
     if long:
         return list(samples)
     by_name: dict[str, list[Sample]] = {}
@@ -58,5 +60,5 @@ def few_of_each(samples: Sequence[Sample], long: bool = LONG) -> list[Sample]:
 
 
 def samples_of(*names: str) -> list[Sample]:
-    """The samples of the operations of these names."""
+    """Return the samples of the operations with these names."""
     return [sample for sample in SAMPLES if sample.spec.name in names]

@@ -1,7 +1,8 @@
-"""What the text of StableHLO does not say of a module, brought into one form.
+"""Normalization of modules before the comparison with modules that were printed as StableHLO and
+read.
 
-Some operations have no word there, and are several operations when they come back; attributes
-that are left out come back with their usual values; letters of contractions come back in order.
+Some operations have no counterpart in StableHLO and are several operations after reading. Omitted
+attributes get their default values. The letters of contractions are read in StableHLO's order.
 """
 
 from dataclasses import replace

@@ -12,7 +12,7 @@ from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, RandomError
 from shardir.nn import initializers as _initializers
 from shardir.scipy import linalg as _linalg, special as _special
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 snp: Any = shardir.numpy
 random: Any = shardir.random
@@ -149,7 +149,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)
 
 
 def test_large_binomials_are_not_wrapped() -> None:

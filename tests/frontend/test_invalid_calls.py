@@ -22,7 +22,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.quoting import brief
 from shardir.passes import Pipeline
-from tests.error_assertions import assert_refused, odd, refused
+from tests.error_assertions import assert_raises_exactly, error_line, raw
 
 A = snp.ones((8, 4))
 
@@ -32,7 +32,7 @@ def same(x: Any, *_: Any) -> Any:
 
 
 def deleted() -> None:
-    x = odd(snp.ones(3))
+    x = raw(snp.ones(3))
     del x[0]
 
 
@@ -69,52 +69,52 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: sd.jit(same, static_argnums=0)(A), ArgumentError, "static argument x of same is "
      "f32[8, 4] of type Array, which cannot be hashed; pass a tuple or another hashable value, or "
      "do not make it static"),
-    (lambda: lax.cond(True, odd(A), odd(A)), ArgumentError,
+    (lambda: lax.cond(True, raw(A), raw(A)), ArgumentError,
      "argument true_fun of cond is f32[8, 4]; it must be known and hashable, because it "
      "determines the program"),
-    (lambda: lax.map(odd(A), A), ArgumentError, "map takes a function, got f32[8, 4]"),
-    (lambda: sd.jit(same, donate_argnames=odd(3)), ArgumentError, "donate_argnames of same has 3, "
+    (lambda: lax.map(raw(A), A), ArgumentError, "map takes a function, got f32[8, 4]"),
+    (lambda: sd.jit(same, donate_argnames=raw(3)), ArgumentError, "donate_argnames of same has 3, "
      "which is not a name"),
     (lambda: sd.device_put(A, sd.make_mesh((2,), "x")), ArgumentError, "the device of device_put "
      "has Mesh('x': 2) of type Mesh, which is not a sharding; write NamedSharding(mesh, "
      "PartitionSpec(...))"),
-    (lambda: lax.with_sharding_constraint(A, odd("x")), ArgumentError, "with_sharding_constraint "
+    (lambda: lax.with_sharding_constraint(A, raw("x")), ArgumentError, "with_sharding_constraint "
      "has 'x' of type str, which is not a sharding; write NamedSharding(mesh, PartitionSpec(...))"),
-    (lambda: sd.shard_map(same, mesh=odd("m"), in_specs=P(), out_specs=P())(A), ArgumentError,
+    (lambda: sd.shard_map(same, mesh=raw("m"), in_specs=P(), out_specs=P())(A), ArgumentError,
      "shard_map of same takes a Mesh, got 'm'"),
-    (lambda: sd.pmap(same, devices=odd(3)), ArgumentError, "devices of pmap of same is 3; it is a "
+    (lambda: sd.pmap(same, devices=raw(3)), ArgumentError, "devices of pmap of same is 3; it is a "
      "list of devices"),
-    (lambda: lax.scan(odd(lambda c, x: c + x), 0.0, A[0]), ControlFlowError, "the body of scan "
+    (lambda: lax.scan(raw(lambda c, x: c + x), 0.0, A[0]), ControlFlowError, "the body of scan "
      "must return a pair (carry, y), it returned one array"),
     (lambda: sd.jit(same).lower(A).compile()(A.T), ArgumentError, "argument x of same is "
      "f32[4, 8], and it was compiled for f32[8, 4]; lower it for such arguments"),
-    (lambda: odd(snp.zeros)(), ArgumentError, "zeros takes (shape, dtype, device, "
+    (lambda: raw(snp.zeros)(), ArgumentError, "zeros takes (shape, dtype, device, "
      "out_sharding): missing a required argument: 'shape'"),
-    (lambda: snp.save(odd(3), A), ArgumentError, "save writes to a path or an open file, got 3 of "
+    (lambda: snp.save(raw(3), A), ArgumentError, "save writes to a path or an open file, got 3 of "
      "type int"),
-    (lambda: snp.frombuffer(odd("a")), ArgumentError,
+    (lambda: snp.frombuffer(raw("a")), ArgumentError,
      "frombuffer does not accept ('a'): a bytes-like object is required, not 'str'"),
-    (lambda: snp.apply_over_axes(odd(3), A, 0), ArgumentError, "apply_over_axes takes a function, "
+    (lambda: snp.apply_over_axes(raw(3), A, 0), ArgumentError, "apply_over_axes takes a function, "
      "got 3"),
-    (lambda: snp.piecewise(A, [A > 0], odd(3)), ArgumentError, "piecewise takes a list of "
+    (lambda: snp.piecewise(A, [A > 0], raw(3)), ArgumentError, "piecewise takes a list of "
      "functions and numbers, got 3"),
-    (lambda: optim.linear_schedule(odd("a"), 1, 2), ArgumentError, "init_value of a schedule is a "
+    (lambda: optim.linear_schedule(raw("a"), 1, 2), ArgumentError, "init_value of a schedule is a "
      "number, got 'a'"),
     (lambda: sd.tree.unflatten(sd.tree.structure([1, 2]), [1]), StructureError, "tree.unflatten "
      "got 1 leaves for a structure of 2"),
-    (lambda: sd.tree.unflatten(odd(3), [1]), StructureError, "tree.unflatten takes what "
+    (lambda: sd.tree.unflatten(raw(3), [1]), StructureError, "tree.unflatten takes what "
      "tree.structure returns, got 3"),
-    (lambda: sd.tree.leaves(1, is_leaf=odd(3)), StructureError, "is_leaf must be a function that "
+    (lambda: sd.tree.leaves(1, is_leaf=raw(3)), StructureError, "is_leaf must be a function that "
      "says which containers are leaves, got 3"),
-    (lambda: sd.tree.map(same, [1], is_leaf=odd(3)), StructureError, "is_leaf must be a function "
+    (lambda: sd.tree.map(same, [1], is_leaf=raw(3)), StructureError, "is_leaf must be a function "
      "that says which containers are leaves, got 3"),
-    (lambda: sd.tree.map(odd(3), A), StructureError, "tree.map takes a function, got 3"),
-    (lambda: sd.tree.reduce(odd(3), [1, 2]), StructureError, "tree.reduce takes a function, got 3"),
+    (lambda: sd.tree.map(raw(3), A), StructureError, "tree.map takes a function, got 3"),
+    (lambda: sd.tree.reduce(raw(3), [1, 2]), StructureError, "tree.reduce takes a function, got 3"),
     (lambda: sd.tree.reduce(max, []), StructureError, "there are no leaves to combine; give an "
      "initializer"),
     (lambda: sd.tree.broadcast([1, 2], {"a": 3}), StructureError, "[*, *] is not a prefix of "
      "{'a': *}"),
-    (lambda: sd.tree.transpose(odd(1), None, []), StructureError, "tree.transpose takes what "
+    (lambda: sd.tree.transpose(raw(1), None, []), StructureError, "tree.transpose takes what "
      "tree.structure returns, got 1"),
     (lambda: sd.tree.transpose(sd.tree.structure([1]), sd.tree.structure((1, 2)), [3]),
      StructureError, "expected [*] with (*, *) at each leaf, got [*]"),
@@ -138,7 +138,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: snp.sort(np.ma.masked_array([1.0])), NotAnArrayError,
      "argument a of sort is a masked array, which shardir does not support; pass "
      "x.filled(number), or the mask as a separate array"),
-    (lambda: odd(sd.make_mesh)((2, 4)), ArgumentError, "make_mesh takes (axis_shapes, axis_names, "
+    (lambda: raw(sd.make_mesh)((2, 4)), ArgumentError, "make_mesh takes (axis_shapes, axis_names, "
      "axis_types, devices): missing a required argument: 'axis_names'"),
     (lambda: A.item(8, 0), IndexingError, "item of f32[8, 4] at (8, 0): index 8 is out of bounds "
      "for axis 0 with size 8"),
@@ -147,7 +147,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: snp.eye(-1), ShapeError, "a matrix cannot have -1 rows and -1 columns"),
     (lambda: snp.einsum("ij,ij"), ArgumentError, "einsum subscripts 'ij,ij': has no operands"),
     (lambda: snp.percentile(A, 150), ArgumentError, "percentile takes q from 0 to 100, got 150"),
-    (lambda: snp.array(1, ndmin=odd("a")), ArgumentError, "ndmin of array must be "
+    (lambda: snp.array(1, ndmin=raw("a")), ArgumentError, "ndmin of array must be "
      "an integer, got 'a'"),
     (lambda: lax.slice_in_dim(A, 0, 99), OperationTypeError, "slice from 0 up to 99 is not "
      "within dimension 0 of size 8"),
@@ -158,11 +158,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "axis_name= of vmap or pmap, or in the mesh of shard_map"),
     (lambda: sd.eval_shape(lambda x: x), ArgumentError, "lambda takes (x): missing a required "
      "argument: 'x'"),
-    (lambda: sd.segment_sum(A, A, odd("a")), ArgumentError, "num_segments must be an integer, got "
+    (lambda: sd.segment_sum(A, A, raw("a")), ArgumentError, "num_segments must be an integer, got "
      "'a'"),
-    (lambda: sd.ShapeDtypeStruct(odd(3), "float32"), ShapeError, "a shape is a tuple of sizes, got "
+    (lambda: sd.ShapeDtypeStruct(raw(3), "float32"), ShapeError, "a shape is a tuple of sizes, got "
      "3"),
-    (lambda: sd.testing.assert_equivalent(same, odd(4)), ArgumentError, "args of assert_equivalent "
+    (lambda: sd.testing.assert_equivalent(same, raw(4)), ArgumentError, "args of assert_equivalent "
      "are a tuple, got 4"),
 ]  # fmt: skip
 
@@ -171,7 +171,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert refused(kind, wrong) == text
+    assert error_line(kind, wrong) == text
 
 
 @pytest.mark.parametrize(
@@ -179,11 +179,11 @@ def test_an_error_says_what_is_wrong(
     [
         (lambda: Pipeline.parse("propogate"), PipelineError, "no pass is called 'propogate'; did "
          "you mean 'propagate'?"),
-        (lambda: optim.chain(odd(3)), ArgumentError, "chain takes transformations, got 3"),
+        (lambda: optim.chain(raw(3)), ArgumentError, "chain takes transformations, got 3"),
     ],
 )  # fmt: skip
 def test_and_what_was_meant(wrong: Callable[[], Any], kind: type[ShardirError], text: str) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)
 
 
 def test_what_is_long_is_cut_off() -> None:

@@ -24,7 +24,7 @@ from shardir.frontend.errors import (
     StructureError,
 )
 from shardir.sharding import AbstractMesh, PositionalSharding
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 sd: Any = shardir
 lax: Any = shardir.lax
@@ -180,7 +180,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_cannot_be(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)
 
 
 def test_squarings_that_no_number_needs_are_none() -> None:
@@ -315,7 +315,7 @@ def mapped(**options: Any) -> Any:
 def test_an_error_says_which_option_cannot_be(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)
 
 
 def test_a_stage_is_asked_for_by_its_name() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from shardir import ops
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Value
-from tests.op_sample import Sample, anything, exactly, t
+from tests.op_sample import Sample, any_values, exactly, t
 
 LINE = t("f32", 4)
 
@@ -36,7 +36,7 @@ def _branches(b: Builder, operands: Sequence[Value]) -> tuple[Block, ...]:
 
 
 def _control() -> Iterator[Sample]:
-    counted = (exactly(0), anything)
+    counted = (exactly(0), any_values)
     yield Sample(ops.while_, (t("i32"), LINE), sources=counted, blocks=_twice_until, smooth=False)
     for reverse in (False, True):
         yield Sample(

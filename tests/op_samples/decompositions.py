@@ -6,12 +6,12 @@ import numpy as np
 
 from shardir import ops
 from shardir.ir.types import TensorType
-from tests.op_sample import Array, Sample, anything, between, exactly, t
+from tests.op_sample import Array, Sample, any_values, between, exactly, t
 
 
 def definite(rng: np.random.Generator, type: TensorType) -> Array:
     """Hermitian positive definite matrices, with noise above the diagonal, which is not read."""
-    x = anything(rng, type).astype(np.complex128 if type.numpy.kind == "c" else np.float64)
+    x = any_values(rng, type).astype(np.complex128 if type.numpy.kind == "c" else np.float64)
     made = x @ np.swapaxes(x.conj(), -1, -2) + 2 * np.eye(type.shape[-1])
     return np.asarray(np.tril(made) + np.triu(x, 1)).astype(type.numpy)
 
@@ -50,7 +50,7 @@ def _triangular() -> Iterator[Sample]:
                 ops.triangular_solve,
                 (t(dtype, 2, 3, 3), t(dtype, 2, 3, 4)),
                 {"lower": lower, "transpose": transpose, "unit": unit},
-                sources=(definite, anything),
+                sources=(definite, any_values),
             )
     yield Sample(ops.cholesky, (t("f64", 4, 4),), sources=(definite,))
 
@@ -82,7 +82,7 @@ def _eigen() -> Iterator[Sample]:
             limits = exactly([1e-6, 1e-5])
             yield Sample(ops.pinv, (x, cutoff), sources=(regular, limits))
             y = t(dtype, *shape[:-1], 2)
-            yield Sample(ops.least_squares, (x, y, cutoff), sources=(regular, anything, limits))
+            yield Sample(ops.least_squares, (x, y, cutoff), sources=(regular, any_values, limits))
     yield Sample(ops.svd, (t("f64", 3, 3),), {"full": True, **both}, sources=(regular,))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardir import ops
-from tests.op_sample import Sample, Source, anything, between, t
+from tests.op_sample import Sample, Source, any_values, between, t
 
 INSIDE: Source = between(0, 3)
 """Indices that may repeat."""
@@ -28,7 +28,7 @@ def _gather() -> Iterator[Sample]:
             (t("f32", 8, 6), t("i32", 4, 1)),
             ROWS,
             t("f32", 4, 6),
-            sources=(anything, indices),
+            sources=(any_values, indices),
             # A window that sticks out is read from inside, and has no derivative.
             smooth=indices is INSIDE,
         )
@@ -37,21 +37,21 @@ def _gather() -> Iterator[Sample]:
         (t("i32", 8, 6), t("i64", 4, 2, 2)),
         {"offset_dims": (1, 3), "collapsed_dims": (), "start_index_map": (1, 0)},
         t("i32", 4, 3, 2, 6),
-        sources=(anything, BEYOND),
+        sources=(any_values, BEYOND),
     )
     yield Sample(
         ops.gather,
         (t("key", 4, 6), t("i32", 4, 2, 1)),
         LINES,
         t("key", 4, 2),
-        sources=(anything, INSIDE),
+        sources=(any_values, INSIDE),
     )
     yield Sample(
         ops.gather,
         (t("f32", 4, 6), t("i32", 4, 2, 1)),
         LINES,
         t("f32", 4, 2),
-        sources=(anything, INSIDE),
+        sources=(any_values, INSIDE),
     )
     yield Sample(  # windows that move along one dimension and stand still along another
         ops.gather,
@@ -64,7 +64,7 @@ def _gather() -> Iterator[Sample]:
             "indices_batching_dims": (1,),
         },
         t("f32", 2, 2, 4, 3),
-        sources=(anything, BEYOND),
+        sources=(any_values, BEYOND),
         smooth=False,
     )
 
@@ -81,7 +81,7 @@ def _scatter() -> Iterator[Sample]:
                     "scatter_dims": (0,),
                     "op": op,
                 },
-                sources=(anything, BEYOND, between(0.5, 2)),
+                sources=(any_values, BEYOND, between(0.5, 2)),
             )
     yield Sample(
         ops.scatter,
@@ -94,7 +94,7 @@ def _scatter() -> Iterator[Sample]:
             "indices_batching_dims": (0,),
             "op": "add",
         },
-        sources=(anything, INSIDE, anything),
+        sources=(any_values, INSIDE, any_values),
     )
     for op in ("add", "set", "mul", "max"):
         yield Sample(  # windows that reach outside, or lie over each other
@@ -108,13 +108,13 @@ def _scatter() -> Iterator[Sample]:
                 "indices_batching_dims": (1,),
                 "op": op,
             },
-            sources=(anything, between(0, 8), between(0.5, 2)),
+            sources=(any_values, between(0, 8), between(0.5, 2)),
         )
     yield Sample(  # a window that is seen from pieces of `x` begins before them
         ops.scatter,
         (t("f32", 6), t("u32", 1), t("f32", 4)),
         {"update_window_dims": (0,), "inserted_window_dims": (), "scatter_dims": (0,), "op": "set"},
-        sources=(anything, between(0, 8), between(0.5, 2)),
+        sources=(any_values, between(0, 8), between(0.5, 2)),
     )
 
 

@@ -9,30 +9,30 @@ from shardir.ir.builder import Builder
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
-from tests.op_evaluation import applied, cotangents, inferred
+from tests.op_evaluation import apply_op, cotangents, infer_types
 from tests.op_sample import t
 
 
 def test_broadcast_repeats_dimensions_of_one() -> None:
     x = np.array([[1], [2]], "f4")
-    made = applied(ops.broadcast, x, dims=(0, 2), result=t("f32", 2, 3, 2))
+    made = apply_op(ops.broadcast, x, dims=(0, 2), result=t("f32", 2, 3, 2))
     np.testing.assert_array_equal(made[:, 0, 0], [1, 2])
     assert made.shape == (2, 3, 2)
 
 
 def test_concatenate_joins_in_order() -> None:
     x, y = np.array([[1, 2]]), np.array([[3]])
-    np.testing.assert_array_equal(applied(ops.concatenate, x, y, dim=1), [[1, 2, 3]])
+    np.testing.assert_array_equal(apply_op(ops.concatenate, x, y, dim=1), [[1, 2, 3]])
 
 
 def test_iota_counts_along_its_dimension() -> None:
     np.testing.assert_array_equal(
-        applied(ops.iota, dim=1, result=t("i32", 2, 3)), [[0, 1, 2], [0, 1, 2]]
+        apply_op(ops.iota, dim=1, result=t("i32", 2, 3)), [[0, 1, 2], [0, 1, 2]]
     )
 
 
 def test_a_long_bf16_iota_is_rounded_not_counted() -> None:
-    made = applied(ops.iota, dim=0, result=t("bf16", 300))
+    made = apply_op(ops.iota, dim=0, result=t("bf16", 300))
     assert float(made[-1]) == 300  # 299 has no bf16
 
 
@@ -47,34 +47,34 @@ def test_a_long_bf16_iota_is_rounded_not_counted() -> None:
     ],
 )
 def test_a_splat_has_its_value_everywhere(value: float, type: TensorType) -> None:
-    made = applied(ops.constant, value=value, result=type)
+    made = apply_op(ops.constant, value=value, result=type)
     np.testing.assert_array_equal(made, np.full(type.shape, value, type.numpy))
     if type.dtype == "f32":
         assert np.signbit(made).all()
 
 
 def test_a_splat_is_rounded_once() -> None:
-    made = applied(ops.constant, value=1 + 2.0**-8 + 2.0**-40, result=t("bf16"))
+    made = apply_op(ops.constant, value=1 + 2.0**-8 + 2.0**-40, result=t("bf16"))
     assert float(made) == 1 + 2.0**-7
-    assert float(applied(ops.constant, value=2**70, result=t("bf16"))) == 2.0**70
+    assert float(apply_op(ops.constant, value=2**70, result=t("bf16"))) == 2.0**70
 
 
 def test_a_dense_constant_is_its_array() -> None:
     keys = Dense(np.array([2**63 + 1], np.uint64))
-    assert applied(ops.constant, value=keys, result=t("key", 1))[0] == 2**63 + 1
+    assert apply_op(ops.constant, value=keys, result=t("key", 1))[0] == 2**63 + 1
 
 
 def test_bits_of_one_are_what_ieee_says() -> None:
     one = np.ones(1, np.float32)
-    assert applied(ops.bitcast, one, result=t("u32", 1))[0] == 0x3F800000
-    parts = applied(ops.bitcast, one, result=t("u8", 1, 4))
+    assert apply_op(ops.bitcast, one, result=t("u32", 1))[0] == 0x3F800000
+    parts = apply_op(ops.bitcast, one, result=t("u8", 1, 4))
     np.testing.assert_array_equal(parts, [[0, 0, 0x80, 0x3F]])
-    assert applied(ops.bitcast, parts, result=t("f32", 1)) == one
+    assert apply_op(ops.bitcast, parts, result=t("f32", 1)) == one
 
 
 def test_a_key_shows_its_high_word_first() -> None:
     words = np.array([[1, 2]], np.uint32)
-    key = applied(ops.bitcast, words, result=t("key", 1))
+    key = apply_op(ops.bitcast, words, result=t("key", 1))
     assert key[0] == (1 << 32) + 2
     b = Builder()
     param = b.param(t("key", 1))
@@ -85,7 +85,7 @@ def test_a_key_shows_its_high_word_first() -> None:
 
 def test_slices_are_numpys() -> None:
     x = np.arange(24).reshape(4, 6)
-    made = applied(ops.slice_, x, starts=(1, 0), strides=(2, 3), result=t("i64", 2, 2))
+    made = apply_op(ops.slice_, x, starts=(1, 0), strides=(2, 3), result=t("i64", 2, 2))
     np.testing.assert_array_equal(made, x[1:4:2, 0:6:3])
 
 
@@ -101,34 +101,34 @@ def test_pad_spreads_out_then_widens_or_narrows(
     for position in range(-low, spread + high):
         index, between = divmod(position, interior + 1)
         expected.append(index + 1 if not between and 0 <= position < spread else 0)
-    made = applied(ops.pad, np.arange(size) + 1, 0, low=(low,), high=(high,), interior=(interior,))
+    made = apply_op(ops.pad, np.arange(size) + 1, 0, low=(low,), high=(high,), interior=(interior,))
     np.testing.assert_array_equal(made, expected)
 
 
 def test_negative_padding_may_take_more_than_there_is() -> None:
-    made = applied(ops.pad, np.array([1, 2]), 0, low=(-3,), high=(4,), interior=(0,))
+    made = apply_op(ops.pad, np.array([1, 2]), 0, low=(-3,), high=(4,), interior=(0,))
     np.testing.assert_array_equal(made, [0, 0, 0])
 
 
 @pytest.mark.parametrize(("start", "expected"), [(1, [1, 2]), (9, [3, 4]), (-3, [0, 1])])
 def test_a_window_that_sticks_out_moves_inside(start: int, expected: list[int]) -> None:
     x = np.arange(5)
-    made = applied(ops.dynamic_slice, x, np.int32(start), result=t("i64", 2))
+    made = apply_op(ops.dynamic_slice, x, np.int32(start), result=t("i64", 2))
     np.testing.assert_array_equal(made, expected)
-    written = applied(ops.dynamic_update_slice, x, np.array([70, 80]), np.int32(start))
+    written = apply_op(ops.dynamic_update_slice, x, np.array([70, 80]), np.int32(start))
     changed = np.array(x)
     changed[expected] = [70, 80]
     np.testing.assert_array_equal(written, changed)
 
 
 def test_unsigned_starts_do_not_wrap() -> None:
-    made = applied(ops.dynamic_slice, np.arange(5), np.uint8(255), result=t("i64", 2))
+    made = apply_op(ops.dynamic_slice, np.arange(5), np.uint8(255), result=t("i64", 2))
     np.testing.assert_array_equal(made, [3, 4])
 
 
 def test_the_update_keeps_its_operand() -> None:
     x = np.zeros(3)
-    applied(ops.dynamic_update_slice, x, np.ones(1), np.int32(0))
+    apply_op(ops.dynamic_update_slice, x, np.ones(1), np.int32(0))
     np.testing.assert_array_equal(x, 0)
 
 
@@ -141,7 +141,7 @@ def test_the_cotangent_of_a_padding_value_is_that_of_the_padding() -> None:
 
 def test_a_barrier_gives_back_all_operands() -> None:
     x, y = t("f32", 3), t("i32")
-    assert inferred(ops.optimization_barrier, x, y) == (x, y)
+    assert infer_types(ops.optimization_barrier, x, y) == (x, y)
 
 
 def test_the_cotangent_of_a_constraint_is_constrained_alike() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from shardir import ops
 from shardir.ir.operation import OpSpec
-from tests.op_evaluation import Array, applied, cotangents
+from tests.op_evaluation import Array, apply_op, cotangents
 from tests.op_sample import t
 
 INF, NAN = np.inf, np.nan
@@ -18,21 +18,21 @@ INF, NAN = np.inf, np.nan
 def test_narrow_products_are_summed_wide() -> None:
     """4097 ones summed in bf16 would stop at 256."""
     ones = np.ones(4096, ml_dtypes.bfloat16)
-    assert float(applied(ops.dot, ones, ones, dims="i,i->")) == 4096
-    assert float(applied(ops.sum_, ones, dims=(0,))) == 4096
-    assert float(applied(ops.cumsum, ones, dim=0, reverse=False)[-1]) == 4096
+    assert float(apply_op(ops.dot, ones, ones, dims="i,i->")) == 4096
+    assert float(apply_op(ops.sum_, ones, dims=(0,))) == 4096
+    assert float(apply_op(ops.cumsum, ones, dim=0, reverse=False)[-1]) == 4096
 
 
 def test_a_stated_type_sums_in_that_type() -> None:
     bytes_ = np.full(8, 200, np.uint8)
-    assert applied(ops.dot, bytes_, bytes_, dims="i,i->") == (8 * 200 * 200) % 256
-    wide = applied(ops.dot, bytes_, bytes_, dims="i,i->", result=t("i32"))
+    assert apply_op(ops.dot, bytes_, bytes_, dims="i,i->") == (8 * 200 * 200) % 256
+    wide = apply_op(ops.dot, bytes_, bytes_, dims="i,i->", result=t("i32"))
     assert wide == 8 * 200 * 200
 
 
 def test_a_letter_of_one_operand_is_summed_away() -> None:
     x, y = np.arange(6.0).reshape(2, 3), np.array([1.0, 10])
-    made = applied(ops.dot, x, y, dims="ij,i->i")
+    made = apply_op(ops.dot, x, y, dims="ij,i->i")
     np.testing.assert_array_equal(made, x.sum(1) * y)
     left, right = cotangents(ops.dot, x, y, dims="ij,i->i")
     np.testing.assert_array_equal(left, np.repeat(y[:, None], 3, 1))
@@ -40,8 +40,8 @@ def test_a_letter_of_one_operand_is_summed_away() -> None:
 
 
 def test_integer_sums_wrap() -> None:
-    assert applied(ops.sum_, np.array([200, 100], np.uint8), dims=(0,)) == 44
-    assert applied(ops.prod, np.array([100, 3], np.int8), dims=(0,)) == 44
+    assert apply_op(ops.sum_, np.array([200, 100], np.uint8), dims=(0,)) == 44
+    assert apply_op(ops.prod, np.array([100, 3], np.int8), dims=(0,)) == 44
 
 
 @pytest.mark.parametrize(
@@ -59,22 +59,22 @@ def test_integer_sums_wrap() -> None:
     ],
 )
 def test_nothing_reduces_to_the_identity(spec: OpSpec, dtype: str, expected: float) -> None:
-    assert applied(spec, np.zeros((0, 2), dtype), dims=(0, 1)) == expected
+    assert apply_op(spec, np.zeros((0, 2), dtype), dims=(0, 1)) == expected
 
 
 def test_extremes_keep_nan_and_order_zeros() -> None:
-    assert np.isnan(applied(ops.max_, np.array([1, NAN, 3]), dims=(0,)))
+    assert np.isnan(apply_op(ops.max_, np.array([1, NAN, 3]), dims=(0,)))
     for order in ([0.0, -0.0], [-0.0, 0.0]):
-        assert not np.signbit(applied(ops.max_, np.array(order), dims=(0,)))
-        assert np.signbit(applied(ops.min_, np.array(order), dims=(0,)))
-    assert np.signbit(applied(ops.max_, np.array([-0.0, -1]), dims=(0,)))
-    assert not np.signbit(applied(ops.min_, np.array([0.0, 1]), dims=(0,)))
+        assert not np.signbit(apply_op(ops.max_, np.array(order), dims=(0,)))
+        assert np.signbit(apply_op(ops.min_, np.array(order), dims=(0,)))
+    assert np.signbit(apply_op(ops.max_, np.array([-0.0, -1]), dims=(0,)))
+    assert not np.signbit(apply_op(ops.min_, np.array([0.0, 1]), dims=(0,)))
 
 
 def test_positions_are_those_of_the_first_extreme_or_nan() -> None:
     x = np.array([[1, 3, 3], [NAN, 9, NAN]])
-    np.testing.assert_array_equal(applied(ops.argmax, x, dim=1, result=t("i32", 2)), [1, 0])
-    np.testing.assert_array_equal(applied(ops.argmin, -x, dim=1, result=t("u8", 2)), [1, 0])
+    np.testing.assert_array_equal(apply_op(ops.argmax, x, dim=1, result=t("i32", 2)), [1, 0])
+    np.testing.assert_array_equal(apply_op(ops.argmin, -x, dim=1, result=t("u8", 2)), [1, 0])
 
 
 def test_elements_that_share_an_extreme_share_its_cotangent() -> None:
@@ -108,15 +108,17 @@ def test_running_products_have_cotangents_at_zeros(reverse: bool) -> None:
 
 def test_running_extremes_keep_nan() -> None:
     x = np.array([1, 3, 2, NAN, 4])
-    np.testing.assert_array_equal(applied(ops.cummax, x, dim=0, reverse=False), [1, 3, 3, NAN, NAN])
     np.testing.assert_array_equal(
-        applied(ops.cummin, x, dim=0, reverse=True), [NAN, NAN, NAN, NAN, 4]
+        apply_op(ops.cummax, x, dim=0, reverse=False), [1, 3, 3, NAN, NAN]
+    )
+    np.testing.assert_array_equal(
+        apply_op(ops.cummin, x, dim=0, reverse=True), [NAN, NAN, NAN, NAN, 4]
     )
 
 
 def test_running_log_sums_reach_far() -> None:
     x = np.array([-INF, -1e4, 1e4, -INF, INF])
-    made = applied(ops.cumlogsumexp, x, dim=0, reverse=False)
+    made = apply_op(ops.cumlogsumexp, x, dim=0, reverse=False)
     np.testing.assert_array_equal(made, [-INF, -1e4, 1e4, 1e4, INF])
 
 
@@ -129,7 +131,7 @@ def test_running_log_sums_have_finite_cotangents() -> None:
 
 def test_sorting_puts_nan_last_and_keeps_the_order_of_equals() -> None:
     x = np.array([NAN, 1, -0.0, -INF, 0.0, NAN, INF])
-    made, places = applied(ops.sort, x, np.arange(7), dim=0)
+    made, places = apply_op(ops.sort, x, np.arange(7), dim=0)
     np.testing.assert_array_equal(made, [-INF, -0.0, 0.0, 1, INF, NAN, NAN])
     np.testing.assert_array_equal(places, [3, 2, 4, 1, 6, 0, 5])
 
@@ -137,21 +139,21 @@ def test_sorting_puts_nan_last_and_keeps_the_order_of_equals() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12))
 def test_several_keys_sort_as_tuples_do(pairs: list[tuple[int, int]]) -> None:
     columns = [np.array([pair[i] for pair in pairs], np.int32) for i in (0, 1)]
-    made = applied(ops.sort, *columns, np.arange(len(pairs)), dim=0, keys=2)
+    made = apply_op(ops.sort, *columns, np.arange(len(pairs)), dim=0, keys=2)
     order = sorted(range(len(pairs)), key=lambda i: pairs[i])
     np.testing.assert_array_equal(made[2], order)
 
 
 def test_the_largest_come_in_total_order() -> None:
     x = np.array([0.0, -0.0, NAN, INF, 1, -0.0, 0.0, -NAN], np.float32)
-    values, places = applied(ops.top_k, x, result=(t("f32", 8), t("i32", 8)))
+    values, places = apply_op(ops.top_k, x, result=(t("f32", 8), t("i32", 8)))
     np.testing.assert_array_equal(places, [2, 3, 4, 0, 6, 1, 5, 7])
     np.testing.assert_array_equal(values, x[places])
 
 
 def test_of_equals_the_first_is_the_largest() -> None:
     x = np.array([[1, 3, 3, 2], [5, 5, 5, 5]], np.uint8)
-    values, places = applied(ops.top_k, x, result=(t("u8", 2, 2), t("i32", 2, 2)))
+    values, places = apply_op(ops.top_k, x, result=(t("u8", 2, 2), t("i32", 2, 2)))
     np.testing.assert_array_equal(values, [[3, 3], [5, 5]])
     np.testing.assert_array_equal(places, [[1, 2], [0, 1]])
 
@@ -160,6 +162,6 @@ def test_of_equals_the_first_is_the_largest() -> None:
 def test_sums_are_those_of_exact_arithmetic(rows: int, columns: int) -> None:
     x: Array = np.random.default_rng(rows * 8 + columns).normal(size=(rows, columns))
     x = x.astype(np.float32)
-    made = applied(ops.sum_, x, dims=(1,))
+    made = apply_op(ops.sum_, x, dims=(1,))
     exact = [math.fsum(map(float, row)) for row in x]
     np.testing.assert_array_equal(made, np.array(exact, np.float32))

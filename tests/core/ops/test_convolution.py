@@ -13,7 +13,7 @@ from shardir.ir.module import Function
 from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
 from tests.derivatives import check_gradients
-from tests.op_evaluation import Array, applied, inferred
+from tests.op_evaluation import Array, apply_op, infer_types
 from tests.op_sample import t
 
 PLAIN = {
@@ -60,7 +60,7 @@ class Setting:
 
     def expected(self, x: Array, w: Array) -> Array:
         """One product after the other, at the places that the specification names."""
-        result = inferred(ops.convolution, self.x, self.w, **self.attrs)
+        result = infer_types(ops.convolution, self.x, self.w, **self.attrs)
         of, by, to = self.terms
         digits = sorted(set(of) - set("bf"))
         out = np.zeros(result.shape)
@@ -102,7 +102,7 @@ def test_every_product_is_summed_where_it_belongs(seed: int) -> None:
     s = Setting(seed)
     x, w = s.arrays()
 
-    got = applied(ops.convolution, x, w, **s.attrs)
+    got = apply_op(ops.convolution, x, w, **s.attrs)
 
     np.testing.assert_allclose(got, s.expected(x, w), rtol=1e-12, atol=1e-12)
 
@@ -141,8 +141,8 @@ def test_integers_wrap_around_in_the_type_of_the_result() -> None:
     x, w = np.full((1, 3, 1), 100, np.int8), np.full((2, 1, 1), 2, np.int8)
     attrs = {**{k: v[:1] for k, v in PLAIN.items() if k != "dims"}, "dims": "b0f,0io->b0f"}
 
-    narrow = applied(ops.convolution, x, w, **attrs)
-    wide = applied(ops.convolution, x, w, result=t("i32", 1, 2, 1), **attrs)
+    narrow = apply_op(ops.convolution, x, w, **attrs)
+    wide = apply_op(ops.convolution, x, w, result=t("i32", 1, 2, 1), **attrs)
 
     assert narrow[0, :, 0].tolist() == [-112, -112]
     assert wide[0, :, 0].tolist() == [400, 400]
@@ -152,8 +152,8 @@ def test_large_batches_are_done_in_chunks() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(70, 40, 40, 8)), rng.normal(size=(3, 3, 8, 2))
 
-    whole = applied(ops.convolution, x, w, **PLAIN)
-    last = applied(ops.convolution, x[-1:], w, **PLAIN)
+    whole = apply_op(ops.convolution, x, w, **PLAIN)
+    last = apply_op(ops.convolution, x[-1:], w, **PLAIN)
 
     np.testing.assert_allclose(whole[-1:], last, rtol=1e-12, atol=1e-12)
 
@@ -162,7 +162,7 @@ def rule(x: TensorType, w: TensorType, **attrs: Any) -> str:
     factors = ops.convolution.factors
     assert factors is not None
     attrs = {**PLAIN, **attrs}
-    return str(factors(x, w, result=inferred(ops.convolution, x, w, **attrs), **attrs))
+    return str(factors(x, w, result=infer_types(ops.convolution, x, w, **attrs), **attrs))
 
 
 def test_its_loops_are_those_of_shardy() -> None:
@@ -244,6 +244,6 @@ def test_a_convolution_that_does_not_fit_says_why(
     operands: tuple[TensorType, TensorType], attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:
-        inferred(ops.convolution, *operands, **{**PLAIN, **attrs})
+        infer_types(ops.convolution, *operands, **{**PLAIN, **attrs})
 
     assert str(caught.value) == f"convolution: {message}"

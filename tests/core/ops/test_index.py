@@ -16,7 +16,7 @@ from shardir.ir.module import Function
 from shardir.ir.operation import Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.derivatives import check_gradients
-from tests.op_evaluation import Array, applied, inferred
+from tests.op_evaluation import Array, apply_op, infer_types
 from tests.op_sample import t
 
 
@@ -125,7 +125,7 @@ def test_gather_reads_windows_moved_inside(seed: int) -> None:
         expected[place] = x[tuple(np.add(start, s.offset(place)))]
 
     np.testing.assert_array_equal(
-        applied(ops.gather, x, s.indices, result=s.slices, **s.dims), expected
+        apply_op(ops.gather, x, s.indices, result=s.slices, **s.dims), expected
     )
 
 
@@ -152,7 +152,7 @@ def test_scatter_writes_what_falls_inside(op: str, seed: int) -> None:
         if all(0 <= i < n for i, n in zip(at, s.x.shape, strict=True)):
             expected[at] = COMBINE[op](expected[at], updates[place])
 
-    got = applied(ops.scatter, x, s.indices, updates, op=Symbol(op), **s.scatter_dims)
+    got = apply_op(ops.scatter, x, s.indices, updates, op=Symbol(op), **s.scatter_dims)
 
     np.testing.assert_allclose(got, expected, rtol=1e-14)
 
@@ -195,7 +195,7 @@ def test_a_scatter_puts_negative_zero_below_zero(op: str, wanted: bool, dtype: s
         "inserted_window_dims": (0,),
         "scatter_dims": (0,),
     }
-    made = applied(ops.scatter, x, places, news, op=Symbol(op), **dims)
+    made = apply_op(ops.scatter, x, places, news, op=Symbol(op), **dims)
     np.testing.assert_array_equal(np.signbit(made), [wanted, wanted, False, False])
 
 
@@ -222,7 +222,7 @@ ROWS = {"offset_dims": (1,), "collapsed_dims": (0,), "start_index_map": (0,)}
 
 
 def test_the_last_of_several_updates_stays() -> None:
-    got = applied(
+    got = apply_op(
         ops.scatter, [0.0, 0, 0], [[1], [1], [2], [1]], [1.0, 2, 3, 4], op=Symbol("set"), **LINES
     )
 
@@ -232,7 +232,7 @@ def test_the_last_of_several_updates_stays() -> None:
 def test_narrow_floats_are_added_in_f32() -> None:
     ones = np.ones(1000, ml_dtypes.bfloat16)
 
-    got = applied(
+    got = apply_op(
         ops.scatter, ones[:2], np.zeros((1000, 1), np.int32), ones, op=Symbol("add"), **LINES
     )
 
@@ -244,20 +244,20 @@ def test_indices_beyond_any_integer_are_out_of_range() -> None:
     far = np.array([[2**64 - 1], [2**63], [1]], np.uint64)
     x = np.arange(3.0)
 
-    read = applied(ops.gather, x[:, None], far, result=t("f64", 3, 1), **ROWS)
-    written = applied(ops.scatter, x, far, np.full(3, 9.0), op=Symbol("set"), **LINES)
+    read = apply_op(ops.gather, x[:, None], far, result=t("f64", 3, 1), **ROWS)
+    written = apply_op(ops.scatter, x, far, np.full(3, 9.0), op=Symbol("set"), **LINES)
 
     assert (read[:, 0].tolist(), written.tolist()) == ([2, 2, 1], [0, 9, 2])
 
 
 def test_nothing_may_be_read_from_nothing() -> None:
-    got = applied(
+    got = apply_op(
         ops.gather, np.zeros((0, 3)), np.zeros((0, 1), np.int32), result=t("f64", 0, 3), **ROWS
     )
     assert got.shape == (0, 3)
 
     with pytest.raises(TypeError, match=r"^gather: there is nothing to index in f64\[0, 3\]$"):
-        inferred(ops.gather, t("f64", 0, 3), t("i32", 2, 1), result=t("f64", 2, 3), **ROWS)
+        infer_types(ops.gather, t("f64", 0, 3), t("i32", 2, 1), result=t("f64", 2, 3), **ROWS)
 
 
 x, rows, index = t("f32", 8, 6), t("f32", 4, 6), t("i32", 4, 1)
@@ -300,7 +300,7 @@ def test_a_gather_that_does_not_fit_says_why(
     message: str,
 ) -> None:
     with pytest.raises(TypeError) as caught:
-        inferred(ops.gather, *operands, result=result, **{**ROWS, **dims})
+        infer_types(ops.gather, *operands, result=result, **{**ROWS, **dims})
 
     assert str(caught.value) == f"gather: {message}"
 
@@ -317,7 +317,7 @@ def test_a_scatter_combines_what_can_be(dtype: str, op: str, message: str) -> No
     operands = t(dtype, 8), t("i32", 4, 1), t(dtype, 4)
 
     with pytest.raises(TypeError) as caught:
-        inferred(ops.scatter, *operands, op=Symbol(op), **LINES)
+        infer_types(ops.scatter, *operands, op=Symbol(op), **LINES)
 
     assert str(caught.value) == f"scatter: {message}"
 

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from shardir import ops
 from shardir.ir.operation import OpSpec
 from shardir.ir.types import NUMPY_DTYPES, TensorType
-from tests.op_evaluation import Array, applied, cotangents
+from tests.op_evaluation import Array, apply_op, cotangents
 
 INF, NAN = np.inf, np.nan
 BF16 = ml_dtypes.bfloat16
@@ -29,7 +29,7 @@ def _same(made: Array, expected: Array) -> None:
 
 
 def _each(spec: OpSpec, dtype: Any, *operands: list[Any], to: Any = None) -> Array:
-    made: Array = applied(spec, *(np.array(x, dtype) for x in operands), result=to)
+    made: Array = apply_op(spec, *(np.array(x, dtype) for x in operands), result=to)
     return made
 
 
@@ -196,21 +196,21 @@ def test_comparisons_with_nan_are_false() -> None:
 
 
 def test_clamp_prefers_the_upper_bound_and_keeps_nan() -> None:
-    made = applied(ops.clamp, np.float32(2), np.array([0, 1.5, NAN], "f4"), np.float32(1))
+    made = apply_op(ops.clamp, np.float32(2), np.array([0, 1.5, NAN], "f4"), np.float32(1))
     _same(made, np.array([1, 1, NAN], "f4"))
 
 
 def test_select_takes_a_whole_side_by_a_scalar() -> None:
     x, y = np.arange(3), np.arange(3) + 10
-    _same(applied(ops.select, np.array(False), x, y), y)
+    _same(apply_op(ops.select, np.array(False), x, y), y)
 
 
 def test_complex_parts_come_back_as_they_were() -> None:
     real, imag = np.array([INF, -0.0, 1], "f4"), np.array([NAN, INF, -0.0], "f4")
-    whole = applied(ops.complex_, real, imag)
-    _same(applied(ops.real, whole), real)
-    _same(applied(ops.imag, whole), imag)
-    _same(applied(ops.imag, applied(ops.conj, whole)), -imag)
+    whole = apply_op(ops.complex_, real, imag)
+    _same(apply_op(ops.real, whole), real)
+    _same(apply_op(ops.imag, whole), imag)
+    _same(apply_op(ops.imag, apply_op(ops.conj, whole)), -imag)
 
 
 # Rounding
@@ -252,14 +252,14 @@ def test_narrow_arithmetic_is_rounded_once(dtype: Any, data: st.DataObject) -> N
 
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**7).map(lambda n: (257 << 54) + n - 64))
 def test_integers_become_bf16_in_one_rounding(number: int) -> None:
-    made = applied(ops.convert, np.array([number]), result=TensorType((1,), "bf16"))
+    made = apply_op(ops.convert, np.array([number]), result=TensorType((1,), "bf16"))
     assert made[0] == _exactly(Fraction(number), BF16)
 
 
 @given(st.floats(0.01, 100))
 def test_f64_becomes_bf16_in_one_rounding(number: float) -> None:
     for x in (number, float(BF16(number)) * (1 + 2.0**-9) + 2.0**-50):
-        made = applied(ops.convert, np.array([x]), result=TensorType((1,), "bf16"))
+        made = apply_op(ops.convert, np.array([x]), result=TensorType((1,), "bf16"))
         assert made[0] == _exactly(Fraction(x), BF16)
 
 
@@ -268,7 +268,7 @@ def test_f64_becomes_bf16_in_one_rounding(number: float) -> None:
 
 def _converted(x: Any, to: str) -> Array:
     array = np.asarray(x)
-    made: Array = applied(ops.convert, array, result=TensorType(array.shape, to))
+    made: Array = apply_op(ops.convert, array, result=TensorType(array.shape, to))
     return made
 
 

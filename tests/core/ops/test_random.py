@@ -14,7 +14,7 @@ from shardir.ir.types import UNSIGNED, TensorType
 from shardir.ops.random import threefry
 from shardir.ops.random.threefry import SCHEMES, Array
 from shardir.passes import Pipeline
-from tests.op_evaluation import inferred
+from tests.op_evaluation import infer_types
 from tests.op_sample import t
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "threefry.json").read_text("utf-8"))
@@ -23,7 +23,7 @@ KEY = t("key")
 
 def made(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any) -> Array:
     types = [KEY, *(t("i32") for _ in operands[1:])]
-    assert inferred(spec, *types, result=result, **attrs) == result
+    assert infer_types(spec, *types, result=result, **attrs) == result
     assert spec.reference is not None
     array: Array = spec.reference(*map(np.asarray, operands), result=result, **attrs)
     assert (array.shape, array.dtype) == (result.shape, result.numpy)
@@ -161,6 +161,6 @@ def test_what_makes_no_bits_says_why(
     spec: OpSpec, operands: tuple[TensorType, ...], attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:
-        inferred(spec, *operands, **attrs)
+        infer_types(spec, *operands, **attrs)
 
     assert str(caught.value) == message

@@ -13,7 +13,7 @@ from shardir.ir.module import Function
 from shardir.ir.operation import OPS
 from shardir.ops.elementwise import special
 from shardir.ops.elementwise.term import Term
-from tests.op_evaluation import Array, applied
+from tests.op_evaluation import Array, apply_op
 from tests.op_sample import t
 
 DATA = json.loads((Path(__file__).parents[2] / "data" / "special.json").read_text("utf-8"))
@@ -30,26 +30,26 @@ def _points(name: str) -> tuple[Array, Array]:
 )
 def test_f64_is_within_its_bound(name: str, bound: float) -> None:
     x, expected = _points(name)
-    np.testing.assert_allclose(applied(OPS[name], x), expected, rtol=bound)
+    np.testing.assert_allclose(apply_op(OPS[name], x), expected, rtol=bound)
 
 
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
 def test_left_of_zero_f64_is_within_its_bound(name: str) -> None:
     x, expected = _points(f"{name}_left")
-    error = np.abs(applied(OPS[name], x) - expected) / np.maximum(1, np.abs(expected))
+    error = np.abs(apply_op(OPS[name], x) - expected) / np.maximum(1, np.abs(expected))
     assert error.max() < 2e-15
 
 
 @pytest.mark.parametrize("name", ["erf", "erfc", "erf_inv", "lgamma", "digamma"])
 def test_f32_is_rounded_once(name: str) -> None:
     x = _points(name)[0].astype(np.float32)
-    exact = applied(OPS[name], x.astype(np.float64)).astype(np.float32)
-    np.testing.assert_array_equal(applied(OPS[name], x), exact)
+    exact = apply_op(OPS[name], x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(apply_op(OPS[name], x), exact)
 
 
 def test_f32_erf_inv_is_xlas_to_three_units() -> None:
     x, expected = _points("erf_inv_f32_xla")
-    made = applied(ops.erf_inv, x.astype(np.float32), as_xla=True)
+    made = apply_op(ops.erf_inv, x.astype(np.float32), as_xla=True)
     np.testing.assert_array_max_ulp(made, expected.astype(np.float32), 3)
 
 
@@ -77,6 +77,6 @@ INF, NAN = np.inf, np.nan
 )
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 def test_special_values(name: str, x: list[float], expected: list[float], dtype: str) -> None:
-    made = applied(OPS[name], np.array(x, dtype))
+    made = apply_op(OPS[name], np.array(x, dtype))
     np.testing.assert_array_equal(made, np.array(expected, dtype))
     np.testing.assert_array_equal(np.signbit(made), np.signbit(np.array(expected, dtype)))

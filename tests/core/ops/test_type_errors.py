@@ -10,7 +10,7 @@ from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.ir.operation import Dense, OpSpec
 from shardir.ir.types import TensorType
-from tests.op_evaluation import inferred
+from tests.op_evaluation import infer_types
 from tests.op_sample import t
 
 x, row, scalar = t("f32", 4, 6), t("f32", 6), t("f32")
@@ -176,4 +176,4 @@ def test_message(
     spec: OpSpec, operands: tuple[TensorType, ...], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OperationTypeError, match=f"^{re.escape(message)}$"):
-        inferred(spec, *operands, **options)
+        infer_types(spec, *operands, **options)

@@ -16,7 +16,7 @@ from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
 from tests.derivatives import check_gradients
-from tests.op_evaluation import Array, applied, inferred
+from tests.op_evaluation import Array, apply_op, infer_types
 from tests.op_sample import t
 
 COMBINE: dict[str, tuple[float, Callable[[Any, Any], Any]]] = {
@@ -63,7 +63,7 @@ class Setting:
         return elements
 
     def pooled(self, op: str) -> TensorType:
-        made: TensorType = inferred(ops.reduce_window, self.x, op=Symbol(op), **self.attrs)
+        made: TensorType = infer_types(ops.reduce_window, self.x, op=Symbol(op), **self.attrs)
         return made
 
 
@@ -78,7 +78,7 @@ def test_every_element_in_a_window_counts_once(op: str, seed: int) -> None:
         for spot in s.seen(place):
             expected[place] = combine(expected[place], x[spot])
 
-    got = applied(ops.reduce_window, x, op=Symbol(op), **s.attrs)
+    got = apply_op(ops.reduce_window, x, op=Symbol(op), **s.attrs)
 
     np.testing.assert_allclose(got, expected, rtol=1e-14, atol=1e-14)
 
@@ -97,7 +97,7 @@ def test_each_window_selects_its_best_element(op: str, seed: int) -> None:
             best = max(spots, key=lambda spot: x[spot] if op == "max" else -x[spot])
             expected[best] += source[place]
 
-    got = applied(ops.select_and_scatter, x, source, op=Symbol(op), **s.attrs)
+    got = apply_op(ops.select_and_scatter, x, source, op=Symbol(op), **s.attrs)
 
     np.testing.assert_allclose(got, expected, rtol=1e-14, atol=1e-14)
 
@@ -130,10 +130,10 @@ def test_not_a_number_is_seen_by_every_window_it_is_in() -> None:
     x = np.array([1.0, 2, np.nan, 0, 5, 4, 3])
 
     for op in ("max", "min", "add"):
-        got = applied(ops.reduce_window, x, op=Symbol(op), **LINE)
+        got = apply_op(ops.reduce_window, x, op=Symbol(op), **LINE)
         assert np.isnan(got).tolist() == [True, True, True, False, False]
 
-    chosen = applied(ops.select_and_scatter, x, np.ones(5), op=Symbol("max"), **LINE)
+    chosen = apply_op(ops.select_and_scatter, x, np.ones(5), op=Symbol("max"), **LINE)
     assert chosen.tolist() == [0, 0, 3, 0, 2, 0, 0]
 
 
@@ -141,7 +141,7 @@ def test_what_is_not_there_loses_against_the_lowest_number() -> None:
     low = np.full(4, -np.inf)
     attrs = {**LINE, "padding": ((1, 1),), "base_dilation": (2,)}
 
-    sent = applied(ops.select_and_scatter, low, np.ones(7), op=Symbol("max"), **attrs)
+    sent = apply_op(ops.select_and_scatter, low, np.ones(7), op=Symbol("max"), **attrs)
 
     assert sent.sum() == 7
 
@@ -150,7 +150,7 @@ def test_what_is_not_there_loses_against_the_lowest_number() -> None:
 def test_padding_holds_what_changes_nothing(op: str, edge: int) -> None:
     attrs = {**LINE, "window": (1,), "padding": ((1, 0),)}
 
-    got = applied(ops.reduce_window, np.array([7], np.int8), op=Symbol(op), **attrs)
+    got = apply_op(ops.reduce_window, np.array([7], np.int8), op=Symbol(op), **attrs)
 
     assert got.tolist() == [edge, 7]
 
@@ -158,14 +158,14 @@ def test_padding_holds_what_changes_nothing(op: str, edge: int) -> None:
 def test_narrow_floats_are_added_in_f32() -> None:
     ones = np.ones(1000, ml_dtypes.bfloat16)
 
-    got = applied(ops.reduce_window, ones, op=Symbol("add"), **{**LINE, "window": (1000,)})
+    got = apply_op(ops.reduce_window, ones, op=Symbol("add"), **{**LINE, "window": (1000,)})
 
     assert got.astype(float).tolist() == [1000.0]
 
 
 def rules(x: TensorType, **attrs: Any) -> tuple[str, str]:
     attrs = {"op": Symbol("max"), **attrs}
-    places = inferred(ops.reduce_window, x, **attrs)
+    places = infer_types(ops.reduce_window, x, **attrs)
     pool, back = ops.reduce_window.factors, ops.select_and_scatter.factors
     assert pool is not None
     assert back is not None
@@ -242,6 +242,6 @@ def test_windows_that_do_not_fit_say_why(
     name: str, operands: tuple[TensorType, ...], attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:
-        inferred(getattr(ops, name), *operands, **{"op": Symbol("max"), **LINE, **attrs})
+        infer_types(getattr(ops, name), *operands, **{"op": Symbol("max"), **LINE, **attrs})
 
     assert str(caught.value).startswith(f"{name}: {message}")

@@ -10,7 +10,7 @@ import pytest
 from shardir import lax
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, ShapeError
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run
 
@@ -126,4 +126,4 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
 def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
-    assert_refused(lambda: run(call, normal(3, 4)), kind, message)
+    assert_raises_exactly(lambda: run(call, normal(3, 4)), kind, message)

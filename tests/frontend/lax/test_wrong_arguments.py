@@ -15,7 +15,7 @@ from shardir.frontend.errors import (
     OutsideTraceError,
     ShapeError,
 )
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 lax: Any = shardir.lax
 X = np.ones(3, np.float32)
@@ -229,4 +229,4 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)

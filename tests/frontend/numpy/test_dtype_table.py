@@ -10,7 +10,7 @@ import json
 import pytest
 
 from shardir.frontend.config import enable_x64
-from tests.dtype_table import FILE, Library, asks_for_arrays, columns
+from tests.dtype_table import FILE, Library, columns, needs_arrays
 
 TABLE: dict[str, dict[str, str]] = json.loads(FILE.read_text("utf-8"))
 DIFFERENCES: dict[str, dict[str, str]] = json.loads(
@@ -66,6 +66,6 @@ def test_the_table_is_jaxs() -> None:
 
 
 def test_numbers_are_not_asked_for_arrays() -> None:
-    assert asks_for_arrays("snp.mean(m, 0)")
-    assert asks_for_arrays("t + 1")
-    assert not asks_for_arrays("snp.minimum(x, x)")
+    assert needs_arrays("snp.mean(m, 0)")
+    assert needs_arrays("t + 1")
+    assert not needs_arrays("snp.minimum(x, x)")

@@ -10,7 +10,7 @@ from shardir.backends.cpu.kernels.fft.passes import factor_long_rows
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy import api as snp
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 from tests.namespace import close, eagerly, run, same, words
 
 GENERATOR = np.random.default_rng(23)
@@ -102,7 +102,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
 def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
-    assert_refused(lambda: run(call, COMPLEX), kind, message)
+    assert_raises_exactly(lambda: run(call, COMPLEX), kind, message)
 
 
 @pytest.mark.parametrize("length", [2**62, 10**30])

@@ -9,7 +9,7 @@ import pytest
 import shardir
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, StructureError
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 sd: Any = shardir
 snp: Any = shardir.numpy
@@ -56,16 +56,16 @@ NAMED: list[tuple[Callable[[], Any], str]] = [
 def test_what_is_no_array_is_an_argument_of_the_function_that_was_called(
     wrong: Callable[[], Any], argument: str
 ) -> None:
-    assert_refused(wrong, NotAnArrayError, f"argument {argument} {NO_ARRAY}")
+    assert_raises_exactly(wrong, NotAnArrayError, f"argument {argument} {NO_ARRAY}")
 
 
 def test_what_has_no_hash_is_said_to_be_no_array() -> None:
-    assert_refused(
+    assert_raises_exactly(
         lambda: snp.asarray({1}),
         NotAnArrayError,
         "argument a of asarray is {1} of type set, which is not an array",
     )
-    assert_refused(
+    assert_raises_exactly(
         lambda: snp.union1d(X, {1}),
         NotAnArrayError,
         "argument ar2 of union1d is {1} of type set, which is not an array",
@@ -75,7 +75,7 @@ def test_what_has_no_hash_is_said_to_be_no_array() -> None:
 def test_a_list_that_contains_itself_has_no_place_for_what_is_no_array() -> None:
     endless: list[Any] = [1.0]
     endless.append(endless)
-    assert_refused(
+    assert_raises_exactly(
         lambda: sd.jit(lambda x: snp.interp(endless, "ab", x))(X),
         StructureError,
         "the list [1.0, [...]] contains itself; a pytree must be finite",
@@ -105,4 +105,4 @@ FLAGS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_arrays_of_several_elements_are_no_flags(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)

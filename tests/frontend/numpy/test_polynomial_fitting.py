@@ -9,7 +9,7 @@ import pytest
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import api as snp
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 from tests.namespace import close, eagerly, run
 
 GENERATOR = np.random.default_rng(47)
@@ -82,4 +82,4 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
 def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
-    assert_refused(lambda: run(call, LONG), kind, message)
+    assert_raises_exactly(lambda: run(call, LONG), kind, message)

@@ -9,7 +9,7 @@ import pytest
 import shardir
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, StructureError
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 optim: Any = shardir.optim
 
@@ -136,4 +136,4 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)

@@ -13,7 +13,7 @@ import shardir.numpy as jnp
 from shardir.backends.cpu import availability
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import _format_time
-from tests.error_assertions import refused
+from tests.error_assertions import error_line
 from tests.process_control.threads import at_once
 
 HERE = Path(__file__).name
@@ -134,14 +134,14 @@ def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("runs", [0, "3", 1.5, None, -1])
 def test_runs_are_at_least_one(runs: Any) -> None:
     wanted = f"profile makes {runs!r} runs; pass at least 1"
-    assert refused(NumberRangeError, lambda: sd.profile(step, runs=runs)) == wanted
+    assert error_line(NumberRangeError, lambda: sd.profile(step, runs=runs)) == wanted
 
 
 def test_a_trace_is_a_path_and_a_function_is_profiled() -> None:
     wrong: Any = 5
     wanted = "the trace of profile is a file's path, not 5"
-    assert refused(ArgumentError, lambda: sd.profile(step, trace=wrong)) == wanted
-    assert refused(ArgumentError, lambda: sd.profile(wrong)) == "profile takes a function, got 5"
+    assert error_line(ArgumentError, lambda: sd.profile(step, trace=wrong)) == wanted
+    assert error_line(ArgumentError, lambda: sd.profile(wrong)) == "profile takes a function, got 5"
 
 
 def test_profiles_may_be_made_by_several_threads_at_once() -> None:

@@ -11,7 +11,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import stats
-from tests.error_assertions import refused
+from tests.error_assertions import error_line
 
 VALUES: list[tuple[str, tuple[Any, ...], float]] = [
     ("norm.logpdf", (1.3, 0.25, 1.5), -1.5694036413128372),
@@ -230,4 +230,4 @@ def test_errors() -> None:
 @pytest.mark.parametrize(("name", "first"), [("cdf", "x"), ("logpdf", "x"), ("ppf", "q")])
 def test_what_is_no_array_is_named(name: str, first: str) -> None:
     wanted = f"argument {first} of norm.{name} is 'a' of type str, which is not an array"
-    assert refused(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == wanted
+    assert error_line(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == wanted

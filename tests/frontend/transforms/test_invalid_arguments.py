@@ -16,7 +16,7 @@ from shardir.frontend.errors import (
     ShapeError,
     StructureError,
 )
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 sd: Any = shardir
 snp: Any = shardir.numpy
@@ -208,7 +208,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)
 
 
 def test_devices_are_found_in_lists_that_end() -> None:

@@ -15,7 +15,7 @@ from shardir.frontend.errors import (
     NotAnArrayError,
     StructureError,
 )
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 
 sd: Any = shardir
 lax: Any = shardir.lax
@@ -337,7 +337,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_which_function_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    assert_refused(wrong, kind, text)
+    assert_raises_exactly(wrong, kind, text)
 
 
 def broken(*args: Any) -> Any:

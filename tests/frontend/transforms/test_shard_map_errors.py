@@ -24,7 +24,7 @@ from shardir.frontend.errors import (
     NotAnArrayError,
     ShardingError,
 )
-from tests.error_assertions import odd, refused
+from tests.error_assertions import error_line, raw
 
 Array = npt.NDArray[np.float32]
 rng = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def f(a: Any) -> Any:
 def test_specs_that_do_not_fit(mesh: Mesh) -> None:
     def cut(**options: Any) -> str:
         wanted = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x"), **options}
-        return refused(ShardingError, lambda: shard_map(f, **wanted)(A))
+        return error_line(ShardingError, lambda: shard_map(f, **wanted)(A))
 
     assert cut(in_specs=P("z")) == (
         "in_specs of shard_map of f has PartitionSpec('z',) for a, and 'z' is not an axis of the "
@@ -88,7 +88,7 @@ def test_constraints_inside_leave_manual_axes_alone(mesh: Mesh) -> None:
         return shard_map(g, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names=names)
 
     agree(jit(cut(P(None, "y"), {"x"}))(A), A * 2)
-    assert refused(ShardingError, lambda: cut(P("x"), {"x"})(A)) == (
+    assert error_line(ShardingError, lambda: cut(P("x"), {"x"})(A)) == (
         "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x',)) is requested for a "
         "value that varies along 'x', which is a manual axis at this line; omit 'x' from the "
         "sharding"
@@ -97,7 +97,7 @@ def test_constraints_inside_leave_manual_axes_alone(mesh: Mesh) -> None:
 
 def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
     cut = shard_map(f, mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")))
-    assert refused(IndivisibleError, lambda: cut(A[:6])) == (
+    assert error_line(IndivisibleError, lambda: cut(A[:6])) == (
         "shard_map of f shards dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
         'size 2, and 6 is not divisible by 8; pad it to 8, replicate it, or pass uneven="pad" to '
         "shard_map"
@@ -107,7 +107,7 @@ def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
 def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
     def cut(fun: Any, spec: Any = WHOLE) -> str:
         mapped = shard_map(fun, mesh=mesh, in_specs=P("x"), out_specs=spec)
-        return refused(ShardingError, lambda: mapped(A))
+        return error_line(ShardingError, lambda: mapped(A))
 
     assert cut(f) == (
         "out_specs of shard_map of f has PartitionSpec() for the result, which replicates it along "
@@ -127,32 +127,32 @@ def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
 
 
 def test_calls_that_are_none(mesh: Mesh) -> None:
-    assert refused(ArgumentError, lambda: shard_map(f, in_specs=P(), out_specs=P())(A)) == (
+    assert error_line(ArgumentError, lambda: shard_map(f, in_specs=P(), out_specs=P())(A)) == (
         "shard_map of f has no mesh; pass mesh=, or call it inside `with mesh:`"
     )
-    assert refused(ArgumentError, lambda: shard_map(f, mesh, odd(3), P())) == (
+    assert error_line(ArgumentError, lambda: shard_map(f, mesh, raw(3), P())) == (
         "in_specs of shard_map of f has 3 of type int; its entries are PartitionSpecs"
     )
-    assert refused(ArgumentError, lambda: shard_map(f, mesh, P())) == (
+    assert error_line(ArgumentError, lambda: shard_map(f, mesh, P())) == (
         "out_specs of shard_map of f is missing; pass a PartitionSpec, or a pytree of them"
     )
-    assert refused(ArgumentError, lambda: shard_map(f, mesh, (P(), P()), P())(A)) == (
+    assert error_line(ArgumentError, lambda: shard_map(f, mesh, (P(), P()), P())(A)) == (
         "in_specs of shard_map of f has 2 entries, and it was called with 1 arguments; give one "
         "for each, or one spec for all"
     )
-    assert refused(NotAnArrayError, lambda: shard_map(f, mesh, P(), P())("x")) == (
+    assert error_line(NotAnArrayError, lambda: shard_map(f, mesh, P(), P())("x")) == (
         "shard_map of f shards a, which is 'x' of type str and no array; let the function "
         "capture it"
     )
     psum = shard_map(lambda a: lax.psum(a, "z"), mesh=mesh, in_specs=P("x"), out_specs=P())
-    assert refused(AxisNameError, lambda: psum(A)) == (
+    assert error_line(AxisNameError, lambda: psum(A)) == (
         "psum is along 'z', which is not bound at this line (bound axes: 'x', 'y'); name one with "
         "axis_name= of vmap or pmap, or in the mesh of shard_map"
     )
     twice = shard_map(lambda a: shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"),
                                           axis_names={"x"})(a),
                       mesh=mesh, in_specs=P("x"), out_specs=P("x"))  # fmt: skip
-    assert refused(ShardingError, lambda: twice(A)) == (
+    assert error_line(ShardingError, lambda: twice(A)) == (
         "shard_map of f is over 'x', and so is an enclosing one; list the other axes of the mesh "
         "in axis_names"
     )

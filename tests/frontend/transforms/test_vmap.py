@@ -241,7 +241,7 @@ def test_constraints_inside() -> None:
 
 
 def refused(kind: type[Exception], fun: Callable[..., Any], *args: Any) -> str:
-    return error_assertions.refused(kind, lambda: fun(*args))
+    return error_assertions.error_line(kind, lambda: fun(*args))
 
 
 def test_sizes_that_differ_name_each_argument() -> None:

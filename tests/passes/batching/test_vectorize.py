@@ -15,7 +15,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Loc, Module
 from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
-from tests.op_sample import Array, anything
+from tests.op_sample import Array, any_values
 from tests.programs.strategies import modules
 
 
@@ -307,7 +307,7 @@ def test_random_programs(module: Module, seed: int) -> None:
     if not any(batched):
         return
     args = [
-        anything(rng, param.type.with_shape((3, *param.type.shape)) if flag else param.type)
+        any_values(rng, param.type.with_shape((3, *param.type.shape)) if flag else param.type)
         for param, flag in zip(plain.body.params, batched, strict=True)
     ]
     many = vectorize(plain, batched, 3)

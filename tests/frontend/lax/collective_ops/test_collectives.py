@@ -19,7 +19,7 @@ from shardir.frontend.lax import api as lax
 from shardir.frontend.transforms.grad import grad
 from shardir.frontend.transforms.vmap import vmap
 from tests import error_assertions
-from tests.error_assertions import odd
+from tests.error_assertions import raw
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 3)).astype(np.float32)
@@ -169,7 +169,7 @@ def test_gradients_of_all_positions_add_up() -> None:
 
 
 def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str:
-    return error_assertions.refused(kind, lambda: vmap(fun, axis_name="rows")(x))
+    return error_assertions.error_line(kind, lambda: vmap(fun, axis_name="rows")(x))
 
 
 def test_names_that_are_not_there() -> None:
@@ -195,7 +195,7 @@ def test_moves_that_are_none() -> None:
     assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 4)])) == (
         "perm of ppermute has the target 4; the positions along 'rows' are 0 to 3"
     )
-    assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", odd([1]))) == (
+    assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", raw([1]))) == (
         "perm of ppermute is [1]; it is a list of pairs (source, target)"
     )
     assert refused(PermutationError, lambda x: lax.pshuffle(x, "rows", [0, 1, 1, 2])) == (
@@ -257,10 +257,10 @@ def test_groups_of_positions() -> None:
 
 
 def test_what_a_mapped_axis_cannot() -> None:
-    assert refused(AxisNameError, lambda x: lax.ppermute(x, odd(("rows", "rows")), [])) == (
+    assert refused(AxisNameError, lambda x: lax.ppermute(x, raw(("rows", "rows")), [])) == (
         "ppermute is along 'rows' twice; name each axis once"
     )
     with pytest.raises(
         ArgumentError, match="axis_name of vmap of lambda is 3, which is not a string"
     ):
-        vmap(lambda x: x, axis_name=odd(3))
+        vmap(lambda x: x, axis_name=raw(3))

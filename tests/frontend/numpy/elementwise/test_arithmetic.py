@@ -11,7 +11,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
 from shardir.frontend.numpy import api as snp
 from shardir.ir.types import NUMPY_DTYPES, dtype_name
-from tests.namespace import check, eagerly, numpys, ops, run, same, words
+from tests.namespace import check, eagerly, numpy_result, ops, run, same, words
 
 GENERATOR = np.random.default_rng(3)
 FLOATS = (GENERATOR.normal(size=(3, 4)) * 3).astype("f")
@@ -144,7 +144,7 @@ def test_short_integers_divided_by_a_number_told_at_a_call(dtype: str) -> None:
     for divisor in divisors:
         y = np.full(x.shape, divisor, dtype)
         for name in ("floor_divide", "remainder"):
-            wanted = numpys(QUOTIENTS.get(name, getattr(np, name)), x, y)
+            wanted = numpy_result(QUOTIENTS.get(name, getattr(np, name)), x, y)
             same(getattr(snp, name)(snp.asarray(x), divisor), wanted)
 
 
@@ -163,7 +163,7 @@ def test_integers_of_32_bits_divided_by_a_number_told_at_a_call(dtype: str) -> N
         x = np.array(sorted(n for n in ends if limits.min <= n <= limits.max), dtype)
         for name in ("floor_divide", "remainder"):
             function = QUOTIENTS.get(name, getattr(np, name))
-            wanted = numpys(function, x, np.full(x.shape, divisor, dtype))
+            wanted = numpy_result(function, x, np.full(x.shape, divisor, dtype))
             number = divisor if divisor < 1 << 31 else np.array(divisor, dtype)
             same(getattr(snp, name)(snp.asarray(x), number), wanted)
 
@@ -172,9 +172,9 @@ def test_divided_by_a_number_that_wraps_or_vanishes() -> None:
     """What counts is the number in the element type of the array."""
     x = WHOLE.astype("i1")
     for name in RATIO:
-        wanted = numpys(getattr(np, name), x, np.int8(200 - 256))
+        wanted = numpy_result(getattr(np, name), x, np.int8(200 - 256))
         same(run(getattr(snp, name), x, 200), wanted)
-        wanted = numpys(getattr(np, name), ODD, np.float32(0))
+        wanted = numpy_result(getattr(np, name), ODD, np.float32(0))
         same(run(getattr(snp, name), ODD, 1e-60), wanted)
 
 

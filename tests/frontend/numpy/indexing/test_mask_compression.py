@@ -12,7 +12,7 @@ from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.errors import IndexingError
 from shardir.frontend.numpy.indexing import mask_compression
 from shardir.frontend.numpy.indexing.getitem import getitem
-from tests.error_assertions import refused
+from tests.error_assertions import error_line
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
 RNG = np.random.default_rng(7)
@@ -113,9 +113,9 @@ def test_conditions_are_true_within_the_array_alone(axis: int | None) -> None:
     np.testing.assert_array_equal(snp.compress(long, x, axis), np.compress(long, x, axis))
     long[extent + 1] = True
     wanted = f"a condition is true at {extent + 1}, and there are {extent} elements"
-    assert refused(IndexingError, lambda: snp.compress(long, snp.asarray(x), axis)) == wanted
+    assert error_line(IndexingError, lambda: snp.compress(long, snp.asarray(x), axis)) == wanted
     if axis is None:
-        assert refused(IndexingError, lambda: snp.extract(long, snp.asarray(x))) == wanted
+        assert error_line(IndexingError, lambda: snp.extract(long, snp.asarray(x))) == wanted
 
 
 @pytest.mark.skipif(not is_available(), reason="without machine code nothing is learned")

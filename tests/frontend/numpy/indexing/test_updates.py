@@ -8,7 +8,7 @@ import pytest
 from shardir import numpy as snp
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import IndexingError
-from tests.error_assertions import refused
+from tests.error_assertions import error_line
 from tests.namespace import eagerly, run
 
 UNSIGNED = ("uint8", "uint16", "uint32")
@@ -35,7 +35,7 @@ def test_unsigned_numbers_are_subtracted_from_wider_types(
 def test_bools_have_no_difference() -> None:
     flags = snp.array([True, False])
     for index in (0, flags):
-        assert refused(OperationTypeError, lambda at=index: flags.at[at].subtract(True)) == (  # type: ignore[misc]
+        assert error_line(OperationTypeError, lambda at=index: flags.at[at].subtract(True)) == (  # type: ignore[misc]
             "subtract does not take bools; use logical_xor, or .astype(int)"
         )
     np.testing.assert_array_equal(snp.array([5, 2]).at[0].subtract(True), [4, 2])

@@ -12,7 +12,7 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.sharding import NamedSharding, PartitionSpec
-from tests.error_assertions import assert_refused
+from tests.error_assertions import assert_raises_exactly
 from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run, same
 
@@ -192,7 +192,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
 def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
-    assert_refused(lambda: run(call, normal(2, 3)), kind, message)
+    assert_raises_exactly(lambda: run(call, normal(2, 3)), kind, message)
 
 
 def test_what_is_a_choice_has_no_derivative() -> None:

@@ -10,7 +10,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy import api as snp
 from shardir.ir.types import dtype_name
-from tests.namespace import check, close, numpys, ops, run, words
+from tests.namespace import check, close, numpy_result, ops, run, words
 
 GENERATOR = np.random.default_rng(5)
 FLOATS = GENERATOR.normal(size=(2, 3, 4)).astype("f")
@@ -208,7 +208,9 @@ def test_quantiles(name: str, q: float, method: str, axis: Any) -> None:
 def test_many_quantiles(q: Any, keepdims: bool) -> None:
     for name, x in (("quantile", FLOATS), ("nanquantile", HOLES), ("quantile", WHOLE)):
         # NumPy has the axes of nanquantile in another order when there are many of q.
-        line = numpys(getattr(np, name), x.astype("f8"), q.ravel(), axis=(0, 2), keepdims=keepdims)
+        line = numpy_result(
+            getattr(np, name), x.astype("f8"), q.ravel(), axis=(0, 2), keepdims=keepdims
+        )
         wanted = line.reshape(q.shape + line.shape[1:])
         close(run(getattr(snp, name), x, q, axis=(0, 2), keepdims=keepdims), wanted, 1e-4)
 

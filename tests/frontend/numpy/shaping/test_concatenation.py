@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.numpy import api as snp
-from tests.namespace import check, eagerly, numpys, ops, run, same
+from tests.namespace import check, eagerly, numpy_result, ops, run, same
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 Y = X[:, :1] * 2
@@ -216,6 +216,6 @@ def test_traced_counts_and_places_out_of_range() -> None:
         "repeat with traced counts needs total_repeat_length=, the size of the result\n"
     )
     with pytest.raises(IndexError, match="delete: index 9 is out of bounds"):
-        numpys(run, lambda x: snp.delete(x, 9, 1), X)
+        numpy_result(run, lambda x: snp.delete(x, 9, 1), X)
     with pytest.raises(IndexError, match="insert: index 9 is out of bounds"):
-        numpys(run, lambda x: snp.insert(x, 9, 1, 1), X)
+        numpy_result(run, lambda x: snp.insert(x, 9, 1, 1), X)

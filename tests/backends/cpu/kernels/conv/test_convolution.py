@@ -16,7 +16,7 @@ from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, random_elements
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
-from tests.case_pairs import crossed
+from tests.case_pairs import cross_cases
 
 Array = npt.NDArray[Any]
 
@@ -254,7 +254,7 @@ LARGE = [
 
 # The next test runs all of them for f32.
 @pytest.mark.parametrize(
-    ("dims", "left", "right", "given", "dtype"), crossed(LARGE, ("f64", "bf16", "i16"))
+    ("dims", "left", "right", "given", "dtype"), cross_cases(LARGE, ("f64", "bf16", "i16"))
 )
 def test_convolutions_of_many_shapes_match_the_reference(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str

@@ -14,7 +14,7 @@ from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
-from tests.case_pairs import crossed
+from tests.case_pairs import cross_cases
 
 Array = npt.NDArray[Any]
 NUMERIC_DTYPES = (*INTEGERS, *FLOATS, *COMPLEX)
@@ -168,7 +168,7 @@ SHAPES = [
 
 # The test with several workers runs all of them for f32.
 @pytest.mark.parametrize(
-    ("dims", "left", "right", "dtype"), crossed(SHAPES, ("f64", "bf16", "i32", "c64"))
+    ("dims", "left", "right", "dtype"), cross_cases(SHAPES, ("f64", "bf16", "i32", "c64"))
 )
 def test_products_of_many_shapes_match_the_reference(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
@@ -211,7 +211,7 @@ def test_accumulation_in_a_wider_type_matches_the_reference(dtype: str, wide: st
 
 @pytest.mark.parametrize(
     ("dims", "left", "right", "dtype"),
-    [*crossed(SHAPES, ("f32",)), *crossed(SHAPES, ("c64", "bf16"))],
+    [*cross_cases(SHAPES, ("f32",)), *cross_cases(SHAPES, ("c64", "bf16"))],
 )
 def test_products_do_not_depend_on_the_worker_count(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
