@@ -88,7 +88,7 @@ def test_what_was_donated_is_gone_and_says_where() -> None:
     step(made())
     x = made()
     step(x)
-    with pytest.raises(DeletedArrayError, match=r"has been donated to advance at .*quick_donation"):
+    with pytest.raises(DeletedArrayError, match=r"has been donated to advance at .*native_donation"):
         x + 1
     with pytest.raises(DeletedArrayError, match="has been donated to advance"):
         step(x)
