@@ -27,7 +27,7 @@ def test_error_names_the_call_whose_constants_do_not_fit(name: str) -> None:
     with pytest.raises(
         OutOfMemoryError,
         match=rf"^the host has no memory for the constants of {name}: Unable to allocate .*; "
-        r"check the sizes in the arguments\n  --> .*test_absurd_sizes\.py:\d+:\d+",
+        r"check the sizes in the arguments\n  --> .*test_huge_sizes\.py:\d+:\d+",
     ):
         CONSTANTS[name]()
 
