@@ -1,4 +1,4 @@
-"""Arrays know where their parts are, and behave as arrays on the host."""
+"""Arrays have one buffer per distinct shard, and behave as NumPy arrays on the host."""
 
 import copy
 import pickle
@@ -44,7 +44,7 @@ def test_an_array_has_one_global_shape() -> None:
     assert len(x) == 8
 
 
-def test_each_device_holds_its_part() -> None:
+def test_each_device_has_its_shard() -> None:
     shards = sharded("a", "b").addressable_shards
     assert [s.device.id for s in shards] == list(range(8))
     assert shards[3].index == (slice(2, 4), slice(2, 4))
@@ -55,7 +55,7 @@ def test_each_device_holds_its_part() -> None:
     np.testing.assert_array_equal(sharded("a", "b").addressable_data(3), NUMBERS[2:4, 2:4])
 
 
-def test_devices_with_the_same_part_share_a_buffer() -> None:
+def test_devices_with_equal_shards_share_a_buffer() -> None:
     x = sharded(None, "b")
     assert [s.replica_id for s in x.global_shards] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert len({id(part) for part in x.device_shards}) == 2
@@ -64,14 +64,14 @@ def test_devices_with_the_same_part_share_a_buffer() -> None:
 
 
 @pytest.mark.parametrize("spec", [(), ("a",), (None, "b"), ("b", "a"), (("a", "b"),)])
-def test_the_whole_is_put_together(spec: tuple[Any, ...]) -> None:
+def test_the_global_array_is_assembled(spec: tuple[Any, ...]) -> None:
     x = sharded(*spec)
     np.testing.assert_array_equal(np.asarray(x), NUMBERS)
     assert x.tolist() == NUMBERS.tolist()
     assert np.asarray(x, np.float64).dtype == np.float64
 
 
-def test_nobody_writes_into_an_array() -> None:
+def test_arrays_are_read_only() -> None:
     numbers = NUMBERS.copy()
     x = from_numpy(numbers)
     numbers[:] = 0
@@ -83,14 +83,14 @@ def test_nobody_writes_into_an_array() -> None:
     assert np.asarray(x)[0, 0] == 0
 
 
-def test_numbers_of_64_bits_are_narrowed_unless_enabled() -> None:
+def test_64_bit_dtypes_are_narrowed_unless_enabled() -> None:
     assert from_numpy(np.arange(3.0)).dtype == np.float32
     assert from_numpy(np.arange(3)).dtype == np.int32
     with enable_x64():
         assert from_numpy(np.arange(3.0)).dtype == np.float64
 
 
-def test_an_array_of_one_element_is_a_number() -> None:
+def test_an_array_of_one_element_converts_to_a_number() -> None:
     x = from_numpy(np.float32(2.5))
     assert (float(x), int(x), bool(x), complex(x)) == (2.5, 2, True, 2.5 + 0j)
     assert x.item() == 2.5
@@ -99,7 +99,7 @@ def test_an_array_of_one_element_is_a_number() -> None:
     assert sharded("a").item(1, 2) == 6
 
 
-def test_an_array_of_many_elements_is_not() -> None:
+def test_an_array_of_many_elements_does_not_convert_to_a_number() -> None:
     x = from_numpy(NUMBERS)
     for use in (float, bool, int):
         with pytest.raises((TypeError, ValueError)):
@@ -112,7 +112,7 @@ def test_an_array_of_many_elements_is_not() -> None:
         iter(from_numpy(1.0))
 
 
-def test_rows_of_an_array_on_one_device() -> None:
+def test_iteration_yields_rows() -> None:
     first, *_, last = from_numpy(NUMBERS)
     assert isinstance(last, Array)
     np.testing.assert_array_equal(last, NUMBERS[-1])
@@ -133,7 +133,7 @@ def test_arrays_print_as_numpy_prints_them() -> None:
     assert repr(half) == "Array([1], dtype=bfloat16)"
 
 
-def test_keys_are_not_numbers() -> None:
+def test_keys_do_not_convert_to_numbers() -> None:
     abstract = AbstractValue(TensorType((2,), "key"))
     words = np.array([1, (7 << 32) + 9], np.uint64)
     sharding = SingleDeviceSharding(devices()[0])
@@ -144,7 +144,7 @@ def test_keys_are_not_numbers() -> None:
         np.asarray(keys)
 
 
-def test_a_deleted_array_says_so() -> None:
+def test_a_deleted_array_is_an_error() -> None:
     x = sharded("a")
     x.delete()
     assert x.is_deleted()
@@ -159,20 +159,20 @@ def repr_of_numbers(x: Array) -> str:
     return str(x)
 
 
-def test_arrays_are_copied_and_sent_as_numbers() -> None:
+def test_arrays_are_copied_and_pickled() -> None:
     x = sharded("a")
     assert copy.copy(x) is x
     assert copy.deepcopy({"x": x})["x"] is x
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)), NUMBERS)
 
 
-def test_signatures_are_one_object_each() -> None:
+def test_equal_signatures_are_one_object() -> None:
     assert sharded("a").signature is sharded("a").signature
     assert sharded("a").signature is not sharded("b").signature
     assert from_numpy(NUMBERS).signature is from_numpy(NUMBERS + 1).signature
 
 
-def test_a_struct_stands_for_an_array() -> None:
+def test_a_shape_dtype_struct_has_the_attributes_of_an_array() -> None:
     x = ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P("a")))
     assert (x.shape, x.ndim, x.size) == ((8, 4), 2, 32)
     assert x.dtype == np.float32
@@ -199,16 +199,14 @@ def test_a_struct_stands_for_an_array() -> None:
         (lambda x: list(x[0]), ArgumentError, "an array of rank 0 cannot be iterated over"),
     ],
 )
-def test_python_is_told_why_an_array_is_no_number(
-    use: Any, error: type[Exception], message: str
-) -> None:
+def test_conversion_errors_state_the_reason(use: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         use(from_numpy(np.ones(2, np.float32)))
     assert str(caught.value).startswith(message)
     assert "test_array.py" in str(caught.value)
 
 
-def test_an_array_tells_its_type_without_its_numbers() -> None:
+def test_type_attributes_need_no_elements() -> None:
     kind = jit(lambda x: x + 1.0)(np.float32(2.0)).aval
     assert kind == ShapeDtypeStruct((), np.float32)
     assert kind.update(shape=(2, 3)) == ShapeDtypeStruct((2, 3), np.float32)
@@ -225,7 +223,7 @@ def test_an_array_tells_its_type_without_its_numbers() -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_a_number_is_formatted_as_numpys(number: Any) -> None:
+def test_scalar_arrays_are_formatted_as_numpy_scalars(number: Any) -> None:
     x = snp.asarray(number)
     for spec in ("", ".3f", ">20", "e", "d", "n"):
         try:

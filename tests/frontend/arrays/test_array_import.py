@@ -1,4 +1,4 @@
-"""Numbers of others: copied where somebody may write into them, taken as they are otherwise."""
+"""Import of arrays: writable memory is copied, read-only memory is shared."""
 
 import array
 from typing import Any
@@ -22,14 +22,14 @@ def address(x: Any) -> int:
 
 @pytest.mark.parametrize("shape", [(3,), LARGE])
 @pytest.mark.parametrize("enter", [snp.asarray, sd.device_put])
-def test_what_is_written_later_does_not_show(shape: tuple[int, ...], enter: Any) -> None:
+def test_later_writes_do_not_change_the_array(shape: tuple[int, ...], enter: Any) -> None:
     x = np.zeros(shape, np.float32)
     array = enter(x)
     x[...] = 1
     assert not np.asarray(array).any()
 
 
-def test_a_view_that_cannot_be_written_into_is_copied_too() -> None:
+def test_a_read_only_view_of_writable_memory_is_copied() -> None:
     x = np.zeros(LARGE, np.float32)
     view = x.view()
     view.flags.writeable = False
@@ -39,12 +39,12 @@ def test_a_view_that_cannot_be_written_into_is_copied_too() -> None:
     assert not is_immutable_memory(view)
 
 
-def test_what_nobody_can_write_into_is_not_copied() -> None:
+def test_read_only_memory_is_shared() -> None:
     x = np.frombuffer(bytes(range(256)) * 64, np.float32)
     assert address(snp.asarray(x)) == address(x)
 
 
-def test_numbers_leave_and_come_back_without_a_copy() -> None:
+def test_export_and_import_need_no_copy() -> None:
     array = snp.asarray(np.ones(LARGE, np.float32)) + 1
     numbers = np.asarray(array)
     assert address(np.asarray(array)) == address(numbers)
@@ -54,7 +54,7 @@ def test_numbers_leave_and_come_back_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), LARGE])
-def test_numbers_that_left_can_not_be_written_into(shape: tuple[int, ...]) -> None:
+def test_exported_arrays_are_read_only(shape: tuple[int, ...]) -> None:
     numbers = np.asarray(snp.ones(shape) + 1)
     with pytest.raises(ValueError, match="read-only"):
         numbers[0] = 5
@@ -68,14 +68,14 @@ def test_arrays_of_other_libraries_are_shared() -> None:
     assert address(np.from_dlpack(array)) == address(x)
 
 
-def test_memory_that_may_change_is_shared_only_when_asked_for() -> None:
+def test_writable_memory_is_shared_only_on_request() -> None:
     x = np.zeros(5000, np.float32)
     assert address(snp.from_dlpack(x)) != address(x)
     assert address(snp.from_dlpack(x, copy=True)) != address(x)
     assert address(snp.from_dlpack(x, copy=False)) == address(x)
 
 
-def test_what_cannot_be_shared() -> None:
+def test_arrays_that_cannot_be_shared_are_errors() -> None:
     with pytest.raises(ArgumentError) as wide:
         snp.from_dlpack(np.zeros(3), copy=False)
     assert str(wide.value).startswith(
@@ -96,7 +96,7 @@ def test_what_cannot_be_shared() -> None:
 
 
 class HandsOut:
-    """Another library's array, which hands out something."""
+    """An array of another library, which exports a given capsule."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -108,7 +108,7 @@ class HandsOut:
         return 1, 0
 
 
-def test_what_is_handed_out_must_be_a_capsule_that_nobody_has_taken() -> None:
+def test_dlpack_must_return_an_unused_capsule() -> None:
     with pytest.raises(NotAnArrayError) as number:
         snp.from_dlpack(HandsOut(5))
     assert str(number.value).startswith(
@@ -124,7 +124,7 @@ def test_what_is_handed_out_must_be_a_capsule_that_nobody_has_taken() -> None:
     )
 
 
-def test_a_view_that_cannot_be_written_into_is_copied_by_dlpack_too() -> None:
+def test_dlpack_copies_a_read_only_view_of_writable_memory() -> None:
     x = np.zeros(LARGE, np.float32)
     view = x.view()
     view.flags.writeable = False
@@ -135,7 +135,7 @@ def test_a_view_that_cannot_be_written_into_is_copied_by_dlpack_too() -> None:
     assert address(snp.from_dlpack(lasting)) == address(lasting)
 
 
-def test_who_cannot_be_told_not_to_write_gets_a_copy_or_nothing() -> None:
+def test_consumers_without_read_only_support_get_a_copy_or_an_error() -> None:
     array = snp.arange(3.0)
     assert "dltensor_versioned" in str(array.__dlpack__(max_version=(1, 0), copy=False))
     assert '"dltensor"' in str(array.__dlpack__(copy=True))
@@ -162,16 +162,14 @@ def test_who_cannot_be_told_not_to_write_gets_a_copy_or_nothing() -> None:
     ],
     ids=["whole", "twice", "entered", "computed", "taken"],
 )
-def test_nobody_can_make_numbers_that_left_such_to_write_into(
-    shape: tuple[int, ...], make: Any
-) -> None:
+def test_exported_arrays_cannot_be_made_writable(shape: tuple[int, ...], make: Any) -> None:
     for result in sd.tree.leaves(make(np.zeros(shape, np.float32))):
         numbers = np.asarray(result)
         with pytest.raises(ValueError, match="cannot set WRITEABLE"):
             numbers.flags.writeable = True
 
 
-def test_bf16_is_taken_without_a_copy_and_goes_back() -> None:
+def test_bf16_is_imported_and_exported_without_a_copy() -> None:
     x = jnp.arange(5000).astype("bfloat16")
     array = snp.from_dlpack(x)
     assert array.dtype == "bfloat16"
@@ -183,13 +181,13 @@ def test_bf16_is_taken_without_a_copy_and_goes_back() -> None:
 
 
 class Window:
-    """Memory as old libraries hand it out."""
+    """An object with NumPy's `__array_interface__`."""
 
     def __init__(self, numbers: Any) -> None:
         self.numbers, self.__array_interface__ = numbers, numbers.__array_interface__
 
 
-def test_memory_is_an_array() -> None:
+def test_the_array_interface_is_imported() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffer: Any = x
     for given in (Window(x), memoryview(buffer)):
@@ -200,13 +198,13 @@ def test_memory_is_an_array() -> None:
     assert snp.asarray(array.array("h", [1, 2])).dtype == np.int16
 
 
-def test_another_order_of_bytes_is_told_the_way() -> None:
+def test_the_error_of_another_byte_order_states_the_conversion() -> None:
     with pytest.raises(NotAnArrayError) as error:
         snp.asarray(np.arange(2, dtype=">f4"))
     assert "; x.astype('float32') has its bytes in this machine's order" in str(error.value)
 
 
-def test_a_program_does_not_write_into_what_is_shared() -> None:
+def test_a_program_does_not_write_into_shared_memory() -> None:
     x = np.zeros(LARGE, np.float32)
     array = snp.from_dlpack(x, copy=False)
     more = sd.jit(lambda x: x + 1, donate_argnums=0)(array)

@@ -1,4 +1,4 @@
-"""Truth values of NumPy may have any bytes: all but 0 are true, as they are to NumPy."""
+"""NumPy bools may have any byte as value: every byte except 0 is true, as in NumPy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,10 +31,10 @@ def used(x: Any) -> Any:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("way", WAYS)
-def test_every_byte_but_0_is_true(way: str, size: int) -> None:
+def test_every_byte_except_0_is_true(way: str, size: int) -> None:
     octets = np.random.default_rng(0).integers(0, 4, size).astype(np.uint8)
     true = octets != 0
-    for _ in range(4 if size < 1_000_000 else 2):  # Machine code learns calls meanwhile.
+    for _ in range(4 if size < 1_000_000 else 2):  # These calls also enter the native call cache.
         x = WAYS[way](octets)
         assert int(snp.sum(x)) == true.sum()
         np.testing.assert_array_equal(snp.logical_not(x), ~true)
@@ -49,7 +49,7 @@ def test_every_byte_but_0_is_true(way: str, size: int) -> None:
         np.testing.assert_array_equal(np.asarray(reshaped).view(np.uint8)[0], true)
 
 
-def test_memory_of_others_is_not_taken_as_it_is_with_other_bytes() -> None:
+def test_memory_with_bytes_other_than_0_and_1_is_not_shared() -> None:
     octets = np.array([0, 1, 2], np.uint8)
     octets.flags.writeable = False
     with pytest.raises(ShardirError) as raised:

@@ -1,4 +1,4 @@
-"""Arrays go where they are put, numbers unchanged."""
+"""`device_put` and `device_get` place arrays and keep their elements."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ NUMBERS = np.arange(64, dtype=np.int32).reshape(8, 8)
 SPECS = [P(), P("a"), P("b", "a"), P(None, ("a", "b")), P(("b", "a"))]
 
 
-def test_numpy_arrays_and_numbers_are_placed() -> None:
+def test_numpy_arrays_and_scalars_are_placed() -> None:
     x = device_put(NUMBERS, NamedSharding(MESH, P("a", "b")))
     assert x.committed
     assert x.sharding.spec == P("a", "b")
@@ -37,7 +37,7 @@ def test_without_a_device_arrays_are_not_committed() -> None:
 
 
 @given(st.sampled_from(SPECS), st.sampled_from(SPECS), st.permutations(range(8)))
-def test_moving_keeps_the_numbers(first: P, second: P, order: list[int]) -> None:
+def test_moving_keeps_the_elements(first: P, second: P, order: list[int]) -> None:
     other = make_mesh((2, 4), ("b", "a"), devices=[devices()[i] for i in order])
     x = device_put(NUMBERS, NamedSharding(MESH, first))
     y = device_put(x, NamedSharding(other, second))
@@ -47,7 +47,7 @@ def test_moving_keeps_the_numbers(first: P, second: P, order: list[int]) -> None
         np.testing.assert_array_equal(shard.data, NUMBERS[shard.index])
 
 
-def test_an_array_that_is_there_already_is_not_moved() -> None:
+def test_an_array_with_the_requested_sharding_is_not_moved() -> None:
     x = device_put(NUMBERS, NamedSharding(MESH, P("a")))
     assert device_put(x, NamedSharding(MESH, P("a"))) is x
     same = device_put(x, PositionalSharding(devices()).reshape(4, 2).replicate(1))
@@ -82,33 +82,33 @@ def test_a_sharding_must_fit_the_rank() -> None:
         device_put(np.ones(4), NamedSharding(MESH, P("a", "b")))
 
 
-def test_a_spec_is_on_the_mesh_entered() -> None:
+def test_a_spec_refers_to_the_entered_mesh() -> None:
     with MESH:
         assert device_put(NUMBERS, P("a")).sharding == NamedSharding(MESH, P("a"))
     with pytest.raises(ArgumentError, match=r"does not say on which devices; write NamedSharding"):
         device_put(NUMBERS, P("a"))
 
 
-def test_what_is_no_array_is_refused() -> None:
+def test_values_that_are_not_arrays_are_errors() -> None:
     with pytest.raises(
         TypeError, match="x of device_put is 'text' of type str, which is not an arr"
     ):
         device_put("text", devices()[0])
 
 
-def test_donated_arrays_are_gone() -> None:
+def test_donated_arrays_are_deleted() -> None:
     x = from_numpy(NUMBERS)
     y = device_put(x, devices()[1], donate=True)
     assert x.is_deleted()
     np.testing.assert_array_equal(y, NUMBERS)
 
 
-def test_arrays_come_back_as_numpy_arrays() -> None:
+def test_device_get_returns_numpy_arrays() -> None:
     back: Any = device_get({"x": device_put(NUMBERS, devices()[1]), "y": 1.0})
     assert type(back["x"]) is np.ndarray
     np.testing.assert_array_equal(back["x"], NUMBERS)
 
 
-def test_waiting_returns_the_same_containers() -> None:
+def test_block_until_ready_returns_the_same_containers() -> None:
     x = from_numpy(NUMBERS)
     assert isinstance(block_until_ready([x])[0], Array)

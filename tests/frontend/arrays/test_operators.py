@@ -1,4 +1,4 @@
-"""Operators and methods are the namespace's functions, on arrays and on traced values alike."""
+"""Operators and methods call the functions of the namespace, on arrays and on traced values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -119,14 +119,14 @@ def test_methods(index: int) -> None:
     agree(jit(method)(X), method(X))
 
 
-def test_updates_make_new_arrays() -> None:
+def test_updates_return_new_arrays() -> None:
     x = from_numpy(X)
     y = x.at[0, 1].set(9.0)
     assert (np.asarray(x)[0, 1], np.asarray(y)[0, 1]) == (-2.0, 9.0)
     agree(jit(lambda x: x.at[1].add(1.0))(X), X + [[0], [1]])
 
 
-def test_operators_leave_what_they_do_not_know_to_others() -> None:
+def test_operators_return_not_implemented_for_unknown_operands() -> None:
     class Other:
         def __radd__(self, x: Any) -> str:
             return "other"
@@ -138,7 +138,7 @@ def test_operators_leave_what_they_do_not_know_to_others() -> None:
     assert isinstance(np.float32(2) * from_numpy(X), Array)
 
 
-def test_arrays_answer_pythons_questions() -> None:
+def test_arrays_implement_python_protocols() -> None:
     x = from_numpy(X)
     assert 4.0 in x
     assert 5.0 not in x
@@ -155,7 +155,7 @@ def test_every_method_exists() -> None:
             assert callable(value) or isinstance(value, property)
 
 
-def test_values_are_called_after_the_users_variables() -> None:
+def test_values_are_named_after_variables() -> None:
     @jit
     def f(x: Any) -> Any:
         h = x.sum(axis=0) * 2

@@ -1,4 +1,4 @@
-"""Zeros that nobody writes are zeros all the same, whatever becomes of their memory."""
+"""Lazily zeroed pages read as zeros, whatever happens to their memory later."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.threads.memory_mapping import CAN_RESET_PAGES
 from tests.call_count import count_calls
-from tests.frontend.dispatch.native_call_samples import (
-    every_call_is_learned as every_call_is_learned,
-)
+from tests.frontend.dispatch.native_call_samples import insert_every_call as insert_every_call
 
 SHAPES = ((1 << 14,), (300, 1000), (3, 1 << 20))
 step = sd.jit(lambda x, y: x + y, donate_argnums=0)
@@ -41,7 +39,7 @@ def test_zeros_stay_zeros_after_another_library_wrote_into_them(shape: tuple[int
 
 @pytest.mark.skipif(not CAN_RESET_PAGES, reason="there are blocks of zeros on Linux alone")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_zeros_take_no_python(shape: tuple[int, ...]) -> None:
+def test_repeated_calls_of_zeros_run_no_python_code(shape: tuple[int, ...]) -> None:
     like = snp.ones(shape, np.int32)
     nothing = count_calls(lambda: None)
     for _ in range(3):
@@ -54,7 +52,7 @@ def test_zeros_take_no_python(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(each, np.zeros(shape))
 
 
-def test_arrays_that_live_at_once_have_memory_of_their_own() -> None:
+def test_live_arrays_have_separate_memory() -> None:
     made = [snp.zeros(1 << 15) for _ in range(5)]
     sums = [step(each, k) for k, each in enumerate(made)]
     for k, each in enumerate(sums):

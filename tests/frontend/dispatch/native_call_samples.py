@@ -1,4 +1,4 @@
-"""What tests of answered calls share: arrays, compiled functions; every call is learned."""
+"""Arrays, compiled functions and a fixture that tests of the native call cache share."""
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ passed = sd.jit(lambda t: {"x": t["x"], "sum": t["x"] + t["y"][0], "all": t["y"]
 plus = sd.jit(lambda x, y: {"sum": x + y, "parts": (x - y, y * 2)})
 
 
-WORTH_IT = CallTable.should_insert
+SHOULD_INSERT = CallTable.should_insert
 
 
 @pytest.fixture(autouse=True)
-def every_call_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever other tests have called so often that only some calls still are."""
+def insert_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Insert every call into the native call cache, whatever calls other tests made before."""
     monkeypatch.setattr(CallTable, "should_insert", lambda table: True)

@@ -1,4 +1,4 @@
-"""What answered calls hold and let go, whichever thread or process makes them."""
+"""Lifetime of native call caches and of their objects, across threads and processes."""
 
 import gc
 import subprocess
@@ -24,14 +24,14 @@ from tests.frontend.dispatch.native_call_samples import (
     A,
     X,
     Y,
-    every_call_is_learned as every_call_is_learned,
+    insert_every_call as insert_every_call,
     plus,
     scaled,
 )
 from tests.process_control.threads import at_once
 
 
-def test_threads_have_settings_of_their_own() -> None:
+def test_settings_are_thread_local() -> None:
     wrong: list[object] = []
     turn = threading.Barrier(2)
 
@@ -46,7 +46,7 @@ def test_threads_have_settings_of_their_own() -> None:
     assert wrong == []
 
 
-def test_threads_call_while_answers_come_and_go() -> None:
+def test_threads_call_while_the_cache_is_cleared() -> None:
     fun = sd.jit(lambda x: x + 1)
     wrong: list[object] = []
 
@@ -64,8 +64,8 @@ def test_threads_call_while_answers_come_and_go() -> None:
     assert wrong == []
 
 
-def test_a_function_keeps_the_answers_that_were_there_first() -> None:
-    """Two threads may make them at once, and machine code works by their addresses."""
+def test_a_function_keeps_its_first_call_cache() -> None:
+    """Threads may create caches concurrently; native code stores the address of the first."""
     gc.freeze()  # What earlier tests left takes the collector seconds.
     fun = sd.jit(lambda x: x + 1)
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_a_function_keeps_the_answers_that_were_there_first() -> None:
     assert calls == count_calls(lambda: None)
 
 
-def test_arrays_that_are_gone_are_missed() -> None:
+def test_a_deleted_argument_is_an_error_on_a_cache_hit() -> None:
     gone = snp.asarray(A + 1)
     calls: list[Callable[[], Any]] = [
         lambda: X + gone, lambda: gone[0], lambda: gone.sum(), lambda: -gone,
@@ -101,7 +101,7 @@ def test_arrays_that_are_gone_are_missed() -> None:
                 call()
 
 
-def test_nothing_is_held_or_let_go() -> None:
+def test_calls_leave_reference_counts_unchanged() -> None:
     gc.freeze()  # What earlier tests left takes the collector seconds.
     gone = snp.asarray(A)
     gone.delete()
@@ -129,7 +129,7 @@ def test_nothing_is_held_or_let_go() -> None:
 
 
 @pytest.mark.parametrize("size", [5, 5000, 2_000_000])
-def test_results_keep_their_memory(size: int) -> None:
+def test_results_keep_their_memory_alive(size: int) -> None:
     numbers = np.arange(size, dtype=np.float32)
     x = snp.asarray(numbers)
     kept = [x * float(k) for k in range(5)]
@@ -149,7 +149,7 @@ def run(program: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_child_process_calls_on() -> None:
+def test_a_forked_process_uses_the_cache() -> None:
     run("""
 import os, sys
 import shardir.numpy as snp
@@ -164,7 +164,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """)
 
 
-def test_results_may_outlive_everything() -> None:
+def test_results_may_outlive_the_interpreter_state() -> None:
     run("""
 import builtins
 import shardir as sd, shardir.numpy as snp

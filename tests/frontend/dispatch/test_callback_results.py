@@ -1,4 +1,4 @@
-"""What a callback returns is what it has declared, or is refused."""
+"""The result of a callback must have the declared type; otherwise the call raises an error."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ X = np.ones(3, np.float32)
 
 
 @pytest.mark.parametrize("made", ["float16", "float64", "int32", "bool"])
-def test_a_result_of_another_type_than_declared_is_refused(made: str) -> None:
+def test_a_result_of_an_undeclared_type_is_an_error(made: str) -> None:
     declared = sd.ShapeDtypeStruct((3,), "float16" if made == "float64" else "float32")
     with pytest.raises(InterpretError) as caught:
         sd.pure_callback(lambda x: np.ones(3, made), declared, X)
@@ -25,7 +25,7 @@ def test_a_result_of_another_type_than_declared_is_refused(made: str) -> None:
     )
 
 
-def test_what_numpy_widens_is_the_declared_type_again() -> None:
+def test_wide_results_are_converted_to_the_declared_dtype() -> None:
     def made(result: Any, dtype: str) -> Any:
         return sd.pure_callback(lambda: result, sd.ShapeDtypeStruct((), dtype))
 

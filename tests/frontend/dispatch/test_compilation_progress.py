@@ -1,4 +1,4 @@
-"""`progress`: being told how far a compilation is."""
+"""`progress` reports the stages of a compilation to a callback."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +17,15 @@ from tests.backends.cpu.sample_kernels import _multiply_add, make_kernel
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No code on disk."""
+def empty_code_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use an empty directory as the object cache."""
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
     object_cache.cache_folder.cache_clear()
     yield
     object_cache.cache_folder.cache_clear()
 
 
-def test_passes_are_reported_with_their_number() -> None:
+def test_each_pass_is_reported_with_its_number() -> None:
     seen: list[sd.Progress] = []
 
     @sd.jit
@@ -48,8 +48,8 @@ def test_passes_are_reported_with_their_number() -> None:
     assert len(seen) == known
 
 
-def test_kernels_are_reported_as_they_are_made(
-    fresh: None, monkeypatch: pytest.MonkeyPatch
+def test_each_kernel_is_reported_when_it_is_compiled(
+    empty_code_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 1)
     seen: list[sd.Progress] = []
@@ -65,7 +65,7 @@ def test_kernels_are_reported_as_they_are_made(
     ]
 
 
-def test_nobody_is_told_outside() -> None:
+def test_nothing_is_reported_outside_of_the_block() -> None:
     seen: list[sd.Progress] = []
     with sd.progress(seen.append):
         report("kernels", 1, 1)  # of no program
@@ -74,7 +74,7 @@ def test_nobody_is_told_outside() -> None:
     assert seen == []
 
 
-def test_a_callback_may_end_a_compilation() -> None:
+def test_an_exception_of_the_callback_ends_the_compilation() -> None:
     class Enough(Exception):
         pass
 
@@ -91,7 +91,7 @@ def test_a_callback_may_end_a_compilation() -> None:
     assert (step(jnp.ones(3)) == 2).all()
 
 
-def test_progress_is_told_to_a_function() -> None:
+def test_a_callback_that_is_not_callable_is_an_error() -> None:
     nobody: Any = 3
     with pytest.raises(sd.ShardirError) as error, sd.progress(nobody):
         pass

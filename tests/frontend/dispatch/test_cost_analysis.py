@@ -1,4 +1,4 @@
-"""What compiled programs cost, and the tables of what they communicate."""
+"""Costs of compiled programs, and the tables of their communication."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ def compiled() -> Any:
         yield shardir.jit(loss, in_shardings=places).lower(*args).compile()
 
 
-def test_costs_are_those_of_one_device(compiled: Any) -> None:
+def test_costs_are_per_device(compiled: Any) -> None:
     cost = compiled.cost_analysis()
     products = 2 * 64 * 64 * 64 + 2 * 64 * 64 * 32
     relu = 64 * 64
@@ -35,7 +35,7 @@ def test_costs_are_those_of_one_device(compiled: Any) -> None:
     assert cost["bytes accessed"] > 0
 
 
-def test_memory_is_that_of_one_device(compiled: Any) -> None:
+def test_memory_is_per_device(compiled: Any) -> None:
     memory = compiled.memory_analysis()
     assert memory.argument_size_in_bytes == 4 * (64 * 64 + 64 * 32 + 64 * 64)
     assert memory.output_size_in_bytes == 4 * 64 * 32
@@ -44,8 +44,10 @@ def test_memory_is_that_of_one_device(compiled: Any) -> None:
     )
 
 
-def test_communication_in_tables(compiled: Any) -> None:
-    """Columns are as wide as the name of this file; here each gap is one space."""
+def test_communication_is_shown_as_tables(compiled: Any) -> None:
+    """Column widths depend on the length of this file's name, so the test compares with single
+    spaces.
+    """
     text = re.sub(r"\S*test_cost_analysis.py:\d+", "here", str(compiled.communication()))
     assert re.sub(r"(?<=\S) +", " ", text).splitlines() == [
         "1 collective, 8.0 KiB sent by each device in one run",
@@ -64,7 +66,7 @@ def test_communication_in_tables(compiled: Any) -> None:
     ]
 
 
-def test_a_program_without_communication_says_so() -> None:
+def test_a_program_without_communication_has_a_table_that_states_it() -> None:
     compiled = shardir.jit(lambda x: x + 1).lower(np.ones(3, np.float32)).compile()
     assert str(compiled.communication()) == "no communication"
     assert compiled.cost_analysis()["bytes sent by kind"] == {}

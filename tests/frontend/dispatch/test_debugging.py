@@ -1,4 +1,4 @@
-"""Printing, calling back and looking at shardings from inside of programs."""
+"""Printing, callbacks and inspection of shardings inside of programs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,12 +52,14 @@ def loud(x: Any) -> Any:
         (lambda: lax.while_loop(lambda x: x < 2, lambda x: x + loud(x) ** 0, 0.0), "0.0 1.0"),
     ],
 )
-def test_printing(call: Callable[[], Any], lines: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_formats_arguments(
+    call: Callable[[], Any], lines: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     call()
     assert capsys.readouterr().out == "".join(f"x = {line}\n" for line in lines.split())
 
 
-def test_printing_of_a_sharded_program_happens_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sharded_program_prints_once(capsys: pytest.CaptureFixture[str]) -> None:
     with cpu_devices(8):
         mesh = make_mesh((4, 2), ("a", "b"))
         x = device_put(snp.arange(8), NamedSharding(mesh, PartitionSpec("a")))
@@ -71,7 +73,7 @@ def test_printing_of_a_sharded_program_happens_once(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "28 of [0 1 2 3 4 5 6 7]\n"
 
 
-def test_callbacks_get_containers_and_what_is_no_array() -> None:
+def test_callbacks_get_containers_and_static_values() -> None:
     seen: list[Any] = []
     jit(lambda x: debug.callback(lambda *a, **k: seen.append((a, k)), {"x": x}, "y", z=x))(1)
     ((args, options),) = seen
@@ -79,7 +81,7 @@ def test_callbacks_get_containers_and_what_is_no_array() -> None:
     assert options == {"z": 1}
 
 
-def test_values_from_outside() -> None:
+def test_callbacks_may_capture_values() -> None:
     def f(x: Any, method: Any = None) -> Any:
         return pure_callback(np.sin, NUMBER, x, vmap_method=method) * 2
 
@@ -99,7 +101,7 @@ def test_values_from_outside() -> None:
     assert first_line(error) == "%0 = pure-callback has no derivative"
 
 
-def test_effects_happen_once_and_in_turn() -> None:
+def test_effects_execute_once_and_in_order() -> None:
     seen: list[float] = []
 
     def note(x: Any) -> Any:
@@ -116,7 +118,7 @@ def test_effects_happen_once_and_in_turn() -> None:
     assert seen == [1, 2]
 
 
-def test_what_a_callback_returns_is_checked() -> None:
+def test_results_of_callbacks_are_checked() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: pure_callback(lambda x: np.ones(2), NUMBER, x))(1.0)
     assert str(error.value) == (
@@ -137,7 +139,7 @@ def test_what_a_callback_returns_is_checked() -> None:
     )
 
 
-def test_a_text_has_only_the_name_of_a_function() -> None:
+def test_text_shows_a_callback_by_its_name() -> None:
     module = parse(
         'func @f(\n  %x: f32[],\n) -> (f32[]) {\n  %y = pure-callback(%x, function="g") : f32[]\n'
         "  return %y\n}\n"
@@ -164,7 +166,7 @@ def test_formats_are_checked_when_they_are_traced() -> None:
     )
 
 
-def test_shardings_inside_of_transformations() -> None:
+def test_shardings_are_inspected_inside_of_transformations() -> None:
     seen: list[Any] = []
     with cpu_devices(8):
         mesh = make_mesh((4, 2), ("a", "b"))
@@ -185,7 +187,7 @@ def test_shardings_inside_of_transformations() -> None:
     assert seen[4].spec == PartitionSpec("b")
 
 
-def test_drawings_of_traced_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shardings_of_traced_arrays_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     with cpu_devices(2):
         mesh = make_mesh((2,), ("a",))
         x = device_put(snp.ones(8), NamedSharding(mesh, PartitionSpec("a")))
@@ -201,7 +203,7 @@ def test_drawings_of_traced_arrays(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == drawn
 
 
-def test_there_is_no_debugger() -> None:
+def test_breakpoint_raises_an_error() -> None:
     with pytest.raises(ShardirError) as error:
         debug.breakpoint()
     assert first_line(error) == (

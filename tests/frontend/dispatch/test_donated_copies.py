@@ -1,4 +1,4 @@
-"""Donation consumes the memory that a program takes; what is copied on the way stays as it was."""
+"""Donation deletes arguments whose memory the program reuses; a copied argument stays valid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def named(*spec: Any) -> NamedSharding:
 
 
 def free() -> Any:
-    """An array that nobody has placed, whose memory is the pool's."""
+    """Return an uncommitted array in memory of the pool."""
     return sd.jit(lambda: snp.arange(ROWS, dtype=snp.float32))()
 
 
@@ -100,9 +100,9 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], list[b
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_donation_consumes_what_is_not_copied(name: str) -> None:
+def test_donation_deletes_arrays_that_are_not_copied(name: str) -> None:
     run, make, gone = CASES[name]
-    for _ in range(4):  # The first call, those that find the program, and those of machine code.
+    for _ in range(4):  # The first call, hits in Python, and hits in the native call cache.
         args = make()
         args = args if isinstance(args, tuple) else (args,)
         made = run(*args)
@@ -115,7 +115,7 @@ def test_donation_consumes_what_is_not_copied(name: str) -> None:
             np.testing.assert_array_equal(np.asarray(made), NUMBERS + 1)
 
 
-def test_numpy_keeps_its_numbers() -> None:
+def test_donated_numpy_arrays_keep_their_elements() -> None:
     given = NUMBERS.copy()
     step = sd.jit(add, donate_argnums=0)
     for _ in range(4):
@@ -123,8 +123,8 @@ def test_numpy_keeps_its_numbers() -> None:
         np.testing.assert_array_equal(given, NUMBERS)
 
 
-def test_a_copy_of_the_parameters_goes_on_being_used() -> None:
-    """One tree as parameters, which are resharded and donated, and as their running mean."""
+def test_a_copy_of_donated_parameters_stays_valid() -> None:
+    """One tree is both the parameters, which are resharded and donated, and their running mean."""
     params = {"w": free()}
     mean = params
     step = sd.jit(

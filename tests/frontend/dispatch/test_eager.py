@@ -66,7 +66,7 @@ def test_a_call_makes_an_array() -> None:
     assert plus.__doc__ == "The sum."
 
 
-def test_python_numbers_stay_weak() -> None:
+def test_python_scalars_stay_weakly_typed() -> None:
     assert plus(1, 2).weak_type
     assert plus(1, 2.5).dtype == np.float32
     assert not plus(from_numpy(np.float16(1)), 2.5).weak_type
@@ -75,7 +75,7 @@ def test_python_numbers_stay_weak() -> None:
         assert plus(1, 2.5).dtype == np.float64
 
 
-def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
+def test_a_function_is_traced_once_per_signature() -> None:
     plus(NUMBERS, NUMBERS)
     runs.clear()
     plus(NUMBERS + 1, NUMBERS)
@@ -84,7 +84,7 @@ def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
     assert runs == ["plus"]
 
 
-def test_equal_numbers_of_different_types_are_different_arguments() -> None:
+def test_equal_numbers_of_different_types_have_different_signatures() -> None:
     assert plus(NUMBERS, True).dtype == np.float32
     assert plus(np.int8(1), True).dtype == np.int8
     assert plus(np.int8(1), 1.0).dtype == np.float32
@@ -102,14 +102,14 @@ def test_static_arguments_shape_the_program() -> None:
         total(NUMBERS, {1})
 
 
-def test_containers_go_in_and_come_out() -> None:
+def test_containers_are_arguments_and_results() -> None:
     out = both((NUMBERS, 1.0))
     assert set(out) == {"sum", "first", "none"}
     np.testing.assert_array_equal(out["sum"], NUMBERS + 1)
     assert out["none"] is None
 
 
-def test_functions_of_users_are_traced_at_every_call() -> None:
+def test_function_arguments_are_traced_at_every_call() -> None:
     offset = 1.0
 
     def shift(x: Any) -> Any:
@@ -126,7 +126,7 @@ def test_functions_of_users_are_traced_at_every_call() -> None:
     assert result.sharding == table.sharding
 
 
-def test_inside_a_trace_nothing_is_computed() -> None:
+def test_calls_inside_a_trace_compute_nothing() -> None:
     made: list[Any] = []
 
     @jit
@@ -150,7 +150,7 @@ def test_computation_follows_placement() -> None:
     assert plus(on_one, 1).device is devices()[3]
 
 
-def test_placements_that_disagree_are_named() -> None:
+def test_an_error_names_conflicting_devices() -> None:
     x = device_put(NUMBERS, NamedSharding(make_mesh((4,), ("a",), devices=devices()[:4]), P("a")))
     y = device_put(NUMBERS, NamedSharding(make_mesh((4,), ("a",), devices=devices()[4:]), P("a")))
     with pytest.raises(IncompatibleDevicesError) as caught:
@@ -162,7 +162,7 @@ def test_placements_that_disagree_are_named() -> None:
     )
 
 
-def test_results_do_not_change_with_the_callers_array() -> None:
+def test_results_do_not_alias_writable_arguments() -> None:
     numbers = NUMBERS.copy()
 
     @public()
@@ -175,10 +175,10 @@ def test_results_do_not_change_with_the_callers_array() -> None:
     np.testing.assert_array_equal(turned, NUMBERS.T)
 
 
-def test_numbers_that_do_not_fit() -> None:
+def test_out_of_range_numbers_are_errors() -> None:
     with pytest.raises(NumberRangeError, match=r"the number 1099511627776 does not fit into int32"):
         plus(NUMBERS.astype(np.int32), 2**40)
-    # A float holds it, in a call as in a program.
+    # A float represents the number, in an eager call and in a program.
     np.testing.assert_array_equal(plus(NUMBERS, 2**40), np.float32(2**40) + NUMBERS)
     with pytest.raises(NumberRangeError, match="an integer of this size does not fit into f32"):
         jit(lambda x: plus(x, 10**400))(1.0)
@@ -192,7 +192,7 @@ def test_numbers_that_do_not_fit() -> None:
     assert plus(np.array(1e300), 1).item() == np.inf
 
 
-def test_what_is_no_array() -> None:
+def test_arguments_that_are_not_arrays_are_errors() -> None:
     with pytest.raises(NotAnArrayError, match=r"argument x of plus is 'text' of type str"):
         plus("text", 1)
 
@@ -221,8 +221,8 @@ def test_parameters_are_those_of_the_signature() -> None:
     assert parameter_names(partial(plain, 1)) == (in_order[1:], ("b",), "rest")
 
 
-def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of calls that do not go the quick way, from now on."""
+def record_slow_path_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that records the names of the functions whose calls take the slow path."""
     called: list[str] = []
 
     def counted(eager: Any, args: Any, options: Any) -> Any:
@@ -234,14 +234,14 @@ def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
-def test_calls_of_arrays_are_quick_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_take_the_fast_path_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     @public(static=("dim",))
     def summed(pair: Any, dim: Any = 0, other: Any = None) -> Any:
         x = as_tracer(pair[0])
         found = emit(ops.sum_, x, dims=(int(dim),))
         return (found, emit(ops.neg, as_tracer(pair[1]))) if other is None else emit(ops.neg, x)
 
-    slow = slow_calls(monkeypatch)
+    slow = record_slow_path_calls(monkeypatch)
     x, y = from_numpy(NUMBERS), from_numpy(NUMBERS + 1)
 
     def check(dim: Any) -> None:
@@ -252,13 +252,13 @@ def test_calls_of_arrays_are_quick_from_the_second_on(monkeypatch: pytest.Monkey
     for dim in (0, 1, True, False, "1", np.int64(1), 1.0):
         for _ in range(3):
             check(dim)
-    # Numbers of NumPy are left to Python.
+    # Calls with NumPy scalars take the slow path.
     assert len(slow) == 6 + 3
     with enable_x64(True):
         for _ in range(3):
             check(0)
     assert len(slow) == 6 + 3 + 1
-    # As it was before.
+    # The entries of the earlier trace context are still there.
     for _ in range(2):
         check(0)
     assert len(slow) == 6 + 3 + 1
@@ -269,7 +269,7 @@ def test_calls_of_arrays_are_quick_from_the_second_on(monkeypatch: pytest.Monkey
     assert len(slow) == 6 + 3 + 3
 
 
-def test_names_of_arguments_count_on_the_quick_way() -> None:
+def test_the_fast_path_distinguishes_keyword_arguments() -> None:
     @public()
     def difference(a: Any, b: Any) -> Any:
         return emit(ops.sub, as_tracer(a), as_tracer(b))
@@ -281,7 +281,7 @@ def test_names_of_arguments_count_on_the_quick_way() -> None:
         np.testing.assert_array_equal(difference(x, b=y), NUMBERS * -2)
 
 
-def test_a_deleted_array_is_missed_on_the_quick_way() -> None:
+def test_a_deleted_array_is_an_error_on_the_fast_path() -> None:
     x, y = from_numpy(NUMBERS), from_numpy(NUMBERS)
     for _ in range(3):
         plus(x, y)

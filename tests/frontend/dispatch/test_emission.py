@@ -1,4 +1,4 @@
-"""Emitting: what a target gets, where its files go, and what is refused."""
+"""`emit`: the module and values that a target receives, the written files, and the errors."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ from tests.frontend.cli.command import run
 
 
 class Paper(Target):
-    """Writes down what it was given."""
+    """A target that records its arguments."""
 
     name = "paper"
     pipeline = "fuse"
@@ -39,7 +39,7 @@ class Paper(Target):
 
 
 @pytest.fixture(autouse=True)
-def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+def recording_target(monkeypatch: pytest.MonkeyPatch) -> Paper:
     target = Paper()
     monkeypatch.setitem(sys.modules, "paper", SimpleNamespace(TARGET=target))
     monkeypatch.setitem(emissions._TARGET_LOCATIONS, "paper", ("paper", "TARGET"))
@@ -88,12 +88,12 @@ def test_the_files_of_the_target_are_written(tmp_path: Path) -> None:
     assert paths[1].read_bytes() == b"{'ink': 'true'}"
 
 
-def test_a_target_knows_how_the_user_calls_arguments_and_results(
-    tmp_path: Path, paper: Paper
+def test_a_target_receives_the_names_of_arguments_and_results(
+    tmp_path: Path, recording_target: Paper
 ) -> None:
     lowered().emit("paper", tmp_path)
 
-    (emission,) = paper.seen
+    (emission,) = recording_target.seen
     assert [
         (b.label, str(b.unsharded_type), str(b.shard_type), b.donated) for b in emission.arguments
     ] == [
@@ -109,13 +109,11 @@ def test_a_target_knows_how_the_user_calls_arguments_and_results(
     assert emission.samples is None
 
 
-def test_arrays_that_a_function_refers_to_are_arguments_with_values(
-    tmp_path: Path, paper: Paper
-) -> None:
+def test_captured_arrays_are_arguments_with_values(tmp_path: Path, recording_target: Paper) -> None:
     table = snp.arange(3.0)
     lowered(lambda params, x: x * table + params["w"][0, 0]).emit("paper", tmp_path, selftest=True)
 
-    (emission,) = paper.seen
+    (emission,) = recording_target.seen
     last = emission.arguments[-1]
     assert last.label == last.name
     assert last.value is not None
@@ -124,7 +122,7 @@ def test_arrays_that_a_function_refers_to_are_arguments_with_values(
     np.testing.assert_array_equal(emission.samples.arguments[-1], last.value)
 
 
-def test_samples_are_whole_arguments_and_their_results(paper: Paper) -> None:
+def test_samples_are_global_arguments_and_their_results(recording_target: Paper) -> None:
     emission = lowered().emission("paper", selftest=True, seed=3)
 
     assert emission.samples is not None
@@ -140,7 +138,7 @@ def test_samples_are_whole_arguments_and_their_results(paper: Paper) -> None:
     ("name", "reason"),
     [("a\0b", "embedded null byte"), ("\ud800", "surrogates not allowed")],
 )
-def test_a_folder_that_no_system_has(name: str, reason: str, tmp_path: Path) -> None:
+def test_an_invalid_folder_is_an_error(name: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(EmissionError) as caught:
         lowered().emit("paper", tmp_path / name)
     assert str(caught.value).startswith("cannot write ")
@@ -151,7 +149,7 @@ def until(x: Any, n: Any, *, by: Any) -> Any:
     return lax.while_loop(lambda c: c[0] != n, lambda c: (c[0] + 1, c[1] * by), (n * 0, x))[1]
 
 
-def test_samples_are_the_arguments_of_a_call(paper: Paper) -> None:
+def test_arguments_of_a_call_are_samples(recording_target: Paper) -> None:
     program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
     x = sd.device_put(np.arange(3, dtype=np.float32), sd.devices()[1])
     emission = program.emission("paper", arguments=(x, 3), keywords={"by": np.float32(2)})
@@ -163,7 +161,7 @@ def test_samples_are_the_arguments_of_a_call(paper: Paper) -> None:
     np.testing.assert_array_equal(emission.samples.results[0], [0, 8, 16])
 
 
-def test_a_self_test_that_does_not_end_is_refused(paper: Paper) -> None:
+def test_a_self_test_that_exceeds_its_time_is_an_error(recording_target: Paper) -> None:
     program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
     arguments: dict[str, Any] = {"arguments": (np.ones(3, np.float32), -1)}
     with pytest.raises(EmissionError) as caught:
@@ -178,7 +176,9 @@ def test_a_self_test_that_does_not_end_is_refused(paper: Paper) -> None:
     )
 
 
-def test_arguments_of_a_self_test_are_those_of_the_program(paper: Paper) -> None:
+def test_arguments_of_a_self_test_must_have_the_types_of_the_program(
+    recording_target: Paper,
+) -> None:
     program = sd.jit(lambda x: x + 1).lower(np.ones(3, np.float32))
     with pytest.raises(EmissionError) as caught:
         program.emission("paper", arguments=(np.ones(4, np.float32),))
@@ -193,13 +193,13 @@ def test_arguments_of_a_self_test_are_those_of_the_program(paper: Paper) -> None
         program.emission("paper", arguments=(np.ones(3, np.float32), 1))
 
 
-def test_the_passes_of_the_target_come_last(paper: Paper) -> None:
+def test_passes_of_the_target_run_last(recording_target: Paper) -> None:
     emission = make_emission(parse(PROGRAM), "paper")
 
     assert [op.name for op in emission.module.main.body.ops][-1] == "fused"
 
 
-def test_a_partitioned_program_is_taken_as_it_is() -> None:
+def test_a_partitioned_program_is_not_partitioned_again() -> None:
     parted = Pipeline.parse(DEFAULT_PIPELINE)(parse(PROGRAM))
     emission = make_emission(parted, "paper", samples=True)
 
@@ -218,7 +218,7 @@ def test_a_program_for_one_device_has_a_mesh_without_axes() -> None:
     assert emission.arguments[0].sharding.axes == ((),)
 
 
-def test_the_targets_are_named_to_who_asks_for_another() -> None:
+def test_the_error_of_an_unknown_target_lists_the_targets() -> None:
     with pytest.raises(EmissionError) as caught:
         get_target("tpu")
     assert str(caught.value) == "no target is called 'tpu'; the targets are gpu, ipu, paper"
@@ -227,14 +227,14 @@ def test_the_targets_are_named_to_who_asks_for_another() -> None:
 @pytest.mark.parametrize(
     ("option", "told"), [("inc", "did you mean 'ink'?"), ("size", "it has ink")]
 )
-def test_unknown_options_are_refused(tmp_path: Path, option: str, told: str) -> None:
+def test_unknown_options_are_errors(tmp_path: Path, option: str, told: str) -> None:
     with pytest.raises(EmissionError) as caught:
         lowered().emit("paper", tmp_path, **{option: 1})
     assert str(caught.value) == f"target 'paper' has no option {option!r}; {told}"
     assert not list(tmp_path.iterdir())
 
 
-def test_a_refusal_names_the_value_and_the_line() -> None:
+def test_an_error_of_a_target_names_the_value_and_the_line() -> None:
     op = make_emission(parse(PROGRAM), "paper").module.main.body.ops[0]
     error = EmissionError.of(op, "paper has no ink for f32", "cast to f16")
     assert str(error) == "dot %c: paper has no ink for f32; cast to f16"
@@ -248,7 +248,7 @@ def test_the_command_writes_a_file(file: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_command_writes_a_function(
-    file: str, paper: Paper, monkeypatch: pytest.MonkeyPatch
+    file: str, recording_target: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("emitted_example.py").write_text(
         "import numpy as np\nimport shardir.numpy as snp\n"
@@ -264,7 +264,7 @@ def test_the_command_writes_a_function(
     finally:
         sys.modules.pop("emitted_example", None)
 
-    (emission,) = paper.seen
+    (emission,) = recording_target.seen
     assert [(b.label, str(b.shard_type)) for b in emission.arguments] == [("x", "f32[8, 4]")]
     assert emission.samples is not None
 
@@ -279,7 +279,7 @@ def test_the_command_writes_a_function(
         ),
     ],
 )
-def test_the_command_says_what_is_wrong(
+def test_the_command_prints_errors(
     file: str, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("emit", file, "-o", "out", *words) == 1
@@ -287,7 +287,7 @@ def test_the_command_says_what_is_wrong(
     assert capsys.readouterr().err == f"error: {told}\n"
 
 
-def test_a_folder_is_a_path() -> None:
+def test_the_folder_must_be_a_path() -> None:
     lowered = sd.jit(snp.sin).lower(np.ones(4, np.float32))
     five: Any = 5
     with pytest.raises(EmissionError) as error:

@@ -1,4 +1,4 @@
-"""Blocks that say where programs run, and whether they are compiled."""
+"""Context managers that select the device and switch compilation off."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.devices import devices
 
 
-def test_what_nobody_has_placed_is_on_the_default_device() -> None:
+def test_uncommitted_arrays_are_on_the_default_device() -> None:
     last = devices()[-1]
     double = jit(lambda x: x * 2)
     with default_device(last):
@@ -31,12 +31,12 @@ def test_what_nobody_has_placed_is_on_the_default_device() -> None:
     np.testing.assert_array_equal(double(x), [2, 2, 2])
 
 
-def test_a_platform_stands_for_its_first_device() -> None:
+def test_a_platform_selects_its_first_device() -> None:
     with default_device(devices()[1]), default_device("cpu"):
         assert snp.ones(3).devices() == {devices()[0]}
 
 
-def test_a_default_device_is_a_device() -> None:
+def test_the_default_device_must_be_a_device() -> None:
     with pytest.raises(ArgumentError) as caught, default_device(3):  # type: ignore[arg-type]
         pass
     assert str(caught.value).partition("\n")[0] == (
@@ -44,7 +44,7 @@ def test_a_default_device_is_a_device() -> None:
     )
 
 
-def test_options_of_another_compiler() -> None:
+def test_options_of_other_compilers_are_errors() -> None:
     easy = jit(lambda x: x + 1, compiler_options={"optimization_level": 3})
     assert easy(1) == 2
     with pytest.raises(ArgumentError) as caught:
@@ -62,7 +62,7 @@ def test_options_of_another_compiler() -> None:
     )
 
 
-def test_without_jit_a_function_is_called_as_it_is() -> None:
+def test_disable_jit_calls_the_function_directly() -> None:
     seen: list[object] = []
 
     @jit
@@ -93,7 +93,7 @@ def test_a_program_for_one_device() -> None:
     )
 
 
-def test_what_is_no_function_to_trace() -> None:
+def test_arguments_that_are_not_functions_are_errors() -> None:
     def numbers(x: object) -> Iterator[object]:
         yield x
 

@@ -1,4 +1,4 @@
-"""Functions looked at, transposed and converted without being run."""
+"""Functions inspected, transposed and converted without execution."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ from shardir.frontend.numpy import api as snp
 ROW = ShapeDtypeStruct((3,), np.float32)
 
 
-def test_the_program_of_a_function() -> None:
+def test_make_ir_returns_the_program() -> None:
     module, shapes = make_ir(lambda x: snp.sin(x) * 2, return_shape=True)(ROW)
     assert [op.name for op in module.main.body.ops] == ["sin", "constant", "mul"]
     assert shapes == ROW
 
 
-def test_shapes_of_results() -> None:
+def test_eval_shape_returns_result_shapes() -> None:
     assert eval_shape(lambda x, y: {"a": x * y}, ROW, 2) == {"a": ROW}
 
     class Like:
@@ -57,7 +57,7 @@ def test_the_transpose_of_a_linear_function() -> None:
     assert str(error.value).split("\n")[0] == "linear_transpose of sin, which is not linear"
 
 
-def test_what_a_function_closes_over_as_arguments() -> None:
+def test_captured_arrays_become_arguments() -> None:
     def f(x: Any) -> Any:
         converted, closed = closure_convert(lambda y: y * x, 1.0)
         return converted(3.0, *closed)
@@ -66,7 +66,7 @@ def test_what_a_function_closes_over_as_arguments() -> None:
     assert closure_convert(lambda y: y, 1.0)[1] == []
 
 
-def test_numbers_while_tracing() -> None:
+def test_concrete_values_while_tracing() -> None:
     @jit
     def f(x: Any) -> Any:
         with ensure_compile_time_eval():

@@ -1,4 +1,4 @@
-"""What a call that does not come to its end leaves behind."""
+"""The state after a call that fails or is interrupted."""
 
 import time
 from typing import Any
@@ -27,7 +27,7 @@ def halt(x: sd.Array) -> sd.Array:
     return made
 
 
-def test_what_was_donated_to_a_call_that_failed_is_gone() -> None:
+def test_arrays_donated_to_a_failed_call_are_deleted() -> None:
     x, y = jnp.ones(1000), jnp.ones(1000)
     step = sd.jit(lambda x, y: halt(x + y) * 2, donate_argnums=0)
     with pytest.raises(Stop):
@@ -39,7 +39,7 @@ def test_what_was_donated_to_a_call_that_failed_is_gone() -> None:
     assert not y.is_deleted()
 
 
-def test_running_out_of_memory_leaves_everything_as_it_was() -> None:
+def test_an_out_of_memory_error_leaves_arguments_unchanged() -> None:
     x = jnp.ones((1 << 10, 1 << 10))
     outer = sd.jit(
         lambda x: (x + 1, jnp.broadcast_to(x[0], (1 << 20, 1 << 10)) * 2), donate_argnums=0
@@ -53,7 +53,7 @@ def test_running_out_of_memory_leaves_everything_as_it_was() -> None:
     assert (x == 1).all()
 
 
-def test_ctrl_c_ends_a_long_call() -> None:
+def test_sigint_ends_a_long_call() -> None:
     @sd.jit
     def long(x: sd.Array) -> sd.Array:
         made: sd.Array = sd.lax.fori_loop(0, 100_000, lambda i, x: jnp.tanh(x @ x), x)

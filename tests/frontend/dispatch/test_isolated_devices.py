@@ -1,4 +1,4 @@
-"""Isolated devices share nothing, and compute the same."""
+"""With `isolated`, devices share no memory and compute the same results."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_isolated_devices_compute_the_same() -> None:
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-5, atol=1e-6)
 
 
-def test_isolated_devices_hold_copies_of_their_own() -> None:
+def test_isolated_devices_have_separate_copies() -> None:
     with sd.config(isolated=True):
         y = sd.jit(lambda x: x + 1, out_shardings=NamedSharding(MESH, P()))(np.ones(8))
     assert len({id(part) for part in y.device_shards}) == 8
@@ -37,7 +37,7 @@ def test_isolated_devices_hold_copies_of_their_own() -> None:
     assert len({id(part) for part in z.device_shards}) == 1
 
 
-def test_an_effect_of_isolated_devices_happens_once() -> None:
+def test_an_effect_of_isolated_devices_executes_once() -> None:
     seen: list[float] = []
 
     def noted(x: Any) -> Any:
@@ -49,8 +49,8 @@ def test_an_effect_of_isolated_devices_happens_once() -> None:
     assert seen == [8.0]
 
 
-def test_isolated_devices_make_large_arrays_of_nothing() -> None:
-    """Each on a thread, although there is no operand to tell how many there are."""
+def test_isolated_devices_create_large_arrays_without_operands() -> None:
+    """Each device runs on its own thread, although no operand states the number of devices."""
     with sd.config(isolated=True):
         made = sd.jit(lambda: snp.arange(1 << 20), out_shardings=NamedSharding(MESH, P()))()
     assert len(made.device_shards) == 8

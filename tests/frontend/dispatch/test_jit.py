@@ -1,4 +1,4 @@
-"""`jit`: one compiled program for each kind of arguments."""
+"""`jit`: one compiled program for each signature of the arguments."""
 
 from functools import partial
 from pathlib import Path
@@ -53,7 +53,7 @@ def named(*spec: Any) -> NamedSharding:
     return NamedSharding(MESH, P(*spec))
 
 
-def test_the_result_is_that_of_the_function() -> None:
+def test_a_jitted_function_computes_the_result_of_the_function() -> None:
     @jit
     def f(x: Any, y: Any) -> Any:
         """What it does."""
@@ -68,7 +68,7 @@ def test_the_result_is_that_of_the_function() -> None:
     assert repr(f) == "<jit of f>"
 
 
-def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
+def test_a_function_is_traced_once_per_signature() -> None:
     count = 0
 
     @jit
@@ -102,7 +102,7 @@ def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
     assert count == 8
 
 
-def test_static_arguments_reach_the_function_as_they_are() -> None:
+def test_static_arguments_are_passed_unchanged() -> None:
     @partial(jit, static_argnums=(1,), static_argnames="mode")
     def f(x: Any, times: int, *, mode: str = "up") -> Any:
         for _ in range(times):
@@ -113,7 +113,7 @@ def test_static_arguments_reach_the_function_as_they_are() -> None:
     np.testing.assert_array_equal(f(NUMBERS, times=2, mode="down"), NUMBERS - 2)
 
 
-def test_jit_takes_its_options_in_two_ways() -> None:
+def test_options_may_be_passed_with_or_without_the_function() -> None:
     @jit(static_argnames=["n"])
     def f(x: Any, n: int) -> Any:
         return add(x, n)
@@ -149,7 +149,7 @@ def test_jit_inside_jit_is_one_program() -> None:
     assert "%y.1 = add(%y, %y)" in outer.lower(NUMBERS).as_text()
 
 
-def test_results_say_how_they_are_cut() -> None:
+def test_results_have_propagated_shardings() -> None:
     x, w = device_put(NUMBERS, named("data")), device_put(NUMBERS.T, named(None, "model"))
     y = jit(dot)(x, w)
     assert y.sharding == named("data", "model")
@@ -163,14 +163,14 @@ def test_uncommitted_arguments_run_on_the_default_device() -> None:
     assert not y.committed
 
 
-def test_uncommitted_arguments_go_where_the_others_are() -> None:
+def test_uncommitted_arguments_move_to_committed_devices() -> None:
     x = device_put(NUMBERS, named("data"))
     y = jit(add)(x, from_numpy(NUMBERS))
     assert y.sharding == named("data")
     np.testing.assert_array_equal(y, NUMBERS * 2)
 
 
-def test_a_constraint_decides_the_mesh() -> None:
+def test_a_constraint_selects_the_mesh() -> None:
     @jit
     def f(x: Any) -> Any:
         return constrain(add(x, 1), named("data", "model"))
@@ -180,7 +180,7 @@ def test_a_constraint_decides_the_mesh() -> None:
     np.testing.assert_array_equal(y, NUMBERS + 1)
 
 
-def test_positional_shardings_of_several_shapes_meet_in_one_program() -> None:
+def test_one_program_may_have_positional_shardings_of_several_shapes() -> None:
     sharding = PositionalSharding(devices())
 
     @jit
@@ -195,7 +195,7 @@ def test_positional_shardings_of_several_shapes_meet_in_one_program() -> None:
     assert jit(lambda x: constrain(x, sharding.replicate()))(x).is_fully_replicated
 
 
-def test_arguments_and_results_may_be_placed() -> None:
+def test_in_shardings_and_out_shardings_place_arrays() -> None:
     f = jit(lambda x, y: (add(x, y), x), in_shardings=(named("data"), None),
             out_shardings=(named("model"), named()))  # fmt: skip
     total, x = f(NUMBERS, NUMBERS)
@@ -205,14 +205,14 @@ def test_arguments_and_results_may_be_placed() -> None:
     np.testing.assert_array_equal(f(placed, 1)[0], NUMBERS + 1)
 
 
-def test_one_sharding_is_for_all_arguments() -> None:
+def test_one_sharding_applies_to_all_arguments() -> None:
     compiled = jit(lambda a, b: add(a, b["x"]), in_shardings=named("data")).lower(
         NUMBERS, {"x": NUMBERS}
     ).compile()  # fmt: skip
     assert compiled.input_shardings == ((named("data"), {"x": named("data")}), {})
 
 
-def test_specs_are_on_the_mesh_entered() -> None:
+def test_specs_refer_to_the_entered_mesh() -> None:
     f = jit(lambda x: add(x, 1), out_shardings=P("model"))
     with MESH:
         assert f(NUMBERS).sharding == named("model")
@@ -230,7 +230,7 @@ def test_a_copy_may_be_donated() -> None:
         assert (x == 1).all()
 
 
-def test_donated_arrays_are_gone() -> None:
+def test_donated_arrays_are_deleted() -> None:
     f = jit(lambda x, y: add(x, y["y"]), donate_argnums=(0,))
     x, y = from_numpy(NUMBERS), from_numpy(NUMBERS)
     np.testing.assert_array_equal(f(x, {"y": y}), NUMBERS * 2)
@@ -301,7 +301,7 @@ def test_programs_compile_for_devices_that_this_machine_lacks() -> None:
     assert "f32[4, 16] of f32[64@data, 64@model]" in text
 
 
-def test_shapes_without_running() -> None:
+def test_eval_shape_does_not_execute() -> None:
     out = jit(lambda x: {"y": dot(x, x)}).eval_shape(ShapeDtypeStruct((4, 4), "float32"))
     assert out == {"y": ShapeDtypeStruct((4, 4), "float32")}
 
@@ -313,7 +313,7 @@ def test_many_leaves() -> None:
     np.testing.assert_array_equal(updated[19]["w"], NUMBERS + 1)
 
 
-def test_results_are_reported_in_the_users_own_words() -> None:
+def test_result_shardings_use_the_meshes_of_the_user() -> None:
     for sharding in (named("data", None), named(None, ("data", "model")), named(None, None)):
         x = device_put(NUMBERS.repeat(2, 1), sharding)
         assert jit(lambda x: add(x, 1))(x).sharding == sharding
@@ -324,7 +324,7 @@ def test_results_are_reported_in_the_users_own_words() -> None:
     assert (first.sharding, second.sharding) == (x.sharding, y.sharding)
 
 
-def test_a_result_that_does_not_divide_is_whole() -> None:
+def test_an_indivisible_result_is_replicated() -> None:
     y = jit(lambda x: constrain(add(x, 1), named("data")))(NUMBERS[:6])
     assert y.is_fully_replicated
     np.testing.assert_array_equal(y, NUMBERS[:6] + 1)
@@ -337,7 +337,7 @@ def test_empty_arrays_and_scalars_run_on_many_devices() -> None:
     assert float(y[1]) == 4
 
 
-def test_every_stage_is_written_when_the_settings_say_so(tmp_path: Path) -> None:
+def test_the_dump_setting_writes_every_stage(tmp_path: Path) -> None:
     x = device_put(NUMBERS, named("data"))
     with config(dump_dir=tmp_path, verify=True):
         f = jit(lambda x: add(x, 1))

@@ -1,4 +1,4 @@
-"""What `jit` refuses, and in which words."""
+"""Errors of `jit`, with their exact texts."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def named(*spec: Any) -> NamedSharding:
     return NamedSharding(MESH, P(*spec))
 
 
-def test_parameters_that_a_function_does_not_have() -> None:
+def test_unknown_parameters_are_errors() -> None:
     def f(x: Any, y: Any) -> Any:
         return x
 
@@ -48,7 +48,7 @@ def test_parameters_that_a_function_does_not_have() -> None:
         jit(3)  # type: ignore[call-overload]
 
 
-def test_arguments_that_cannot_be_traced() -> None:
+def test_arguments_that_cannot_be_traced_are_errors() -> None:
     f = jit(lambda x, config: x)
     with pytest.raises(NotAnArrayError) as caught:
         f(NUMBERS, {"mode": "up"})
@@ -65,7 +65,7 @@ def test_arguments_that_cannot_be_traced() -> None:
     )
 
 
-def test_shardings_that_do_not_fit() -> None:
+def test_shardings_that_do_not_match_arguments_are_errors() -> None:
     x = device_put(NUMBERS, named("model"))
     with pytest.raises(ShardingError, match=r"argument x of .* in_shardings requests .*; move it"):
         jit(lambda x: x, in_shardings=named("data"))(x)
@@ -81,7 +81,7 @@ def test_shardings_that_do_not_fit() -> None:
         jit(lambda x: x, in_shardings=named("data"))(x=NUMBERS)
 
 
-def test_placements_that_disagree_are_named() -> None:
+def test_an_error_names_conflicting_devices() -> None:
     x = device_put(NUMBERS, named("data"))
     order = [devices()[i] for i in (0, 1, 2, 3, 6, 7, 4, 5)]
     y = device_put(NUMBERS, PositionalSharding(order).reshape(8, 1))

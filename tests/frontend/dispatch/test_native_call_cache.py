@@ -1,4 +1,4 @@
-"""Calls that machine code answers: none of Python, and nothing but what Python would have given."""
+"""The native call cache: repeated calls run no Python code and have the same results."""
 
 import copy
 import inspect
@@ -19,13 +19,13 @@ from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from tests.call_count import count_calls
 from tests.frontend.dispatch.native_call_samples import (
+    SHOULD_INSERT,
     WHOLE,
-    WORTH_IT,
     A,
     B,
     X,
     Y,
-    every_call_is_learned as every_call_is_learned,
+    insert_every_call as insert_every_call,
     passed,
     plus,
     scaled,
@@ -72,8 +72,8 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What Python does of the calls of functions and compiled functions."""
+def slow_path_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that records the eager and jitted functions whose calls take the slow path."""
     called: list[str] = []
     eagerly, compiled = eager_call.call_eagerly, JitFunction._call_slow_path
 
@@ -90,7 +90,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
-def agrees(made: Any, wanted: Any) -> None:
+def assert_agree(made: Any, wanted: Any) -> None:
     assert sd.tree_util.tree_structure(made) == sd.tree_util.tree_structure(wanted)
     for one, other in zip(
         sd.tree_util.tree_leaves(made), sd.tree_util.tree_leaves(wanted), strict=True
@@ -101,16 +101,16 @@ def agrees(made: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_like_an_earlier_one_takes_no_python(name: str) -> None:
+def test_a_repeated_call_runs_no_python_code(name: str) -> None:
     call, wanted = CALLS[name]
     for _ in range(3):
-        agrees(call(), wanted)
+        assert_agree(call(), wanted)
     assert count_calls(call) == count_calls(lambda: None) + (name == "abs(x)")
-    agrees(call(), wanted)
+    assert_agree(call(), wanted)
 
 
-def test_calls_are_learned_beside_many_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CallTable, "should_insert", WORTH_IT)
+def test_calls_are_inserted_among_many_uncacheable_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CallTable, "should_insert", SHOULD_INSERT)
     for _ in range(5 * INSERT_INTERVAL_CALLS):
         X[A > 3]
     for _ in range(2 * INSERT_INTERVAL_CALLS):
@@ -118,7 +118,7 @@ def test_calls_are_learned_beside_many_that_cannot_be(monkeypatch: pytest.Monkey
     assert count_calls(lambda: X[::-2, ::3]) == count_calls(lambda: None)
 
 
-def test_containers_of_results_are_made(slow: list[str]) -> None:
+def test_result_containers_are_built(slow_path_calls: list[str]) -> None:
     calls: list[tuple[Callable[[], Any], Any]] = [
         (lambda: snp.split(X, 2, axis=1), np.split(A, 2, axis=1)),
         (lambda: plus(X, Y), {"sum": A + B, "parts": (A - B, B * 2)}),
@@ -126,13 +126,13 @@ def test_containers_of_results_are_made(slow: list[str]) -> None:
     ]
     for call, wanted in calls:
         for _ in range(3):
-            agrees(call(), wanted)
-        slow.clear()
-        agrees(call(), wanted)
-        assert slow == []
+            assert_agree(call(), wanted)
+        slow_path_calls.clear()
+        assert_agree(call(), wanted)
+        assert slow_path_calls == []
 
 
-def test_updates_are_answered(slow: list[str]) -> None:
+def test_updates_are_cache_hits(slow_path_calls: list[str]) -> None:
     calls: list[tuple[Callable[[], Any], Any]] = [
         (lambda: X.at[1:].add(1.0), np.concatenate([A[:1], A[1:] + 1])),
         (lambda: X.at[X > 5].set(0), np.where(A > 5, 0, A).astype(np.float32)),
@@ -141,13 +141,13 @@ def test_updates_are_answered(slow: list[str]) -> None:
     ]
     for call, wanted in calls:
         for _ in range(3):
-            agrees(call(), wanted.astype(np.float32))
-        slow.clear()
-        agrees(call(), wanted.astype(np.float32))
-        assert slow == []
+            assert_agree(call(), wanted.astype(np.float32))
+        slow_path_calls.clear()
+        assert_agree(call(), wanted.astype(np.float32))
+        assert slow_path_calls == []
 
 
-def test_operators_know_left_from_right() -> None:
+def test_operators_distinguish_left_and_right_operands() -> None:
     for _ in range(3):
         for one, other, a, b in ((X, X, A, A), (X, Y, A, B), (Y, X, B, A)):
             np.testing.assert_array_equal(one - other, a - b)
@@ -162,7 +162,7 @@ def test_operators_know_left_from_right() -> None:
         X.__radd__()
 
 
-def test_numbers_are_what_they_would_have_been() -> None:
+def test_scalar_operands_have_the_results_of_the_slow_path() -> None:
     numbers: list[Any] = [
         1, 0, -3, 2**31 - 1, -(2**31), 1.5, -0.0, 0.1, 1e-40, 3.4028235e38, float("inf"),
         float("nan"), True, False,
@@ -186,8 +186,8 @@ def test_numbers_are_what_they_would_have_been() -> None:
 
 
 @pytest.mark.parametrize("number", [3, 2.5, True, np.float32(2), np.int64(3)])
-def test_the_class_of_a_number_is_none(number: Any) -> None:
-    """However often a call with the number was answered, also within containers."""
+def test_the_class_of_a_cached_number_is_not_a_number(number: Any) -> None:
+    """The test first repeats calls with the number, also within containers."""
     doubled = sd.jit(lambda x: [each * 2 for each in x])
     for _ in range(5):
         snp.add(number, number)
@@ -202,7 +202,7 @@ def test_the_class_of_a_number_is_none(number: Any) -> None:
             wrong()
 
 
-def test_static_arguments_are_told_apart() -> None:
+def test_static_arguments_are_part_of_the_key() -> None:
     for _ in range(3):
         for axis in (0, 1, -1, None, (0, 1), (1,)):
             np.testing.assert_array_equal(snp.sum(X, axis), A.sum(axis))
@@ -219,7 +219,7 @@ def test_static_arguments_are_told_apart() -> None:
             np.testing.assert_array_equal(snp.astype(X, dtype), A.astype(dtype))
 
 
-def test_what_depends_on_numbers_is_never_answered() -> None:
+def test_value_dependent_calls_are_not_cached() -> None:
     for number in (0, 1, 2, 1):
         index = snp.asarray(np.int32(number))
         np.testing.assert_array_equal(X[index], A[number])
@@ -231,32 +231,32 @@ def test_what_depends_on_numbers_is_never_answered() -> None:
         assert snp.zeros_like(X, shape=index + 1).shape == (number + 1,)
 
 
-def test_settings_are_looked_at_in_every_call(slow: list[str]) -> None:
+def test_settings_are_part_of_the_key(slow_path_calls: list[str]) -> None:
     def check() -> None:
         assert (WHOLE * 1.5).dtype == (np.float64 if sd.config.enable_x64 else np.float32)
 
     for _ in range(3):
         check()
-    slow.clear()
+    slow_path_calls.clear()
     with sd.enable_x64():
         check()
-        first = len(slow)
+        first = len(slow_path_calls)
         for _ in range(3):
             check()
-        assert first == len(slow) == 1
+        assert first == len(slow_path_calls) == 1
     mesh = sd.make_mesh((2,), ("a",))
     with mesh:
         for _ in range(3):
             check()
-    assert len(slow) == 2
+    assert len(slow_path_calls) == 2
     for _ in range(3):
         check()
         with mesh:
             check()
-    assert len(slow) == 2
+    assert len(slow_path_calls) == 2
     with sd.rules({"mine": "i -> i"}):
         check()
-        assert len(slow) == 3
+        assert len(slow_path_calls) == 3
     before = sd.config.enable_x64
     try:
         for now in (True, False, True, False):
@@ -268,7 +268,7 @@ def test_settings_are_looked_at_in_every_call(slow: list[str]) -> None:
         check()
 
 
-def test_a_call_inside_of_a_trace_is_part_of_it() -> None:
+def test_a_call_inside_of_a_trace_is_traced() -> None:
     for _ in range(2):
         snp.add(X, Y), X + Y, X[0], snp.ones_like(X)
     seen: list[Any] = []
@@ -285,7 +285,7 @@ def test_a_call_inside_of_a_trace_is_part_of_it() -> None:
     np.testing.assert_array_equal(sd.jit(snp.add)(X, Y), A + B)
 
 
-def test_dictionaries_are_found_by_their_keys() -> None:
+def test_dictionary_keys_are_part_of_the_key() -> None:
     fun = sd.jit(lambda t: t["a"] - t["b"])
     named = sd.jit(lambda a, b: a - b)
     both = [("a", "b"), ("b", "a")]
@@ -298,7 +298,7 @@ def test_dictionaries_are_found_by_their_keys() -> None:
                 np.testing.assert_array_equal(named(**given), wanted)
 
 
-def test_parts_of_arguments_are_the_right_ones() -> None:
+def test_results_that_are_arguments_are_the_right_arguments() -> None:
     fun = sd.jit(lambda t: (t["a"].reshape(4, 3), t["b"].reshape(2, 6)))
     for one, other in ((A, B), (B, A)) * 2:
         x, y = snp.asarray(one), snp.asarray(other)
@@ -310,7 +310,7 @@ def test_parts_of_arguments_are_the_right_ones() -> None:
         assert snp.asarray(number).item() == number
 
 
-def test_functions_are_as_functions_are() -> None:
+def test_cached_functions_behave_as_python_functions() -> None:
     assert snp.add.__name__ == "add"
     assert [*inspect.signature(snp.clip).parameters] == ["arr", "min", "max"]
     zeros = [*inspect.signature(snp.zeros).parameters]
@@ -340,7 +340,7 @@ def test_functions_are_as_functions_are() -> None:
         np.testing.assert_array_equal(other(WHOLE), A + 1)
 
 
-def test_waiting_gives_back_what_it_got() -> None:
+def test_block_until_ready_returns_its_argument() -> None:
     tree = {"a": X, "b": [Y, None]}
     for _ in range(3):
         assert sd.block_until_ready(tree) is tree
@@ -352,7 +352,7 @@ def test_waiting_gives_back_what_it_got() -> None:
             wait(*wrong)
 
 
-def test_many_different_calls_are_answered_or_done() -> None:
+def test_more_calls_than_the_cache_holds_stay_correct() -> None:
     fun = sd.jit(lambda x, n: x + n, static_argnums=1)
     for number in range(40):
         for _ in range(2):
@@ -362,8 +362,8 @@ def test_many_different_calls_are_answered_or_done() -> None:
         np.testing.assert_allclose(snp.full(2, value), np.full(2, value), rtol=1e-6)
 
 
-def test_an_array_in_several_places_is_as_many() -> None:
-    """Which is which is learned all the same: others in the places stay where they are."""
+def test_one_array_may_be_several_arguments() -> None:
+    """The cached call does not require that the same array is in the same arguments again."""
     fun = sd.jit(lambda tree, x: (tree["b"] - tree["a"]["c"], x * 2))
     tiered_code.call_cache_code()
     fun({"b": X, "a": {"c": X}}, X)
@@ -372,11 +372,11 @@ def test_an_array_in_several_places_is_as_many() -> None:
         return fun({"b": Y, "a": {"c": X}}, Y)
 
     for _ in range(2):
-        agrees(again(), (B - A, B * 2))
+        assert_agree(again(), (B - A, B * 2))
     assert count_calls(again) == count_calls(lambda: None)
 
 
-def test_functions_are_answered_when_machine_code_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_cached_once_the_native_code_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     fun = sd.jit(lambda x: x + 1)
     with monkeypatch.context() as early:
         for module in (native_call_cache, tiered_code):
@@ -386,12 +386,12 @@ def test_functions_are_answered_when_machine_code_has_come(monkeypatch: pytest.M
         assert count_calls(lambda: fun(X)) > count_calls(lambda: None)
     tiered_code.call_cache_code()
     for _ in range(3):
-        agrees(fun(X), A + 1)
+        assert_agree(fun(X), A + 1)
     assert count_calls(lambda: fun(X)) == count_calls(lambda: None)
 
 
 @pytest.mark.parametrize("number", [1.5, 2, np.float32(2), np.float64(2), np.int32(2), np.int64(2)])
-def test_a_class_is_no_number_of_its_kind(number: Any) -> None:
+def test_the_class_of_a_negated_number_is_an_error(number: Any) -> None:
     for _ in range(3):
         assert snp.negative(number) == -number
     with pytest.raises(NotAnArrayError, match=r"argument x of negative is <class '"):

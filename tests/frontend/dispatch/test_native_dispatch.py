@@ -1,4 +1,4 @@
-"""Calls of compiled functions with arrays alone: machine code from the arguments to the results."""
+"""Native dispatch of compiled functions whose arguments are arrays: from arguments to results."""
 
 import gc
 from typing import Any
@@ -30,28 +30,28 @@ def nested(count: int, leaf: Any = X) -> dict[str, Any]:
     return {f"layer{i}": {"w": leaf, "b": [leaf, (None, {"z": leaf})]} for i in range(count)}
 
 
-def twice(fun: JitFunction, *args: Any, **options: Any) -> Any:
-    """The result of a second call, which goes the quick way if there is one."""
+def call_twice(fun: JitFunction, *args: Any, **options: Any) -> Any:
+    """Return the result of the second of two calls, which takes the fast path if possible."""
     fun(*args, **options)
     return fun(*args, **options)
 
 
-def test_the_calls_of_python_do_not_depend_on_how_many_arrays_there_are() -> None:
+def test_the_number_of_python_calls_is_independent_of_the_number_of_arrays() -> None:
     def calls(count: int) -> int:
         fun, given = jit(lambda t: tree.map(lambda x: x + 1, t)), nested(count)
-        twice(fun, given)
+        call_twice(fun, given)
         return count_calls(lambda: fun(given))
 
     few, many = calls(1), calls(20)
     assert many == few
     fun = jit(lambda x: x + 1)
-    twice(fun, X)
+    call_twice(fun, X)
     assert count_calls(lambda: fun(X)) <= few
 
 
-def test_waiting_for_arrays_takes_no_python_for_each() -> None:
+def test_block_until_ready_runs_no_python_code_per_array() -> None:
     few, many = nested(1), nested(30)
-    twice(jit(lambda x: x + 1), X)
+    call_twice(jit(lambda x: x + 1), X)
     assert block_until_ready(few) is few
     assert block_until_ready(many) is many
     fewest = count_calls(lambda: block_until_ready(few))
@@ -62,7 +62,7 @@ def test_waiting_for_arrays_takes_no_python_for_each() -> None:
         block_until_ready({"a": X, "b": [gone]})
 
 
-def test_containers_come_out_as_they_went_in() -> None:
+def test_containers_are_returned_unchanged() -> None:
     fun = jit(lambda *args, **options: (args, options))
     plus = jit(lambda t: tree.map(lambda x: x + 1, t))
     for given in (
@@ -75,16 +75,16 @@ def test_containers_come_out_as_they_went_in() -> None:
         [X, Y, None],
         {"b": X, "a": [Y, {"z": X, "c": (Y, ())}]},
     ):
-        made = twice(plus, given)
+        made = call_twice(plus, given)
         assert tree.structure(made) == tree.structure(given)
         pairs = zip(tree.leaves(made), tree.leaves(given), strict=True)
         assert all(np.array_equal(a, np.asarray(b) + 1) for a, b in pairs)
-        assert tree.structure(twice(fun, given, named=given)) == tree.structure(
+        assert tree.structure(call_twice(fun, given, named=given)) == tree.structure(
             ((given,), {"named": given})
         )
 
 
-def test_calls_that_differ_have_programs_of_their_own() -> None:
+def test_calls_with_different_signatures_have_separate_programs() -> None:
     ran: list[object] = []
 
     def note(*args: Any, **options: Any) -> Any:
@@ -109,31 +109,31 @@ def test_calls_that_differ_have_programs_of_their_own() -> None:
                 jit(lambda x: x * 2)(tree.leaves((args, options))[0]).signature
             )
     assert len(ran) == len(calls)
-    # Dictionaries are the same in any order of their keys.
+    # The order of dictionary keys is irrelevant.
     fun({"a": X, "b": Y})
     assert list(fun({"b": Y, "a": X})[0][0]) == ["a", "b"]
     assert len(ran) == len(calls) + 1
 
 
-def test_numbers_and_arrays_of_numpy_go_the_other_way() -> None:
+def test_scalars_and_numpy_arrays_have_the_results_of_arrays() -> None:
     fun = jit(lambda x, y: x + y)
     for y in (X, 1, 1.5, np.float32(2), np.ones(4, np.float32), True):
-        assert np.array_equal(twice(fun, X, y), np.asarray(X) + np.asarray(y))
+        assert np.array_equal(call_twice(fun, X, y), np.asarray(X) + np.asarray(y))
     with pytest.raises(NotAnArrayError, match="argument y of lambda is 'text'"):
         fun(X, "text")
 
 
-def test_arrays_that_are_gone_are_found_out() -> None:
+def test_deleted_arguments_are_errors() -> None:
     fun = jit(lambda t: t["a"] + t["b"])
     gone = from_numpy(np.ones(4, np.float32))
-    twice(fun, {"a": X, "b": gone})
+    call_twice(fun, {"a": X, "b": gone})
     gone.delete()
     with pytest.raises(DeletedArrayError, match=r"this array of type f32\[4\] has been deleted"):
         fun({"a": X, "b": gone})
     assert np.array_equal(fun({"a": X, "b": X}), np.asarray(X) * 2)
 
 
-def test_donated_and_static_arguments_are_treated_as_ever() -> None:
+def test_donated_and_static_arguments_work_on_the_fast_path() -> None:
     give = jit(lambda x: x + 1, donate_argnums=0)
     for _ in range(3):
         given = X + 0
@@ -143,7 +143,7 @@ def test_donated_and_static_arguments_are_treated_as_ever() -> None:
     assert [float(scaled(X, n)[1]) for n in (1, 2, 1, 2, 3)] == [1, 2, 1, 2, 3]
 
 
-def test_settings_meshes_and_rules_are_looked_at_in_every_call() -> None:
+def test_settings_meshes_and_rules_are_part_of_the_key() -> None:
     made = []
 
     def note(x: Any) -> Any:
@@ -153,17 +153,17 @@ def test_settings_meshes_and_rules_are_looked_at_in_every_call() -> None:
     fun = jit(note)
     mesh = make_mesh((4,), ("a",))
     for _ in range(3):
-        twice(fun, X)
+        call_twice(fun, X)
         with enable_x64():
-            twice(fun, X)
+            call_twice(fun, X)
         with mesh:
-            twice(fun, X)
+            call_twice(fun, X)
     assert made == [False, True, False]
 
 
-def test_a_traced_call_is_part_of_the_program() -> None:
+def test_a_call_with_traced_arguments_is_traced() -> None:
     inner = jit(lambda x: x * 2)
-    twice(inner, X)
+    call_twice(inner, X)
     kept: list[Any] = []
 
     def outer(x: Any) -> Any:
@@ -175,21 +175,21 @@ def test_a_traced_call_is_part_of_the_program() -> None:
         inner(kept[0])
 
 
-def test_arrays_that_a_function_refers_to_are_there() -> None:
+def test_captured_arrays_are_passed_on_the_fast_path() -> None:
     big = from_numpy(np.arange(5000, dtype=np.float32))
     fun = jit(lambda x: (x + big, big * 2, x))
-    a, b, c = twice(fun, big)
+    a, b, c = call_twice(fun, big)
     assert np.array_equal(a, np.arange(5000) * 2)
     assert np.array_equal(b, a)
     assert np.array_equal(c, big)
 
 
 @pytest.mark.parametrize("size", [3, 2000, 300_000])
-def test_memory_comes_back_and_results_keep_theirs(size: int) -> None:
+def test_calls_free_memory_and_results_keep_theirs(size: int) -> None:
     gc.freeze()  # What earlier tests left takes the collector seconds.
     x = from_numpy(np.arange(size, dtype=np.float32))
     fun = jit(lambda t: {"a": t["a"] + 1, "b": t["a"] * 2, "c": sd.numpy.sum(t["a"])})
-    twice(fun, {"a": x})
+    call_twice(fun, {"a": x})
     gc.collect()
     before = statistics().in_use
     for _ in range(20):
@@ -203,7 +203,7 @@ def test_memory_comes_back_and_results_keep_theirs(size: int) -> None:
     assert statistics().in_use == before
 
 
-def test_arrays_on_several_devices_go_the_quick_way_too() -> None:
+def test_sharded_arrays_take_the_fast_path() -> None:
     mesh = make_mesh((4, 2), ("a", "b"))
     numbers = np.arange(32, dtype=np.float32).reshape(8, 4)
     x = device_put(numbers, NamedSharding(mesh, P("a", "b")))
@@ -219,18 +219,18 @@ def test_arrays_on_several_devices_go_the_quick_way_too() -> None:
         assert np.array_equal(jit(lambda x: x + 1, uneven="pad")(odd), numbers[:7] + 1)
 
 
-def test_arrays_in_pieces_go_the_other_way() -> None:
+def test_arrays_of_separate_buffers_take_the_slow_path() -> None:
     mesh = make_mesh((4,), ("a",))
     sharding = NamedSharding(mesh, P("a"))
     pieces = [device_put(np.full(2, i, np.float32), d) for i, d in enumerate(devices()[:4])]
     whole = sd.make_array_from_single_device_arrays((8,), sharding, pieces)
     assert not isinstance(whole.held, Storage)
     fun = jit(lambda x: x + 1)
-    twice(fun, device_put(np.zeros(8, np.float32), sharding))
+    call_twice(fun, device_put(np.zeros(8, np.float32), sharding))
     assert np.array_equal(fun(whole), np.repeat(np.arange(4), 2) + 1)
 
 
-def test_several_threads_call_at_once() -> None:
+def test_threads_call_one_function_concurrently() -> None:
     fun = jit(lambda t: tree.map(lambda x: x + 1, t))
     wrong: list[object] = []
 
@@ -244,7 +244,7 @@ def test_several_threads_call_at_once() -> None:
     assert wrong == []
 
 
-def test_clearing_the_cache_forgets_the_quick_way() -> None:
+def test_clear_cache_removes_fast_path_entries() -> None:
     ran = []
 
     def note(x: Any) -> Any:
@@ -252,7 +252,7 @@ def test_clearing_the_cache_forgets_the_quick_way() -> None:
         return x + 1
 
     fun = jit(note)
-    twice(fun, X)
+    call_twice(fun, X)
     fun.clear_cache()
-    twice(fun, X)
+    call_twice(fun, X)
     assert len(ran) == 2

@@ -1,4 +1,4 @@
-"""Quick calls with donated and static arguments: as the first call, only sooner."""
+"""Donated and static arguments on the native dispatch path."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,8 @@ from tests.process_control.threads import at_once
 SIZE = 1 << 13
 
 
-def made(number: float = 1) -> Array:
-    """An array whose memory is the pool's, and is nobody else's."""
+def make_array(number: float = 1) -> Array:
+    """Return an array that is the only owner of memory of the pool."""
     array: Array = jit(lambda: snp.full(SIZE, number, np.float32))()
     return array
 
@@ -31,9 +31,9 @@ def address(x: Array) -> int:
     return found
 
 
-def test_each_call_writes_over_what_it_is_given() -> None:
+def test_each_call_reuses_the_memory_of_donated_arguments() -> None:
     step = jit(lambda x, y: (x + y, y * 2), donate_argnums=0)
-    x, y = made(), made(2)
+    x, y = make_array(), make_array(2)
     place = address(x)
     before = x
     x, z = step(x, y)
@@ -48,53 +48,56 @@ def test_each_call_writes_over_what_it_is_given() -> None:
     np.testing.assert_array_equal(y, np.full(SIZE, 2))
 
 
-def test_an_array_that_is_kept_is_not_written_over_though_it_was_given_twice_before() -> None:
+def test_an_array_that_is_not_donated_is_not_overwritten() -> None:
+    """An earlier call passed the same array for the donated and for the other parameter."""
     step = jit(lambda x, y: (x + 1, y * 2), donate_argnums=0)
-    both = made(3)
+    both = make_array(3)
     first, second = step(both, both)
     np.testing.assert_array_equal(first, np.full(SIZE, 4))
     np.testing.assert_array_equal(second, np.full(SIZE, 6))
     for _ in range(3):
-        kept = made(5)
-        first, second = step(made(), kept)
+        kept = make_array(5)
+        first, second = step(make_array(), kept)
         assert not kept.is_deleted()
         np.testing.assert_array_equal(kept, np.full(SIZE, 5))
         np.testing.assert_array_equal(second, np.full(SIZE, 10))
-    both = made(3)
+    both = make_array(3)
     first, second = step(both, both)
     np.testing.assert_array_equal(first, np.full(SIZE, 4))
     np.testing.assert_array_equal(second, np.full(SIZE, 6))
 
 
-def test_memory_that_others_see_stays() -> None:
+def test_memory_with_other_owners_is_not_overwritten() -> None:
     step = jit(lambda x: x + 1, donate_argnums=0)
-    step(made())
-    x = made()
+    step(make_array())
+    x = make_array()
     seen = np.asarray(x)
     step(x)
     np.testing.assert_array_equal(seen, np.ones(SIZE))
-    x = made()
+    x = make_array()
     other = Array(x.signature, x.sharding, x.storage)
     y = step(x)
     assert address(y) != address(other)
     np.testing.assert_array_equal(other, np.ones(SIZE))
 
 
-def test_what_was_donated_is_gone_and_says_where() -> None:
+def test_the_error_of_a_donated_array_states_the_call() -> None:
     def advance(x: Any) -> Any:
         return x + 1
 
     step = jit(advance, donate_argnames="x")
-    step(made())
-    x = made()
+    step(make_array())
+    x = make_array()
     step(x)
-    with pytest.raises(DeletedArrayError, match=r"has been donated to advance at .*native_donation"):
+    with pytest.raises(
+        DeletedArrayError, match=r"has been donated to advance at .*native_donation"
+    ):
         x + 1
     with pytest.raises(DeletedArrayError, match="has been donated to advance"):
         step(x)
 
 
-def test_python_does_no_more_for_more_arrays() -> None:
+def test_the_number_of_python_calls_is_independent_of_the_number_of_arrays() -> None:
     def calls(count: int, **how: Any) -> int:
         fun = jit(lambda kept, n, given: tree.map(lambda x: x + n, [kept, given]), **how)
         kept = [snp.ones(8) for _ in range(count)]
@@ -103,15 +106,15 @@ def test_python_does_no_more_for_more_arrays() -> None:
         return count_calls(lambda: fun(kept, 3, given))
 
     how: dict[str, Any] = {"static_argnums": 1, "donate_argnums": 2}
-    calls(1, **how)  # where things stand in the file is found out once
+    calls(1, **how)  # The first call computes the source location, which is cached.
     assert calls(10, **how) == calls(2, **how)
     slow = jit(lambda x, n: x + n, static_argnums=1)
-    x = made()
+    x = make_array()
     slow(x, 3)
     assert count_calls(lambda: slow(x, 3)) < count_calls(lambda: slow(np.ones(SIZE), 3))
 
 
-def test_static_arguments_that_are_equal_to_python_are_told_apart() -> None:
+def test_equal_static_arguments_of_different_types_have_separate_programs() -> None:
     seen: list[Any] = []
 
     def f(x: Any, n: Any, *, word: str = "") -> Any:
@@ -119,7 +122,7 @@ def test_static_arguments_that_are_equal_to_python_are_told_apart() -> None:
         return x + 1 if n is True else x + n
 
     fun = jit(f, static_argnums=1, static_argnames="word")
-    x = made()
+    x = make_array()
     for _ in range(3):
         for number in (1, True, 1.0, 2):
             for word in ("a", "b"):
@@ -130,45 +133,45 @@ def test_static_arguments_that_are_equal_to_python_are_told_apart() -> None:
         fun(x, [1])
 
 
-def test_no_thread_finds_a_program_before_it_knows_what_is_donated(
+def test_a_program_is_published_after_its_donation_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    donate, coming, came = Runnable.donate, [made()], []
+    donate, coming, came = Runnable.donate, [make_array()], []
     step = jit(lambda x: x + 1, donate_argnums=0)
 
     def told(program: Runnable, numbers: Sequence[int]) -> None:
-        while coming:  # What another thread does meanwhile.
+        while coming:  # The call that another thread makes concurrently.
             came.append(coming.pop())
             step(came[0])
         donate(program, numbers)
 
     monkeypatch.setattr(Runnable, "donate", told)
-    x = made()
+    x = make_array()
     step(x)
     assert x.is_deleted()
     assert came[0].is_deleted()
 
 
-def test_after_an_interruption_what_was_donated_is_gone() -> None:
+def test_arrays_donated_to_an_interrupted_call_are_deleted() -> None:
     def endless(x: Any, y: Any) -> Any:
         return lax.while_loop(lambda z: z[0] < 9, lambda z: z * 0.5, x + y)
 
     step = jit(endless, donate_argnums=0)
-    np.testing.assert_array_equal(step(made(9), made(9)), np.full(SIZE, 18))
-    x, y = made(), made()
+    np.testing.assert_array_equal(step(make_array(9), make_array(9)), np.full(SIZE, 18))
+    x, y = make_array(), make_array()
     with pytest.raises(Interrupted), alarm(0.3):
         step(x, y)
     assert x.is_deleted()
     np.testing.assert_array_equal(y, np.ones(SIZE))
 
 
-def test_threads_donate_arrays_of_their_own() -> None:
+def test_threads_donate_different_arrays_concurrently() -> None:
     step = jit(lambda x: x + 1, donate_argnums=0)
-    step(made())
+    step(make_array())
     faults: list[Any] = []
 
     def call(start: int) -> None:
-        x = made(start)
+        x = make_array(start)
         for _ in range(100):
             x = step(x)
         if not (np.asarray(x) == start + 100).all():
@@ -178,9 +181,9 @@ def test_threads_donate_arrays_of_their_own() -> None:
     assert not faults
 
 
-def test_what_is_donated_and_returned_stays() -> None:
+def test_a_donated_argument_may_be_returned() -> None:
     step = jit(lambda x, y: (x, x + y, y), donate_argnums=0)
-    x, y = made(3), made(2)
+    x, y = make_array(3), make_array(2)
     for _ in range(4):
         place = address(x)
         x, z, same = step(x, y)

@@ -1,4 +1,4 @@
-"""Calls with NumPy's arrays that machine code answers, reading them where they lie."""
+"""NumPy arrays as arguments of cached native calls, which read their memory without a copy."""
 
 import sys
 import threading
@@ -21,7 +21,7 @@ from tests.frontend.dispatch.native_call_samples import (
     B,
     X,
     Y,
-    every_call_is_learned as every_call_is_learned,
+    insert_every_call as insert_every_call,
     plus,
     scaled,
 )
@@ -78,7 +78,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_with_numpys_arrays_takes_no_python(name: str) -> None:
+def test_a_repeated_call_runs_no_python_code(name: str) -> None:
     call, wanted = CALLS[name]
     for _ in range(3):
         np.testing.assert_array_equal(call(), wanted)
@@ -86,7 +86,7 @@ def test_a_call_with_numpys_arrays_takes_no_python(name: str) -> None:
     np.testing.assert_array_equal(call(), wanted)
 
 
-def test_numbers_are_read_anew_in_every_call() -> None:
+def test_every_call_reads_the_current_elements() -> None:
     array = A.copy()
     for number in range(5):
         array[1, 2] = number
@@ -94,7 +94,7 @@ def test_numbers_are_read_anew_in_every_call() -> None:
         np.testing.assert_array_equal(X + array, A + array)
 
 
-def test_no_result_lies_in_memory_that_somebody_can_write_into() -> None:
+def test_results_do_not_alias_writable_arguments() -> None:
     same = sd.jit(lambda x: (x, x.reshape(-1), x * 2))
     array = np.zeros((64, 64), np.float32)
     for _ in range(4):
@@ -109,7 +109,7 @@ def test_no_result_lies_in_memory_that_somebody_can_write_into() -> None:
             np.testing.assert_array_equal(each, np.ones(each.shape))
 
 
-def test_shapes_and_element_types_are_told_apart() -> None:
+def test_shapes_and_dtypes_are_part_of_the_key() -> None:
     kinds = (np.float32, np.int32, np.int8, bool, np.complex64, np.float16)
     for _ in range(3):
         for kind in kinds:
@@ -121,7 +121,7 @@ def test_shapes_and_element_types_are_told_apart() -> None:
                 assert snp.add(array, array).dtype == array.dtype
 
 
-def test_arrays_in_other_orders_and_types_are_what_they_are() -> None:
+def test_strided_unaligned_and_subclass_arrays() -> None:
     swapped = A.astype(">f4").astype(">f4", copy=False)
     odd = np.frombuffer(b"\0" + A.tobytes(), np.uint8)[1:].view(np.float32).reshape(A.shape)
     for _ in range(3):
@@ -136,10 +136,10 @@ def test_arrays_in_other_orders_and_types_are_what_they_are() -> None:
 
 
 class _Named(np.ndarray[Any, Any]):
-    """Another class of NumPy's arrays."""
+    """A subclass of NumPy's array class."""
 
 
-def test_indices_of_numpy_are_looked_at_in_every_call() -> None:
+def test_every_call_reads_the_current_indices() -> None:
     indices = INDICES.copy()
     for place in (0, 2, -1, 1, -3):
         indices[1] = place
@@ -164,7 +164,7 @@ INDEXED: list[Callable[[Any], Any]] = [
 ]
 
 
-def test_indices_of_numpy_out_of_range_are_what_they_are_for_ours() -> None:
+def test_numpy_indices_out_of_range_behave_as_ours() -> None:
     for kind in (np.int8, np.int32, np.int64, np.uint64):
         indices = np.zeros(3, kind)
         for place in (1, 3, 100, -3, -4, -100):
@@ -179,7 +179,7 @@ def test_indices_of_numpy_out_of_range_are_what_they_are_for_ours() -> None:
         np.testing.assert_array_equal(X[beyond], A[[0, 2, 0]])
 
 
-def test_masks_of_numpy_are_looked_at_in_every_call() -> None:
+def test_every_call_reads_the_current_masks() -> None:
     mask = np.zeros(3, bool)
     for number in range(8):
         mask[:] = [number & 1, number & 2, number & 4]
@@ -188,7 +188,7 @@ def test_masks_of_numpy_are_looked_at_in_every_call() -> None:
         np.testing.assert_array_equal(X[np.array(number % 3)], A[number % 3])
 
 
-def test_static_arrays_are_known_by_their_numbers() -> None:
+def test_static_arrays_are_compared_by_their_elements() -> None:
     weighted = sd.jit(lambda x, by: x * by.weights, static_argnums=1)
     for number in (1, 2, 1):
         np.testing.assert_array_equal(weighted(A, _Static(number)), A * number)
@@ -199,14 +199,14 @@ class _Static:
         self.weights = np.full(4, number, np.float32)
 
 
-def test_settings_count_for_arrays_of_64_bits() -> None:
+def test_enable_x64_applies_to_64_bit_arrays() -> None:
     for _ in range(3):
         assert snp.add(WIDE, WIDE).dtype == np.float32
         with sd.enable_x64():
             assert snp.add(WIDE, WIDE).dtype == np.float64
 
 
-def test_nothing_keeps_an_array_of_numpy() -> None:
+def test_calls_keep_no_reference_to_numpy_arrays() -> None:
     array = A.copy()
     before = sys.getrefcount(array)
     for _ in range(4):
@@ -216,7 +216,7 @@ def test_nothing_keeps_an_array_of_numpy() -> None:
     assert sys.getrefcount(array) == before
 
 
-def test_arrays_of_bytes_keep_them_and_are_told_apart() -> None:
+def test_frombuffer_copies_or_keeps_its_buffer() -> None:
     for number in range(6):
         given = np.full(50 + number % 2, number, np.float32).tobytes()
         made = snp.frombuffer(given, np.float32)
@@ -235,7 +235,7 @@ def test_arrays_of_bytes_keep_them_and_are_told_apart() -> None:
         snp.frombuffer(bytes(203), np.float32)
 
 
-def test_numbers_of_numpy_are_read_as_they_are() -> None:
+def test_numpy_scalars_keep_their_dtype_and_value() -> None:
     whole = snp.asarray(A.astype(np.int32))
     numbers: list[Any] = [
         np.float32(0.1), np.float64(0.1), np.float64(-0.0), np.int32(-7), np.int64(5),
@@ -259,7 +259,7 @@ def test_numbers_of_numpy_are_read_as_they_are() -> None:
     assert count_calls(lambda: snp.multiply(X, TENTH)) == count_calls(lambda: None)
 
 
-def test_a_number_of_numpy_is_not_weak() -> None:
+def test_numpy_scalars_are_not_weakly_typed() -> None:
     short = snp.asarray(A.astype(np.float16))
     for _ in range(3):
         assert snp.multiply(short, 2.0).dtype == np.float16
@@ -267,8 +267,8 @@ def test_a_number_of_numpy_is_not_weak() -> None:
         assert snp.multiply(short, 2.0).dtype == np.float16
 
 
-def test_what_shows_an_array_of_numpy_shows_a_copy() -> None:
-    """Of every size, whoever else holds the array, and after it is gone."""
+def test_views_of_a_numpy_argument_are_views_of_a_copy() -> None:
+    """The copy is made for every size, and stays valid after the argument is deallocated."""
     same = sd.jit(lambda x: (x, x.reshape(-1), x[1:]))
     for shape in ((2, 8), (64, 64), (600, 700), (1100, 1000)):
         kept = []
@@ -286,8 +286,8 @@ def test_what_shows_an_array_of_numpy_shows_a_copy() -> None:
                 assert (np.asarray(each) == number).all()
 
 
-def test_parts_of_a_copy_live_on_when_they_are_donated() -> None:
-    """A donated part gives no memory away that another shows, and is not written from elsewhere."""
+def test_donated_views_do_not_free_shared_memory() -> None:
+    """Donation of one view neither frees nor overwrites memory that another view reads."""
     swapped = sd.jit(lambda x: x[::-1] + 1, donate_argnums=0)
     for _ in range(6):
         array = np.arange(8192, dtype=np.float32)
@@ -299,7 +299,7 @@ def test_parts_of_a_copy_live_on_when_they_are_donated() -> None:
         np.testing.assert_array_equal(swapped(second), array[4096:][::-1] + 1)
 
 
-def test_integers_that_do_not_fit_are_told_in_every_call() -> None:
+def test_out_of_range_integers_are_errors_in_every_call() -> None:
     for kind, beyond in ((np.int64, 2**31), (np.int64, -(2**31) - 1), (np.uint64, 2**32)):
         for size in (5, 16, 37):
             for place in (0, size - 1):
@@ -325,7 +325,7 @@ def test_wide_floats_are_rounded_as_numpy_rounds_them() -> None:
         np.testing.assert_array_equal(made.view(np.int32), wanted.view(np.int32))
 
 
-def test_arrays_enter_from_several_threads() -> None:
+def test_threads_pass_numpy_arrays_concurrently() -> None:
     failed = []
 
     def work(number: int) -> None:
@@ -347,7 +347,7 @@ def test_arrays_enter_from_several_threads() -> None:
     assert not failed
 
 
-def test_memory_of_entering_arrays_is_limited() -> None:
+def test_the_memory_limit_applies_to_copies_of_arguments() -> None:
     array = np.ones(3_000_000 // 4)
     snp.ravel(array)
     for _ in range(3):
@@ -359,8 +359,8 @@ def test_memory_of_entering_arrays_is_limited() -> None:
     np.testing.assert_array_equal(snp.ravel(array)[:3], [1, 1, 1])
 
 
-def test_arrays_are_made_of_numpys_by_machine_code() -> None:
-    """Of whatever element type, with the numbers that they have at that moment."""
+def test_native_import_copies_numpy_arrays() -> None:
+    """The array has the dtype and the elements of the NumPy array at the time of the call."""
     for kind in (np.float32, np.int8, bool, np.complex64, np.float16, np.float64, np.int64):
         array = (A > 3 if kind is bool else A).astype(kind)
         wanted = snp.asarray(array.tolist(), dtype=kind)
@@ -378,8 +378,8 @@ def test_arrays_are_made_of_numpys_by_machine_code() -> None:
         assert int(snp.asarray(np.array([1, 2**32]))[1]) == 2**32
 
 
-def test_masks_may_be_written_while_they_are_read() -> None:
-    """How many elements there are is known before they are put together."""
+def test_masks_may_be_written_concurrently() -> None:
+    """The number of selected elements is fixed before they are collected."""
     mask, going, before = np.zeros(100_000, bool), [True], sys.getswitchinterval()
     numbers = snp.arange(mask.size)
 
@@ -402,7 +402,7 @@ def test_masks_may_be_written_while_they_are_read() -> None:
         thread.join()
 
 
-def test_truth_may_be_written_while_it_is_read() -> None:
+def test_bool_operands_may_be_written_concurrently() -> None:
     octets, going = np.zeros(3_000_000, np.uint8), [True]
     mask = octets.view(bool)
 
@@ -425,7 +425,7 @@ def test_truth_may_be_written_while_it_is_read() -> None:
         thread.join()
 
 
-def test_large_truth_of_numpys_is_read_where_it_lies() -> None:
+def test_large_bool_arrays_are_read_without_a_copy() -> None:
     mask = np.zeros(16 << 20, bool)
     mask[-1] = True
     for _ in range(3):
@@ -433,7 +433,7 @@ def test_large_truth_of_numpys_is_read_where_it_lies() -> None:
     assert count_calls(lambda: snp.any(mask)) == count_calls(lambda: None)
 
 
-def test_members_of_numpys_integers_are_marked_as_ours_are() -> None:
+def test_isin_of_numpy_integers_reads_current_elements() -> None:
     numbers = np.arange(5000, dtype=np.int32).reshape(50, 100) % 701
     tests = numbers[:20] * 3
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""`pjit` is `jit` under another name."""
+"""`pjit` is an alias of `jit`."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy import api as snp
 
 
-def test_pjit_takes_both_words_for_shardings() -> None:
+def test_pjit_accepts_both_names_of_the_sharding_parameters() -> None:
     x = snp.arange(8.0).reshape(4, 2)
     with Mesh(create_device_mesh((4, 2)), ("x", "y")):
         older = pjit(
@@ -28,7 +28,7 @@ def test_pjit_takes_both_words_for_shardings() -> None:
     np.testing.assert_array_equal(np.asarray(older), np.asarray(newer))
 
 
-def test_pjit_takes_one_of_the_words_at_a_time() -> None:
+def test_both_names_in_one_call_are_an_error() -> None:
     with pytest.raises(ArgumentError) as caught:
         pjit(lambda x: x, PartitionSpec("x"), in_axis_resources=PartitionSpec("x"))
     assert str(caught.value).startswith(

@@ -1,4 +1,4 @@
-"""Python's numbers as arguments of functions that are called outside of traces."""
+"""Python scalars as arguments of functions that are called outside of traces."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NUMBERS = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 @pytest.mark.parametrize("number", [1, 1.0, True, 0, 0.0, -0.0, False, 2.5, float("nan"), 1j])
-def test_numbers_are_told_apart(number: Any) -> None:
+def test_scalars_of_different_types_have_separate_programs(number: Any) -> None:
     x, whole = snp.asarray(NUMBERS), snp.asarray(NUMBERS.astype(np.int32))
     for _ in range(3):
         for array in (x, whole):
@@ -26,7 +26,7 @@ def test_numbers_are_told_apart(number: Any) -> None:
         assert snp.add(number, number).weak_type == (type(number) is not bool)
 
 
-def test_numbers_by_name_and_in_places_that_are_static() -> None:
+def test_scalars_by_keyword_and_as_static_arguments() -> None:
     x = snp.asarray(NUMBERS)
     for low, high in ((0, 7), (1.5, 7), (1, 7.5)):
         for _ in range(3):
@@ -36,7 +36,7 @@ def test_numbers_by_name_and_in_places_that_are_static() -> None:
             np.testing.assert_allclose(snp.sum(x, axis=int(low)), NUMBERS.sum(int(low)))
 
 
-def test_numbers_that_do_not_fit_are_refused() -> None:
+def test_out_of_range_scalars_are_errors() -> None:
     x = snp.asarray(NUMBERS.astype(np.int32))
     for _ in range(3):
         with pytest.raises(NumberRangeError, match="3000000000"):
@@ -47,7 +47,7 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     assert (snp.asarray(np.int32(1)) + 3).dtype == np.int32
 
 
-def test_the_second_call_goes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_call_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     x = snp.asarray(NUMBERS)
     for number in (1.5, 2.5):
         assert (x + number)[0, 0] == number
@@ -57,7 +57,7 @@ def test_the_second_call_goes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> 
     assert not called
 
 
-def test_numbers_are_not_kept_for_ever() -> None:
+def test_cached_scalars_are_evicted() -> None:
     for number in range(scalar_arguments.MAX_CACHED_SCALARS + 10):
         scalar_arguments.number_as_array(number)
     assert len(scalar_arguments._scalar_arrays) <= scalar_arguments.MAX_CACHED_SCALARS

@@ -1,4 +1,4 @@
-"""Callbacks inside of `shard_map` and `pmap`: once for each device, with what that device has."""
+"""Callbacks inside of `shard_map` and `pmap` run once per device, with the shard of the device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def mesh() -> Mesh:
 
 
 class Host:
-    """A function of the host that remembers the shapes it was called with."""
+    """A host function that records the shapes of its arguments."""
 
     def __init__(self) -> None:
         self.shapes: list[tuple[tuple[int, ...], ...]] = []
@@ -38,7 +38,7 @@ def called(host: Host, *xs: Any, method: str | None = None) -> Any:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("check_vma", [True, False])
-def test_each_device_calls_with_its_shard(method: str | None, check_vma: bool) -> None:
+def test_each_device_passes_its_shard(method: str | None, check_vma: bool) -> None:
     host = Host()
     mapped = sd.shard_map(
         lambda x: called(host, x, method=method),
@@ -48,7 +48,7 @@ def test_each_device_calls_with_its_shard(method: str | None, check_vma: bool) -
     assert host.shapes == [((2, 3),)] * 4
 
 
-def test_pmap_calls_with_the_slices() -> None:
+def test_each_device_of_pmap_passes_its_slice() -> None:
     host = Host()
     np.testing.assert_array_equal(sd.pmap(lambda x: called(host, x))(X), X * 2)
     assert host.shapes == [((3,),)] * 8
@@ -63,7 +63,7 @@ def test_pmap_calls_with_the_slices() -> None:
         ("sequential", [((3,), (3,))] * 2),
     ],
 )
-def test_a_vmap_inside_is_one_of_each_devices_examples(
+def test_vmap_inside_maps_the_examples_of_each_device(
     method: str, shapes: list[tuple[tuple[int, ...], ...]]
 ) -> None:
     host = Host()
@@ -77,7 +77,7 @@ def test_a_vmap_inside_is_one_of_each_devices_examples(
     assert host.shapes == shapes * 4
 
 
-def test_a_vmap_inside_needs_a_method() -> None:
+def test_vmap_inside_requires_a_vmap_method() -> None:
     mapped = sd.shard_map(
         lambda x: sd.vmap(lambda x: called(Host(), x))(x),
         mesh=mesh(), in_specs=P("a"), out_specs=P("a"),
@@ -91,7 +91,7 @@ def test_a_vmap_inside_needs_a_method() -> None:
     )
 
 
-def test_a_mesh_of_two_axes_has_as_many_calls_as_shards() -> None:
+def test_one_call_per_shard_on_a_mesh_of_two_axes() -> None:
     host = Host()
     both = sd.make_mesh((2, 2), ("a", "b"))
     x = X[:, :2]
@@ -115,13 +115,15 @@ def in_cond(call: Callable[[Any], Any], x: Any) -> Any:
 
 
 def in_loop_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
-    """Devices go round a different number of times: 1, 2, 2 and 2."""
+    """Run loops with different numbers of iterations on the devices: 1, 2, 2 and 2."""
     last = snp.minimum(lax.axis_index("a") + 1, 2)
     return lax.while_loop(lambda c: c[1] < last, lambda c: (call(c[0]), c[1] + 1), (x, 0))[0]
 
 
 def in_condition_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
-    """Each device asks once more than it goes round; nobody asks for one that is done."""
+    """Call in the condition of a loop: a device calls once more than it iterates, and not after its
+    end.
+    """
     last = snp.minimum(lax.axis_index("a") + 1, 2)
     return lax.while_loop(
         lambda c: (c[1] < last) & (call(c[0]).sum() >= 0), lambda c: (c[0] * 2, c[1] + 1), (x, 0)
@@ -143,7 +145,7 @@ def in_branch_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
         (in_branch_of_its_own, [2, 1, 2, 1], 2),
     ],
 )
-def test_loops_and_branches_call_where_the_device_goes(
+def test_loops_and_branches_call_on_the_devices_that_execute_them(
     body: Callable[..., Any], factors: list[int], calls: int
 ) -> None:
     host = Host()
@@ -166,7 +168,7 @@ def test_a_callback_with_a_rule_is_differentiated_in_shard_map() -> None:
     np.testing.assert_allclose(found, 8 * X)
 
 
-def test_a_callback_has_no_derivative_in_shard_map() -> None:
+def test_a_derivative_of_a_callback_is_an_error_in_shard_map() -> None:
     mapped = sd.shard_map(
         lambda x: called(Host(), x), mesh=mesh(), in_specs=P("a"), out_specs=P("a")
     )
@@ -175,7 +177,7 @@ def test_a_callback_has_no_derivative_in_shard_map() -> None:
 
 
 @pytest.mark.parametrize("call", [sd.pure_callback, sd.io_callback])
-def test_a_callback_may_name_its_device(call: Callable[..., Any]) -> None:
+def test_a_callback_may_have_a_single_device_sharding(call: Callable[..., Any]) -> None:
     host, where = Host(), SingleDeviceSharding(sd.devices()[1])
     result = sd.ShapeDtypeStruct(X.shape, X.dtype)
     cut = NamedSharding(mesh(), P("a"))
@@ -187,7 +189,7 @@ def test_a_callback_may_name_its_device(call: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("call", [sd.pure_callback, sd.io_callback])
-def test_a_callback_has_no_other_sharding(call: Callable[..., Any]) -> None:
+def test_other_shardings_of_a_callback_are_errors(call: Callable[..., Any]) -> None:
     result = sd.ShapeDtypeStruct(X.shape, X.dtype)
     with pytest.raises(sd.ShardirError) as caught:
         call(Host(), result, X, sharding=NamedSharding(mesh(), P("a")))
@@ -200,7 +202,7 @@ def test_a_callback_has_no_other_sharding(call: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("call", [sd.pure_callback, sd.io_callback])
-def test_a_callback_of_each_device_names_none(call: Callable[..., Any]) -> None:
+def test_a_sharding_of_a_callback_inside_shard_map_is_an_error(call: Callable[..., Any]) -> None:
     result = sd.ShapeDtypeStruct((2, 3), X.dtype)
     where = SingleDeviceSharding(sd.devices()[0])
     mapped = sd.shard_map(
@@ -216,8 +218,10 @@ def test_a_callback_of_each_device_names_none(call: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("last", [1, 3])
-def test_effects_happen_where_the_device_goes(last: int) -> None:
-    """Of devices in lock step, those on another branch or done with a loop call nothing."""
+def test_effects_execute_on_the_devices_that_reach_them(last: int) -> None:
+    """Devices run in lock step; a device in another branch, or after the end of a loop, calls
+    nothing.
+    """
     seen: list[tuple[int, int]] = []
 
     def note(device: Any, turn: Any) -> None:

@@ -1,4 +1,4 @@
-"""Results that are windows into the memory of arguments."""
+"""Results that are views into the memory of arguments."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def memory(x: Any) -> Storage:
 
 
 def owner(x: Any) -> Any:
-    """What keeps the memory of an array, through whatever windows."""
+    """Return the object that keeps the memory of an array alive, through any number of views."""
     found = memory(x).owner
     return found.owner if isinstance(found, Storage) else found
 
@@ -39,7 +39,7 @@ def owner(x: Any) -> Any:
         ((slice(2, 8), 3), None),
     ],
 )
-def test_what_lies_together_is_seen_where_it_is(index: Any, begin: int | None) -> None:
+def test_a_contiguous_part_is_a_view(index: Any, begin: int | None) -> None:
     small = NUMBERS[:12] if begin is not None and begin < 12 * 64 else NUMBERS
     x = snp.asarray(small) + 0
     for _ in range(3):
@@ -56,7 +56,7 @@ def test_what_lies_together_is_seen_where_it_is(index: Any, begin: int | None) -
         assert owner(y) is not owner(x)
 
 
-def test_a_small_part_does_not_keep_the_whole() -> None:
+def test_a_small_part_does_not_keep_a_large_array_alive() -> None:
     x = snp.asarray(NUMBERS) + 0
     assert owner(x[:3]) is owner(x)
     assert owner(x[:2]) is not owner(x)
@@ -65,7 +65,7 @@ def test_a_small_part_does_not_keep_the_whole() -> None:
         np.testing.assert_array_equal(np.concatenate(parts), NUMBERS)
 
 
-def test_windows_into_windows() -> None:
+def test_views_of_views() -> None:
     x = snp.asarray(NUMBERS) + 0
     y = x[4:20][3:].reshape(-1)[10:]
     assert memory(y).address - memory(x).address == 4 * (7 * 64 + 10)
@@ -73,7 +73,7 @@ def test_windows_into_windows() -> None:
     np.testing.assert_array_equal(y, NUMBERS[7:20].reshape(-1)[10:])
 
 
-def test_results_beside_windows_are_computed() -> None:
+def test_one_program_returns_views_and_computed_results() -> None:
     f = sd.jit(lambda x: (x[2:12], x * 2))
     for _ in range(3):
         part, twice = f(snp.asarray(NUMBERS))
@@ -82,7 +82,7 @@ def test_results_beside_windows_are_computed() -> None:
 
 
 @pytest.mark.parametrize("whole_first", [True, False])
-def test_donating_spares_what_others_see(whole_first: bool) -> None:
+def test_donation_does_not_overwrite_memory_of_views(whole_first: bool) -> None:
     double = sd.jit(lambda x: x * 2, donate_argnums=0)
     for cut in (slice(0, 16), slice(8, 24)):
         x = snp.asarray(NUMBERS) + 0
@@ -95,7 +95,7 @@ def test_donating_spares_what_others_see(whole_first: bool) -> None:
             np.testing.assert_array_equal(double(y), NUMBERS[cut] * 2)
 
 
-def test_an_array_that_is_gone_is_missed() -> None:
+def test_a_view_of_a_deleted_array_is_an_error() -> None:
     x = snp.asarray(NUMBERS) + 0
     y = x[2:20]
     x.delete()
@@ -104,7 +104,7 @@ def test_an_array_that_is_gone_is_missed() -> None:
     np.testing.assert_array_equal(y, NUMBERS[2:20])
 
 
-def test_numbers_of_numpy_are_copied() -> None:
+def test_numpy_arguments_are_copied() -> None:
     given = NUMBERS.copy()
     f = sd.jit(lambda x: x[2:20])
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_numbers_of_numpy_are_copied() -> None:
     np.testing.assert_array_equal(made, NUMBERS[2:20])
 
 
-def test_arrays_on_several_devices_are_cut_as_ever() -> None:
+def test_sharded_arrays_are_sliced_and_reshaped() -> None:
     mesh = sd.make_mesh((4,), ("a",))
     x = sd.device_put(NUMBERS, sd.NamedSharding(mesh, sd.P("a")))
     for _ in range(2):
