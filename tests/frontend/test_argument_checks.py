@@ -1,4 +1,4 @@
-"""Numbers of rows, elements and dimensions that are none."""
+"""Errors of arguments that are not valid row counts, sizes, axes or real numbers."""
 
 from collections.abc import Callable
 from math import comb
@@ -146,7 +146,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:40] for *_, text in CASES])
-def test_an_error_says_what_is_wrong(
+def test_an_invalid_argument_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)
@@ -161,7 +161,7 @@ def test_large_binomials_are_not_wrapped() -> None:
 
 
 @pytest.mark.parametrize("name", ["i0", "i0e", "i1", "i1e", "ndtr", "log_ndtr", "ndtri"])
-def test_functions_of_real_numbers_refuse_complex_ones(name: str) -> None:
+def test_functions_of_real_numbers_reject_complex_arguments(name: str) -> None:
     with pytest.raises(OperationTypeError) as caught:
         getattr(special, name)(1j)
     text = f"{name} takes no complex numbers, they have no order; got c64[]"

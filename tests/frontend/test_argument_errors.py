@@ -1,4 +1,6 @@
-"""Values of kinds that nobody looked at: errors say whose argument they are, and where."""
+"""Errors of unsupported values state the argument that has the value, and its position in
+containers.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +42,7 @@ def wrong_rule() -> Any:
 
 
 class Own:
-    """A class that is not a container."""
+    """A class that is not registered as a container."""
 
 
 X = np.ones(3, np.float32)
@@ -327,7 +329,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:30] for *_, text in CASES])
-def test_an_error_says_whose_argument_it_is(
+def test_an_error_names_the_argument_and_its_function(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -337,7 +339,7 @@ def test_an_error_says_whose_argument_it_is(
     assert "test_argument_errors.py:" in where
 
 
-def test_errors_of_a_users_function_stay_what_they_are() -> None:
+def test_errors_of_user_functions_propagate_unchanged() -> None:
     def broken(x: Any, y: Any) -> Any:
         return int("no number")
 
@@ -346,14 +348,14 @@ def test_errors_of_a_users_function_stay_what_they_are() -> None:
     assert not isinstance(caught.value, ShardirError)
 
 
-def test_properties_keep_their_own_errors() -> None:
+def test_errors_of_properties_propagate_unchanged() -> None:
     with pytest.raises(ShardirError, match="sharding"):
         sd.jit(lambda x: x.sharding)(X)
     assert not hasattr(snp.ones(3), "__cuda_array_interface__")
     assert not hasattr(snp.ones(3), "detach")
 
 
-def test_lists_in_several_places_do_not_contain_themselves() -> None:
+def test_a_repeated_list_is_no_cycle() -> None:
     shared: list[Any] = [1.0, 2.0]
     assert sd.tree.leaves([shared, {"a": (shared, shared)}]) == [1.0, 2.0] * 3
     deep = shared
@@ -363,13 +365,13 @@ def test_lists_in_several_places_do_not_contain_themselves() -> None:
         sd.tree.leaves(deep)
 
 
-def test_nothing_is_equal_to_what_is_no_array() -> None:
+def test_comparison_with_a_value_that_is_no_array_is_false() -> None:
     assert (snp.ones(3) == None) is False  # noqa: E711
     assert (snp.ones(3) != "a") is True
     assert [0] * snp.array(2) == [0, 0]
 
 
-def test_text_is_text() -> None:
+def test_parameters_for_text_require_strings() -> None:
     with pytest.raises(ParseError, match=r"^a program is text, got 3\n"):
         sd.parse(3)  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match=r"^a pipeline is a string, got 3$"):

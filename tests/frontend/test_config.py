@@ -1,4 +1,4 @@
-"""Settings: where they come from, how long they last, and what they refuse."""
+"""Settings: sources, scope, and errors."""
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def test_defaults() -> None:
     )
 
 
-def test_the_environment_overrides_the_defaults() -> None:
+def test_environment_variables_override_defaults() -> None:
     program = "from shardir import config; print(config)"
     environment = {
         **os.environ,
@@ -70,11 +70,11 @@ def test_the_environment_overrides_the_defaults() -> None:
     assert "dump_dir='out', verify=True" in told
 
 
-def test_an_empty_variable_is_no_setting() -> None:
+def test_an_empty_environment_variable_is_ignored() -> None:
     assert read_environment({"SHARDIR_DUMP": "", "SHARDIR_VERIFY": "1"}) == {"verify": True}
 
 
-def test_a_block_overrides_what_is_around_it_and_restores() -> None:
+def test_a_block_overrides_the_outer_block_and_restores() -> None:
     with config(num_cpu_devices=3):
         with config(num_cpu_devices=2, jax_enable_x64=True):
             assert (config.num_cpu_devices, config.enable_x64) == (2, True)
@@ -99,8 +99,8 @@ def test_update_inside_a_block_ends_with_the_block() -> None:
     assert (config.threefry_partitionable, config.num_cpu_devices) == (True, 8)
 
 
-def test_update_outside_of_blocks_holds_for_every_thread() -> None:
-    # In a process of its own: there is no way back from it.
+def test_update_outside_of_blocks_applies_to_every_thread() -> None:
+    # The test runs in a separate process, because such an update cannot be undone.
     program = """\
 import threading
 from shardir.frontend.config import config
@@ -118,7 +118,7 @@ print(config.num_cpu_devices)
     assert done.stdout == "4\n5\n4\n"
 
 
-def test_a_block_is_seen_by_its_own_thread_only() -> None:
+def test_a_block_applies_to_its_own_thread_only() -> None:
     seen = []
     with enable_x64():
         thread = threading.Thread(target=lambda: seen.append(config.enable_x64))
@@ -128,7 +128,7 @@ def test_a_block_is_seen_by_its_own_thread_only() -> None:
     assert seen == [False]
 
 
-def test_blocks_by_name(tmp_path: Path) -> None:
+def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
     with enable_x64(True), cpu_devices(2), threefry_partitionable(False), verify(), dump_dir("d"):
         assert config.snapshot() == (
             ("num_cpu_devices", 2),
@@ -155,7 +155,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("use", [lambda: config.update("jax_x64", 1), lambda: config(jax_x64=1)])
-def test_an_unknown_setting(use: object) -> None:
+def test_an_unknown_setting_is_an_error(use: object) -> None:
     assert callable(use)
     with pytest.raises(UnknownSetting) as caught:
         use()
@@ -170,7 +170,7 @@ def test_reading_an_unknown_setting_is_an_attribute_error() -> None:
     assert not hasattr(config, "x64")
 
 
-def test_settings_are_not_assigned() -> None:
+def test_assignment_to_a_setting_is_an_error() -> None:
     with pytest.raises(UnknownSetting) as caught:
         Config.__setattr__(config, "verify", True)
     assert str(caught.value) == (
@@ -199,7 +199,7 @@ def test_settings_are_not_assigned() -> None:
         ("dump_dir", 3, "the setting dump_dir is 3; it must be the path of a folder, or None"),
     ],
 )
-def test_a_value_that_a_setting_does_not_take(name: str, value: object, message: str) -> None:
+def test_an_invalid_value_of_a_setting_is_an_error(name: str, value: object, message: str) -> None:
     with pytest.raises(SettingError) as caught:
         config.update(name, value)
     assert str(caught.value) == message
@@ -207,7 +207,7 @@ def test_a_value_that_a_setting_does_not_take(name: str, value: object, message:
         config(**{name: value})
 
 
-def test_a_bad_environment_variable_is_named() -> None:
+def test_the_error_of_an_environment_variable_names_it() -> None:
     with pytest.raises(SettingError) as caught:
         read_environment({"SHARDIR_CPU_DEVICES": "many"})
     assert str(caught.value) == (
@@ -216,7 +216,7 @@ def test_a_bad_environment_variable_is_named() -> None:
     )
 
 
-def test_programs_move_as_shardy_has_it() -> None:
+def test_shardy_exact_selects_the_reshards_of_shardy() -> None:
     mesh = sd.make_mesh((4, 2), ("x", "y"))
 
     def placed(value: Any, *spec: str | None) -> Any:
@@ -238,7 +238,7 @@ def test_programs_move_as_shardy_has_it() -> None:
     assert received[0] <= received[1]
 
 
-def test_programs_with_operations_that_cannot_be_cut_are_refused_by_request() -> None:
+def test_on_fallback_error_rejects_operations_without_a_rule() -> None:
     mesh = sd.make_mesh((4, 2), ("x", "y"))
     x = sd.device_put(snp.ones((8, 8)), sd.NamedSharding(mesh, sd.P("x")))
 
@@ -253,7 +253,7 @@ def test_programs_with_operations_that_cannot_be_cut_are_refused_by_request() ->
         config.update("on_fallback", "gather")
 
 
-def test_uneven_arguments_pass_the_borders_of_exact_programs() -> None:
+def test_shardy_exact_programs_accept_uneven_arguments() -> None:
     mesh = sd.make_mesh((4, 2), ("x", "y"))
     x = sd.device_put(snp.arange(5.0), sd.NamedSharding(mesh, sd.P("x")), uneven="pad")
     with config(shardy_exact=True):

@@ -10,7 +10,7 @@ from shardir import dtypes
 from shardir.frontend.errors import NotAnArrayError
 
 
-def test_what_stands_for_a_type_follows_the_setting() -> None:
+def test_canonicalization_follows_enable_x64() -> None:
     assert dtypes.canonicalize_dtype("int64") == np.int32
     assert dtypes.canonicalize_dtype(float) == np.float32
     with sd.enable_x64():
@@ -18,7 +18,7 @@ def test_what_stands_for_a_type_follows_the_setting() -> None:
     assert dtypes.canonicalize_dtype(dtypes.bfloat16).itemsize == 2
 
 
-def test_keys_are_a_family_of_their_own() -> None:
+def test_key_dtypes_are_extended() -> None:
     key = sd.random.key(0).dtype
     assert key == sd.random.key_dtype() == sd.random.key_dtype("threefry2x32")
     for family in (dtypes.prng_key, dtypes.extended, np.generic):
@@ -30,11 +30,11 @@ def test_keys_are_a_family_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("x", "kind"), [(True, bool), (np.uint8(3), int), (1.5, float), (np.complex64(1j), complex)]
 )
-def test_the_python_type_of_a_number(x: Any, kind: type) -> None:
+def test_scalar_types_of_python_numbers(x: Any, kind: type) -> None:
     assert dtypes.scalar_type_of(x) is kind
     assert dtypes.itemsize_bits(np.asarray(x).dtype) in (8, 32, 64)
 
 
-def test_keys_are_no_numbers() -> None:
+def test_key_dtypes_are_not_numeric() -> None:
     with pytest.raises(NotAnArrayError, match="key<fry> is not a kind of number"):
         dtypes.scalar_type_of(sd.random.key(0))

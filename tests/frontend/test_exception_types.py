@@ -1,4 +1,4 @@
-"""Errors are of the kinds that code written for NumPy or for JAX catches."""
+"""Exceptions are subclasses of those that code written for NumPy or JAX catches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ def misplaced() -> Any:
         (TypeError, lambda: random.normal(np.zeros(3), (3,))),
     ],
 )
-def test_a_mistake_is_of_the_kind_that_is_caught(
+def test_an_exception_has_the_expected_base_class(
     kind: type[Exception], wrong: Callable[[], Any]
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -74,6 +74,6 @@ def test_a_mistake_is_of_the_kind_that_is_caught(
         lambda f: sd.pmap(f, static_broadcasted_argnums=1),
     ],
 )
-def test_a_static_argument_that_can_change_is_refused(transform: Any, value: Any) -> None:
+def test_an_unhashable_static_argument_is_an_error(transform: Any, value: Any) -> None:
     with pytest.raises(ValueError, match="which cannot be hashed; pass a tuple"):
         transform(lambda x, n: x)(np.ones((8, 2), "float32"), value)

@@ -1,4 +1,4 @@
-"""Calls that go wrong before their arguments mean anything: what was passed, in few words."""
+"""Errors of invalid calls, which repeat short descriptions of the arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +31,12 @@ def same(x: Any, *_: Any) -> Any:
     return x
 
 
-def deleted() -> None:
+def delete_element() -> None:
     x = raw(snp.ones(3))
     del x[0]
 
 
-def leaked() -> Any:
+def use_leaked_tracer() -> Any:
     kept: list[Any] = []
 
     @sd.jit
@@ -49,7 +49,7 @@ def leaked() -> Any:
 
 
 class Strict:
-    """A container that wants numbers."""
+    """A container whose constructor converts to int."""
 
     def __init__(self, x: Any) -> None:
         self.x = int(x)
@@ -61,11 +61,11 @@ NO_TYPE = (
     "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
 )
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
-    (deleted, ImmutableError,
+    (delete_element, ImmutableError,
      "elements of an array are never deleted in place; make a new one with snp.delete"),
-    (leaked, LeakedTracerError, "a traced f32[8, 4] was used outside of the trace it belongs to: "
-     "keeping has ended; return it from there instead of keeping it in a variable, list or "
-     "attribute"),
+    (use_leaked_tracer, LeakedTracerError, "a traced f32[8, 4] was used outside of the trace it "
+     "belongs to: keeping has ended; return it from there instead of keeping it in a variable, "
+     "list or attribute"),
     (lambda: sd.jit(same, static_argnums=0)(A), ArgumentError, "static argument x of same is "
      "f32[8, 4] of type Array, which cannot be hashed; pass a tuple or another hashable value, or "
      "do not make it static"),
@@ -168,7 +168,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:30] for *_, text in CASES])
-def test_an_error_says_what_is_wrong(
+def test_an_invalid_call_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert error_line(kind, wrong) == text
@@ -182,11 +182,13 @@ def test_an_error_says_what_is_wrong(
         (lambda: optim.chain(raw(3)), ArgumentError, "chain takes transformations, got 3"),
     ],
 )  # fmt: skip
-def test_and_what_was_meant(wrong: Callable[[], Any], kind: type[ShardirError], text: str) -> None:
+def test_an_error_suggests_the_intended_name(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
     assert_raises_exactly(wrong, kind, text)
 
 
-def test_what_is_long_is_cut_off() -> None:
+def test_long_values_are_abbreviated_in_errors() -> None:
     assert brief(np.zeros((200, 3))) == "float64[200, 3]"
     assert brief("a" * 100) == "'" + "a" * 56 + "..."
     assert brief([1,

@@ -1,4 +1,4 @@
-"""Values of kinds that a function cannot do anything with: errors say which and whose they are."""
+"""Errors of values of unsupported types: the error states the value and the parameter."""
 
 from collections.abc import Callable
 from typing import Any
@@ -177,26 +177,26 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[case[2][:60] for case in CASES])
-def test_an_error_says_what_cannot_be(
+def test_an_invalid_value_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)
 
 
-def test_squarings_that_no_number_needs_are_none() -> None:
+def test_superfluous_squarings_of_expm_are_skipped() -> None:
     many = linalg.expm(snp.eye(2) * 3, max_squarings=2**31)
     assert np.array_equal(many, linalg.expm(snp.eye(2) * 3))
 
 
 @pytest.mark.parametrize("number", [-5, True, 2.5])
-def test_a_number_of_this_process_is_an_array_without_dimensions(number: float) -> None:
+def test_a_host_scalar_is_an_array_of_rank_0(number: float) -> None:
     made = sd.make_array_from_process_local_data(WHOLE, number)
     assert made.shape == ()
     assert np.asarray(made) == number
     assert made + 1 == number + 1
 
 
-def test_numbers_and_arrays_of_numpy_are_updates() -> None:
+def test_numpy_arrays_and_scalars_are_update_values() -> None:
     made, _ = updated(optim.scale(2.0), {"a": 1.5, "b": np.ones(2, np.float32)})
     assert made["a"] == 3
     assert isinstance(made["b"], sd.Array)
@@ -312,12 +312,12 @@ def mapped(**options: Any) -> Any:
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), OPTIONS, ids=[case[2][:60] for case in OPTIONS])
-def test_an_error_says_which_option_cannot_be(
+def test_an_invalid_option_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)
 
 
-def test_a_stage_is_asked_for_by_its_name() -> None:
+def test_stage_names_must_be_strings() -> None:
     with pytest.raises(PipelineError, match="has no pass called array"):
         sd.jit(lambda x: x).lower(X).as_text(X)

@@ -1,4 +1,4 @@
-"""Lines and variables of the user's program are found in its frames."""
+"""Source lines and variable names are read from the frames of the user's program."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def names_of(fun: Any, *args: Any) -> list[str]:
     return [op.results[0].name for op in jit(fun).lower(*args).module.main.body.ops]
 
 
-def test_a_line_is_underlined(tmp_path: Any) -> None:
+def test_an_error_underlines_the_expression(tmp_path: Any) -> None:
     file = tmp_path / "user.py"
     file.write_text("    é = bool(x) + 1\n", "utf-8")
     assert source_locations.underline(Loc(str(file), 1, 10), 7) == (
@@ -26,7 +26,7 @@ def test_a_line_is_underlined(tmp_path: Any) -> None:
     assert source_locations.underline(Loc("<stdin>", 3, 1)) == " --> <stdin>:3:1"
 
 
-def test_files_below_the_working_directory_are_shown_from_there(
+def test_paths_are_relative_to_the_working_directory(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "user.py").write_text("def f(x):\n    y = x + 1\n    return y\n", "utf-8")
@@ -42,7 +42,7 @@ def test_files_below_the_working_directory_are_shown_from_there(
     assert str(loc) == f"{tmp_path}/user.py:2"
 
 
-def test_names_go_through_functions_of_the_user() -> None:
+def test_names_are_found_through_user_functions() -> None:
     def inner(x: Any) -> Any:
         return x + x
 
@@ -56,7 +56,7 @@ def test_names_go_through_functions_of_the_user() -> None:
     assert names_of(f, X) == ["total"]
 
 
-def test_names_go_through_functions_of_this_package() -> None:
+def test_names_are_found_through_functions_of_this_package() -> None:
     def f(params: Any) -> Any:
         scaled = tree.map(lambda p: p * p, params)
         last = jit(lambda x: x + x)(scaled[0])
@@ -73,7 +73,7 @@ def test_only_the_last_operation_of_a_line_is_named() -> None:
     assert names_of(f, X) == ["0", "1", "y", "2", "3", "4"]
 
 
-def test_an_underscore_is_no_name() -> None:
+def test_an_underscore_is_not_used_as_a_name() -> None:
     def f(x: Any) -> Any:
         _ = x + x
         return _

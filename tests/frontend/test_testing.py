@@ -1,4 +1,4 @@
-"""Tests about tests: what a program communicates, whether sharding changes what it computes."""
+"""`shardir.testing`: counts of collectives, and comparison of sharded and unsharded results."""
 
 import re
 from dataclasses import replace
@@ -65,13 +65,13 @@ def test_collectives_of_a_function_a_stage_a_module_and_a_text_are_the_same() ->
     assert compiled.collectives() == found
 
 
-def test_the_right_numbers_pass() -> None:
+def test_correct_counts_pass() -> None:
     testing.assert_collectives(sharded(), (W1, W2, X), all_reduce=1, all_gather=0)
     testing.assert_collectives(model, (W1, W2, X))
     testing.assert_collectives(TEXT, all_reduce=1)
 
 
-def test_a_wrong_number_names_the_collectives() -> None:
+def test_a_wrong_count_lists_the_collectives() -> None:
     with pytest.raises(testing.CommunicationError) as error:
         testing.assert_collectives(sharded(), (W1, W2, X), all_reduce=0, all_gather=1)
     assert re.sub(r"\(.*test_testing.py:\d+\)", "(here)", str(error.value)) == (
@@ -80,12 +80,12 @@ def test_a_wrong_number_names_the_collectives() -> None:
     )
 
 
-def test_without_a_number_there_must_be_none() -> None:
+def test_collectives_without_an_expected_count_are_errors() -> None:
     with pytest.raises(testing.CommunicationError, match=r"^@mlp runs 1 all_reduce instead of 0"):
         testing.assert_collectives(TEXT)
 
 
-def test_loops_are_multiplied_out() -> None:
+def test_collectives_in_loops_are_multiplied_by_the_trip_count() -> None:
     def steps(w: Any, x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda _, h: np_.tanh(h @ w), x)
 
@@ -97,7 +97,7 @@ def test_loops_are_multiplied_out() -> None:
     testing.assert_collectives(function, args, all_to_all=0, all_reduce=0, reduce_scatter=3)
 
 
-def test_a_kind_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_kind_of_collective_is_an_error() -> None:
     with pytest.raises(shardir.ShardirError) as error:
         testing.assert_collectives(TEXT, allreduce=1)
     assert str(error.value).startswith(
@@ -105,7 +105,7 @@ def test_a_kind_that_does_not_exist_is_refused() -> None:
     )
 
 
-def test_a_program_that_is_none_is_refused() -> None:
+def test_a_value_that_is_no_program_is_an_error() -> None:
     with pytest.raises(shardir.ShardirError, match="a program is a function, a module or its text"):
         testing.collectives(3)  # type: ignore[arg-type]
 
@@ -124,13 +124,13 @@ def test_equivalent_programs_pass() -> None:
     testing.assert_equivalent(lambda key: shardir.random.split(key), (key,))
 
 
-def test_a_function_that_refers_to_arrays_passes() -> None:
+def test_a_function_that_captures_arrays_passes() -> None:
     bias = np_.arange(8.0)
     testing.assert_equivalent(lambda x: x + bias, (np.ones(8, np.float32),), placed("data"))
 
 
 def halved(module: Module) -> Module:
-    """A pass that is wrong."""
+    """A pass that computes wrong results."""
     body = module.main.body
     b = Builder()
     b.ops.extend(body.ops)
@@ -140,7 +140,7 @@ def halved(module: Module) -> Module:
     return replace(module, functions=(main, *module.functions[1:]))
 
 
-def test_a_program_that_computes_something_else_does_not_pass(
+def test_a_program_with_different_results_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = runnable.default_pipeline()

@@ -1,4 +1,4 @@
-"""The drawings of the tutorials, and what is shown where they draw nothing."""
+"""Drawings of shardings as in JAX's tutorials, and the text for shardings that have no drawing."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def test_drawings_equal_those_of_the_tutorials(
     assert capsys.readouterr().out == drawing["text"]
 
 
-def test_all_nineteen_are_there() -> None:
+def test_the_reference_has_nineteen_drawings() -> None:
     assert len(DRAWINGS) == 19
 
 
@@ -70,7 +70,7 @@ def test_an_array_is_drawn_by_its_sharding(capsys: pytest.CaptureFixture[str]) -
     )
 
 
-def test_a_tall_batch() -> None:
+def test_a_batch_with_many_rows() -> None:
     sharding = PositionalSharding(devices()).reshape(4, 2).replicate(1)
     assert (
         draw_sharding((8192, 784), sharding)
@@ -102,7 +102,7 @@ def test_a_value_without_elements() -> None:
     assert drawn.splitlines()[5] == "│  CPU 0   │  CPU 1   │"
 
 
-def test_squeezed_boxes_keep_labels_that_fit() -> None:
+def test_narrow_boxes_keep_labels_that_fit() -> None:
     drawn = draw_sharding((100, 330), NamedSharding(make_mesh((2,), "x"), P(None, "x")))
     assert drawn.splitlines()[5] == (
         "│" + " " * 17 + "CPU 0" + " " * 17 + "│" + " " * 16 + "CPU 1" + " " * 17 + "│"
@@ -110,7 +110,7 @@ def test_squeezed_boxes_keep_labels_that_fit() -> None:
     assert {len(line) for line in drawn.splitlines()} == {80}
 
 
-def test_a_row_of_many_boxes_is_as_wide_as_its_labels() -> None:
+def test_a_row_of_many_boxes_has_the_width_of_its_labels() -> None:
     mesh = make_mesh((32,), "x", devices=virtual_devices(32))
     drawn = draw_sharding((32,), NamedSharding(mesh, P("x"))).splitlines()
     assert drawn[1] == "│" + "│".join(f"CPU {i}" for i in range(32)) + "│"
@@ -129,7 +129,7 @@ def test_higher_ranks_are_listed() -> None:
     )
 
 
-def test_parts_that_do_not_divide_are_listed_as_they_are() -> None:
+def test_uneven_shards_are_listed() -> None:
     sharding = NamedSharding(make_mesh((4,), "a"), P("a"))
     assert (
         draw_sharding((5, 3, 2), sharding)
@@ -152,7 +152,7 @@ def test_colour_does_not_change_the_text() -> None:
     )
 
 
-def test_what_is_not_on_devices_is_not_drawn() -> None:
+def test_values_without_devices_are_errors() -> None:
     with pytest.raises(ShardingError) as caught:
         visualize_array_sharding(np.zeros(3))
     assert str(caught.value) == (
@@ -161,7 +161,9 @@ def test_what_is_not_on_devices_is_not_drawn() -> None:
     )
 
 
-def test_lines_are_ascii_where_the_output_has_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_ascii_if_the_output_encoding_requires_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chosen = NamedSharding(make_mesh((2,), ("x",), devices=devices()[:2]), P("x"))
     drawings = []
     for encoding in ("ascii", "utf-8"):

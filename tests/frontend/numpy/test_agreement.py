@@ -1,4 +1,4 @@
-"""Numbers that once were others than JAX's and NumPy's: corners of functions, and derivatives."""
+"""Results and derivatives of special cases that once differed from JAX and NumPy."""
 
 import enum
 from typing import Any
@@ -11,7 +11,7 @@ from shardir import numpy as snp
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 
 
-def test_derivatives_where_a_function_is_told_by_cases() -> None:
+def test_derivatives_of_piecewise_functions() -> None:
     second = shardir.grad(shardir.grad(snp.sinc))
     np.testing.assert_allclose(second(0.0), -(np.pi**2) / 3, rtol=1e-6)
     np.testing.assert_allclose(shardir.grad(shardir.grad(second))(0.0), np.pi**4 / 5, rtol=1e-6)
@@ -20,24 +20,24 @@ def test_derivatives_where_a_function_is_told_by_cases() -> None:
     np.testing.assert_allclose(shardir.grad(shardir.grad(snp.i0))(0.0), 0.5, rtol=1e-5)
 
 
-def test_what_does_not_count_has_no_derivative() -> None:
+def test_masked_elements_have_zero_derivative() -> None:
     x = np.array([np.nan, 1, 2, 3, 4], np.float32)
     np.testing.assert_allclose(shardir.grad(snp.nanvar)(x), [0, -0.75, -0.25, 0.25, 0.75])
     assert not np.isnan(np.asarray(shardir.grad(snp.nanstd)(x))).any()
 
 
 @pytest.mark.parametrize("ddof", [2, 3, 4])
-def test_a_spread_of_too_few_is_no_number(ddof: int) -> None:
+def test_variance_of_too_few_elements_is_nan(ddof: int) -> None:
     assert np.isnan(snp.var(snp.arange(2), ddof=ddof))
     assert np.isnan(snp.std(snp.arange(3), ddof=ddof, where=np.array([True, True, False])))
 
 
-def test_covariances_of_nothing_are_no_numbers() -> None:
+def test_covariances_of_empty_arrays_are_nan() -> None:
     assert np.isnan(snp.cov(np.ones(0)))
     assert np.isnan(np.asarray(snp.cov(np.ones((3, 0))))).all()
 
 
-def test_a_spread_of_complex_numbers_is_computed_in_a_complex_type() -> None:
+def test_variance_of_complex_numbers_is_computed_in_a_complex_dtype() -> None:
     x = np.array([1j, 2], np.complex64)
     assert snp.var(x).dtype == np.float32
     assert snp.var(x, dtype=np.complex64).dtype == np.complex64
@@ -49,7 +49,7 @@ def test_a_spread_of_complex_numbers_is_computed_in_a_complex_type() -> None:
     )
 
 
-def test_a_spread_about_a_known_mean() -> None:
+def test_variance_about_a_given_mean() -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4) ** 2
     mean = x.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(snp.var(x, axis=1, mean=mean), x.var(axis=1), rtol=1e-6)
@@ -57,7 +57,7 @@ def test_a_spread_about_a_known_mean() -> None:
 
 
 @pytest.mark.parametrize("axis", [(2, 0), (0, 2), (1, 0, 2)])
-def test_weights_come_in_the_order_of_the_axes(axis: tuple[int, ...]) -> None:
+def test_weights_follow_the_order_of_the_axes(axis: tuple[int, ...]) -> None:
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     weights = np.arange(1, 1 + int(np.prod([x.shape[i] for i in axis])), dtype=np.float32)
     weights = weights.reshape([x.shape[i] for i in axis])
@@ -72,13 +72,13 @@ def test_negative_indices_count_from_the_end_before_they_are_clipped() -> None:
     np.testing.assert_array_equal(snp.take_along_axis(x, at, 0, mode="clip"), [0, 0, 9, 3, 9])
 
 
-def test_running_sums_may_be_of_truth_values() -> None:
+def test_cumulative_sums_accept_bools() -> None:
     x = np.array([0, 2, 0], np.int32)
     np.testing.assert_array_equal(snp.cumsum(x, dtype=bool), [False, True, True])
     np.testing.assert_array_equal(snp.cumprod(x + 1, dtype=bool), [True, True, True])
 
 
-def test_lists_have_the_element_type_of_their_numbers_that_have_one() -> None:
+def test_lists_have_the_dtype_of_their_strongly_typed_elements() -> None:
     assert snp.array([0, np.float16(1)]).dtype == np.float16
     assert snp.array([0.5, np.int8(1)]).dtype == np.float32
     assert snp.array([1, np.int8(1)]).dtype == np.int8
@@ -86,35 +86,35 @@ def test_lists_have_the_element_type_of_their_numbers_that_have_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "0,2", "0,2,0", "1,2,0"])
-def test_what_a_directive_leaves_out_is_as_without_one(text: str) -> None:
+def test_omitted_entries_of_a_directive_have_defaults(text: str) -> None:
     parts: Any = (text, [1, 2, 3], [4, 5, 6])
     np.testing.assert_array_equal(snp.c_[parts], np.c_[parts])
     np.testing.assert_array_equal(snp.r_[parts], np.r_[parts])
 
 
-def test_a_vector_may_be_made_a_row_or_a_column() -> None:
+def test_concatenation_directives_make_rows_or_columns() -> None:
     assert snp.r_["r", [1, 2], 3].shape == (1, 3)
     assert snp.r_["c", [1, 2], 3].shape == (3, 1)
 
 
-def test_a_stated_length_is_that_of_the_counts() -> None:
+def test_bincount_has_the_stated_length() -> None:
     counts = snp.bincount(np.array([1, 2, 7]), minlength=20, length=8)
     np.testing.assert_array_equal(counts, [0, 1, 1, 0, 0, 0, 0, 1])
 
 
-def test_common_multiples_wrap_around_as_products_do() -> None:
+def test_lcm_wraps_around_as_products_do() -> None:
     x, y = np.array([26, -4], np.int8), np.array([5, 6], np.int8)
     np.testing.assert_array_equal(snp.lcm(x, y), np.array([-126, 12], np.int8))
 
 
-def test_masks_are_not_dropped() -> None:
+def test_masked_arrays_are_errors() -> None:
     x = np.ma.array([1.0, 2.0], mask=[True, False])
     with pytest.raises(NotAnArrayError) as caught:
         shardir.jit(lambda x: x)(x)
     assert "is a masked array, which shardir does not support; pass x.filled(number)" in str(caught)
 
 
-def test_objects_that_stand_for_arrays() -> None:
+def test_objects_with_jax_array_method_are_arrays() -> None:
     class Held:
         def __init__(self, numbers: Any) -> None:
             self.numbers = numbers
@@ -130,23 +130,23 @@ def test_objects_that_stand_for_arrays() -> None:
     np.testing.assert_allclose(moved.numbers, 2 * np.sin(np.arange(3)), rtol=1e-6)
 
 
-def test_named_numbers_may_be_returned() -> None:
+def test_enum_members_may_be_results() -> None:
     class Count(enum.IntEnum):
         one = 1
 
     assert shardir.jit(lambda: Count.one)() == 1
 
 
-def test_a_conjugate_is_complex() -> None:
+def test_conjugate_returns_a_complex_dtype() -> None:
     assert shardir.lax.conj(np.float32(3)).dtype == np.complex64
     assert shardir.grad(lambda x: shardir.lax.conj(x).real)(3.0) == 1.0
 
 
-def test_whole_numbers_become_floats_however_large() -> None:
+def test_integers_of_any_size_become_floats() -> None:
     assert shardir.lax.convert_element_type(2**100, np.float32) == np.float32(2**100)
 
 
-def test_what_is_not_known_while_tracing() -> None:
+def test_traced_values_have_no_concrete_attributes() -> None:
     def place(x: Any) -> Any:
         assert not hasattr(x, "sharding")
         return x
@@ -156,7 +156,7 @@ def test_what_is_not_known_while_tracing() -> None:
         shardir.jit(bool)(np.zeros(0, np.int32))
 
 
-def test_what_is_dropped_is_not_read() -> None:
+def test_reads_in_mode_drop_fill_out_of_bounds_elements() -> None:
     x = snp.arange(5.0)
     at = np.array([-1, -7, 2, 9])
     for mode in ("drop", "fill"):

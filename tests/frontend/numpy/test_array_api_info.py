@@ -1,4 +1,4 @@
-"""What the Array API standard asks of a namespace and its arrays."""
+"""Requirements of the Array API standard for the namespace and its arrays."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def test_an_array_knows_its_namespace() -> None:
     assert snp.__array_api_version__ == "2024.12"
 
 
-def test_a_namespace_says_what_it_can() -> None:
+def test_the_namespace_reports_its_capabilities() -> None:
     info = snp.__array_namespace_info__()
     assert info.capabilities()["data-dependent shapes"]
     assert info.default_device() in info.devices() == list(sd.devices())
@@ -37,12 +37,12 @@ def test_a_namespace_says_what_it_can() -> None:
         assert list(info.dtypes(kind="real floating")) == ["float32", "float64"]
 
 
-def test_arrays_move() -> None:
+def test_to_device_moves_arrays() -> None:
     device = sd.devices()[1]
     assert ARRAY.to_device(device).devices() == {device}
 
 
-def test_arrays_are_handed_over() -> None:
+def test_arrays_are_exported_by_dlpack() -> None:
     there = np.from_dlpack(ARRAY)
     np.testing.assert_array_equal(there, np.asarray(ARRAY))
     assert not there.flags.writeable
@@ -52,7 +52,7 @@ def test_arrays_are_handed_over() -> None:
     assert snp.from_dlpack(ARRAY) is ARRAY
 
 
-def test_a_type_is_no_text_but_its_name() -> None:
+def test_a_dtype_is_equal_to_its_name_only() -> None:
     assert snp.float32 == "float32"
     for other in ({"category": "linalg"}, ["f4"], "no type\nat all", 3):
         assert snp.float32 != other
@@ -65,7 +65,7 @@ def test_limits_are_python_numbers() -> None:
     assert repr(info) == repr(np.finfo("f4"))
 
 
-def test_signs_of_zeros_are_numpys() -> None:
+def test_signs_of_zeros_agree_with_numpy() -> None:
     x, y = np.array([-0.0, 0.0, -0.0, 0.0], "f"), np.array([1, 1, -2, -2], "f")
     for name in ("floor_divide", "remainder"):
         got = np.asarray(getattr(snp, name)(x, y))
@@ -74,7 +74,7 @@ def test_signs_of_zeros_are_numpys() -> None:
     assert np.signbit(np.asarray(snp.linalg.outer(x[:1], y)))[0].tolist() == [1, 1, 0, 0]
 
 
-def test_far_diagonals_and_wide_numbers() -> None:
+def test_large_diagonal_offsets_and_64_bit_numbers() -> None:
     for k in (2**70, -(2**70)):
         assert not np.asarray(snp.eye(2, 3, k)).any()
     with config(enable_x64=True):
@@ -91,12 +91,12 @@ def test_far_diagonals_and_wide_numbers() -> None:
         (complex(1e-6, 1e-6), complex(1e-6, 1e-6)),
     ],
 )
-def test_exponentials_less_one(z: complex, wanted: complex) -> None:
+def test_expm1_of_complex_values(z: complex, wanted: complex) -> None:
     got = np.asarray(snp.expm1(np.complex64(z)))
     np.testing.assert_allclose([got.real, got.imag], [wanted.real, wanted.imag], rtol=1e-5)
 
 
-def test_the_page_of_failures_is_read() -> None:
+def test_the_page_of_failures_is_parsed() -> None:
     text = "```text\narray_api_tests/test_a.py::test_b[c > d]\n```\n"
     assert known_failures(text) == ["array_api_tests/test_a.py::test_b[c > d]"]
     report = "FAILED array_api_tests/test_a.py::test_b[c > d] - AssertionError: no - never\n"

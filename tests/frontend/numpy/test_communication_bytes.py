@@ -1,7 +1,7 @@
-"""How many bytes each of 8 devices sends for a function of one operand that they share.
+"""The bytes that each of 8 devices sends for a function of one sharded operand.
 
-The bytes are JAX's: those of the collectives of its compiled program, a gathered vector of 16 KiB
-and, for quantiles, one bool that says whether there is a NaN.
+The expected bytes are those of the collectives in JAX's compiled program, of one gathered vector of
+16 KiB, and for quantiles of one bool that states whether there is a NaN.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, int]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_more_is_sent_than_by_jax(name: str) -> None:
+def test_functions_send_no_more_bytes_than_in_jax(name: str) -> None:
     function, other, sent = CASES[name]
     mesh = sd.make_mesh((8,), ("x",))
     x = sd.device_put(VECTOR, NamedSharding(mesh, P("x")))
@@ -56,7 +56,7 @@ SCANS: dict[str, tuple[tuple[int, ...], P, Callable[..., Any], int, int]] = {
 
 
 @pytest.mark.parametrize("name", SCANS)
-def test_associative_scans_send_no_more_than_by_jax(name: str) -> None:
+def test_associative_scans_send_no_more_bytes_than_in_jax(name: str) -> None:
     shape, spec, combine, axis, sent = SCANS[name]
     mesh = sd.make_mesh((8,), ("x",))
     x = sd.device_put(np.ones(shape, np.float32), NamedSharding(mesh, spec))

@@ -1,7 +1,8 @@
-"""Results have JAX's element types, whatever those of the operands, with `enable_x64` and without.
+"""Results have the dtypes of JAX for operands of every dtype, with `enable_x64` and without.
 
-The table is that of `tests.dtype_table`. `tests/data/dtype_differences.json` has the rows of what
-differs, which `docs/numerics.md` explains. Each test looks at some columns of each expression.
+The expressions are in `tests.dtype_table`. `tests/data/dtype_differences.json` has the rows with
+differences, which `docs/numerics.md` explains. Each test evaluates each expression for some of the
+columns.
 """
 
 import importlib.util
@@ -20,7 +21,9 @@ PARTS = 4
 
 
 def sample(mode: str, number: int) -> list[int]:
-    """Columns of an expression: one that is another for each, and i32, where the modes differ."""
+    """Return the tested columns of an expression: one that changes between expressions, and i32,
+    for which the modes differ.
+    """
     names = columns(mode)
     return sorted({number * 7 % len(names), names.index("i32")} if mode == "x64" else
                   {number * 5 % len(names)})  # fmt: skip
@@ -28,7 +31,7 @@ def sample(mode: str, number: int) -> list[int]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("mode", ["x32", "x64"])
-def test_results_have_jaxs_element_types(mode: str, part: int) -> None:
+def test_results_have_the_dtypes_of_jax(mode: str, part: int) -> None:
     library, names, wrong = Library("shardir"), columns(mode), []
     with enable_x64(mode == "x64"):
         for number, (expression, row) in enumerate(TABLE[mode].items()):
@@ -45,14 +48,14 @@ def test_results_have_jaxs_element_types(mode: str, part: int) -> None:
     assert not wrong
 
 
-def test_differences_are_differences() -> None:
+def test_listed_differences_still_differ() -> None:
     for mode, rows in DIFFERENCES.items():
         for expression, row in rows.items():
             assert row != TABLE[mode][expression], expression
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
-def test_the_table_is_jaxs() -> None:
+def test_the_table_has_the_dtypes_of_jax() -> None:
     library = Library("jax")
     for mode in ("x32", "x64"):
         names = columns(mode)
@@ -65,7 +68,7 @@ def test_the_table_is_jaxs() -> None:
                 assert found == row.split()[column], (expression, names[column])
 
 
-def test_numbers_are_not_asked_for_arrays() -> None:
+def test_columns_of_python_numbers_skip_expressions_with_arrays() -> None:
     assert needs_arrays("snp.mean(m, 0)")
     assert needs_arrays("t + 1")
     assert not needs_arrays("snp.minimum(x, x)")

@@ -1,4 +1,4 @@
-"""Element types: their names, limits, families and promotion."""
+"""Dtypes: names, limits, families and promotion."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def numpys(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_numpys_type(name: str) -> None:
+def test_each_is_the_dtype_of_numpy(name: str) -> None:
     kind, theirs = getattr(snp, name), np.dtype(numpys(name))
     assert kind.dtype == theirs
     assert kind == theirs
@@ -35,7 +35,7 @@ def test_each_is_numpys_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_makes_arrays(name: str) -> None:
+def test_each_dtype_converts_to_arrays(name: str) -> None:
     made = getattr(snp, name)(1)
     narrow = {"int64": "int32", "float64": "float32"}.get(name, name)
     assert made.dtype == np.dtype(numpys(narrow))
@@ -108,7 +108,7 @@ def test_families(kind: Any, family: Any, wanted: bool) -> None:
     assert snp.issubdtype(kind, family) is wanted
 
 
-def test_random_keys_are_no_numbers() -> None:
+def test_key_dtypes_are_not_numeric() -> None:
     kind = sd.random.key(0).dtype
     assert snp.issubdtype(kind, snp.generic)
     assert not snp.issubdtype(kind, snp.number)
@@ -143,7 +143,7 @@ def test_casts() -> None:
     assert run(snp.astype, X, None).dtype == np.float32
 
 
-def test_what_is_known_without_numbers() -> None:
+def test_dtype_queries_need_no_elements() -> None:
     assert snp.shape(X) == (1, 3)
     assert snp.shape([[1, 2], [3, 4]]) == (2, 2)
     assert snp.ndim(3) == 0

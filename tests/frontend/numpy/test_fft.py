@@ -19,7 +19,7 @@ COMPLEX = (REAL + 1j * GENERATOR.normal(size=REAL.shape)).astype("c8")
 
 
 def both(name: str, *args: Any, **options: Any) -> None:
-    """`fft.name` has NumPy's numbers, traced and run on a device."""
+    """Check `fft.name` against NumPy, traced and in execution."""
     wanted = getattr(np.fft, name)(*args, **options)
     for way in (run, eagerly):
         close(way(getattr(snp.fft, name), *args, **options), wanted, 1e-4)
@@ -63,7 +63,7 @@ def test_integers_and_narrow_floats() -> None:
     close(run(snp.fft.fft, REAL.astype("f2")), np.fft.fft(REAL.astype("f2")), 1e-3)
 
 
-def test_wide_numbers() -> None:
+def test_64_bit_numbers() -> None:
     with config(enable_x64=True):
         got = eagerly(snp.fft.rfft, REAL.astype("f8"))
     assert got.dtype == np.complex128
@@ -101,7 +101,9 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
-def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    call: Callable[[Any], Any], kind: type[Exception], message: str
+) -> None:
     assert_raises_exactly(lambda: run(call, COMPLEX), kind, message)
 
 

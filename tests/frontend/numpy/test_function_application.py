@@ -1,4 +1,4 @@
-"""Functions of the user along axes, and what is written with brackets."""
+"""Application of user functions along axes, and index helpers such as `r_` and `s_`."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_index_expressions() -> None:
     assert snp.index_exp[1, None] == (1, None)
 
 
-def test_concatenation_with_brackets() -> None:
+def test_concatenation_by_index_helpers() -> None:
     r: Any = np.r_
     c: Any = np.c_
     same(run(lambda x: snp.r_[x, 7.0, 0.0:3.0], ROW), r[ROW, np.float32(7), 0.0:3.0].astype("f"))
@@ -69,7 +69,7 @@ def test_functions_of_this_library_are_applied_by_one_program() -> None:
     assert kept.dtype == np.int32
 
 
-def test_functions_of_the_user_are_applied_as_they_are_now() -> None:
+def test_user_functions_are_traced_again_at_each_call() -> None:
     factors = [1.0]
     for factor in (1.0, 3.0, 1.0):
         factors[0] = factor

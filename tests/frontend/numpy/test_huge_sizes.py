@@ -1,4 +1,4 @@
-"""Absurd sizes in arguments end with an error that names the call, not with a hang."""
+"""Huge sizes in arguments are errors that name the call, and do not hang."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def test_error_names_the_call_whose_constants_do_not_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_results_that_do_not_fit_are_refused(name: str) -> None:
+def test_results_that_exceed_memory_are_errors(name: str) -> None:
     with pytest.raises(OutOfMemoryError, match=r"^no memory for \d+\.\d [TP]iB: "):
         RESULTS[name]()
 
@@ -47,7 +47,7 @@ def test_wrapped_padding_repeats_the_array_as_numpy_does(widths: tuple[int, int]
 
 
 @pytest.mark.parametrize("dilation", [1000, 100_000])
-def test_convolutions_of_far_dilated_images_have_the_right_numbers(dilation: int) -> None:
+def test_convolutions_of_strongly_dilated_images_are_correct(dilation: int) -> None:
     x, w = np.arange(1.0, 9.0, dtype=np.float32), np.array([1, 2, 4], np.float32)
     got = lax.conv_general_dilated(
         x[None, None], w[None, None], (1,), [(0, 0)], lhs_dilation=(dilation,)

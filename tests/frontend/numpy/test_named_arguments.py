@@ -1,4 +1,6 @@
-"""Errors name the function that was called and its parameter, whichever function met the error."""
+"""Errors name the public function that was called and its parameter, even if an inner function
+raises.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,13 +55,11 @@ NAMED: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "argument"), NAMED, ids=[argument for _, argument in NAMED])
-def test_what_is_no_array_is_an_argument_of_the_function_that_was_called(
-    wrong: Callable[[], Any], argument: str
-) -> None:
+def test_an_argument_that_is_no_array_is_named(wrong: Callable[[], Any], argument: str) -> None:
     assert_raises_exactly(wrong, NotAnArrayError, f"argument {argument} {NO_ARRAY}")
 
 
-def test_what_has_no_hash_is_said_to_be_no_array() -> None:
+def test_an_unhashable_argument_is_named() -> None:
     assert_raises_exactly(
         lambda: snp.asarray({1}),
         NotAnArrayError,
@@ -72,7 +72,7 @@ def test_what_has_no_hash_is_said_to_be_no_array() -> None:
     )
 
 
-def test_a_list_that_contains_itself_has_no_place_for_what_is_no_array() -> None:
+def test_a_cyclic_list_is_an_error() -> None:
     endless: list[Any] = [1.0]
     endless.append(endless)
     assert_raises_exactly(
@@ -102,7 +102,7 @@ FLAGS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), FLAGS, ids=[text for *_, text in FLAGS])
-def test_arrays_of_several_elements_are_no_flags(
+def test_arrays_of_several_elements_are_not_bools(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)

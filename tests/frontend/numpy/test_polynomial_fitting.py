@@ -1,4 +1,4 @@
-"""Polynomials by their zeros and through points, against NumPy's."""
+"""Roots of polynomials and polynomial fits against NumPy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -81,5 +81,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
-def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    call: Callable[[Any], Any], kind: type[Exception], message: str
+) -> None:
     assert_raises_exactly(lambda: run(call, LONG), kind, message)

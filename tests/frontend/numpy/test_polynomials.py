@@ -1,4 +1,4 @@
-"""Convolutions and polynomials against NumPy's."""
+"""Convolutions and polynomials against NumPy."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ PLANE = (LONG[:3] + 1j * LONG[3:6]).astype("c8")
 
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("name", ["convolve", "correlate"])
-def test_sliding_products(name: str, mode: str) -> None:
+def test_convolve_and_correlate(name: str, mode: str) -> None:
     for x, y in ((LONG, SHORT), (SHORT, LONG), (LONG, THREE), (THREE, SHORT), (LONG, LONG[::-1])):
         check(name, x, y.copy(), mode)
     check(name, WHOLE, WHOLE[:2], mode)
@@ -28,7 +28,7 @@ def test_sliding_products(name: str, mode: str) -> None:
             check(name, np.arange(40).astype(dtype), np.arange(size, 0, -1).astype(dtype), mode)
 
 
-def test_what_does_not_slide() -> None:
+def test_invalid_operands_of_convolve_are_errors() -> None:
     with pytest.raises(ShapeError, match=r"convolve takes vectors that are not empty, got \(0,\)"):
         run(snp.convolve, LONG[:0], SHORT)
     with pytest.raises(ArgumentError, match="convolve has no mode 'half'; it is 'full', 'same' or"):
@@ -57,7 +57,7 @@ def test_derivatives_and_integrals(m: int) -> None:
         check("polyint", WHOLE, m, k=np.array([1.0, 2.0], "f"))
 
 
-def test_orders_are_not_negative() -> None:
+def test_negative_orders_are_errors() -> None:
     with pytest.raises(ArgumentError, match="polyder of order m=-1; it must not be negative"):
         run(snp.polyder, SHORT, -1)
     with pytest.raises(ShapeError, match=r"polyint takes 1 constants, got shape \(3,\)"):

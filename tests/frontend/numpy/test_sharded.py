@@ -1,4 +1,4 @@
-"""Functions of arrays that are spread over eight devices have the numbers of one device."""
+"""Functions of arrays sharded over eight devices have the results of one device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +57,7 @@ def leaves(found: Any) -> list[Any]:
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", CALLS)
-def test_numbers_are_those_of_one_device(name: str, placement: Any) -> None:
+def test_results_are_those_of_one_device(name: str, placement: Any) -> None:
     shape, spec = placement
     mesh = sd.make_mesh(shape, ("a", "b", "c")[: len(shape)])
     spread = sd.device_put(X, NamedSharding(mesh, spec))
@@ -68,7 +68,7 @@ def test_numbers_are_those_of_one_device(name: str, placement: Any) -> None:
             np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), rtol=2e-4, atol=2e-4)
 
 
-def test_elementwise_functions_stay_where_they_are() -> None:
+def test_elementwise_functions_keep_shardings() -> None:
     mesh = sd.make_mesh((4, 2), ("a", "b"))
     sharding = NamedSharding(mesh, PartitionSpec("a", "b"))
     spread = sd.device_put(X, sharding)

@@ -1,4 +1,4 @@
-"""Indexing, sorting and loops on arrays that are spread over devices give the same numbers."""
+"""Indexing, sorting and loops have the same results on sharded and on unsharded arrays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 @pytest.mark.parametrize("name", CALLS)
-def test_the_numbers_do_not_depend_on_the_devices(name: str, spec: P) -> None:
+def test_results_do_not_depend_on_the_sharding(name: str, spec: P) -> None:
     call = CALLS[name]
     wanted = tree.leaves(run(call, X, PLACES))
     x = device_put(X, NamedSharding(MESH, spec))

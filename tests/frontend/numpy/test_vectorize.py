@@ -32,7 +32,7 @@ def test_it_agrees_with_numpy(function: Any, signature: str, args: Any) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_excluded_arguments_have_no_entry() -> None:
+def test_excluded_arguments_have_no_signature_entry() -> None:
     scaled = snp.vectorize(lambda a, k: a[::-1] * k, excluded={1}, signature="(n)->(n)")
     np.testing.assert_array_equal(scaled(B, 2), B[:, ::-1] * 2)
 
@@ -46,7 +46,9 @@ def test_excluded_arguments_have_no_entry() -> None:
         (ShapeError, "(n),(n)->()", (B, B[0, :2]), "has 'n' for sizes that differ, 4 and 2"),
     ],
 )
-def test_what_does_not_fit(error: Any, signature: str, args: Any, message: str) -> None:
+def test_mismatched_signatures_are_errors(
+    error: Any, signature: str, args: Any, message: str
+) -> None:
     with pytest.raises(error) as caught:
         snp.vectorize(lambda *x: x[0].sum(), signature=signature)(*args)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Arguments of a kind that a function cannot take: what is wrong with which, and what it takes."""
+"""Errors of arguments of unsupported types: the function, the parameter, and the accepted types."""
 
 from collections.abc import Callable
 from typing import Any
@@ -250,32 +250,32 @@ CASES = [*PLACES, *CHOICES, *NUMBERS, *TYPES_AND_SHAPES]
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[case[2][:40] for case in CASES])
-def test_an_error_says_what_is_wrong_with_which_argument(
+def test_an_invalid_argument_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert error_line(kind, wrong) == text
 
 
-def test_what_einsum_path_says_of_an_order_is_told() -> None:
+def test_errors_of_einsum_path_are_passed_on() -> None:
     text = error_line(ArgumentError, lambda: snp.einsum_path("i,i,i", X, X, X, optimize=raw("a")))
     assert text.startswith("einsum_path does not support the order 'a': ")
 
 
-def test_a_traced_number_says_itself_why_it_is_no_size() -> None:
+def test_the_error_of_a_traced_size_is_that_of_the_tracer() -> None:
     for function in (snp.tril_indices, snp.diag_indices, snp.hamming):
         with pytest.raises(TracedValueError, match="has no int value"):
             sd.jit(function)(3)
 
 
 @pytest.mark.parametrize("k", [-HUGE, -5, -4, -1, 0, 2, 3, HUGE])
-def test_diagonals_beyond_the_corners_are_alike(k: int) -> None:
+def test_diagonals_outside_of_the_matrix_are_equal(k: int) -> None:
     near = min(max(k, -9), 9)
     for ours, theirs in ((snp.tril_indices, np.tril_indices), (snp.triu_indices, np.triu_indices)):
         for mine, wanted in zip(ours(4, k, 3), theirs(4, near, 3), strict=True):
             np.testing.assert_array_equal(mine, wanted)
 
 
-def test_what_is_unusual_and_right_stays_so() -> None:
+def test_unusual_valid_arguments_are_accepted() -> None:
     assert snp.diff(X, HUGE).shape == (0,)
     assert snp.array_split(X, 5)[4].shape == (0,)
     assert snp.promote_types([], "i4") == snp.float32

@@ -1,4 +1,4 @@
-"""Mixed element types become what JAX makes of them."""
+"""Operands of mixed dtypes are promoted as in JAX."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from shardir.frontend.tracing.promotion import (
     user_dtype,
 )
 
-# What jax.numpy.where gives for every pair; `*` marks weak types.
+# The result dtype of jax.numpy.where for every pair; `*` marks weak types.
 TABLE = json.loads((Path(__file__).parents[2] / "data" / "promotion.json").read_text("utf-8"))
 NUMBERS = {"True": ("bool", False), "1": ("i64", True), "1.0": ("f64", True), "1j": ("c128", True)}
 
@@ -43,7 +43,7 @@ def test_three_types_promote_together() -> None:
     assert result_type(("bf16", False), ("f16", False), ("f32", True)) == ("f32", False)
 
 
-def test_types_of_64_bits_are_narrowed_unless_enabled() -> None:
+def test_64_bit_dtypes_are_narrowed_unless_enabled() -> None:
     assert [dtype_of(t) for t in (int, float, complex, bool)] == ["i32", "f32", "c64", "bool"]
     assert dtype_of(np.float64) == dtype_of("float64") == dtype_of(np.dtype("f8")) == "f32"
     with enable_x64():
@@ -51,14 +51,14 @@ def test_types_of_64_bits_are_narrowed_unless_enabled() -> None:
         assert dtype_of("uint64") == "u64"
 
 
-def test_element_types_may_be_named_in_many_ways() -> None:
+def test_dtypes_are_accepted_in_several_forms() -> None:
     assert dtype_of("bfloat16") == dtype_of(ml_dtypes.bfloat16) == "bf16"
     assert dtype_of(KEY) == "key"
     assert user_dtype("key") == KEY
     assert user_dtype("bf16") == np.dtype(ml_dtypes.bfloat16)
 
 
-def test_what_is_no_element_type() -> None:
+def test_values_that_are_no_dtype_are_errors() -> None:
     with pytest.raises(
         ShardirError, match=r"'float23' is not an element type; the element types are"
     ):
@@ -67,13 +67,13 @@ def test_what_is_no_element_type() -> None:
         dtype_of(object)
 
 
-def test_keys_do_not_mix_with_numbers() -> None:
+def test_keys_do_not_promote_with_numbers() -> None:
     assert result_type(("key", False), ("key", False)) == ("key", False)
     with pytest.raises(OperationTypeError, match="random keys do not mix with numbers"):
         result_type(("key", False), ("i32", True))
 
 
-def test_integers_become_floating_where_functions_need_it() -> None:
+def test_integers_become_floats_where_functions_require_it() -> None:
     assert [inexact_dtype(t) for t in ("bool", "i8", "u32", "f16", "c64")] == [
         "f32",
         "f32",

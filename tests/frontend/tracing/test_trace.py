@@ -1,4 +1,4 @@
-"""A Python function leaves a readable program behind, and errors show the user's line."""
+"""Tracing a Python function makes a readable program, and errors show the user's source line."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,7 +59,7 @@ def exp(x: Any) -> Any:
     return emit(ops.exp, *promote_inexact(x))
 
 
-def test_parameters_are_called_as_in_the_signature() -> None:
+def test_parameters_have_the_names_of_the_signature() -> None:
     def f(params: Any, x: Any) -> Any:
         return add(add(params["w"], params["b"][0]), x)
 
@@ -79,7 +79,7 @@ func @f(
     )
 
 
-def test_a_value_is_called_after_its_variable() -> None:
+def test_a_value_has_the_name_of_its_variable() -> None:
     def layer(x: Any) -> Any:
         return exp(add(x, x))
 
@@ -107,7 +107,7 @@ func @f(
     )
 
 
-def test_several_results_are_called_after_several_variables() -> None:
+def test_several_results_have_the_names_of_their_variables() -> None:
     def f(x: Any) -> Any:
         first, second = emit(ops.optimization_barrier, x, x)
         return first, second
@@ -115,7 +115,7 @@ def test_several_results_are_called_after_several_variables() -> None:
     assert "%first, %second = optimization_barrier(%x, %x)" in text(f, X)
 
 
-def test_python_numbers_become_constants_of_the_other_type_and_shape() -> None:
+def test_python_scalars_become_constants_of_the_type_of_the_other_operand() -> None:
     def f(x: Any) -> Any:
         return add(x, 1), add(2, 3.5), add(np.float16(1), x)
 
@@ -148,7 +148,7 @@ def test_weak_types_stay_weak_until_they_meet_an_array() -> None:
     assert [r.weak for r in traced(f, X, 2).results] == [False, False, True]
 
 
-def test_arrays_from_outside_are_parameters_after_the_users() -> None:
+def test_captured_arrays_are_parameters_after_the_arguments() -> None:
     weights = from_numpy(np.ones((2, 3), np.float32))
     large = np.zeros((100,), np.float32)
 
@@ -174,7 +174,7 @@ func @f(
     )
 
 
-def test_nested_lists_are_stacked() -> None:
+def test_nested_lists_become_stacked_arrays() -> None:
     def f(x: Any) -> Any:
         return as_tracer([x, [1, 2, 3]]), as_tracer([[1.5, 2], [3, 4]])
 
@@ -183,7 +183,7 @@ def test_nested_lists_are_stacked() -> None:
         traced(lambda: as_tracer([[1], [2, 3]]))
 
 
-def test_blocks_use_values_around_them() -> None:
+def test_regions_capture_outer_values() -> None:
     def f(x: Any, index: Any) -> Any:
         doubled = add(x, x)
 
@@ -200,7 +200,7 @@ def test_blocks_use_values_around_them() -> None:
     assert "exp(%doubled)" in shown
 
 
-def test_a_function_inside_a_program_has_its_final_names() -> None:
+def test_a_function_in_a_module_has_unique_names() -> None:
     def f(x: Any) -> Any:
         y = exp(x)
 
@@ -230,7 +230,7 @@ func @f(
     )
 
 
-def test_operations_know_the_users_line() -> None:
+def test_operations_have_the_source_line_of_the_user() -> None:
     def f(x: Any) -> Any:
         y = exp(x)
         return y
@@ -239,18 +239,20 @@ def test_operations_know_the_users_line() -> None:
     (op,) = traced(f, X).function.body.ops
     assert op.loc is not None
     assert op.loc.file.endswith("test_trace.py")
-    # `exp` above is a function of this file, so the line is the one in there.
+    # `exp` is a function of this file, so the location is the line in its body.
     assert op.loc.line == exp.__code__.co_firstlineno + 1
     assert line != op.loc.line
 
 
 def shown(error: pytest.ExceptionInfo[Exception]) -> str:
-    """The message without the place, which moves with this file."""
+    """Return the message without its source location, which depends on the position in this
+    file.
+    """
     lines = str(error.value).splitlines()
     return "\n".join(line.split(" | ")[-1] for line in lines if "-->" not in line)
 
 
-def test_a_condition_on_a_traced_value_names_the_way_out() -> None:
+def test_the_error_of_a_traced_condition_names_the_alternative() -> None:
     def f(x: Any) -> Any:
         if x:
             return x
@@ -284,7 +286,9 @@ def test_a_condition_on_a_traced_value_names_the_way_out() -> None:
         (lambda x: hash(x), "unhashable"),
     ],
 )
-def test_numbers_that_are_not_known(use: Callable[[Any], Any], message: str) -> None:
+def test_conversion_of_a_traced_value_to_a_number_is_an_error(
+    use: Callable[[Any], Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         traced(use, X)
 
@@ -302,7 +306,7 @@ def use_of(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return f
 
 
-def test_a_leaked_value_says_where_it_was_made() -> None:
+def test_the_error_of_a_leaked_tracer_states_its_origin() -> None:
     kept: list[Any] = []
 
     def f(x: Any) -> Any:
@@ -329,7 +333,7 @@ def test_a_leaked_value_says_where_it_was_made() -> None:
     )
 
 
-def test_operands_that_an_operation_does_not_take() -> None:
+def test_unsupported_operands_are_errors() -> None:
     def f(x: Any) -> Any:
         return emit(ops.add, x, emit(ops.constant, value=Dense(np.ones(2, np.float32)),
                                      result=x.value.type.with_shape((2,))))  # fmt: skip
@@ -338,7 +342,7 @@ def test_operands_that_an_operation_does_not_take() -> None:
         traced(f, X)
 
 
-def test_results_are_arrays() -> None:
+def test_results_that_are_not_arrays_are_errors() -> None:
     def f(x: Any) -> Any:
         return {"y": [x, "text"]}
 
@@ -352,7 +356,7 @@ def test_results_are_arrays() -> None:
     assert "test_trace.py" in rest[0]
 
 
-def test_shapes_that_do_not_broadcast() -> None:
+def test_shapes_that_do_not_broadcast_are_errors() -> None:
     def f(x: Any, y: Any) -> Any:
         return add(x, y)
 
@@ -362,7 +366,7 @@ def test_shapes_that_do_not_broadcast() -> None:
         traced(f, X, np.ones(4, np.float32))
 
 
-def test_nothing_is_traced_after_an_error() -> None:
+def test_an_error_ends_the_trace() -> None:
     with pytest.raises(ZeroDivisionError):
         traced(lambda x: 1 // 0, X)
     assert current_trace() is None

@@ -1,4 +1,4 @@
-"""A Python integer becomes an element of the type asked for, whatever the default integers hold."""
+"""A Python integer keeps its value in a requested 64-bit dtype, even without `enable_x64`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ CASES: list[tuple[Callable[[], Any], Any]] = [
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_a_number_reaches_its_type(case: int) -> None:
+def test_an_integer_keeps_its_value(case: int) -> None:
     make, wanted = CASES[case]
     for found in (make(), sd.jit(make)()):
         array = np.asarray(found)
@@ -72,12 +72,14 @@ def test_a_number_reaches_its_type(case: int) -> None:
         (lambda: snp.zeros(2, int) + HALF, "the number 2147483648 does not fit into int32"),
     ],
 )
-def test_a_number_that_the_type_does_not_hold(make: Callable[[], Any], says: str) -> None:
+def test_an_integer_out_of_range_of_the_dtype_is_an_error(
+    make: Callable[[], Any], says: str
+) -> None:
     with pytest.raises(NumberRangeError, match=says):
         make()
 
 
-def test_two_such_numbers_are_two_programs() -> None:
+def test_different_integers_have_separate_programs() -> None:
     x = snp.asarray(ZEROS)
     for number in (HALF, HALF + 1, 3, HALF + 2, HALF):
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Arrays from and to files, buffers and text."""
+"""Arrays read from and written to files, buffers and text."""
 
 from io import BytesIO
 from pathlib import Path

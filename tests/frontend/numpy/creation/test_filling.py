@@ -1,4 +1,4 @@
-"""Arrays made of numbers, shapes, lists and places."""
+"""Creation of arrays from scalars, shapes, lists and index functions."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -23,7 +23,7 @@ VECTOR = np.array([3.0, -1.0, 2.0], "f")
 
 @pytest.mark.parametrize("name", ["zeros", "ones"])
 @pytest.mark.parametrize("shape", [(), 3, (2, 0), [2, 3], np.int64(2)], ids=str)
-def test_of_a_shape(name: str, shape: Any) -> None:
+def test_creation_from_a_shape(name: str, shape: Any) -> None:
     check(name, shape)
     assert run(getattr(snp, name), shape, "int32").dtype == np.int32
     assert ops(getattr(snp, name), shape) == ["constant"]
@@ -36,7 +36,7 @@ def test_full_broadcasts_its_value() -> None:
 
 
 @pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
-def test_like_another_array(name: str) -> None:
+def test_creation_like_another_array(name: str) -> None:
     assert run(getattr(snp, name), MATRIX).shape == (3, 4)
     assert run(getattr(snp, name), MATRIX, dtype=snp.int8).dtype == np.int8
     assert run(getattr(snp, name), MATRIX, shape=(2,)).shape == (2,)
@@ -58,7 +58,7 @@ def test_full_like() -> None:
         (((1, 2), (3, 4)), "i32"),
     ],
 )  # fmt: skip
-def test_array_of_numbers(value: Any, dtype: str) -> None:
+def test_array_of_python_numbers(value: Any, dtype: str) -> None:
     wanted = np.asarray(value)
     for got in (run(lambda: snp.array(value)), np.asarray(snp.array(value))):
         assert dtype_name(got.dtype) == dtype
@@ -90,7 +90,7 @@ def test_sixty_four_bits_when_enabled() -> None:
 @pytest.mark.parametrize(
     "value", [[[1, 2], [3]], ["a"], "text", object()], ids=["ragged", "nested", "text", "object"]
 )
-def test_what_is_no_array(value: Any) -> None:
+def test_values_that_are_not_arrays_are_errors(value: Any) -> None:
     with pytest.raises(NotAnArrayError):
         snp.array(value)
 
@@ -106,7 +106,7 @@ def test_arange(bounds: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "float32", "int32"])
-def test_arange_of_a_type(dtype: str) -> None:
+def test_arange_with_a_dtype(dtype: str) -> None:
     got = run(snp.arange, 1, 100, 3, dtype)
     assert got.tolist() == np.arange(1, 100, 3).tolist()
     assert got.dtype == dtype
@@ -123,14 +123,14 @@ def test_arange_is_one_operation() -> None:
     assert ops(snp.arange, 2, 5) == ["iota", "constant", "add"]
 
 
-def test_arange_needs_numbers() -> None:
+def test_arange_requires_concrete_numbers() -> None:
     with pytest.raises(TracedValueError, match="shapes and Python's range need concrete"):
         run(snp.arange, np.array(3))
     with pytest.raises(ArgumentError, match="arange with step 0 has no end"):
         snp.arange(1, 2, 0)
 
 
-def test_shapes_are_not_negative() -> None:
+def test_negative_shapes_are_errors() -> None:
     with pytest.raises(ShapeError, match=r"shape \(2, -1\) has a negative size"):
         snp.zeros((2, -1))
     with pytest.raises(
@@ -272,7 +272,7 @@ def test_a_matrix_has_two_axes() -> None:
         snp.eye(-1, 2)
 
 
-def test_made_where_asked_and_where_the_model_is() -> None:
+def test_device_and_sharding_of_created_arrays() -> None:
     mesh = sd.make_mesh((4, 2), ("x", "y"))
     sharding = NamedSharding(mesh, PartitionSpec("x", "y"))
     made = snp.zeros((8, 4), device=sharding)
@@ -284,7 +284,7 @@ def test_made_where_asked_and_where_the_model_is() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "bfloat16"])
-def test_large_zeros_are_zeros_that_nobody_wrote(dtype: str) -> None:
+def test_large_zeros_are_lazily_zeroed_pages(dtype: str) -> None:
     shape = (3, 1 << 21)
     for made in (
         snp.zeros(shape, dtype),
@@ -300,7 +300,7 @@ def test_large_zeros_are_zeros_that_nobody_wrote(dtype: str) -> None:
     assert not np.asarray(snp.zeros(shape, dtype)).any()
 
 
-def test_full_takes_numbers_as_they_are() -> None:
+def test_full_keeps_the_type_of_its_value() -> None:
     assert np.signbit(np.asarray(snp.full(3, -0.0, np.float32))).all()
     assert np.asarray(snp.full(2, True, np.float32)).tolist() == [1.0, 1.0]
     assert np.asarray(snp.full(2, 2.0, np.int32)).tolist() == [2, 2]
@@ -316,19 +316,19 @@ def test_full_takes_numbers_as_they_are() -> None:
         (True, 4), (0, 3 + 0j),
     ],
 )  # fmt: skip
-def test_arange_is_as_long_as_numpys(bounds: Any) -> None:
+def test_arange_has_the_length_of_numpy(bounds: Any) -> None:
     assert _arange_length(*{1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]) == len(
         np.arange(*bounds)
     )
 
 
-def test_arange_counts_without_making_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arange_computes_its_length_without_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "arange", lambda *bounds: pytest.fail("that takes eight bytes each"))
     assert snp.arange(1000, dtype="uint8").shape == (1000,)
 
 
 @pytest.mark.parametrize("end", [float("inf"), float("nan"), 10**30])
-def test_arange_without_an_end(end: Any) -> None:
+def test_arange_of_infinite_length_is_an_error(end: Any) -> None:
     with pytest.raises(ArgumentError, match=r"arange from 0 to .* by 1 has no finite length"):
         snp.arange(end)
 
@@ -350,7 +350,7 @@ LONG_LISTS: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "says"), LONG_LISTS, ids=[says for _, says in LONG_LISTS])
-def test_a_long_list_of_numbers_is_not_taken_one_by_one(call: Callable[[], Any], says: str) -> None:
+def test_too_long_lists_are_errors(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(NotAnArrayError) as caught:
         call()
     hint = ", and at most 1024 are accepted; make it one array with snp.array"

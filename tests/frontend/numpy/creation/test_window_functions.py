@@ -1,4 +1,4 @@
-"""Windows of signals beside NumPy's, short and long, alone and in programs."""
+"""Window functions against NumPy: short and long ones, eagerly and traced."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ LENGTHS = [0, 1, 2, 9, MAX_CONSTANT_BYTES // 8, MAX_CONSTANT_BYTES // 8 + 1, 100
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("name", "rest"), WINDOWS)
-def test_windows(name: str, rest: tuple[float, ...], length: int) -> None:
+def test_windows_agree_with_numpy(name: str, rest: tuple[float, ...], length: int) -> None:
     wanted = getattr(np, name)(length, *rest)
     single = getattr(snp, name)(length, *rest)
     assert single.dtype == np.float32
@@ -38,17 +38,17 @@ def test_a_window_of_large_shape_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize(("name", "rest"), WINDOWS)
-def test_windows_in_programs_are_those_of_calls(name: str, rest: tuple[float, ...]) -> None:
+def test_traced_and_eager_windows_agree(name: str, rest: tuple[float, ...]) -> None:
     got = jit(lambda x: x * getattr(snp, name)(100, *rest))(np.ones(100, np.float32))
     np.testing.assert_allclose(got, getattr(snp, name)(100, *rest), rtol=2e-7, atol=1e-12)
 
 
-def test_a_length_is_a_whole_number() -> None:
+def test_a_length_must_be_an_integer() -> None:
     with pytest.raises(TypeError, match="integer"):
         snp.hanning(2.5)  # type: ignore[arg-type]
 
 
-def test_lengths_and_shapes_are_numbers() -> None:
+def test_lengths_and_shapes_must_be_numbers() -> None:
     with pytest.raises(ArgumentError, match=r"hanning of 2\.5 numbers; M must be an integer"):
         snp.hanning(2.5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="kaiser of 'a' numbers; M must be an integer"):
@@ -59,7 +59,7 @@ def test_lengths_and_shapes_are_numbers() -> None:
         jit(lambda beta: snp.kaiser(8, beta))(3.0)
 
 
-def test_one_kernel_makes_windows_of_all_lengths_and_shapes() -> None:
+def test_one_kernel_computes_windows_of_all_lengths() -> None:
     for make in (snp.hanning, partial(snp.kaiser, beta=3.0)):
         make(1000)
         known = set(kernel_table._kernel_addresses)
@@ -71,7 +71,7 @@ def test_one_kernel_makes_windows_of_all_lengths_and_shapes() -> None:
     assert set(kernel_table._kernel_addresses) == known
 
 
-def test_a_short_window_that_is_donated_comes_again() -> None:
+def test_a_donated_window_is_computed_again() -> None:
     taken = jit(lambda x: x + 1, donate_argnums=0)
     for _ in range(4):
         window = snp.hamming(20)

@@ -1,4 +1,4 @@
-"""Functions of two operands against NumPy's: numbers, promotion, broadcasting, operations."""
+"""Binary functions against NumPy: values, promotion, broadcasting and emitted operations."""
 
 from typing import Any
 
@@ -27,7 +27,9 @@ RATIO = words("floor_divide remainder mod fmod divmod")
 
 
 def quotient(x: Any, y: Any) -> Any:
-    """Return NumPy's quotient of integers, but by zero what JAX gives: see `docs/numerics.md`."""
+    """Return NumPy's quotient of integers; for division by zero, JAX's quotient
+    (`docs/numerics.md`).
+    """
     found = np.floor_divide(x, y)
     if np.issubdtype(found.dtype, np.signedinteger):
         by_zero = np.where(np.broadcast_to(x, found.shape) == 0, -1, -2).astype(found.dtype)
@@ -56,22 +58,22 @@ FLOAT = words("""divide true_divide arctan2 hypot logaddexp logaddexp2 copysign 
     [(FLOATS, FLOATS[::-1].copy()), (FLOATS, ROW), (FLOATS[:, :1].copy(), ROW), (ROW[:0], ROW[:0])],
     ids=["equal shapes", "row", "outer", "empty"],
 )
-def test_of_floats(name: str, x: Any, y: Any) -> None:
+def test_floats(name: str, x: Any, y: Any) -> None:
     if "power" in name:
         x = np.abs(x)
     check(name, x, y, dtype="f32" if name == "float_power" else None)
 
 
 @pytest.mark.parametrize("name", RING + RATIO + ORDER + COMPARE + LOGIC + FLOAT)
-def test_of_odd_floats(name: str) -> None:
-    """Every odd number with every other."""
+def test_special_floats(name: str) -> None:
+    """Compare every pair of special values."""
     check(name, ODD[:, None].copy(), ODD, dtype="f32" if name == "float_power" else None)
 
 
 @pytest.mark.parametrize("name", RING + RATIO + ORDER + COMPARE + LOGIC + BITS)
 @pytest.mark.parametrize("x", [WHOLE, BYTES], ids=["i32", "u8"])
-def test_of_integers(name: str, x: Any) -> None:
-    """Every integer with every other; zero as a divisor included."""
+def test_integers(name: str, x: Any) -> None:
+    """Compare every pair of integers, including zero as a divisor."""
     check(name, x[:, None].copy(), x, reference=QUOTIENTS.get(name))
 
 
@@ -85,18 +87,18 @@ def test_integers_become_floats(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", *ORDER, *COMPARE, *LOGIC, *BITS])
-def test_of_bools(name: str) -> None:
+def test_bools(name: str) -> None:
     check(name, TRUTH[:, None].copy(), TRUTH)
 
 
 @pytest.mark.parametrize("name", [*RING, "divide", "power", "equal", "not_equal", *LOGIC])
-def test_of_complex_numbers(name: str) -> None:
+def test_complex_numbers(name: str) -> None:
     check(name, PLANE, PLANE[::-1].copy())
 
 
 @pytest.mark.parametrize("name", COMPARE + ORDER)
-def test_complex_numbers_in_order(name: str) -> None:
-    """By the real part, then by the imaginary one."""
+def test_complex_numbers_compare_lexicographically(name: str) -> None:
+    """The order is by the real part, then by the imaginary part."""
     x = np.array([1 + 1j, 1 - 1j, 2, np.nan, 1 + 1j], "c8")
     with np.errstate(invalid="ignore"):
         check(name, x[:, None].copy(), x[:3])
@@ -119,19 +121,19 @@ def test_bools_are_divided_as_integers() -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", RATIO)
 @pytest.mark.parametrize("x", [WHOLE, BYTES, FLOATS, ODD], ids=["i32", "u8", "f32", "odd"])
-def test_divided_by_a_positive_number(name: str, x: Any, number: int) -> None:
+def test_division_by_a_positive_constant(name: str, x: Any, number: int) -> None:
     check(name, x, number)
 
 
 @pytest.mark.parametrize("number", [-3, -1])
 @pytest.mark.parametrize("name", RATIO)
 @pytest.mark.parametrize("x", [WHOLE, FLOATS], ids=["i32", "f32"])
-def test_divided_by_a_negative_number(name: str, x: Any, number: int) -> None:
+def test_division_by_a_negative_constant(name: str, x: Any, number: int) -> None:
     check(name, x, number)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2"])
-def test_short_integers_divided_by_a_number_told_at_a_call(dtype: str) -> None:
+def test_division_of_8_and_16_bit_integers_by_a_runtime_scalar(dtype: str) -> None:
     """All bytes by all bytes; of longer ones the ends, and where a power of two is passed."""
     limits = np.iinfo(dtype)
     every = range(limits.min, limits.max + 1)
@@ -149,7 +151,7 @@ def test_short_integers_divided_by_a_number_told_at_a_call(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i4", "u4"])
-def test_integers_of_32_bits_divided_by_a_number_told_at_a_call(dtype: str) -> None:
+def test_division_of_32_bit_integers_by_a_runtime_scalar(dtype: str) -> None:
     """The ends, where a power of two is passed, and where a multiple is."""
     limits = np.iinfo(dtype)
     signs = (1,) if dtype == "u4" else (1, -1)
@@ -168,8 +170,8 @@ def test_integers_of_32_bits_divided_by_a_number_told_at_a_call(dtype: str) -> N
             same(getattr(snp, name)(snp.asarray(x), number), wanted)
 
 
-def test_divided_by_a_number_that_wraps_or_vanishes() -> None:
-    """What counts is the number in the element type of the array."""
+def test_division_by_a_scalar_that_wraps_around_or_becomes_zero() -> None:
+    """The divisor is the scalar converted to the dtype of the array."""
     x = WHOLE.astype("i1")
     for name in RATIO:
         wanted = numpy_result(getattr(np, name), x, np.int8(200 - 256))
@@ -179,12 +181,12 @@ def test_divided_by_a_number_that_wraps_or_vanishes() -> None:
 
 
 @pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 3, 7, 20, 100, 0.5, -1.5])
-def test_floats_to_a_known_power(exponent: float) -> None:
+def test_floats_to_a_constant_power(exponent: float) -> None:
     check("power", np.abs(FLOATS), exponent, rtol=1e-4)
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 5, 31, 70])
-def test_integers_to_a_known_power(exponent: int) -> None:
+def test_integers_to_a_constant_power(exponent: int) -> None:
     check("power", WHOLE[1:-1], exponent)
 
 
@@ -192,7 +194,7 @@ def test_integers_to_powers() -> None:
     check("power", WHOLE[1:-1, None].copy(), np.array([0, 1, 2, 5], "i4"))
 
 
-def test_integers_have_no_known_negative_power() -> None:
+def test_integers_to_a_constant_negative_power_are_errors() -> None:
     with pytest.raises(OperationTypeError, match="integers have no power -2; use float_power"):
         run(lambda x: x**-2, WHOLE)
 
@@ -204,19 +206,19 @@ def test_shifts(name: str, x: Any) -> None:
 
 
 @pytest.mark.parametrize("x", [WHOLE[1:], BYTES, WHOLE.astype("i1")], ids=["i32", "u8", "i8"])
-def test_bits_are_counted_and_turned(x: Any) -> None:
+def test_bit_count_and_bitwise_not(x: Any) -> None:
     check("bitwise_count", x)
     check("invert", x)
 
 
 @pytest.mark.parametrize("name", ["gcd", "lcm"])
 @pytest.mark.parametrize("x", [WHOLE[1:-1] * 6, BYTES[:5] * 3], ids=["i32", "u8"])
-def test_common_divisors(name: str, x: Any) -> None:
+def test_gcd_and_lcm(name: str, x: Any) -> None:
     check(name, x[:, None].copy(), x[::-1].copy())
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])
-def test_divisors_of_the_least_number_are_positive(dtype: str) -> None:
+def test_gcd_of_the_minimum_is_positive(dtype: str) -> None:
     least = np.iinfo(dtype).min
     x = np.array([least, 3, 5, -6, 12, -1, 1, 64], dtype)
     check("gcd", x[:, None].copy(), x)
@@ -240,7 +242,7 @@ c64  c64  c64  c64  c64  c64  c64  c64  c64  c64  c64
 
 
 @pytest.mark.parametrize("row", range(len(KINDS)), ids=KINDS)
-def test_promotion_is_that_of_jax(row: int) -> None:
+def test_promotion_agrees_with_jax(row: int) -> None:
     table = [line.split() for line in JAX_PROMOTION.strip().splitlines()]
     x = np.ones(2, NUMPY_DTYPES[KINDS[row]])
     for column, kind in enumerate(KINDS):
@@ -261,7 +263,7 @@ def test_promotion_is_that_of_jax(row: int) -> None:
         (WHOLE, True, "i32"),
     ],
 )
-def test_python_numbers_give_way(x: Any, number: complex, wanted: str) -> None:
+def test_python_scalars_are_weakly_typed(x: Any, number: complex, wanted: str) -> None:
     assert dtype_name(run(lambda v: v + number, x).dtype) == wanted
     assert dtype_name(run(lambda v: number + v, x).dtype) == wanted
 
@@ -273,7 +275,7 @@ def test_sixty_four_bits_when_enabled() -> None:
         check("frexp", np.array([1e-310, 3.0]))
 
 
-def test_a_number_is_one_constant_of_the_shape() -> None:
+def test_a_scalar_operand_is_one_constant() -> None:
     assert ops(lambda x: x + 1, FLOATS) == ["constant", "add"]
     assert ops(lambda x: x**2, FLOATS) == ["mul"]
     assert ops(lambda x: snp.maximum(x, 0), FLOATS) == ["constant", "maximum"]
@@ -281,20 +283,20 @@ def test_a_number_is_one_constant_of_the_shape() -> None:
 
 
 @pytest.mark.parametrize("name", ["subtract", "negative", "sign"])
-def test_bools_have_no_difference(name: str) -> None:
+def test_subtraction_of_bools_is_an_error(name: str) -> None:
     args = (TRUTH, TRUTH) if name == "subtract" else (TRUTH,)
     with pytest.raises(OperationTypeError, match=f"^{name} does not take bools; "):
         run(getattr(snp, name), *args)
 
 
 @pytest.mark.parametrize("name", RATIO)
-def test_complex_numbers_have_no_rest(name: str) -> None:
+def test_remainder_of_complex_numbers_is_an_error(name: str) -> None:
     told = "remainder" if name == "mod" else name
     with pytest.raises(OperationTypeError, match=f"^{told} takes no complex numbers, they have no"):
         run(getattr(snp, name), PLANE, PLANE)
 
 
-def test_shapes_that_do_not_broadcast() -> None:
+def test_shapes_that_do_not_broadcast_are_errors() -> None:
     with pytest.raises(OperationTypeError) as error:
         run(lambda x, y: x + y, FLOATS, ROW[:3])
     text = str(error.value)
@@ -302,7 +304,7 @@ def test_shapes_that_do_not_broadcast() -> None:
     assert "run(lambda x, y: x + y, FLOATS, ROW[:3])" in text
 
 
-def test_a_half_power_is_a_root_with_the_signs_of_powers() -> None:
+def test_power_of_one_half_is_sqrt_with_the_signs_of_pow() -> None:
     x = np.array([0, -0.0, 1, 2, 9, np.inf, -np.inf, np.nan, -1, 1e-45, 3e38], np.float32)
     got = run(lambda x: x**0.5, x)
     with np.errstate(invalid="ignore"):
@@ -315,7 +317,7 @@ def test_a_half_power_is_a_root_with_the_signs_of_powers() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
-def test_quotients_of_short_integers_are_exact(dtype: str) -> None:
+def test_quotients_of_narrow_integers_are_exact(dtype: str) -> None:
     """All pairs of bytes; of wider ones, multiples of all sizes and what is beside them."""
     info, random = np.iinfo(dtype), np.random.default_rng(5)
     if info.bits == 8:
@@ -344,7 +346,7 @@ def test_quotients_of_short_integers_are_exact(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
 @pytest.mark.parametrize("number", [1, 7, 127])
-def test_integers_by_a_known_number(dtype: str, number: int) -> None:
+def test_integers_divided_by_a_constant(dtype: str, number: int) -> None:
     info = np.iinfo(dtype)
     x = np.concatenate([np.arange(-300, 300).astype(dtype), [info.min, info.max]]).astype(dtype)
     wanted = np.divmod(x, np.array(number, dtype))

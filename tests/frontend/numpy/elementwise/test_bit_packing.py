@@ -1,4 +1,4 @@
-"""Bits packed into bytes, functions applied to each element."""
+"""`packbits`, `unpackbits`, and functions applied to each element."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.namespace import check, close, eagerly, run
 X = np.random.default_rng(23).normal(size=(2, 3, 4)).astype("f")
 
 
-def test_to_each_element() -> None:
+def test_functions_are_applied_to_each_element() -> None:
     def clipped(a: Any, b: Any, least: Any) -> Any:
         """The larger of a - b and least."""
         return snp.maximum(a - b, least)
@@ -32,7 +32,7 @@ BYTES = np.random.default_rng(3).integers(0, 256, (3, 5)).astype("u1")
 
 @pytest.mark.parametrize("bitorder", ["big", "little"])
 @pytest.mark.parametrize("axis", [None, 0, 1])
-def test_bits_in_bytes(axis: Any, bitorder: Any) -> None:
+def test_bits_are_packed_into_bytes(axis: Any, bitorder: Any) -> None:
     check("unpackbits", BYTES, axis, bitorder=bitorder)
     for count in (3, 30, -2, 200):
         check("unpackbits", BYTES, axis, count, bitorder)
@@ -43,7 +43,7 @@ def test_bits_in_bytes(axis: Any, bitorder: Any) -> None:
 
 
 @pytest.mark.parametrize("bitorder", ["big", "little"])
-def test_bits_that_begin_anywhere_in_memory(bitorder: Any) -> None:
+def test_bits_at_any_alignment_are_packed(bitorder: Any) -> None:
     bits = np.random.default_rng(4).integers(0, 2, 1000).astype(bool)
     for start in range(5):
         found = snp.packbits(snp.asarray(bits)[start : start + 800], bitorder=bitorder)

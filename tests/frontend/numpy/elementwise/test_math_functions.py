@@ -1,4 +1,4 @@
-"""Elementwise functions against NumPy's, over shapes, element types and odd numbers."""
+"""Elementwise functions against NumPy, over shapes, dtypes and special values."""
 
 from typing import Any
 
@@ -36,19 +36,19 @@ TELLING = words("isnan isinf isfinite iscomplex isreal isposinf isneginf signbit
 
 @pytest.mark.parametrize("name", COMPLEX + REAL)
 @pytest.mark.parametrize("x", FLOATS, ids=lambda x: f"f32{list(x.shape)}")
-def test_of_floats(name: str, x: Any) -> None:
+def test_floats(name: str, x: Any) -> None:
     check(name, x, rtol=0 if name == "spacing" else None)
 
 
 @pytest.mark.parametrize("name", COMPLEX)
-def test_of_complex_numbers(name: str) -> None:
+def test_complex_numbers(name: str) -> None:
     check(name, PLANE, reference=np.rint if name == "round" else None)
 
 
 @pytest.mark.parametrize("name", [n for n in COMPLEX + REAL if n not in KEEPING + TELLING])
 @pytest.mark.parametrize("x", [WHOLE, BYTES], ids=["i32", "u8"])
 def test_integers_become_floats(name: str, x: Any) -> None:
-    """Of narrow integers NumPy makes narrow floats; here all become float32."""
+    """Integers of every width become float32; NumPy makes narrow floats of narrow integers."""
     if name == "nan_to_num":
         return
     check(name, x, reference=lambda v: getattr(np, name)(v.astype("f")))
@@ -65,7 +65,7 @@ def test_nan_to_num_leaves_integers_alone() -> None:
 
 
 @pytest.mark.parametrize("name", TELLING)
-def test_telling_of_bools(name: str) -> None:
+def test_predicates_of_bools(name: str) -> None:
     check(name, TRUTH)
 
 
@@ -94,12 +94,12 @@ def test_round_to_decimals(x: Any, decimals: int) -> None:
     check("round", x, decimals=decimals)
 
 
-def test_round_of_integers_to_more_than_they_hold_is_zero() -> None:
+def test_round_of_integers_to_large_powers_of_ten_is_zero() -> None:
     check("round", WHOLE, decimals=-11, reference=lambda x, decimals: np.zeros_like(x))
 
 
 @pytest.mark.parametrize(("nan", "posinf", "neginf"), [(0.0, None, None), (1.0, 2.0, -3.0)])
-def test_nan_to_num_of_chosen_numbers(nan: float, posinf: Any, neginf: Any) -> None:
+def test_nan_to_num_with_given_replacements(nan: float, posinf: Any, neginf: Any) -> None:
     check("nan_to_num", ODD, nan=nan, posinf=posinf, neginf=neginf)
     both = ODD.astype("c8") + 1j
     check("nan_to_num", both, nan=nan, posinf=posinf, neginf=neginf)
@@ -135,29 +135,29 @@ def test_angles_in_degrees() -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("sin", 1), ("square", 1), ("isnan", 1), ("floor", 1)])
-def test_one_operation_each(name: str, count: int) -> None:
+def test_each_function_is_one_operation(name: str, count: int) -> None:
     assert len(ops(getattr(snp, name), NORMAL)) == count
 
 
 @pytest.mark.parametrize("name", ["negative", "sign"])
-def test_bools_have_no_sign(name: str) -> None:
+def test_negation_of_bools_is_an_error(name: str) -> None:
     with pytest.raises(OperationTypeError, match=f"{name} does not take bools"):
         run(getattr(snp, name), TRUTH)
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "fabs", "isposinf"])
-def test_complex_numbers_have_no_order(name: str) -> None:
+def test_order_functions_of_complex_numbers_are_errors(name: str) -> None:
     with pytest.raises(OperationTypeError, match=f"{name} takes no complex numbers") as error:
         run(lambda x: getattr(snp, name)(x), PLANE)
     assert "test_math_functions.py" in str(error.value)
 
 
-def test_python_numbers_stay_weak() -> None:
+def test_python_scalars_stay_weakly_typed() -> None:
     assert run(lambda x: snp.sin(1) * x, NORMAL.astype(np.float16)).dtype == np.float16
     assert run(lambda x: snp.floor(1) + x, BYTES).dtype == np.uint8
 
 
-def test_frexp_is_one_walk_and_has_a_slope() -> None:
+def test_frexp_is_one_loop_and_differentiable() -> None:
     x = np.array([3.0, -0.75, 1e-41, 0.0, np.inf, 6e4], np.float32)
     text = sd.jit(snp.frexp).lower(x).compile().as_text("schedule")
     assert "native call of 1 phase" in text
@@ -165,7 +165,7 @@ def test_frexp_is_one_walk_and_has_a_slope() -> None:
     np.testing.assert_array_equal(slope, [0.25, 1.0])
 
 
-def test_log10_of_halves_is_rounded_once() -> None:
+def test_log10_of_16_bit_floats_is_rounded_once() -> None:
     x = np.arange(1, 0x7C00, dtype=np.uint16).view(np.float16)
     wanted = np.log10(x.astype(np.float64)).astype(np.float16)
     got = np.asarray(snp.log10(x))

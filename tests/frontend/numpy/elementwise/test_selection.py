@@ -1,4 +1,4 @@
-"""Choices and comparisons against NumPy's."""
+"""Selections and comparisons against NumPy."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_where(condition: Any) -> None:
     check("where", condition, x[0], y[:, :1].copy())
 
 
-def test_where_of_numbers_alone() -> None:
+def test_where_of_python_scalars() -> None:
     assert run(snp.where, X > 0, 1, 2).dtype == np.int32
     assert dtype_name(run(lambda c: snp.where(c, 1, 2.5), X > 0).dtype) == "f32"
     assert run(snp.where, True, X, 0).tolist() == X.tolist()
@@ -62,7 +62,7 @@ def test_clip(low: Any, high: Any) -> None:
     check("clip", X, low, high)
 
 
-def test_clip_of_other_types() -> None:
+def test_clip_promotes_its_bounds() -> None:
     check("clip", WHOLE, -3, 4)
     check("clip", ODD, -1, 1.5)
     assert run(snp.clip, WHOLE, 0.5, 2.0).dtype == np.float32
@@ -81,7 +81,7 @@ def test_gradients_at_the_bounds_and_at_zero_are_those_of_jax() -> None:
     assert grad(lambda x: snp.logaddexp2(x, 0 * x).sum())(x)[1] == 0.5
 
 
-def test_select_takes_the_first_that_holds() -> None:
+def test_select_takes_the_first_true_condition() -> None:
     check("select", [X > 1, X > 0], [X, Y], 5.0)
     check("select", [X[0] > 0, Y > 0, X < 9], [Y, X, X[:, :1]])
     check("select", [X > 0], [WHOLE[0, 1]])
@@ -100,7 +100,7 @@ def test_piecewise() -> None:
 
 @pytest.mark.parametrize("equal_nan", [False, True])
 @pytest.mark.parametrize("rtol", [1e-5, 1e-3, 0.0])
-def test_closeness(rtol: float, equal_nan: bool) -> None:
+def test_isclose_and_allclose(rtol: float, equal_nan: bool) -> None:
     check("isclose", ODD[:, None].copy(), ODD, rtol=None, equal_nan=equal_nan)
     mine = run(snp.isclose, ODD[:, None].copy(), ODD, rtol, 1e-8, equal_nan)
     close(mine, np.isclose(ODD[:, None], ODD, rtol, 1e-8, equal_nan))

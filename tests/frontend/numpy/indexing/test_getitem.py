@@ -1,4 +1,4 @@
-"""Indexing is NumPy's, for every expression between brackets, with few operations."""
+"""Indexing expressions agree with NumPy and emit few operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ LAST = np.array([0, 2, -1], np.int32)
 
 @st.composite
 def indices_within(draw: st.DrawFn, size: int, shape: tuple[int, ...]) -> Any:
-    """An array of indices in range, some of them negative."""
+    """Draw an array of indices in range, some of them negative."""
     count = int(np.prod(shape))
     numbers = draw(st.lists(st.integers(-size, size - 1), min_size=count, max_size=count))
     dtype = draw(st.sampled_from([np.int32, np.int8, np.int64]))
@@ -35,7 +35,7 @@ def bounds(draw: st.DrawFn, size: int) -> slice:
 
 @st.composite
 def item(draw: st.DrawFn, size: int, batch: tuple[int, ...]) -> Any:
-    """What may stand for one dimension; index arrays broadcast to `batch`."""
+    """Draw an index for one dimension; index arrays broadcast to `batch`."""
     kind = draw(st.sampled_from("isaam" if size else "s"))
     if kind == "i":
         return draw(st.integers(-size, size - 1))
@@ -43,14 +43,14 @@ def item(draw: st.DrawFn, size: int, batch: tuple[int, ...]) -> Any:
         shape = tuple(1 if draw(st.booleans()) else n for n in batch)
         return draw(indices_within(size, shape[draw(st.integers(0, len(shape))) :]))
     if kind == "m" and batch in [(), (1,)]:
-        # As many true elements as broadcast with the other index arrays: one.
+        # The mask has one true element, which broadcasts with the other index arrays.
         return np.arange(size) == draw(st.integers(0, size - 1))
     return draw(bounds(size))
 
 
 @st.composite
 def subscripts(draw: st.DrawFn) -> tuple[Any, Any]:
-    """An array and an index for it that NumPy takes."""
+    """Draw an array and an index that NumPy accepts."""
     shape = tuple(draw(st.lists(st.integers(0, 4), max_size=4)))
     batch = draw(st.sampled_from([(), (1,), (2,), (3, 2), (0,)]))
     front = draw(st.integers(0, len(shape)))
@@ -67,13 +67,13 @@ def subscripts(draw: st.DrawFn) -> tuple[Any, Any]:
 
 
 @given(subscripts())
-def test_reading_is_numpys(example: tuple[Any, Any]) -> None:
+def test_reading_agrees_with_numpy(example: tuple[Any, Any]) -> None:
     x, index = example
     same(run(lambda x: x[index], x), x[index])
 
 
 @given(subscripts())
-def test_reading_with_traced_indices_is_numpys(example: tuple[Any, Any]) -> None:
+def test_reading_with_traced_indices_agrees_with_numpy(example: tuple[Any, Any]) -> None:
     x, index = example
     items = index if isinstance(index, tuple) else (index,)
     traced = [isinstance(i, np.ndarray) and i.dtype != bool for i in items]
@@ -89,7 +89,7 @@ def test_reading_with_traced_indices_is_numpys(example: tuple[Any, Any]) -> None
 
 
 @given(subscripts())
-def test_writing_is_numpys(example: tuple[Any, Any]) -> None:
+def test_writing_agrees_with_numpy(example: tuple[Any, Any]) -> None:
     x, index = example
     new = -1 - np.arange(x[index].size, dtype=np.float32).reshape(x[index].shape)
     changed = x.copy()
@@ -99,8 +99,8 @@ def test_writing_is_numpys(example: tuple[Any, Any]) -> None:
 
 
 @given(subscripts(), st.sampled_from(["add", "multiply", "minimum", "maximum", "subtract"]))
-def test_updating_is_numpys(example: tuple[Any, Any], name: str) -> None:
-    """`ufunc.at` in NumPy, so that elements met several times are updated several times."""
+def test_updating_agrees_with_numpy(example: tuple[Any, Any], name: str) -> None:
+    """The reference is NumPy's `ufunc.at`, which updates repeated elements several times."""
     x, index = example
     new = np.arange(x[index].size, dtype=np.float32).reshape(x[index].shape) % 5 - 2
     changed = x.copy()
@@ -127,7 +127,7 @@ EXPRESSIONS: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("index", "wanted"), EXPRESSIONS)
-def test_few_operations_read(index: Any, wanted: list[str]) -> None:
+def test_reads_emit_few_operations(index: Any, wanted: list[str]) -> None:
     assert ops(lambda x: x[index], X) == wanted
     same(eagerly(lambda x: x[index], X), X[index])
 
@@ -142,7 +142,7 @@ UPDATES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("index", "wanted"), UPDATES)
-def test_few_operations_write(index: Any, wanted: list[str]) -> None:
+def test_writes_emit_few_operations(index: Any, wanted: list[str]) -> None:
     new = np.ones(X[index].shape, np.float32)
     assert ops(lambda x, new: x.at[index].set(new), X, new) == wanted
     changed = X.copy()
@@ -160,7 +160,7 @@ def test_a_traced_integer_is_a_dynamic_slice() -> None:
 
 
 @pytest.mark.parametrize(("given", "nearest"), [(7, 2), (3, 2), (-4, 0), (-9, 0), (2, 2)])
-def test_traced_indices_out_of_range_read_the_nearest(given: int, nearest: int) -> None:
+def test_traced_indices_out_of_range_are_clamped_in_reads(given: int, nearest: int) -> None:
     for shape in ((), (1,)):
         index = np.full(shape, given, np.int32)
         same(run(lambda x, i: x[i], X, index), np.broadcast_to(X[nearest], (*shape, 4, 5)))
@@ -186,7 +186,7 @@ def test_modes_of_updates() -> None:
          np.concatenate([X[:1], 0 * X[1:2], X[2:]]))  # fmt: skip
 
 
-def test_get_fills() -> None:
+def test_get_with_fill_mode() -> None:
     index = np.array([1, 5, -7, -1], np.int32)
     filled = X[[1, 0, 0, 2]]
     filled[1:3] = np.nan
@@ -215,7 +215,7 @@ def test_updates_by_division_and_powers_and_functions() -> None:
 
 
 @pytest.mark.parametrize("method", ["set", "add", "multiply", "min", "max"])
-def test_a_mask_may_be_traced_for_updates(method: str) -> None:
+def test_updates_accept_traced_masks(method: str) -> None:
     mask = X > 20
     wanted = np.asarray(eagerly(lambda x, m: getattr(x.at[m], method)(2), X, mask))
     same(run(lambda x, m: getattr(x.at[m], method)(2), X, mask), wanted)
@@ -235,7 +235,7 @@ def test_a_mask_may_be_traced_for_updates(method: str) -> None:
     assert ops(lambda x, m: x.at[m].set(0), X, mask)[-1] == "select"
 
 
-def test_known_masks_take_values_one_by_one() -> None:
+def test_concrete_masks_select_values_in_order() -> None:
     mask = X % 7 == 0
     new = np.arange(mask.sum(), dtype=np.float32)
     changed = X.copy()
@@ -255,7 +255,7 @@ def test_bools_are_updated_as_numpy_does() -> None:
     same(run(lambda x: x.at[1:3].add(True), flags), np.array([True, True, True, False]))
 
 
-def test_values_take_the_element_type_of_the_array() -> None:
+def test_values_are_converted_to_the_dtype_of_the_array() -> None:
     whole = np.arange(4, dtype=np.int32)
     same(run(lambda x: x.at[0].set(2.0), whole), np.array([2, 1, 2, 3], np.int32))
     same(eagerly(lambda x: x.at[1:].set([7, 8, 9]), whole), np.array([0, 7, 8, 9], np.int32))
@@ -267,7 +267,7 @@ def test_lists_of_traced_integers_are_indices() -> None:
     same(run(lambda x, i, j: x[[i, j]], X, np.array(2, "i4"), np.array(0, "i4")), X[[2, 0]])
 
 
-def test_eager_indices_are_arrays_too() -> None:
+def test_eager_calls_accept_array_indices() -> None:
     x, i = from_numpy(X), from_numpy(LAST)
     same(np.asarray(x[i]), X[LAST])
     same(np.asarray(x[from_numpy(np.array(1, np.int32))]), X[1])
@@ -300,13 +300,13 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("old", "new"), VIEWS)
-def test_view_reads_the_bits(old: Any, new: Any) -> None:
+def test_view_reinterprets_bits(old: Any, new: Any) -> None:
     x = (np.arange(24).reshape(3, 8) % 2).astype(old)
     same(run(lambda x: x.view(new), x), x.view(new))
 
 
 def error(call: Callable[[], Any], kind: type[Exception]) -> str:
-    """The first line of the error, which shows the user's line as well."""
+    """Return the first line of the error; the error also shows the source line of the user."""
     with pytest.raises(kind) as caught:
         call()
     first, *rest = str(caught.value).split("\n")
@@ -332,7 +332,7 @@ FAULTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("index", "message"), FAULTS)
-def test_what_is_no_index(index: Any, message: str) -> None:
+def test_invalid_indices_are_errors(index: Any, message: str) -> None:
     kind = TypeError if message.startswith("shapes") else IndexError
     x = from_numpy(X)
     assert error(lambda: x[index], kind) == message
@@ -340,7 +340,7 @@ def test_what_is_no_index(index: Any, message: str) -> None:
     assert error(lambda: run(lambda x: x.at[index].set(0), X), kind) == message
 
 
-def test_traced_masks_and_bounds_name_the_way_out() -> None:
+def test_errors_of_traced_masks_and_bounds_name_the_alternative() -> None:
     assert error(lambda: run(lambda x: x[x > 0], X), TracedValueError) == (
         "the size of x[mask] depends on the elements of the mask, which is traced; select "
         "elementwise with snp.where(mask, x, y), or state a maximum with "
@@ -388,7 +388,7 @@ def test_errors_of_updates() -> None:
     )
 
 
-def test_indices_that_are_equal_are_told_apart() -> None:
+def test_equal_indices_of_different_types_are_distinguished() -> None:
     x = np.arange(24).reshape(2, 3, 4)
     array = snp.asarray(x)
     indices: list[Any] = [

@@ -1,4 +1,4 @@
-"""Known masks: what they choose, with machine code and without it."""
+"""Selection by concrete masks, in native code and without it."""
 
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("made_by")
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i2", "bool", "c8"])
-def test_arrays_of_numpy_are_chosen_from_where_they_lie(dtype: str) -> None:
+def test_numpy_arrays_are_read_without_a_copy(dtype: str) -> None:
     whole = X.reshape(24, 5).astype(dtype)
     odd = np.frombuffer(b"\0" + whole.tobytes(), np.uint8)[1:].view(dtype).reshape(24, 5)
     rows, both = RNG.random(24) > 0.5, RNG.random((24, 5)) > 0.5
@@ -44,7 +44,7 @@ def test_arrays_of_numpy_are_chosen_from_where_they_lie(dtype: str) -> None:
 
 @pytest.mark.usefixtures("made_by")
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "float16"])
-def test_masks_between_brackets(dtype: str) -> None:
+def test_masks_as_indices(dtype: str) -> None:
     whole = X.astype(dtype)
     x = snp.asarray(whole)
     for begin in range(4):
@@ -76,7 +76,7 @@ def test_compress(axis: Any) -> None:
 
 
 @pytest.mark.usefixtures("made_by")
-def test_places_of_what_is_true() -> None:
+def test_nonzero_of_masks() -> None:
     for numbers in (X > 60, X - 3, np.zeros(5, bool), np.zeros((0, 3), bool)):
         x = snp.asarray(numbers)
         found = snp.nonzero(x)
@@ -87,7 +87,7 @@ def test_places_of_what_is_true() -> None:
         np.testing.assert_array_equal(snp.argwhere(x), np.argwhere(numbers))
 
 
-def test_masks_that_do_not_fit_and_placed_arrays() -> None:
+def test_mismatched_masks_and_sharded_arrays() -> None:
     x = snp.asarray(X)
     with pytest.raises(IndexingError, match="a mask of shape"):
         x[np.ones(3, bool)]
@@ -97,7 +97,7 @@ def test_masks_that_do_not_fit_and_placed_arrays() -> None:
     np.testing.assert_array_equal(found, X[X > 5])
 
 
-def test_transposed_masks_choose_in_row_major_order() -> None:
+def test_transposed_masks_select_in_row_major_order() -> None:
     mask = np.asarray(RNG.integers(0, 2, (5, 4)).astype(bool).T)
     x = snp.asarray(X[0, 0])
     np.testing.assert_array_equal(x[mask], X[0, 0][mask])
@@ -105,7 +105,7 @@ def test_transposed_masks_choose_in_row_major_order() -> None:
 
 
 @pytest.mark.parametrize("axis", [None, 0, -1])
-def test_conditions_are_true_within_the_array_alone(axis: int | None) -> None:
+def test_true_conditions_outside_of_the_array_are_errors(axis: int | None) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     extent = x.size if axis is None else x.shape[axis]
     long = np.zeros(extent + 3, bool)
@@ -119,7 +119,7 @@ def test_conditions_are_true_within_the_array_alone(axis: int | None) -> None:
 
 
 @pytest.mark.skipif(not is_available(), reason="without machine code nothing is learned")
-def test_masks_are_no_subscripts_that_could_not_be_learned() -> None:
+def test_masks_do_not_count_as_uncacheable_indices() -> None:
     x, mask = snp.asarray(X[0, 0]), snp.asarray(X[0, 0] > 3)
     for _ in range(3):
         x[1:3]

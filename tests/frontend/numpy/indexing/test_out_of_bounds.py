@@ -1,4 +1,4 @@
-"""Indices and whole numbers beyond what there is: what `mode` says, or an error."""
+"""Indices out of bounds follow `mode`; integers out of the range of a dtype are errors."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from shardir import random
 from shardir.frontend.errors import IndexingError, NumberRangeError
 
 
-def test_a_known_index_out_of_range_updates_what_the_mode_says() -> None:
+def test_updates_at_concrete_indices_out_of_bounds_follow_the_mode() -> None:
     x = snp.arange(3.0)
     assert x.at[7].set(9.0, mode="drop").tolist() == [0, 1, 2]
     assert x.at[-4].add(9.0, mode="fill").tolist() == [0, 1, 2]
@@ -20,7 +20,7 @@ def test_a_known_index_out_of_range_updates_what_the_mode_says() -> None:
         x.at[7].set(9.0)
 
 
-def test_a_known_index_out_of_range_reads_what_the_mode_says() -> None:
+def test_reads_at_concrete_indices_out_of_bounds_follow_the_mode() -> None:
     x = snp.arange(6.0).reshape(3, 2)
     assert x.at[7].get(mode="fill", fill_value=-1).tolist() == [-1, -1]
     assert x.at[7].get(mode="clip").tolist() == [4, 5]
@@ -43,12 +43,12 @@ def test_a_known_index_out_of_range_reads_what_the_mode_says() -> None:
         (lambda: snp.uint8(-1), "the number -1 does not fit into u8, which has the range 0 to 255"),
     ],
 )
-def test_a_number_that_a_narrow_type_does_not_have_is_refused(make: Any, message: str) -> None:
+def test_a_number_out_of_range_of_a_narrow_dtype_is_an_error(make: Any, message: str) -> None:
     with pytest.raises(NumberRangeError, match=message):
         make()
 
 
-def test_bounds_of_narrow_random_integers_are_those_of_the_type() -> None:
+def test_bounds_of_narrow_random_integers_are_limits_of_the_dtype() -> None:
     key = random.key(1)
     assert random.randint(key, (5,), -3, 300, "int8").tolist() == [43, 22, 76, 74, 116]
     bound = np.array([300, 300, 300, 300, 300], "int32")
@@ -56,7 +56,7 @@ def test_bounds_of_narrow_random_integers_are_those_of_the_type() -> None:
     assert random.randint(key, (5,), 0, 256, "uint8").tolist() == [252, 175, 224, 105, 160]
 
 
-def test_rayleigh_draws_jax_numbers() -> None:
+def test_rayleigh_draws_the_numbers_of_jax() -> None:
     drawn = random.rayleigh(random.key(1), 3.0, (5,))
     expected = [3.8514514, 3.3616667, 3.8127615, 3.85271, 1.3961769]
     np.testing.assert_allclose(drawn, expected, rtol=1e-5)

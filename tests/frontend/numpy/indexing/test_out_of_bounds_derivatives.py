@@ -1,7 +1,7 @@
-"""What is read or written out of range has the derivative that JAX gives it.
+"""Reads and writes out of bounds have the derivatives of JAX.
 
-The wanted derivatives are written in NumPy: an index that is out of range counts in mode "clip"
-only. Tests at the end compare the same cases with JAX.
+The expected derivatives are written in NumPy: an index out of bounds contributes only in mode
+"clip". The last tests compare the same cases with JAX.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,9 @@ WRITES: dict[str, Case] = {
 
 
 def read(p: Any, lib: Any, name: str) -> list[Any]:
-    """The numbers, and the derivatives by `x` and `m` of their sum with weights."""
+    """Return the elements, and the derivatives of their weighted sum with respect to `x` and
+    `m`.
+    """
 
     def numbers(x: Any, m: Any, i: Any) -> Any:
         return READS[name](p, lib, x, m, i)
@@ -91,22 +93,22 @@ INSIDE = (I >= -8) & (I < 8)
 
 
 @pytest.mark.parametrize("name", ["x[i]", "get", "get fill", "get promise", "take", "along"])
-def test_a_row_out_of_range_has_no_derivative(name: str) -> None:
+def test_a_row_out_of_bounds_has_no_derivative(name: str) -> None:
     wanted = added(I[INSIDE], WEIGHTS[INSIDE], 8)
     np.testing.assert_array_equal(read(snp, sd, name)[1], wanted)
 
 
-def test_a_clamped_row_has_one_where_clamping_is_asked_for() -> None:
+def test_a_clamped_row_has_a_derivative_in_mode_clip() -> None:
     nearest = np.clip(np.where(I < 0, I + 8, I), 0, 7)
     for name in ("get clip", "along clip"):
         np.testing.assert_array_equal(read(snp, sd, name)[1], added(nearest, WEIGHTS, 8))
-    # `take` does not count negative indices from the end in this mode.
+    # In this mode, `take` does not count negative indices from the end.
     np.testing.assert_array_equal(
         read(snp, sd, "take clip")[1], added(np.clip(I, 0, 7), WEIGHTS, 8)
     )
 
 
-def test_an_update_out_of_range_is_dropped_unless_it_is_clamped() -> None:
+def test_an_update_out_of_bounds_is_dropped_unless_it_is_clamped() -> None:
     at = np.where(I < 0, I + 8, I)
     dropped = X + added(at[INSIDE], S[INSIDE], 8)
     for name in ("add", "add promise"):

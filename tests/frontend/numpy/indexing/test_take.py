@@ -1,4 +1,6 @@
-"""Taking, choosing and finding elements: NumPy's results, and `size=` where they are traced."""
+"""Functions that take, choose and find elements against NumPy; traced results have a static
+`size`.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -229,7 +231,7 @@ FAULTS: list[tuple[Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), FAULTS)
-def test_errors(call: Any, kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as caught:
         run(call, X)
     first, *rest = str(caught.value).split("\n")
@@ -237,7 +239,7 @@ def test_errors(call: Any, kind: type[Exception], message: str) -> None:
     assert "test_take.py" in rest[0]
 
 
-def test_eager_choices_out_of_range() -> None:
+def test_eager_choices_out_of_range_are_errors() -> None:
     computes: list[Callable[[], Any]] = [
         lambda: snp.choose(from_numpy(np.array([2])), [1, 2]),
         lambda: snp.ravel_multi_index((np.array([2]), np.array([0])), (2, 3)),
@@ -248,7 +250,7 @@ def test_eager_choices_out_of_range() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16"])
-def test_masks_choose_as_in_numpy(dtype: str) -> None:
+def test_masks_select_as_in_numpy(dtype: str) -> None:
     rng = np.random.default_rng(0)
     x = snp.asarray(rng.integers(0, 9, (6, 7)), dtype)
     mask = rng.random((6, 7)) < 0.5
@@ -264,7 +266,7 @@ def test_masks_choose_as_in_numpy(dtype: str) -> None:
 
 @pytest.mark.parametrize("times", [1, 2, 3, 5, 8, 9])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "complex64"])
-def test_repeated_items_lie_in_a_row(dtype: str, times: int) -> None:
+def test_repeated_elements_are_contiguous(dtype: str, times: int) -> None:
     rng = np.random.default_rng(times)
     for shape in ((5, 7), (3, 64), (2, 3, 33), (40, 130)):
         x = rng.integers(0, 99, shape).astype(dtype)
@@ -279,7 +281,7 @@ def test_repeated_items_lie_in_a_row(dtype: str, times: int) -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("mode", ["fill", "clip", "wrap"])
 def test_long_rows_at_indices_out_of_range(dtype: str, axis: int, mode: Any) -> None:
-    """Rows that are filled as they are looked up, some, all and none of them."""
+    """The fill mode fills some, all, or none of the rows."""
     x = np.random.default_rng(0).integers(0, 100, (40, 50)).astype(dtype)
     size = x.shape[axis]
     for indices in (
@@ -302,7 +304,7 @@ def test_long_rows_at_indices_out_of_range(dtype: str, axis: int, mode: Any) -> 
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_rows_that_are_filled_are_not_written_twice() -> None:
+def test_filled_rows_are_written_once() -> None:
     x, i = np.ones((64, 64), np.float32), np.arange(64, dtype=np.int32)
     text = sd.jit(lambda x, i: snp.take(x, i, axis=0)).lower(x, i).compile().as_text("schedule")
     assert "scatter: 1 task" in text

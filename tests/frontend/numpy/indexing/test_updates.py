@@ -1,4 +1,4 @@
-"""Updates with values of other element types than the array's."""
+"""Updates with values of a dtype other than that of the array."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def subtracted(x: Any, index: Any, values: Any) -> Any:
 @pytest.mark.parametrize("index", [0, slice(1), np.array([0, 0]), np.array([True, False, True])])
 @pytest.mark.parametrize("dtype", UNSIGNED)
 @pytest.mark.parametrize("wide", ["uint32", "int32", "float16", "float32", "complex64"])
-def test_unsigned_numbers_are_subtracted_from_wider_types(
+def test_unsigned_values_are_subtracted_from_wider_dtypes(
     wide: str, dtype: str, index: Any
 ) -> None:
     x, value = np.array([7, 2, 9], wide), np.array(3, dtype)
@@ -32,7 +32,7 @@ def test_unsigned_numbers_are_subtracted_from_wider_types(
         np.testing.assert_array_equal(made, wanted)
 
 
-def test_bools_have_no_difference() -> None:
+def test_subtraction_of_bools_is_an_error() -> None:
     flags = snp.array([True, False])
     for index in (0, flags):
         assert error_line(OperationTypeError, lambda at=index: flags.at[at].subtract(True)) == (  # type: ignore[misc]
@@ -42,7 +42,7 @@ def test_bools_have_no_difference() -> None:
 
 
 @pytest.mark.parametrize("mode", ["drop", "fill", "clip"])
-def test_functions_are_applied_beyond_the_array_as_the_mode_says(mode: str) -> None:
+def test_apply_out_of_bounds_follows_the_mode(mode: str) -> None:
     x = np.array([1, -2, -3], np.int32)
     wanted = np.abs(x) if mode == "clip" else x
     wanted[:2] = x[:2]

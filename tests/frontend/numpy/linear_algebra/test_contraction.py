@@ -1,4 +1,4 @@
-"""Products of vectors and matrices against NumPy's, and the one `dot` that each is."""
+"""Products of vectors and matrices against NumPy; each product is one `dot`."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import check, close, eagerly, numpy_result, ops, run, trace, words
 
 DRAWN = Matrices(11)
-normal, plane = DRAWN.normal, DRAWN.plane
+normal, plane = DRAWN.normal, DRAWN.complex_normal
 
 
 def dims(fun: Any, *args: Any, **options: Any) -> list[str]:
-    """The contractions that a call leaves behind."""
+    """Return the dimension numbers of the contractions that a call emits."""
     body = trace(fun, *args, **options)[0].function.body
     return [op.attrs["dims"] for op in body.ops if op.spec.name == "dot"]
 
@@ -102,7 +102,9 @@ CROSS = [
 
 
 def cross_in_space(left: Any, right: Any, **axes: int) -> Any:
-    """NumPy's product; vectors of the plane, which NumPy 2.5 refuses, have no height."""
+    """Return NumPy's cross product; append a zero to vectors of two elements, which NumPy 2.5
+    rejects.
+    """
     left, right = (
         np.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, 1)]) if each.shape[-1] == 2 else each
         for each in (left, right)
@@ -115,7 +117,7 @@ def test_cross(left: Any, right: Any, options: Any) -> None:
     check("cross", normal(*left), normal(*right), reference=cross_in_space, **options)
 
 
-def test_cross_of_plane_vectors_is_a_number() -> None:
+def test_cross_of_vectors_of_two_elements_is_a_scalar() -> None:
     assert run(snp.cross, np.array([1, 2], "f"), np.array([3, 5], "f")) == -1
 
 
@@ -177,7 +179,7 @@ def test_einsum(line: str) -> None:
     check("einsum", subscripts, *(x > 0 for x in arrays))
 
 
-def test_einsum_of_two_is_the_same_contraction() -> None:
+def test_einsum_of_two_operands_is_one_dot() -> None:
     x, y = normal(2, 5, 3, 4), normal(2, 6, 3, 4)
     assert dims(snp.einsum, "bqhd,bkhd->bhqk", x, y) == ["bqhd,bkhd->bhqk"]
     assert ops(snp.einsum, "bqhd, bkhd -> bhqk", x, y) == ["dot"]
@@ -188,7 +190,7 @@ def test_einsum_multiplies_the_cheapest_pair_first() -> None:
     assert dims(snp.einsum, "ij,jk,kl,lm->im", *chain) == ["jk,kl->jl", "ij,jl->il", "il,lm->im"]
 
 
-def test_einsum_sums_what_one_operand_alone_has_before_multiplying() -> None:
+def test_einsum_reduces_unshared_letters_before_the_product() -> None:
     assert ops(snp.einsum, "ij,jk->j", normal(2, 3), normal(3, 4)) == ["sum", "sum", "dot"]
 
 
@@ -199,7 +201,7 @@ def test_einsum_with_lists_of_axes() -> None:
     check("einsum", normal(5, 2, 3), [..., 0, 1], y, [1, 7], [..., 7, 0])
 
 
-def test_einsum_path_is_numpys() -> None:
+def test_einsum_path_agrees_with_numpy() -> None:
     chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2)]]
     assert snp.einsum_path("ij,jk,kl", *chain)[0] == np.einsum_path("ij,jk,kl", *chain)[0]
 
@@ -240,7 +242,9 @@ DISAGREEING: list[tuple[str, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("name", "shapes", "kind", "told"), DISAGREEING)
-def test_shapes_that_disagree(name: str, shapes: Any, kind: type[Exception], told: str) -> None:
+def test_mismatched_shapes_are_errors(
+    name: str, shapes: Any, kind: type[Exception], told: str
+) -> None:
     with pytest.raises(kind, match=told):
         run(getattr(snp, name), *(normal(*s) for s in shapes))
 
@@ -256,20 +260,20 @@ MEANINGLESS = [
 
 
 @pytest.mark.parametrize(("subscripts", "shapes", "why"), MEANINGLESS)
-def test_subscripts_that_mean_nothing(subscripts: str, shapes: Any, why: str) -> None:
+def test_invalid_subscripts_are_errors(subscripts: str, shapes: Any, why: str) -> None:
     with pytest.raises(ArgumentError) as error:
         run(snp.einsum, subscripts, *(normal(*s) for s in shapes))
     assert str(error.value).startswith(f"einsum subscripts {subscripts!r}: {why}\n")
 
 
-def test_sizes_of_one_letter_that_disagree() -> None:
+def test_mismatched_sizes_of_a_letter_are_errors() -> None:
     with pytest.raises(ShapeError) as error:
         run(snp.einsum, "ij,jk->ik", normal(2, 3), normal(4, 5))
     told = "einsum 'ij,jk->ik' of shapes (2, 3) and (4, 5): 'j' is both 3 and 4\n"
     assert str(error.value).startswith(told)
 
 
-def test_a_list_is_no_operand() -> None:
+def test_a_list_as_operand_is_an_error() -> None:
     with pytest.raises(NotAnArrayError, match=r"which is not an array; make it one with snp.array"):
         run(lambda x: snp.matmul(x, [1, 2, 3]), normal(3))
 
@@ -316,7 +320,7 @@ def test_norms_of_the_array_api() -> None:
     assert run(snp.linalg.norm, np.array([3, 4], "i4")) == 5
 
 
-def test_norms_that_there_are_not() -> None:
+def test_unsupported_norms_are_errors() -> None:
     with pytest.raises(ArgumentError, match="norm of matrices of ord='max' is not known; the"):
         run(snp.linalg.norm, normal(2, 3), ord="max")
     with pytest.raises(ArgumentError, match="norm of vectors takes a number as ord, got 'fro'"):
@@ -325,7 +329,7 @@ def test_norms_that_there_are_not() -> None:
         run(snp.linalg.norm, normal(2, 3, 4), ord=1)
 
 
-def test_chains_of_matrices() -> None:
+def test_multi_dot() -> None:
     chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2), (2, 9)]]
     close(run(snp.linalg.multi_dot, chain), np.linalg.multi_dot(chain), 1e-4)
     assert len(dims(snp.linalg.multi_dot, chain)) == 3
@@ -336,12 +340,12 @@ def test_chains_of_matrices() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
-def test_powers_of_matrices(n: int) -> None:
+def test_matrix_power(n: int) -> None:
     x = normal(2, 3, 3)
     close(run(snp.linalg.matrix_power, x, n), np.linalg.matrix_power(x, n), 1e-4)
 
 
-def test_the_last_two_axes() -> None:
+def test_matrix_functions_use_the_last_two_axes() -> None:
     x = normal(4, 3, 3)
     close(run(snp.linalg.trace, x, offset=1), np.linalg.trace(x, offset=1))
     close(run(snp.linalg.diagonal, x, offset=-1), np.linalg.diagonal(x, offset=-1))

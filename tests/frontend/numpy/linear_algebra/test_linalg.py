@@ -1,4 +1,4 @@
-"""Factors of matrices and equations against NumPy's, their derivatives against JAX's."""
+"""Decompositions and solvers against NumPy, and their derivatives against JAX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,23 +17,23 @@ from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run, same
 
 DRAWN = Matrices(17)
-normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite
+normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.definite
 
 
 def regular(*shape: int, make: Any = normal) -> Any:
-    """Square matrices far from singular."""
+    """Return well-conditioned square matrices."""
     return (make(*shape) + 4 * np.eye(shape[-1])).astype(make(1).dtype)
 
 
 def both(name: str, *args: Any, **options: Any) -> None:
-    """`linalg.name` has NumPy's numbers, traced and run on a device."""
+    """Check `linalg.name` against NumPy, traced and in execution."""
     wanted = getattr(np.linalg, name)(*args, **options)
     for way in (run, eagerly):
         same(way(getattr(snp.linalg, name), *args, **options), wanted, 1e-3)
 
 
 @pytest.mark.parametrize("make", [normal, plane])
-def test_equations(make: Any) -> None:
+def test_solve(make: Any) -> None:
     a = regular(2, 4, 4, make=make)
     both("solve", a, make(2, 4, 3))
     both("solve", a[0], make(4))
@@ -47,14 +47,14 @@ def test_equations(make: Any) -> None:
         both("slogdet", regular(size, size, make=make))
 
 
-def test_the_sign_of_exchanged_rows() -> None:
+def test_row_exchanges_determine_the_sign_of_det() -> None:
     turn = np.eye(4, dtype="f")[[1, 0, 3, 2]]
     for rows in (turn, turn[[1, 0, 2, 3]]):
         both("det", rows)
         both("slogdet", rows)
 
 
-def test_tensors_as_matrices() -> None:
+def test_tensorsolve_and_tensorinv() -> None:
     both("tensorinv", normal(4, 6, 8, 3))
     both("tensorinv", normal(8, 4, 2), ind=1)
     both("tensorsolve", normal(2, 3, 6), normal(2, 3))
@@ -73,7 +73,7 @@ def test_least_squares(rows: int) -> None:
         close(left, np.atleast_1d(((b - a @ found) ** 2).sum(0)), 1e-3)
 
 
-def test_least_squares_without_numbers_or_full_rank() -> None:
+def test_least_squares_of_empty_or_rank_deficient_matrices() -> None:
     a, b = normal(5, 3), normal(5, 2)
     b[1, 0] = np.inf
     found, _, rank, _ = eagerly(snp.linalg.lstsq, a, b)
@@ -101,7 +101,7 @@ def test_ranks_and_conditions() -> None:
 
 
 @pytest.mark.parametrize("make", [normal, plane])
-def test_factors(make: Any) -> None:
+def test_decompositions(make: Any) -> None:
     both("cholesky", definite(2, 4, 4, make=make))
     both("cholesky", definite(3, 3, make=make), upper=True)
     for shape in ((2, 5, 3), (3, 3), (3, 5)):
@@ -149,7 +149,7 @@ def test_norms_of_singular_values(order: Any) -> None:
         both("norm", x, order, axis, keepdims=True)
 
 
-def test_what_has_no_factor_is_nan() -> None:
+def test_nonexistent_factors_are_nan() -> None:
     bad = np.stack([-np.eye(3), np.eye(3)]).astype("f")
     made = eagerly(snp.linalg.cholesky, bad)
     assert np.isnan(made[0]).any()
@@ -191,11 +191,13 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
-def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    call: Callable[[Any], Any], kind: type[Exception], message: str
+) -> None:
     assert_raises_exactly(lambda: run(call, normal(2, 3)), kind, message)
 
 
-def test_what_is_a_choice_has_no_derivative() -> None:
+def test_derivatives_of_non_unique_factors_are_errors() -> None:
     def last(x: Any) -> Any:
         return snp.linalg.qr(x, mode="complete")[0].sum()
 
@@ -219,7 +221,7 @@ ALONG_BATCH: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", ALONG_BATCH)
-def test_a_batch_that_is_cut_needs_no_communication(name: str) -> None:
+def test_a_sharded_batch_needs_no_communication(name: str) -> None:
     mesh = sd.make_mesh((8,), ("batch",))
     x = definite(8, 4, 4)
     cut = sd.device_put(x, NamedSharding(mesh, PartitionSpec("batch")))
@@ -230,7 +232,7 @@ def test_a_batch_that_is_cut_needs_no_communication(name: str) -> None:
         np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
 
 
-def test_right_hand_sides_may_be_cut() -> None:
+def test_right_hand_sides_may_be_sharded() -> None:
     mesh = sd.make_mesh((8,), ("x",))
     y = sd.device_put(normal(4, 16), NamedSharding(mesh, PartitionSpec(None, "x")))
     solve = sd.jit(snp.linalg.solve)
@@ -293,7 +295,7 @@ def test_cofactors_of_singular_matrices(x: Any) -> None:
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-def test_gradients_are_jaxs(name: str) -> None:
+def test_gradients_agree_with_jax(name: str) -> None:
     jax = pytest.importorskip("jax")
     fun, shape = DERIVATIVES[name]
     x = np.random.default_rng(3).normal(size=shape)

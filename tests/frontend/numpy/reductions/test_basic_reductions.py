@@ -1,4 +1,4 @@
-"""Reductions against NumPy's, over axes, element types, masks and odd numbers."""
+"""Reductions against NumPy, over axes, dtypes, masks and special values."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ AXES = [None, 0, -1, (0, 2), (1,), (), (-1, 0, 1)]
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES, ids=str)
 @pytest.mark.parametrize("name", SUMS + EXTREMES + TRUTHS + NANS + ["nanmedian", "median"])
-def test_over_axes(name: str, axis: Any, keepdims: bool) -> None:
+def test_reductions_over_axes(name: str, axis: Any, keepdims: bool) -> None:
     if axis == () and name in ("ptp", "median", "nanmedian"):
         return
     x = HOLES if name.startswith("nan") else FLOATS
@@ -45,41 +45,41 @@ def test_over_axes(name: str, axis: Any, keepdims: bool) -> None:
 
 @pytest.mark.parametrize("name", SUMS + EXTREMES + TRUTHS + NANS)
 @pytest.mark.parametrize("axis", [None, 1])
-def test_of_integers(name: str, axis: Any) -> None:
+def test_integers(name: str, axis: Any) -> None:
     check(name, WHOLE, axis=axis)
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "var", "std", "any", "all", "max", "min"])
-def test_of_bools(name: str) -> None:
+def test_bools(name: str) -> None:
     check(name, TRUTH, axis=1)
 
 
 @pytest.mark.parametrize("name", [*SUMS, "any", "all", "count_nonzero", "nansum", "nanmean"])
-def test_of_complex_numbers(name: str) -> None:
+def test_complex_numbers(name: str) -> None:
     check(name, PLANE, axis=(0, 2), rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", SUMS + EXTREMES + TRUTHS + NANS)
 @pytest.mark.parametrize("axis", [None, 0, 1])
-def test_of_odd_floats(name: str, axis: Any) -> None:
+def test_special_floats(name: str, axis: Any) -> None:
     check(name, ODD, axis=axis)
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "any", "all", "nansum", "nanprod"])
-def test_of_nothing(name: str) -> None:
+def test_empty_arrays(name: str) -> None:
     check(name, FLOATS[:, :0])
     check(name, FLOATS[:, :0], axis=1)
 
 
 @pytest.mark.parametrize("name", [*words("max min amax amin ptp argmax argmin nanmax median")])
-def test_nothing_has_no_extreme(name: str) -> None:
+def test_extremes_of_empty_arrays_are_errors(name: str) -> None:
     told = name.removeprefix("a") if name in ("amax", "amin") else name
     told = "max" if name == "ptp" else told
     with pytest.raises(ShapeError, match=rf"^{told} of no elements, shape \(2, 0, 4\)"):
         run(getattr(snp, name), FLOATS[:, :0])
 
 
-def test_nothing_along_another_axis_is_an_empty_extreme() -> None:
+def test_extremes_along_a_nonempty_axis_of_an_empty_array_are_empty() -> None:
     check("max", FLOATS[:, :0], axis=0)
 
 
@@ -96,19 +96,19 @@ def test_initial(name: str) -> None:
     check(name, FLOATS, axis=1, initial=0.5, where=MASK)
     if name != "nanmax":
         check(name, WHOLE, initial=3)
-    # As in JAX, the element type is the array's: the initial value is converted to it.
+    # As in JAX, the initial value is converted to the dtype of the array.
     whole = run(getattr(snp, name), WHOLE[0], initial=0.5)
     assert whole.dtype == np.int32
     assert whole == run(getattr(snp, name), WHOLE[0], initial=0)
 
 
-def test_extremes_of_bools_are_bools_whatever_they_start_from() -> None:
+def test_extremes_of_bools_with_an_initial_value_are_bools() -> None:
     flags = np.array([[True, False], [False, False]])
     for name, first in (("max", 0), ("max", 1), ("min", 1), ("min", False)):
         check(name, [flags], axis=1, initial=first)
 
 
-def test_where_of_an_extreme_needs_an_initial_number() -> None:
+def test_extremes_with_where_require_an_initial_value() -> None:
     with pytest.raises(OperationTypeError, match=r"^max with where= needs initial="):
         run(snp.max, FLOATS, where=MASK)
 
@@ -116,14 +116,14 @@ def test_where_of_an_extreme_needs_an_initial_number() -> None:
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_places(name: str, axis: Any, keepdims: bool) -> None:
+def test_argmax_and_argmin(name: str, axis: Any, keepdims: bool) -> None:
     for x in (FLOATS, WHOLE):
         check(name, x, axis=axis, keepdims=keepdims)
     check(name, ODD, axis=None if axis is None else axis % 2, keepdims=keepdims)
     check(f"nan{name}", FEW, axis=axis, keepdims=keepdims)
 
 
-def test_the_place_of_nothing_but_nan_is_minus_one() -> None:
+def test_nanargmax_of_all_nan_is_minus_one() -> None:
     assert run(snp.nanargmax, np.array([[1, np.nan], [np.nan, np.nan]], "f"), axis=1).tolist() == [
         0,
         -1,
@@ -154,11 +154,11 @@ def test_correction_is_ddof() -> None:
         ("nansum", "bool", "i32"), ("average", "i4", "f32"), ("cumulative_sum", "i1", "i32"),
     ],
 )  # fmt: skip
-def test_element_types_are_those_of_jax(name: str, dtype: str, wanted: str) -> None:
+def test_dtypes_agree_with_jax(name: str, dtype: str, wanted: str) -> None:
     assert dtype_name(run(getattr(snp, name), np.ones(3, dtype)).dtype) == wanted
 
 
-def test_a_chosen_element_type() -> None:
+def test_dtype_argument() -> None:
     assert run(snp.sum, FLOATS, dtype=int).tolist() == FLOATS.astype("i4").sum()
     assert run(snp.mean, WHOLE, dtype="float16").dtype == np.float16
     assert run(snp.sum, WHOLE.astype("i1"), promote_integers=False).dtype == np.int8
@@ -179,7 +179,7 @@ def test_operations() -> None:
     assert ops(snp.median, FLOATS[0, 0, :3]) == words("sort slice reshape slice reshape ne select")
 
 
-def test_axes_that_there_are_not() -> None:
+def test_invalid_axes_are_errors() -> None:
     with pytest.raises(AxisError) as error:
         run(lambda x: x.sum(axis=3), FLOATS)
     text = str(error.value)
@@ -189,7 +189,7 @@ def test_axes_that_there_are_not() -> None:
         run(snp.sum, FLOATS, axis=(0, -3))
 
 
-def test_nothing_is_written_into() -> None:
+def test_out_is_an_error() -> None:
     with pytest.raises(ArgumentError, match="sum takes no out=; arrays are immutable"):
         run(snp.sum, FLOATS, out=FLOATS[0].tolist())
 
@@ -207,7 +207,7 @@ def test_quantiles(name: str, q: float, method: str, axis: Any) -> None:
 @pytest.mark.parametrize("q", [np.array([0.1, 0.5], "f"), np.array([[0.25], [0.75]], "f")])
 def test_many_quantiles(q: Any, keepdims: bool) -> None:
     for name, x in (("quantile", FLOATS), ("nanquantile", HOLES), ("quantile", WHOLE)):
-        # NumPy has the axes of nanquantile in another order when there are many of q.
+        # NumPy's nanquantile has the axes in another order if q is an array.
         line = numpy_result(
             getattr(np, name), x.astype("f8"), q.ravel(), axis=(0, 2), keepdims=keepdims
         )
@@ -222,7 +222,7 @@ def test_percentiles() -> None:
         close(got, np.percentile(FLOATS, [10, 90], axis=1), 1e-4)
 
 
-def test_quantiles_of_odd_floats() -> None:
+def test_quantiles_of_special_floats() -> None:
     assert repr(run(snp.quantile, ODD, 0.5, axis=1).tolist()) == "[3.0, nan, -0.0]"
     check("median", np.array([1, np.inf, np.inf, np.inf], "f"))
     check("median", np.array([1, 2, np.nan], "f"))
@@ -230,7 +230,7 @@ def test_quantiles_of_odd_floats() -> None:
     assert run(snp.quantile, np.array([1, np.inf], "f"), np.array(0.0, "f")) == 1
 
 
-def test_quantiles_lie_between_the_ends() -> None:
+def test_quantiles_are_between_the_extremes() -> None:
     with pytest.raises(ArgumentError, match=r"quantile takes q from 0 to 1, got 1.5"):
         run(snp.quantile, FLOATS, 1.5)
     with pytest.raises(ArgumentError, match="quantile has no method 'cubic'; the methods are lin"):

@@ -1,4 +1,4 @@
-"""Sums along the way and differences against NumPy's."""
+"""Cumulative functions, differences and integrals against NumPy."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ LINE = np.cumsum(np.abs(FLOATS[0, 0])) + 1
 
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "nancumsum", "nancumprod"])
-def test_up_to_each_element(name: str, axis: Any) -> None:
+def test_cumulative_functions(name: str, axis: Any) -> None:
     check(name, HOLES if name.startswith("nan") else FLOATS, axis=axis)
     if axis != -1:
         check(name, WHOLE, axis=axis)
         check(name, TRUTH, axis=axis)
 
 
-def test_in_a_chosen_type() -> None:
+def test_dtype_argument() -> None:
     assert run(snp.cumsum, WHOLE, axis=0, dtype=float).dtype == np.float32
     check("cumsum", FLOATS[:0])
 
@@ -71,7 +71,7 @@ def test_integrals(axis: int) -> None:
     check("trapezoid", FLOATS, LINE, axis=-1)
 
 
-def test_slopes() -> None:
+def test_gradient() -> None:
     check("gradient", FLOATS)
     check("gradient", FLOATS, 2.0)
     check("gradient", FLOATS, 2.0, 3.0, axis=(0, 2))

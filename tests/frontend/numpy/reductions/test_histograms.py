@@ -1,4 +1,4 @@
-"""Histograms of few bins, whose edges are compared with every element, and of many."""
+"""Histograms with few bins, whose edges are compared with every element, and with many bins."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ def check(x: Any, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("bins", [1, 2, MAX_COMPARED_EDGES - 1, MAX_COMPARED_EDGES, 100])
-def test_numbers_of_bins(bins: int) -> None:
-    # Quarters lie on edges exactly, or far from them.
+def test_bin_counts(bins: int) -> None:
+    # Multiples of 1/4 are equal to edges or clearly different from them.
     x = np.round(NUMBERS * 4) / 4
     check(x, bins=bins, range=(-4, 4))
     check(x.reshape(40, 50), bins=bins, range=(-4, 4), density=True)
@@ -30,7 +30,7 @@ def test_numbers_of_bins(bins: int) -> None:
 
 
 @pytest.mark.parametrize("more", [0, MAX_COMPARED_EDGES])
-def test_edges_that_are_given(more: int) -> None:
+def test_given_edges(more: int) -> None:
     far = np.linspace(7, 8, more, dtype=np.float32)
     edges = np.concatenate([np.array([-1, -0.5, 0, 0, 0.25, 3], np.float32), far])
     x = np.concatenate([NUMBERS, edges, [np.nan, np.inf, -np.inf]]).astype(np.float32)

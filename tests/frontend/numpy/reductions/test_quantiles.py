@@ -1,4 +1,4 @@
-"""Quantiles at places that are computed: of numbers beside NaN, and of traced fractions."""
+"""Quantiles of numbers with NaN, and at traced fractions."""
 
 import warnings
 from typing import Any
@@ -26,7 +26,7 @@ def close(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("count", "share"), [(1, 0), (2, 0.5), (10, 0.3), (301, 0.4), (50, 1.0)])
-def test_of_the_numbers_in_a_vector(count: int, share: float, method: Any) -> None:
+def test_nanquantile_of_vectors(count: int, share: float, method: Any) -> None:
     x = drawn(count, share)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -56,7 +56,7 @@ def test_at_traced_fractions(method: Any) -> None:
     assert np.isnan(snp.quantile(drawn(9, 0), snp.asarray([np.nan, 0.5]))[0])
 
 
-def test_nothing_is_sorted_for_one_place_of_long_lines() -> None:
+def test_one_quantile_of_long_rows_needs_no_sort() -> None:
     x = drawn(quantiles.SELECTION_MIN_LINE_ELEMENTS, 0.1)
     for function in (snp.nanmedian, lambda x: snp.nanquantile(x, [0.9])):
         text = sd.jit(function).lower(x).compile().as_text("schedule")
@@ -77,10 +77,10 @@ def test_derivatives_and_batches() -> None:
 
 @pytest.mark.parametrize("long", [2, 1 << 16], ids=("selected", "sorted"))
 @pytest.mark.parametrize("method", [*METHODS, "nearest"])
-def test_places_beside_whole_numbers(
+def test_positions_close_to_integers(
     method: str, long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0.29 of 100 is less than 29 in f64 and 29 in f32; 0.9 of 3 is nearest to 3."""
+    """The product 0.29 * 100 is below 29 in f64 and 29 in f32; 0.9 * 3 is nearest to 3."""
     monkeypatch.setattr(quantiles, "SELECTION_MIN_LINE_ELEMENTS", long)
     for count, q, missing in ((101, 0.29, 0), (103, 0.29, 2), (4, 0.9, 0), (9, 0.7, 3), (5, 1, 5)):
         x = np.arange(count, dtype=np.float32)[::-1].copy()

@@ -1,4 +1,4 @@
-"""Several arrays as one, one as several, more and fewer of the same, and borders around."""
+"""Concatenation, splitting, repetition, insertion and padding against NumPy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,13 +51,13 @@ CALLS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_it_is_numpys(call: Any) -> None:
+def test_results_agree_with_numpy(call: Any) -> None:
     name, *args = call
     check(name, *args)
     same(eagerly(getattr(snp, name), *args), run(getattr(snp, name), *args))
 
 
-def test_element_types_are_promoted() -> None:
+def test_dtypes_are_promoted() -> None:
     same(run(lambda x, y: snp.concatenate([x, y]), ROW, X[0, 0]), np.array([*ROW, *X[0, 0]], "f4"))
     same(run(lambda x: snp.stack([x, 1.5]), np.float16(2).reshape(())), np.array([2, 1.5], "f2"))
     same(run(lambda x: snp.stack([x, 1.5]), np.array(2, np.int32)), np.array([2, 1.5], "f4"))
@@ -68,7 +68,7 @@ def test_element_types_are_promoted() -> None:
 
 
 @given(st.data())
-def test_splits_join_to_what_they_were(data: st.DataObject) -> None:
+def test_concatenation_inverts_split(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=3)))
     x = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
@@ -93,8 +93,8 @@ def test_inserting_deleting_and_repeating(data: st.DataObject) -> None:
     check("repeat", x, counts, axis)
 
 
-def test_inserting_copies_once() -> None:
-    """What is around a place is taken from the array itself, not from one that was joined."""
+def test_insert_copies_each_element_once() -> None:
+    """The parts around the position are slices of the array, not of a concatenation."""
     made = ops(lambda x: snp.insert(x, 1, 5.0, axis=1), X)
     assert made.count("concatenate") == 1
 
@@ -113,7 +113,7 @@ def test_delete_one_traced_index() -> None:
         same(run(lambda x, i: snp.delete(x, i, 1), X, np.array(at)), np.delete(X, at, 1))
 
 
-def test_few_operations() -> None:
+def test_functions_emit_few_operations() -> None:
     assert ops(lambda x: snp.concatenate([x, x]), X) == ["concatenate"]
     assert ops(lambda x: snp.split(x, 2), X) == ["slice", "slice"]
     assert ops(lambda x: snp.tile(x, 2), ROW) == ["reshape", "broadcast", "reshape"]
@@ -146,14 +146,14 @@ def test_pad_integers(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["reflect", "symmetric"])
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_pad_reflects_oddly(mode: str, size: int) -> None:
+def test_pad_with_odd_reflection(mode: str, size: int) -> None:
     for width in (1, (2, 7), 9):
         check("pad", np.arange(size, dtype=np.float32) ** 2, width, mode, reflect_type="odd")
         check("pad", np.arange(size, dtype=np.int32) ** 2, width, mode)
 
 
 @pytest.mark.parametrize("mode", ["maximum", "mean", "median", "minimum"])
-def test_pad_takes_statistics_of_the_ends(mode: str) -> None:
+def test_pad_with_statistics(mode: str) -> None:
     for length in (1, 2, 99, ((1, 2), (2, 1), (3, 3))):
         check("pad", X % 7, 2, mode, stat_length=length)
 
@@ -199,7 +199,7 @@ FAULTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), FAULTS)
-def test_errors(call: Any, message: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, message: str) -> None:
     computes: list[Callable[[], Any]] = [lambda: run(call, X), lambda: call(from_numpy(X))]
     for compute in computes:
         with pytest.raises(OperationTypeError) as caught:
@@ -209,7 +209,7 @@ def test_errors(call: Any, message: str) -> None:
         assert "test_concatenation.py" in rest[0]
 
 
-def test_traced_counts_and_places_out_of_range() -> None:
+def test_traced_counts_and_positions_out_of_range() -> None:
     with pytest.raises(OperationTypeError) as caught:
         run(lambda x, n: snp.repeat(x, n, 1), X, np.array([1, 2, 3]))
     assert str(caught.value).startswith(

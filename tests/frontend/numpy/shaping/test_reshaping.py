@@ -1,4 +1,4 @@
-"""Other shapes and orders for the same elements, as NumPy makes them."""
+"""Reshapes, transposes and rolls against NumPy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ CALLS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_it_is_numpys(call: Any) -> None:
+def test_results_agree_with_numpy(call: Any) -> None:
     name, *args = call
     check(name, *args)
     same(eagerly(getattr(snp, name), *args), run(getattr(snp, name), *args))
@@ -82,7 +82,7 @@ def test_roll_by_a_traced_shift(shift: int) -> None:
     same(eagerly(lambda x, n: snp.roll(x, n, 1), X, by), np.roll(X, shift, 1))
 
 
-def test_few_operations() -> None:
+def test_functions_emit_few_operations() -> None:
     assert ops(lambda x: snp.reshape(x, (4, 6)), X) == ["reshape"]
     assert ops(lambda x: snp.reshape(x, X.shape), X) == []
     assert ops(lambda x: x.transpose(0, 1, 2), X) == []
@@ -91,7 +91,7 @@ def test_few_operations() -> None:
     assert ops(lambda x: snp.squeeze(x), X) == []
 
 
-def test_weak_types_stay_weak() -> None:
+def test_weak_types_are_kept() -> None:
     x = snp.reshape(snp.asarray(2.0), (1, 1))
     assert x.weak_type
     assert snp.roll(snp.transpose(snp.broadcast_to(x, (3, 2))), 1, 0).weak_type
@@ -124,7 +124,7 @@ FAULTS: list[tuple[Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), FAULTS)
-def test_errors(call: Any, kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, kind: type[Exception], message: str) -> None:
     computes: list[Callable[[], Any]] = [lambda: run(call, X), lambda: call(from_numpy(X))]
     for compute in computes:
         with pytest.raises(kind) as caught:

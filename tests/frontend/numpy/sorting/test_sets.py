@@ -1,4 +1,4 @@
-"""Different values and sets of values: NumPy's outside of a trace, `size=` of them inside."""
+"""Set functions agree with NumPy outside of a trace, and have a static `size` inside."""
 
 from typing import Any, cast
 
@@ -57,7 +57,7 @@ def test_unique_slices(x: Any, data: st.DataObject) -> None:
     same(got, (*wanted[:2], wanted[2].reshape(-1), wanted[3]))
 
 
-def test_unique_knows_nan() -> None:
+def test_unique_of_nan() -> None:
     for equal in (True, False):
         wanted = np.unique(ODD, equal_nan=equal)
         same(eagerly(lambda x, e=equal: snp.unique(x, equal_nan=e), ODD), wanted)
@@ -91,7 +91,7 @@ def test_sets(x: Any, y: Any) -> None:
 
 @settings(max_examples=60)
 @given(WHOLE, WHOLE)
-def test_where_common_values_are(x: Any, y: Any) -> None:
+def test_intersect_indices(x: Any, y: Any) -> None:
     wanted = narrowed(np.intersect1d(x, y, return_indices=True))
     same(eagerly(lambda x, y: snp.intersect1d(x, y, return_indices=True), x, y), wanted)
     count = len(wanted[0])
@@ -115,7 +115,7 @@ def test_isin_of_many() -> None:
     same(run(snp.isin, ODD, ODD), np.isin(ODD, ODD))
 
 
-def test_traced_sets_need_a_size() -> None:
+def test_traced_sets_require_a_size() -> None:
     for name in ("unique", "union1d", "intersect1d", "setdiff1d", "setxor1d"):
         args = (ODD,) if name == "unique" else (ODD, ODD)
         with pytest.raises(TracedValueError) as caught:
@@ -126,7 +126,7 @@ def test_traced_sets_need_a_size() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
-def test_integers_that_lie_close_are_counted(dtype: type) -> None:
+def test_integers_of_a_small_range_are_counted(dtype: type) -> None:
     limits, rng = np.iinfo(dtype), np.random.default_rng(0)
     for least in (limits.min, limits.max - 100):
         x: Any = (rng.integers(0, 50, 300) * 2 + int(least)).astype(dtype)
@@ -136,7 +136,7 @@ def test_integers_that_lie_close_are_counted(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5, 128, 129, 256, 257])
-def test_elements_among_few_and_many(count: int) -> None:
+def test_isin_of_few_and_many_values(count: int) -> None:
     random = np.random.default_rng(count)
     x, tests = random.integers(0, 1000, (40, 50)), random.integers(0, 1000, count)
     for dtype in (np.int32, np.float32, np.uint8):
@@ -146,7 +146,7 @@ def test_elements_among_few_and_many(count: int) -> None:
     check("isin", holes, holes)
 
 
-def test_few_are_looked_for_in_one_walk() -> None:
+def test_isin_of_few_values_is_one_loop() -> None:
     x = np.arange(3000, dtype=np.float32)
     for function in (lambda x: snp.isin(x, x[:9]), lambda x: snp.searchsorted(x[:9], x)):
         text = sd.jit(function).lower(x).compile().as_text("schedule")
@@ -155,7 +155,7 @@ def test_few_are_looked_for_in_one_walk() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
 @pytest.mark.parametrize("spread", [90, 20000])
-def test_many_integers_that_lie_close_are_looked_up(dtype: Any, spread: int) -> None:
+def test_isin_of_integers_of_a_small_range_uses_a_table(dtype: Any, spread: int) -> None:
     limits, random = np.iinfo(dtype), np.random.default_rng(spread)
     whole = random.integers(limits.min, limits.max, 3000, dtype, endpoint=True)
     edges: Integers = np.array([limits.min, limits.max], dtype)
@@ -174,8 +174,8 @@ def test_many_integers_that_lie_close_are_looked_up(dtype: Any, spread: int) -> 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool"])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 3), (300, 60), (40, 700)])
-def test_known_numbers_as_sets_are_those_of_numpy(dtype: str, n: int, m: int) -> None:
-    """Repeated values, zeros of both signs, and NaN, which both arrays have."""
+def test_concrete_sets_agree_with_numpy(dtype: str, n: int, m: int) -> None:
+    """Both arrays have repeated values, zeros of both signs, and NaN."""
     rng = np.random.default_rng(n)
     a, b = (rng.integers(0, 30, count).astype(dtype) for count in (n, m))
     if dtype == "float32" and n > 3:
@@ -196,7 +196,7 @@ def test_known_numbers_as_sets_are_those_of_numpy(dtype: str, n: int, m: int) ->
 @pytest.mark.parametrize(
     "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32"]
 )
-def test_sets_of_all_narrow_types_reach_their_limits(dtype: str) -> None:
+def test_sets_of_narrow_dtypes_contain_their_limits(dtype: str) -> None:
     limits: Any = np.finfo(dtype) if dtype[0] == "f" else np.iinfo(dtype)
     odd = [limits.min, limits.max, 0, 1, 3]
     odd += [-1, limits.tiny, -np.inf, np.inf, np.nan] if dtype[0] == "f" else []
@@ -211,7 +211,7 @@ def test_sets_of_all_narrow_types_reach_their_limits(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
-def test_sets_of_wide_types(dtype: str) -> None:
+def test_sets_of_64_bit_dtypes(dtype: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-(1 << 52), 1 << 52, 40).repeat(2).astype(dtype) for _ in range(2))
     a[:9], b[:3] = b[3:12], a[-3:]
@@ -244,8 +244,8 @@ def test_sets_of_many_distinct_numbers() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int32", "int64"])
-def test_sets_of_many_close_integers(dtype: str) -> None:
-    """The least and the largest of a type among them, and others than those."""
+def test_sets_of_many_integers_of_a_small_range(dtype: str) -> None:
+    """The values include the limits of the dtype, and other values."""
     rng, limits = np.random.default_rng(0), np.iinfo(dtype)
     with sd.enable_x64(dtype == "int64"):
         for least in (limits.min, limits.max - 127, 3):
@@ -260,7 +260,7 @@ def test_sets_of_many_close_integers(dtype: str) -> None:
                         np.testing.assert_array_equal(found, wanted, err_msg=name)
 
 
-def test_sets_of_numbers_of_two_types() -> None:
+def test_sets_of_two_dtypes() -> None:
     a, b = np.arange(-100, 5000, dtype=np.int16), np.arange(90, 9000, 3).astype(np.uint8)
     for name in ("intersect1d", "setdiff1d", "setxor1d"):
         found = getattr(snp, name)(snp.asarray(a), snp.asarray(b))
@@ -268,7 +268,7 @@ def test_sets_of_numbers_of_two_types() -> None:
 
 
 @pytest.mark.parametrize("dtype", [snp.bfloat16, np.float16, np.float32])
-def test_nan_is_one_value_of_unique_whatever_is_asked_for(dtype: Any) -> None:
+def test_unique_counts_nan_once_for_all_options(dtype: Any) -> None:
     numbers = np.arange(300) % 5
     wanted = np.where(np.arange(300) % 7, numbers, np.nan).astype(np.float32)
     with sd.enable_x64():
@@ -283,7 +283,7 @@ def test_nan_is_one_value_of_unique_whatever_is_asked_for(dtype: Any) -> None:
     np.testing.assert_array_equal(counts, [*np.bincount(numbers[np.arange(300) % 7 > 0]), 43])
 
 
-def test_sets_of_bf16_have_nan_where_those_of_wider_floats_do() -> None:
+def test_sets_of_bf16_order_nan_as_wider_floats() -> None:
     first, second = (
         np.asarray([*range(a, b), np.nan] * 9, np.float32) for a, b in ((0, 5), (3, 9))
     )

@@ -1,4 +1,4 @@
-"""Sorted arrays and what is looked up in them, as NumPy has it."""
+"""Sorting and searching functions against NumPy."""
 
 from typing import Any
 
@@ -34,14 +34,14 @@ def test_sorting(x: Any, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "u4", "?", "c8"])
-def test_sorting_every_kind_of_number(dtype: str) -> None:
+def test_sorting_every_dtype(dtype: str) -> None:
     numbers = np.array([3, -1, 4, 1, -5, 9, 2, 6]) - 3
     x = (abs(numbers) if dtype in ("u4", "?") else numbers).astype(dtype)
     check("sort", x)
     same(eagerly(snp.sort, x), np.sort(x))
 
 
-def test_nan_comes_last() -> None:
+def test_nan_is_sorted_last() -> None:
     check("sort", ODD)
     same(eagerly(snp.argsort, ODD), np.argsort(ODD, kind="stable").astype(np.int32))
     check("sort_complex", np.array([2 + 1j, 1 - 1j, 1 + 2j], np.complex64))
@@ -59,7 +59,7 @@ def test_lexsort(data: st.DataObject) -> None:
     same(run(lambda keys: snp.lexsort(keys, axis), whole), np.lexsort(whole, axis).astype(np.int32))
 
 
-def test_partitions_hold_what_they_promise() -> None:
+def test_partition_order() -> None:
     x = np.array([[7, 3, 9, 1, 5], [2, 8, 6, 4, 0]], np.int32)
     for kth in (0, 2, -1):
         got = run(lambda x, k=kth: snp.partition(x, k), x)
@@ -81,7 +81,7 @@ def test_searchsorted(side: Any, method: str | None) -> None:
 
 @given(arrays(np.int32, st.integers(0, 40), elements=st.integers(-5, 5)),
        arrays(np.int32, st.integers(0, 10), elements=st.integers(-7, 7)))  # fmt: skip
-def test_searching_by_halves_is_searching_by_comparing(table: Any, queries: Any) -> None:
+def test_searchsorted_methods_agree(table: Any, queries: Any) -> None:
     table = np.sort(table)
     for side in ("left", "right"):
         for method in ("scan", "compare_all"):
@@ -90,7 +90,7 @@ def test_searching_by_halves_is_searching_by_comparing(table: Any, queries: Any)
             same(got, np.searchsorted(table, queries, side).astype(np.int32))
 
 
-def test_searchsorted_through_an_order() -> None:
+def test_searchsorted_with_sorter() -> None:
     table = np.array([3, 1, 2], np.int32)
     order = np.argsort(table).astype(np.int32)
     same(run(lambda a, o: snp.searchsorted(a, 2, sorter=o), table, order), np.array(1, np.int32))
@@ -157,8 +157,8 @@ def test_histogram(density: bool, weights: Any) -> None:
 
 
 @pytest.mark.parametrize("density", [False, True])
-def test_histograms_of_points(density: bool) -> None:
-    """Counts are integers, as in JAX."""
+def test_histogramdd(density: bool) -> None:
+    """The counts are integers, as in JAX."""
     y, kind = np.flip(SAMPLE).copy(), np.float32 if density else np.int32
     counts, xs, ys = np.histogram2d(SAMPLE, y, [3, 4], density=density)
     same(run(lambda x, y: snp.histogram2d(x, y, [3, 4], density=density), SAMPLE, y),
@@ -193,7 +193,7 @@ FAULTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), FAULTS)
-def test_errors(call: Any, message: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, message: str) -> None:
     with pytest.raises((OperationTypeError, TypeError, ValueError)) as caught:
         run(call, ODD)
     first, *rest = str(caught.value).split("\n")
@@ -201,7 +201,7 @@ def test_errors(call: Any, message: str) -> None:
     assert "test_sort_functions.py" in rest[0]
 
 
-def test_keys_have_no_order() -> None:
+def test_sorting_keys_is_an_error() -> None:
     from shardir.frontend.random import api as random
 
     keys = random.split(random.key(0), 3)
