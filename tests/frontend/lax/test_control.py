@@ -1,4 +1,4 @@
-"""Loops and branches: what they compute, what they leave behind, and what they refuse."""
+"""Control flow functions: results, emitted operations, and errors."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,13 +32,13 @@ class State(NamedTuple):
 
 
 def both(fun: Callable[..., Any], *args: Any) -> Any:
-    """The result of a traced call, which an eager call must share."""
+    """Return the result of a traced call, and check that an eager call has the same result."""
     traced = run(fun, *args)
     same(tree.leaves(eagerly(fun, *args)), tree.leaves(traced))
     return traced
 
 
-def test_scan_carries_and_stacks() -> None:
+def test_scan_returns_carry_and_stacked_outputs() -> None:
     total, sums = both(lambda x: lax.scan(lambda c, r: (c + r, c * 2), ROW * 0, x), X)
     same(total, X.sum(0))
     same(sums, 2 * np.concatenate([np.zeros((1, 3), "f"), np.cumsum(X, 0)[:-1]]))
@@ -62,7 +62,7 @@ def test_scan_without_xs_or_ys() -> None:
     assert empty.shape == (0, 3)
 
 
-def test_scan_takes_containers() -> None:
+def test_scan_accepts_containers() -> None:
     def step(state: State, xs: dict[str, Any]) -> tuple[State, list[Any]]:
         return State(state.total + xs["a"], state.count + 1), [xs["b"][0], state]
 
@@ -76,7 +76,7 @@ def test_scan_takes_containers() -> None:
     assert states.count.tolist() == [0, 1, 2, 3]
 
 
-def test_bodies_use_what_is_around_them() -> None:
+def test_bodies_capture_outer_values() -> None:
     def nested(x: Any, w: Any) -> Any:
         doubled = w * 2
 
@@ -92,7 +92,7 @@ def test_bodies_use_what_is_around_them() -> None:
     same(total, ROW + 4 * ROW * X.sum(0))
 
 
-def test_arrays_from_outside_are_parameters() -> None:
+def test_captured_arrays_are_parameters() -> None:
     weights = from_numpy(ROW)
     big = from_numpy(np.arange(300, dtype=np.float32))
 
@@ -103,8 +103,8 @@ def test_arrays_from_outside_are_parameters() -> None:
     same(np.asarray(lax.scan(body, weights, X)[0]), ROW + (X * ROW).sum(0))
 
 
-def test_python_numbers_follow_the_body() -> None:
-    """A carry of a Python number takes the element type that comes out, as in JAX."""
+def test_python_scalar_carries_have_the_dtype_of_the_body() -> None:
+    """As in JAX, the carry has the dtype of the body's result."""
     last, _ = both(lambda x: lax.scan(lambda c, r: (c + r.sum(), None), 0, x), X)
     same(last, X.sum())
     last = both(lambda x: lax.fori_loop(0, 3, lambda i, c: c * x[0], 1), ROW)
@@ -168,7 +168,7 @@ def test_cond() -> None:
     same(got, [-ROW])
 
 
-def test_branches_of_python_numbers_follow_the_others() -> None:
+def test_python_scalar_branches_have_the_dtype_of_other_branches() -> None:
     got = both(lambda x: lax.cond(x[0] > 0, lambda: 1, lambda: x[1]), ROW)
     same(got, np.float32(1))
     assert lax.cond(True, lambda: 1, lambda: 2.5).weak_type
@@ -184,7 +184,7 @@ def test_switch() -> None:
     same(both(lambda i, x: lax.switch(i, branches[:1], x), np.array(3), ROW), ROW)
 
 
-def test_values_keep_their_names() -> None:
+def test_values_are_named_after_variables() -> None:
     def program(x: Any) -> Any:
         def body(carry: Any, x: Any) -> Any:
             scaled = x * 2
@@ -210,7 +210,7 @@ def test_associative_scan() -> None:
     same(both(lambda x: lax.associative_scan(snp.maximum, x, axis=1), X), X)
 
     def compose(first: Any, second: Any) -> Any:
-        """Affine maps, which do not commute."""
+        """Compose affine maps, which do not commute."""
         return first[0] * second[0], first[1] * second[0] + second[1]
 
     for reverse in (False, True):
@@ -224,8 +224,10 @@ def test_associative_scan() -> None:
         same(a, np.cumprod(order)[::-1] if reverse else np.cumprod(order))
 
 
-def test_running_results_along_a_cut_stay_where_they_are() -> None:
-    """Every other element is on the device that has it: far less is sent than a gather would."""
+def test_associative_scan_along_a_sharded_dimension_moves_few_bytes() -> None:
+    """Every other element is local to its device, so that fewer bytes are sent than by an
+    all-gather.
+    """
     devices = sd.devices()[:4]
     mesh = sd.make_mesh((4,), ("x",), devices=devices)
     rows = sd.device_put(
@@ -302,7 +304,7 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), FAULTS)
-def test_errors(call: Any, message: str) -> None:
+def test_invalid_calls_are_errors(call: Any, message: str) -> None:
     computes: list[Callable[[], Any]] = [lambda: run(call, X), lambda: call(from_numpy(X))]
     for compute in computes:
         with pytest.raises(ControlFlowError) as caught:
@@ -312,7 +314,7 @@ def test_errors(call: Any, message: str) -> None:
         assert "test_control.py" in rest[0]
 
 
-def test_python_control_flow_in_a_body_names_the_way_out() -> None:
+def test_the_error_of_python_control_flow_names_the_alternative() -> None:
     def body(carry: Any, row: Any) -> Any:
         return (carry if carry > 0 else row.sum()), None
 
@@ -325,7 +327,7 @@ def test_python_control_flow_in_a_body_names_the_way_out() -> None:
     )
 
 
-def test_values_must_not_leave_a_body() -> None:
+def test_tracers_leaked_from_a_body_are_errors() -> None:
     kept: list[Any] = []
 
     def body(carry: Any, row: Any) -> Any:
@@ -340,7 +342,7 @@ def test_values_must_not_leave_a_body() -> None:
         run(program, X)
 
 
-def test_functions_must_take_what_they_are_called_with() -> None:
+def test_functions_with_wrong_parameters_are_errors() -> None:
     faults: list[tuple[Callable[[], Any], str]] = [
         (lambda: lax.scan(3, 0, X), "the body of scan must be a function, got 3"),  # type: ignore[arg-type]
         (lambda: lax.scan(lambda c: c, 0, X),  # type: ignore[misc, arg-type]
@@ -360,12 +362,12 @@ def test_functions_must_take_what_they_are_called_with() -> None:
         assert "test_control.py" in rest[0]
 
 
-def test_the_length_of_a_scan_is_whole() -> None:
+def test_the_length_of_a_scan_must_be_an_integer() -> None:
     with pytest.raises(ControlFlowError, match=r"the length of scan must be an integer, got 2\.5"):
         lax.scan(lambda c, _: (c, None), 0, None, length=2.5)  # type: ignore[arg-type]
 
 
-def test_the_index_of_a_loop_takes_the_type_of_what_it_is_added_to() -> None:
+def test_the_index_of_a_loop_is_weakly_typed() -> None:
     def total(stop: Any) -> Any:
         return lax.fori_loop(0, stop, lambda i, c: c + i, from_numpy(np.int8(1)))
 
@@ -404,7 +406,9 @@ LOOPS: list[tuple[Callable[..., Any], str]] = [
 
 
 @pytest.mark.parametrize(("loop", "says"), LOOPS, ids=[says for _, says in LOOPS])
-def test_a_loop_counts_no_further_than_its_type(loop: Callable[..., Any], says: str) -> None:
+def test_a_loop_bound_out_of_range_of_its_dtype_is_an_error(
+    loop: Callable[..., Any], says: str
+) -> None:
     hint = ", the type of the loop counter"
     if str(HUGE) not in says and str(HUGE - 1) not in says:
         hint += "; shardir.enable_x64() makes it int64"
@@ -414,7 +418,7 @@ def test_a_loop_counts_no_further_than_its_type(loop: Callable[..., Any], says: 
         assert str(caught.value).partition("\n")[0] == says + hint
 
 
-def test_a_loop_counts_further_in_64_bits() -> None:
+def test_a_loop_counts_in_64_bits_with_enable_x64() -> None:
     with sd.enable_x64():
         assert int(lax.fori_loop(2**40, 2**40 + 3, lambda i, c: i, 0)) == 2**40 + 2
         with pytest.raises(
@@ -423,7 +427,7 @@ def test_a_loop_counts_further_in_64_bits() -> None:
             lax.scan(lambda c, x: (c, x), 0, None, length=HUGE)
 
 
-def test_a_number_beside_a_typed_bound_fits_its_type() -> None:
+def test_a_python_bound_must_fit_the_dtype_of_the_other_bound() -> None:
     def rounds(lower: Any, upper: Any) -> Any:
         return lax.fori_loop(lower, upper, lambda i, c: c + 1, 0)
 

@@ -1,4 +1,4 @@
-"""Decompositions close to the IR: they make what they should, and JAX's numbers."""
+"""Decompositions of `lax.linalg`: their defining equations, and agreement with JAX."""
 
 from collections.abc import Callable
 from itertools import product
@@ -15,7 +15,7 @@ from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run
 
 DRAWN = Matrices(41)
-normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite
+normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.definite
 
 
 def adjoint(x: Any) -> Any:
@@ -36,13 +36,13 @@ def test_triangular_solve(flags: tuple[bool, ...]) -> None:
     close(matrix @ got if left else got @ matrix, sides, 1e-3)
 
 
-def test_a_vector_for_each_matrix() -> None:
+def test_a_vector_per_matrix() -> None:
     a, b = plane(2, 4, 4) + 4 * np.eye(4, dtype="c8"), plane(2, 4)
     got = run(lax.linalg.triangular_solve, a, b, left_side=True, lower=True)
     close((np.tril(a) @ got[..., None])[..., 0], b, 1e-3)
 
 
-def test_factors() -> None:
+def test_decompositions() -> None:
     x, s = plane(2, 5, 3), definite(2, 4, 4, make=plane)
     factor = eagerly(lax.linalg.cholesky, s)
     close(factor @ adjoint(factor), s, 1e-3)
@@ -78,7 +78,7 @@ def test_lu(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(got, order)
 
 
-def test_what_is_made_of_others() -> None:
+def test_derived_decompositions() -> None:
     x, w = normal(5, 3), normal(3)
     raw, taus = np.linalg.qr(x, mode="raw")
     got = run(lax.linalg.householder_product, np.ascontiguousarray(raw.T), taus.astype("f"))
@@ -125,5 +125,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
-def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    call: Callable[[Any], Any], kind: type[Exception], message: str
+) -> None:
     assert_raises_exactly(lambda: run(call, normal(3, 4)), kind, message)

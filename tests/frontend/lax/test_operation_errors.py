@@ -1,4 +1,4 @@
-"""What operations of `lax` refuse, and in which words."""
+"""Errors of `lax` operations, with their exact texts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,9 @@ FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), FAULTS)
-def test_errors(call: Any, kind: type[Exception], message: str) -> None:
+def test_an_invalid_operand_has_an_exact_error(
+    call: Any, kind: type[Exception], message: str
+) -> None:
     computes: list[Callable[[], Any]] = [
         lambda: run(call, X, WHOLE), lambda: call(from_numpy(X), from_numpy(WHOLE))
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Operations of `lax`: those of NumPy under other names, those that only `lax` has, and errors."""
+"""Operations of `lax`: aliases of NumPy functions, functions that only `lax` has, and errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ BOOLS = np.array([[True, False, True], [False, False, True]])
 
 
 def both(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The result of a traced call, which an eager call must share."""
+    """Return the result of a traced call, and check that an eager call has the same result."""
     traced = run(fun, *args, **options)
     same(tree.leaves(eagerly(fun, *args, **options)), tree.leaves(traced))
     return traced
@@ -49,7 +49,7 @@ BITS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def test_pointwise_operations_are_numpys() -> None:
+def test_elementwise_operations_agree_with_numpy() -> None:
     tables = ((UNARY, X), (POSITIVE, np.abs(X) + 0.1), (INSIDE, np.tanh(X)))
     for table, x in tables:
         for name, reference in table.items():
@@ -87,7 +87,7 @@ def test_special_functions() -> None:
     same(both(lax.digamma, np.array([1.0], np.float32)), np.array([-0.57721567], np.float32))
 
 
-def test_every_name_is_called_what_it_is() -> None:
+def test_functions_have_their_public_names() -> None:
     for name in words("abs exp add mul reduce_sum argmax cumsum scatter_add gather select_n"):
         assert getattr(lax, name).__name__ == name
         assert getattr(lax, name).__doc__
@@ -103,7 +103,7 @@ def test_rounding() -> None:
     same(both(lambda x: lax.integer_pow(x, 0), X), np.ones_like(X))
 
 
-def test_choosing() -> None:
+def test_select_and_clamp() -> None:
     same(both(lax.select, BOOLS, X, Y), np.where(BOOLS, X, Y))
     same(both(lax.select, np.array(True), X, Y), X)
     same(both(lambda p, x: lax.select(p, x, 0.0), BOOLS, X), np.where(BOOLS, X, np.float32(0)))
@@ -116,7 +116,7 @@ def test_choosing() -> None:
     assert ops(lambda x: lax.clamp(0.0, x, 1.0), X) == ["constant", "constant", "clamp"]
 
 
-def test_element_types() -> None:
+def test_dtype_conversions() -> None:
     same(both(lambda x: lax.convert_element_type(x, np.int32), X), X.astype(np.int32))
     same(both(lambda x: lax.bitcast_convert_type(x, np.int32), X), X.view(np.int32))
     parts = both(lambda x: lax.bitcast_convert_type(x, np.uint8), X)
@@ -161,7 +161,7 @@ MOVES: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("call", "wanted"), MOVES)
-def test_moving_data(call: Any, wanted: Any) -> None:
+def test_data_movement(call: Any, wanted: Any) -> None:
     same(both(call, X), wanted)
 
 
@@ -335,13 +335,13 @@ def test_scatter() -> None:
     box = np.full((2, 2, 2), 9, np.float32)
     changed = x.copy()
     changed[1:3, 2:4] = 9
-    # The second box sticks out, so none of it is written.
+    # The second window is partly out of bounds, so that none of it is written.
     same(both(lambda x, i, u: lax.scatter(x, i, u, boxes), x, starts, box), changed)
     changed[2:4, 3:5] = 9
     same(both(lambda x, i, u: lax.scatter(x, i, u, boxes, mode="clip"), x, starts, box), changed)
 
 
-def test_weak_types_stay_weak() -> None:
+def test_weak_types_are_kept() -> None:
     calls: list[Callable[[Any], Any]] = [
         lambda x: lax.add(x, 1.0), lambda x: lax.exp(x), lambda x: lax.round(x),
         lambda x: lax.broadcast(x, (2,)), lambda x: lax.clamp(0.0, x, 1.0),

@@ -1,4 +1,4 @@
-"""Fewer bits, against the types that have them; and reductions by functions of two."""
+"""`reduce_precision` against narrow dtypes, and reductions by arbitrary functions."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ X = GENERATOR.normal(size=(3, 5, 4)).astype("f")
 @pytest.mark.parametrize(
     ("exponent", "mantissa", "dtype"), [(8, 7, ml_dtypes.bfloat16), (5, 10, np.float16)]
 )
-def test_rounded_as_the_narrow_type_rounds(exponent: int, mantissa: int, dtype: Any) -> None:
+def test_reduce_precision_rounds_as_the_narrow_dtype(
+    exponent: int, mantissa: int, dtype: Any
+) -> None:
     with np.errstate(over="ignore"):
         wanted = SPREAD.astype(dtype).astype("f")
     found = np.asarray(lax.reduce_precision(SPREAD, exponent, mantissa))
@@ -28,14 +30,14 @@ def test_rounded_as_the_narrow_type_rounds(exponent: int, mantissa: int, dtype: 
     assert not found[~normal].any()
 
 
-def test_infinities_stay_and_slopes_are_one() -> None:
+def test_infinities_are_kept_and_derivatives_are_one() -> None:
     odd = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0], "f")
     np.testing.assert_array_equal(np.asarray(lax.reduce_precision(odd, 4, 3)), odd)
     assert sd.grad(lambda x: lax.reduce_precision(x, 5, 2))(1.3) == 1
     assert sd.jit(sd.vmap(lambda x: lax.reduce_precision(x, 8, 0)))(np.array([1.6], "f"))[0] == 2
 
 
-def test_what_has_no_precision_is_refused() -> None:
+def test_operands_that_are_not_floats_are_errors() -> None:
     with pytest.raises(OperationTypeError, match="takes floating-point numbers, got i32"):
         lax.reduce_precision(np.arange(3), 5, 2)
     with pytest.raises(OperationTypeError, match="mantissa, got 0 and 2"):
@@ -52,7 +54,7 @@ def test_reductions_of_several_arrays(dims: tuple[int, ...]) -> None:
     close(np.asarray(both[1]), X.prod(dims), 1e-5)
 
 
-def test_reductions_by_any_function() -> None:
+def test_reductions_by_user_functions() -> None:
     def farther(a: Any, b: Any) -> Any:
         return sd.numpy.where(abs(a) > abs(b), a, b)
 

@@ -1,4 +1,4 @@
-"""Single elements by indices, and the smaller names of `lax`: special functions, shapes, draws."""
+"""Scatter and gather helpers, and other small functions of `lax`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ONE = lax.ScatterDimensionNumbers((), (0,), (0,))
 
 
 def both(fun: Any, *args: Any) -> Any:
-    """The result of an eager call, which a compiled one must share."""
+    """Return the result of an eager call, and check that a compiled call has the same result."""
     made = fun(*args)
     for one, other in zip(
         shardir.tree.leaves(made), shardir.tree.leaves(shardir.jit(fun)(*args)), strict=True
@@ -25,7 +25,7 @@ def both(fun: Any, *args: Any) -> Any:
     return made
 
 
-def test_elements_are_mapped_as_often_as_they_are_named() -> None:
+def test_scatter_apply_applies_once_per_index() -> None:
     at = np.array([[1], [3], [1], [9]], np.int32)
 
     def apply(x: Any, unique: bool) -> Any:
@@ -48,7 +48,7 @@ def test_updates_are_subtracted() -> None:
     np.testing.assert_allclose(made, [0.5, -4.25, 3.0, 2.0])
 
 
-def test_places_are_taken_by_lines_of_indices() -> None:
+def test_index_take() -> None:
     x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     first, second = np.array([0, 1, -1]), np.array([3, 0, 2])
     made = both(lambda x: lax.index_take(x, (first, second), (0, 2)), x)
@@ -60,7 +60,7 @@ def test_places_are_taken_by_lines_of_indices() -> None:
     )
 
 
-def test_special_functions_have_their_names_in_lax() -> None:
+def test_special_functions() -> None:
     special = pytest.importorskip("scipy.special")
     a, x = np.array([0.5, 2.0, 3.5], np.float32), np.array([0.25, 1.5, 4.0], np.float32)
     for made, expected in [
@@ -76,7 +76,7 @@ def test_special_functions_have_their_names_in_lax() -> None:
     np.testing.assert_allclose(both(lax.reciprocal, X), 1 / X, rtol=1e-6)
 
 
-def test_shapes_and_kinds() -> None:
+def test_shape_and_dtype_functions() -> None:
     assert lax.dtype(X) == np.float32
     assert lax.dtype(1) == np.int32
     assert lax.empty((2, 3), "int32").shape == (2, 3)
@@ -90,7 +90,7 @@ def test_shapes_and_kinds() -> None:
     )
 
 
-def test_the_best_are_exact() -> None:
+def test_approximate_top_k_is_exact() -> None:
     values, places = both(lambda x: lax.approx_max_k(x, 2), X)
     assert (np.asarray(values).tolist(), np.asarray(places).tolist()) == ([3.0, 2.0], [2, 3])
     values, places = both(lambda x: lax.approx_min_k(x, 2), X)
@@ -98,7 +98,7 @@ def test_the_best_are_exact() -> None:
 
 
 @pytest.mark.parametrize("best", [lax.approx_max_k, lax.approx_min_k], ids=lambda f: f.__name__)
-def test_only_floats_have_approximate_bests(best: Any) -> None:
+def test_approximate_top_k_requires_floats(best: Any) -> None:
     with pytest.raises(OperationTypeError) as told:
         best(np.array([3, 0, 1], np.uint32), 2)
     assert str(told.value).splitlines()[0] == (
@@ -106,7 +106,7 @@ def test_only_floats_have_approximate_bests(best: Any) -> None:
     )
 
 
-def test_exclusive_or_of_a_dimension() -> None:
+def test_reduce_xor() -> None:
     whole = np.array([[5, 3, 7], [1, 2, 8]], np.int32)
     made = both(lambda x: lax.reduce_xor(x, (0,)), whole)
     np.testing.assert_array_equal(made, np.bitwise_xor.reduce(whole, 0))
@@ -114,7 +114,7 @@ def test_exclusive_or_of_a_dimension() -> None:
     assert np.asarray(odd).tolist() == [True, True]
 
 
-def test_numbers_are_drawn_anew() -> None:
+def test_stateful_random_numbers_differ_between_calls() -> None:
     draw = shardir.jit(lambda: lax.rng_uniform(2.0, 5.0, (1000,)))
     first, second = np.asarray(draw()), np.asarray(draw())
     assert first.dtype == np.float32
@@ -135,7 +135,7 @@ def test_numbers_are_drawn_anew() -> None:
     )
 
 
-def test_rows_in_groups_have_matrices_of_their_own() -> None:
+def test_ragged_dot() -> None:
     rows = np.arange(10.0, dtype=np.float32).reshape(5, 2)
     matrices = np.arange(12.0, dtype=np.float32).reshape(2, 2, 3)
     sizes = np.array([3, 1], np.int32)
@@ -152,7 +152,7 @@ def test_rows_in_groups_have_matrices_of_their_own() -> None:
     )
 
 
-def test_products_in_another_type() -> None:
+def test_products_with_a_preferred_dtype() -> None:
     half, whole = np.array([3.0, 200.0], np.float16), np.array([2, 300], np.int32)
     made = both(lambda x, y: lax.mul(x, y, out_dtype="float32"), half, whole)
     assert made.dtype == np.float32

@@ -1,4 +1,4 @@
-"""`with_sharding_constraint` holds values to shardings, in containers too."""
+"""`with_sharding_constraint` constrains the shardings of values, also in containers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ def is_at(array: Any, sharding: NamedSharding) -> bool:
     return bool(array.sharding.is_equivalent_to(sharding, array.ndim))
 
 
-def test_a_result_is_where_it_is_held() -> None:
+def test_a_constrained_result_has_the_sharding() -> None:
     def held(x: Any) -> Any:
         return lax.with_sharding_constraint(x * 2, ROWS)
 
@@ -34,7 +34,7 @@ def test_a_result_is_where_it_is_held() -> None:
         np.testing.assert_array_equal(np.asarray(made), X * 2)
 
 
-def test_a_spec_is_of_the_mesh_around() -> None:
+def test_a_spec_refers_to_the_entered_mesh() -> None:
     with MESH:
         made = jit(lambda x: lax.with_sharding_constraint(x, P(None, "y")))(X)
         assert is_at(made, COLUMNS)
@@ -61,7 +61,7 @@ def test_containers(traced: bool) -> None:
     np.testing.assert_array_equal(np.asarray(free["b"][1]), X + 2)
 
 
-def test_dimensions_need_not_divide_inside_jit() -> None:
+def test_dimensions_inside_jit_may_be_indivisible() -> None:
     odd = np.arange(21, dtype=np.float32).reshape(7, 3)
     made = jit(lambda x: lax.with_sharding_constraint(x, ROWS).sum())(odd)
     assert float(made) == 210
@@ -84,7 +84,7 @@ FAULTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), FAULTS)
-def test_errors(call: Any, kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, kind: type[Exception], message: str) -> None:
     computes: list[Callable[[], Any]] = [lambda: jit(call)(X), lambda: call(from_numpy(X))]
     for compute in computes:
         with pytest.raises(kind) as caught:
@@ -94,7 +94,7 @@ def test_errors(call: Any, kind: type[Exception], message: str) -> None:
         assert "test_sharding_constraints.py" in rest[0]
 
 
-def test_a_mesh_without_devices_is_that_of_the_arrays() -> None:
+def test_an_abstract_mesh_refers_to_the_mesh_of_the_arrays() -> None:
     there = NamedSharding(MESH.abstract_mesh, P(None, "y"))
     x = device_put(X, ROWS)
     for call in (lambda x: lax.with_sharding_constraint(x, there), None):
@@ -109,7 +109,7 @@ def test_a_mesh_without_devices_is_that_of_the_arrays() -> None:
         )
 
 
-def test_arrays_that_are_elsewhere_stay_there() -> None:
+def test_arrays_on_other_devices_are_not_moved() -> None:
     x = device_put(X, NamedSharding(make_mesh((2,), ("z",)), P()))
     with pytest.raises(IncompatibleDevicesError, match=r"^devices of all arrays of a computation "):
         lax.with_sharding_constraint(x, ROWS)

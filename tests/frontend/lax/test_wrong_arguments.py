@@ -1,4 +1,4 @@
-"""What functions of `lax` say of arguments that are of no use at all."""
+"""Errors of `lax` functions for arguments of unsupported types."""
 
 from collections.abc import Callable
 from typing import Any
@@ -226,7 +226,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:40] for *_, text in CASES])
-def test_an_error_says_what_is_wrong(
+def test_an_invalid_argument_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)

@@ -1,4 +1,4 @@
-"""Activations and their slopes against those of jax.nn."""
+"""Activations and their derivatives against jax.nn."""
 
 import json
 from functools import partial
@@ -27,29 +27,29 @@ def activation(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values_are_those_of_jax(name: str) -> None:
+def test_values_agree_with_jax(name: str) -> None:
     close(run(activation(name), X), np.array(DATA[name][0]))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_slopes_are_those_of_jax(name: str) -> None:
+def test_derivatives_agree_with_jax(name: str) -> None:
     slopes = sd.grad(lambda x: activation(name)(x).sum())(X)
     close(np.asarray(slopes), np.array(DATA[name][1]), 1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_lost_of_nan(name: str) -> None:
+def test_nan_propagates(name: str) -> None:
     assert np.isnan(run(activation(name), np.array([np.nan], "f"))).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_element_types_stay(name: str) -> None:
+def test_dtypes_are_kept(name: str) -> None:
     assert run(activation(name), X.astype(np.float16)).dtype == np.float16
     whole = run(activation(name), np.array([-2, 0, 3], "i4"))
     assert whole.dtype == (np.int32 if name in ("relu", "hard_tanh") else np.float32)
 
 
-def test_other_names_and_slopes() -> None:
+def test_aliases_and_negative_slopes() -> None:
     assert nn.swish is nn.silu
     assert nn.hard_swish is nn.hard_silu
     assert run(nn.identity, X).tolist() == X.tolist()
@@ -57,7 +57,7 @@ def test_other_names_and_slopes() -> None:
     close(run(nn.elu, X, 2.0), np.where(X > 0, X, 2 * np.expm1(np.minimum(X, 0))))
 
 
-def test_operations() -> None:
+def test_emitted_operations() -> None:
     assert ops(nn.relu, X) == ["constant", "le", "select"]
     assert ops(nn.sigmoid, X) == ["logistic"]
     assert ops(nn.silu, X) == ["logistic", "mul"]
@@ -71,7 +71,7 @@ def test_glu() -> None:
         run(nn.glu, x[0, :3], axis=0)
 
 
-def test_sparse_plus_and_its_slope() -> None:
+def test_sparse_plus_and_its_derivative() -> None:
     x = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 89.0], "f")
     wanted = np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4))
     close(run(nn.sparse_plus, x), wanted)
@@ -79,7 +79,7 @@ def test_sparse_plus_and_its_slope() -> None:
     close(np.asarray(slopes), run(nn.sparse_sigmoid, x))
 
 
-def test_log1mexp_is_accurate_and_has_finite_slopes() -> None:
+def test_log1mexp_is_accurate_with_finite_derivatives() -> None:
     x = np.array([1e-8, 1e-3, 0.5, 0.7, 2.0, 30.0], "f")
     close(run(nn.log1mexp, x), np.log(-np.expm1(-x.astype("f8"))), 1e-6)
     slopes = np.asarray(sd.vmap(sd.grad(nn.log1mexp))(x))

@@ -1,4 +1,4 @@
-"""First values for parameters: as JAX draws them, orthogonal where they say so."""
+"""Initializers draw the numbers of JAX, with the stated variance and orthogonality."""
 
 import pickle
 from typing import Any
@@ -28,7 +28,7 @@ MADE: list[tuple[str, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize("shape", [(3, 4), (5, 2, 8)])
 @pytest.mark.parametrize(("name", "args"), MADE, ids=lambda x: x if isinstance(x, str) else None)
-def test_numbers_are_those_of_jax(name: str, args: tuple[Any, ...], shape: Any) -> None:
+def test_numbers_agree_with_jax(name: str, args: tuple[Any, ...], shape: Any) -> None:
     jax = pytest.importorskip("jax")
     got = getattr(initializers, name)(*args)(random.key(3), shape)
     made = jax.jit(getattr(jax.nn.initializers, name)(*args), static_argnums=1)
@@ -38,28 +38,28 @@ def test_numbers_are_those_of_jax(name: str, args: tuple[Any, ...], shape: Any) 
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_the_variance_is_that_of_the_layer(name: str) -> None:
+def test_the_variance_follows_the_fan(name: str) -> None:
     drawn = np.asarray(getattr(initializers, name)()(random.key(0), (200, 300)))
     scale = 2 if name.startswith(("he", "kaiming")) else 1
     fan = 250 if name.startswith(("glorot", "xavier")) else 200
     assert drawn.var() == pytest.approx(scale / fan, rel=0.05)
 
 
-def test_zeros_and_ones_need_no_key() -> None:
+def test_zeros_and_ones_ignore_the_key() -> None:
     assert initializers.zeros(None, (2,)).tolist() == [0, 0]
     assert initializers.ones(None, (2,), "int32").dtype == np.int32
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (2, 3, 4)])
 @pytest.mark.parametrize("column_axis", [0, -1])
-def test_orthogonal_matrices_are(shape: tuple[int, ...], column_axis: int) -> None:
+def test_orthogonal_matrices_are_orthogonal(shape: tuple[int, ...], column_axis: int) -> None:
     drawn = initializers.orthogonal(2.0, column_axis)(random.key(1), shape)
     matrix = np.moveaxis(np.asarray(drawn), column_axis, -1).reshape(-1, shape[column_axis])
     small = matrix.T if matrix.shape[0] < matrix.shape[1] else matrix
     np.testing.assert_allclose(small.T @ small, 4 * np.eye(small.shape[1]), atol=1e-5)
 
 
-def test_delta_orthogonal_is_zero_but_in_the_middle() -> None:
+def test_delta_orthogonal_is_zero_except_in_the_center() -> None:
     drawn = np.asarray(initializers.delta_orthogonal()(random.key(1), (3, 5, 2, 4)))
     middle = drawn[1, 2]
     np.testing.assert_allclose(middle @ middle.T, np.eye(2), atol=1e-5)
@@ -68,7 +68,7 @@ def test_delta_orthogonal_is_zero_but_in_the_middle() -> None:
     assert not rest.any()
 
 
-def test_they_are_known_by_their_names() -> None:
+def test_initializers_are_found_by_name() -> None:
     assert initializers.he_normal.__name__ == "he_normal"
     assert pickle.loads(pickle.dumps(initializers.glorot_uniform)) is initializers.glorot_uniform
 
@@ -111,14 +111,14 @@ def test_initializers_work_inside_jit() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(call: Any, message: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, message: str) -> None:
     with pytest.raises(shardir.ShardirError) as error:
         call()
     assert str(error.value).splitlines()[0] == message
 
 
 @pytest.mark.parametrize("distribution", ["normal", "truncated_normal", "uniform"])
-def test_complex_numbers_have_the_variance_asked_for(distribution: str) -> None:
+def test_complex_numbers_have_the_requested_variance(distribution: str) -> None:
     init = initializers.variance_scaling(2.0, "fan_in", distribution, dtype="complex64")
     drawn = np.asarray(init(random.key(3), (50, 400)))
     assert drawn.dtype == np.complex64

@@ -1,4 +1,4 @@
-"""Sums of exponentials and attention, against their definitions."""
+"""Softmax functions and attention against their definitions."""
 
 from typing import Any
 
@@ -31,25 +31,25 @@ def test_softmax(axis: Any) -> None:
     close(run(nn.softmax, HUGE), softmax(HUGE))
 
 
-def test_log_softmax_of_what_does_not_count() -> None:
+def test_log_softmax_with_where() -> None:
     with np.errstate(divide="ignore"):
         close(run(nn.log_softmax, X, where=MASK), np.log(softmax(X, -1, MASK)))
 
 
-def test_nothing_counts() -> None:
+def test_softmax_of_fully_masked_rows() -> None:
     nothing = np.zeros(3, bool)
     close(run(nn.softmax, HUGE, where=nothing), np.zeros((2, 3)))
     close(run(nn.log_softmax, HUGE, where=nothing), np.full((2, 3), -np.inf))
 
 
-def test_softmax_is_five_operations_and_what_repeats_them() -> None:
+def test_softmax_emits_five_operations() -> None:
     wanted = words("max stop_gradient broadcast sub exp sum broadcast div")
     assert ops(nn.softmax, X) == wanted
     with pytest.raises(AxisError, match="axis 3 is out of range for an array of rank 3"):
         run(nn.softmax, X, 3)
 
 
-def test_the_slope_of_log_softmax_is_one_minus_the_chance() -> None:
+def test_the_derivative_of_log_softmax() -> None:
     slope = sd.grad(lambda x: nn.log_softmax(x)[1])(X[0, 0])
     close(np.asarray(slope), np.eye(4)[1] - softmax(X[0, 0]))
     summed = sd.grad(lambda x: nn.logsumexp(x))(X[0])
@@ -132,19 +132,19 @@ def test_attention() -> None:
     close(got, attention(q, k, v, causal & mask, bias, 0.3), 1e-4)
 
 
-def test_attention_of_several_heads_to_one() -> None:
+def test_grouped_query_attention() -> None:
     q, k, v = inputs(6, 2)
     close(run(nn.dot_product_attention, q, k, v), attention(q, k, v), 1e-4)
 
 
-def test_attention_in_half_floats_has_wide_scores() -> None:
+def test_attention_of_16_bit_floats_has_f32_scores() -> None:
     q, k, v = (x.astype(ml_dtypes.bfloat16) for x in inputs(2, 2))
     got = run(nn.dot_product_attention, q, k, v)
     assert got.dtype == ml_dtypes.bfloat16
     close(got, attention(*(x.astype("f") for x in (q, k, v))), 3e-2)
 
 
-def test_attention_of_windows_and_lengths() -> None:
+def test_attention_with_local_windows_and_sequence_lengths() -> None:
     q, k, v = inputs(4, 4)
     rows, columns = np.ogrid[:5, :6]
     near = (columns >= rows - 2) & (columns <= rows + 1)
@@ -169,7 +169,7 @@ def test_attention_with_its_residual() -> None:
         run(nn.dot_product_attention, q, k, v, implementation="cudnn")
 
 
-def test_attention_of_shapes_that_do_not_fit() -> None:
+def test_attention_of_mismatched_shapes_is_an_error() -> None:
     q, k, v = inputs(4, 3)
     with pytest.raises(ShapeError, match="attention of 4 heads of queries to 3 heads of keys"):
         run(nn.dot_product_attention, q, k, v)

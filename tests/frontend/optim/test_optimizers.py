@@ -25,12 +25,12 @@ STEPS = 5
 
 
 def gradients(step: int) -> dict[str, Any]:
-    """Something that changes from step to step."""
+    """Return gradients that depend on the step."""
     return {"w": np.array([0.3, -0.1]) * (step + 1), "b": np.float64(1 - 0.4 * step)}
 
 
 def run(optimizer: Any) -> Any:
-    """The parameters after some steps."""
+    """Return the parameters after several steps."""
 
     @jit
     def step(params: Any, state: Any, given: Any) -> Any:
@@ -46,7 +46,7 @@ def run(optimizer: Any) -> Any:
 
 
 def check(optimizer: Any, formula: Any, rtol: float = 1e-9) -> None:
-    """Compare with `formula(p, gradients)`, in double precision, one number after the other."""
+    """Compare with `formula(p, gradients)`, evaluated in double precision for each parameter."""
     got = run(optimizer)
     for name, value in PARAMS.items():
         wanted = formula(value, [gradients(i)[name] for i in range(STEPS)])
@@ -86,7 +86,7 @@ def test_adam() -> None:
     check(optim.adam(0.1), adam())
 
 
-def test_adam_looking_ahead() -> None:
+def test_nadam() -> None:
     def formula(p: Any, gs: Any) -> Any:
         m = v = 0.0
         for t, g in enumerate(gs, start=1):
@@ -102,7 +102,7 @@ def test_adamw() -> None:
     check(optim.adamw(0.1, weight_decay=0.01), adam(0.01))
 
 
-def test_only_some_weights_decay() -> None:
+def test_weight_decay_with_a_mask() -> None:
     mask = {"w": True, "b": False}
     for given in (mask, lambda params: mask):
         got = run(optim.adamw(0.1, weight_decay=0.01, mask=given))
@@ -112,7 +112,7 @@ def test_only_some_weights_decay() -> None:
 
 def test_a_schedule_counts_steps() -> None:
     schedule = optim.linear_schedule(0.1, 0.0, 10)
-    # The count of steps is an i32, whose quotients are f32 as in JAX, with `enable_x64` too.
+    # The step count is an i32; its quotients are f32 as in JAX, also with `enable_x64`.
     check(optim.adam(schedule), adam(rate=lambda t: 0.1 * (1 - t / 10)), rtol=1e-7)
 
 
@@ -178,7 +178,7 @@ def test_schedules() -> None:
     assert values(warm, 0, 1, 2, 4, 6) == [0, 0.5, 1, 0.5, 0]
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     with pytest.raises(ShardirError) as error:
         optim.linear_schedule(1.0, 0.0, 0)
     assert first_line(error) == "transition_steps of a schedule is 0; it must be at least 1"
@@ -201,7 +201,7 @@ def test_errors() -> None:
     )
 
 
-def test_state_lives_where_the_parameters_do() -> None:
+def test_the_state_has_the_shardings_of_the_parameters() -> None:
     with cpu_devices(4):
         cut = NamedSharding(make_mesh((4,), ("x",)), PartitionSpec("x"))
         params = {"w": device_put(snp.arange(8.0), cut)}
@@ -220,7 +220,7 @@ def test_state_lives_where_the_parameters_do() -> None:
         assert state[0].nu["w"].sharding == cut
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_an_invalid_state_is_an_error() -> None:
     with pytest.raises(ShardirError) as error:
         optim.adam(1e-3).update({"a": np.ones(3, np.float32)}, None)
     assert "transformations got the state None; make one with its own init" in str(error.value)

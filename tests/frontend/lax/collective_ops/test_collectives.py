@@ -1,4 +1,4 @@
-"""Collectives along the axes of `vmap`: against NumPy over the batch."""
+"""Collectives along the axes of `vmap` against NumPy over the batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ N = 4
 
 
 def mapped(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The result of `vmap` along `i`, which is the same inside `jit`."""
+    """Return the result of `vmap` along `i`, and check that it is the same inside `jit`."""
     made = vmap(fun, axis_name="i", **options)(*args)
     np.testing.assert_allclose(
         jit(vmap(fun, axis_name="i", **options))(*args), made, rtol=1e-5, atol=1e-6
@@ -51,7 +51,7 @@ def test_sums_means_and_extremes() -> None:
     agree(mapped(lambda x: lax.pmean(x, "i"), np.arange(4), out_axes=None), 1.5)
 
 
-def test_what_does_not_differ_counts_each_time() -> None:
+def test_psum_of_a_constant_multiplies_by_the_axis_size() -> None:
     y = X[0]
     agree(mapped(lambda x: x + lax.psum(y, "i"), X), X + N * y)
     agree(mapped(lambda x: x * lax.psum(1, "i"), X), X * N)
@@ -65,7 +65,7 @@ def test_what_does_not_differ_counts_each_time() -> None:
     assert sizes == [(N, N)]
 
 
-def test_positions() -> None:
+def test_axis_index() -> None:
     np.testing.assert_array_equal(mapped(lambda x: lax.axis_index("i"), X), np.arange(N))
     both = vmap(vmap(lambda x: lax.axis_index(("i", "j")), axis_name="j"), axis_name="i")(X)
     np.testing.assert_array_equal(both, np.arange(12).reshape(4, 3))
@@ -73,7 +73,7 @@ def test_positions() -> None:
     np.testing.assert_array_equal(alone, np.arange(3))
 
 
-def test_what_moves() -> None:
+def test_permutations() -> None:
     around = [(i, (i + 1) % N) for i in range(N)]
     agree(mapped(lambda x: lax.ppermute(x, "i", around), X), np.roll(X, 1, 0))
     text = jit(vmap(lambda x: lax.ppermute(x, "i", around), axis_name="i")).lower(X).as_text()
@@ -87,7 +87,7 @@ def test_what_moves() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_all_that_is_there(axis: int) -> None:
+def test_all_gather(axis: int) -> None:
     stacked = mapped(lambda x: lax.all_gather(x, "i", axis=axis), X)
     agree(stacked, np.stack([np.stack(list(X), axis)] * N))
     wide = RNG.standard_normal((4, 3, 2)).astype(np.float32)
@@ -95,7 +95,7 @@ def test_all_that_is_there(axis: int) -> None:
     agree(tiled, np.stack([np.concatenate(list(wide), axis)] * N))
 
 
-def test_sums_that_are_dealt_out() -> None:
+def test_psum_scatter() -> None:
     square = RNG.standard_normal((4, 2, 4)).astype(np.float32)
     made = mapped(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), square)
     agree(made, square.sum(0).T)
@@ -131,7 +131,7 @@ def test_all_to_all_along_several_axes(tiled: bool) -> None:
     agree(np.asarray(both).reshape(np.shape(flat)), flat)
 
 
-def test_several_axes_at_once() -> None:
+def test_several_axes_in_one_collective() -> None:
     def f(x: Any) -> Any:
         return x - lax.pmean(x, ("i", "j")), lax.psum(x, "j"), lax.all_gather(x, ("i", "j"))
 
@@ -172,7 +172,7 @@ def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str
     return error_assertions.error_line(kind, lambda: vmap(fun, axis_name="rows")(x))
 
 
-def test_names_that_are_not_there() -> None:
+def test_unknown_axis_names_are_errors() -> None:
     assert refused(AxisNameError, lambda x: lax.psum(x, "row")) == (
         "psum is along 'row', which is not bound at this line (bound axes: 'rows'); did you mean "
         "'rows'?"
@@ -187,7 +187,7 @@ def test_names_that_are_not_there() -> None:
         vmap(lambda x: lax.psum(x, "i"))(X)
 
 
-def test_moves_that_are_none() -> None:
+def test_invalid_permutations_are_errors() -> None:
     assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 1), (2, 1)])) == (
         "perm of ppermute has the target 1 twice; every position sends once and receives once at "
         "most"
@@ -203,7 +203,7 @@ def test_moves_that_are_none() -> None:
     )
 
 
-def test_pieces_that_do_not_divide() -> None:
+def test_indivisible_dimensions_are_errors() -> None:
     assert refused(ShapeError, lambda x: lax.psum_scatter(x, "rows", tiled=True)) == (
         "psum_scatter splits dimension 0 of f32[3] into 4 parts, which do not divide 3"
     )
@@ -216,7 +216,7 @@ def test_pieces_that_do_not_divide() -> None:
     )
 
 
-def test_groups_that_are_none() -> None:
+def test_invalid_groups_are_errors() -> None:
     def groups(*groups: Any) -> str:
         return refused(
             ArgumentError, lambda x: lax.all_gather(x, "rows", axis_index_groups=list(groups))
@@ -235,7 +235,7 @@ def test_groups_that_are_none() -> None:
     )
 
 
-def test_groups_of_positions() -> None:
+def test_collectives_in_groups() -> None:
     groups = [[0, 3], [2, 1]]
     other = [3, 2, 1, 0]
 
@@ -256,7 +256,7 @@ def test_groups_of_positions() -> None:
     agree(mean[1], X[three].mean(0))
 
 
-def test_what_a_mapped_axis_cannot() -> None:
+def test_invalid_axis_names_are_errors() -> None:
     assert refused(AxisNameError, lambda x: lax.ppermute(x, raw(("rows", "rows")), [])) == (
         "ppermute is along 'rows' twice; name each axis once"
     )

@@ -1,4 +1,4 @@
-"""Solutions that are differentiated by what they solve: JAX's numbers."""
+"""`custom_root` and `custom_linear_solve`: implicit derivatives agree with JAX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ B = np.arange(3, dtype="f")
 
 
 def dense(np_: Any, lax_: Any) -> Callable[..., Any]:
-    """The solver uses the matrix itself, by which the equation is differentiated."""
+    """Solve with the matrix itself, with respect to which the equation is differentiated."""
 
     def f(a: Any, b: Any) -> Any:
         x, steps = lax_.custom_linear_solve(
@@ -36,7 +36,7 @@ def dense(np_: Any, lax_: Any) -> Callable[..., Any]:
 
 
 def repeated(np_: Any, lax_: Any) -> Callable[..., Any]:
-    """The solver is a loop, through which no gradient could be taken."""
+    """Solve by a loop that has no gradient of its own."""
 
     def f(a: Any, b: Any) -> Any:
         s = a + a.T + 8 * np_.eye(3)
@@ -88,7 +88,7 @@ ASKED: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("make", [dense, repeated, root])
-def test_derivatives_are_those_of_jax(make: Callable[..., Any], asked: str) -> None:
+def test_derivatives_agree_with_jax(make: Callable[..., Any], asked: str) -> None:
     found = ASKED[asked](sd, make(snp, lax))(A, B)
     wanted = ASKED[asked](jax, make(jnp, jax.lax))(A, B)
     pairs = zip(sd.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
@@ -112,7 +112,7 @@ def test_containers() -> None:
     assert (float(value), float(slope)) == (2.0, -0.125)
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     def f(b: Any) -> Any:
         return lax.custom_linear_solve(lambda v: 2 * v, b, lambda matvec, b: b / 2).sum()
 

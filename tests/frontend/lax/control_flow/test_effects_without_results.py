@@ -1,4 +1,4 @@
-"""Loops and branches without results run for their effects."""
+"""Loops and branches without results execute for their effects."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ def by_nothing(seen: list[float], x: Any) -> None:
         lambda f: sd.hessian(lambda x: (f(x) ** 2).sum()),
     ],
 )
-def test_effects_are_in_their_turn(
+def test_effects_execute_in_order(
     body: Callable[[list[float], Any], None], wrap: Callable[[Any], Any]
 ) -> None:
     seen: list[float] = []
@@ -68,7 +68,7 @@ def test_effects_are_in_their_turn(
     assert seen == [1.0, 2.0]
 
 
-def test_without_effects_nothing_is_left() -> None:
+def test_control_flow_without_effects_is_removed() -> None:
     def run(x: Any) -> Any:
         by = x[1] == 1
         lax.cond(by, lambda: None, lambda: None)

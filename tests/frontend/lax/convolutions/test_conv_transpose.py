@@ -1,4 +1,4 @@
-"""Convolutions that make images larger: JAX's numbers."""
+"""Transposed convolutions agree with JAX."""
 
 from itertools import product
 from typing import Any
@@ -29,7 +29,7 @@ PADDINGS = ["SAME", "VALID", "explicit", "consistent"]
 
 
 @pytest.mark.parametrize(("case", "padding"), [*product(range(len(CASES)), PADDINGS)])
-def test_as_jax(case: int, padding: str) -> None:
+def test_results_agree_with_jax(case: int, padding: str) -> None:
     turned = (case + PADDINGS.index(padding)) % 2 == 0
     sizes, window, strides, dilation, more = CASES[case]
     first = "dimension_numbers" in more
@@ -45,7 +45,7 @@ def test_as_jax(case: int, padding: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_its_gradient() -> None:
+def test_gradients_agree_with_jax() -> None:
     x, w = normal(1, 4, 4, 2), normal(3, 3, 2, 2)
 
     def loss(lib: Any) -> Any:
@@ -56,7 +56,7 @@ def test_its_gradient() -> None:
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_shapes_alone(padding: str) -> None:
+def test_shapes_without_execution(padding: str) -> None:
     for (sizes, window, strides, _, _), x in zip(CASES, ("H", "HW", "HW", "HW", "H"), strict=True):
         numbers = (f"N{x}C", f"{x}IO", f"N{x}C")
         lhs, rhs = (-1, *sizes, 3), (*window, 3, 4)
@@ -73,7 +73,7 @@ def test_shapes_alone(padding: str) -> None:
     assert lax.conv_shape_tuple(*given) == jax.lax.conv_shape_tuple(*given)
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     with pytest.raises(OperationTypeError) as caught:
         lax.conv_transpose(normal(1, 4, 2), normal(3, 2, 2), (2,), "FULL")
     assert str(caught.value).startswith(

@@ -1,4 +1,4 @@
-"""Windows say what is wrong with their steps and padding."""
+"""Errors of window functions for invalid strides and padding."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def pooled(window: Any = (2,), strides: Any = (1,), **options: Any) -> Any:
         ),
     ],
 )
-def test_errors(compute: Any, message: str) -> None:
+def test_invalid_arguments_are_errors(compute: Any, message: str) -> None:
     with pytest.raises(OperationTypeError) as caught:
         compute()
     first, *rest = str(caught.value).split("\n")
