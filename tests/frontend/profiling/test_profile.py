@@ -1,4 +1,4 @@
-"""`profile`: rows for operations, where they come from, the table, and the trace."""
+"""`profile`: rows per operation with source lines, the table, and the trace."""
 
 import json
 import re
@@ -20,7 +20,7 @@ HERE = Path(__file__).name
 
 
 def line_of(text: str) -> str:
-    """The line of this file that ends with a comment, as a profile writes it."""
+    """Return the line of this file that ends with a comment, in the form of a profile."""
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     (number,) = (i for i, line in enumerate(lines, 1) if line.endswith(f"# {text}"))
     return f"{HERE}:{number}"
@@ -51,7 +51,7 @@ def test_a_profile_has_a_row_for_each_operation(tmp_path: Path) -> None:
     assert found.first > 0
 
 
-def test_the_table_is_for_people() -> None:
+def test_the_table_is_readable() -> None:
     found = sd.profile(step, jnp.ones((30, 20)), jnp.ones((20, 10)), runs=2)
     lines = str(found).splitlines()
     assert re.fullmatch(
@@ -69,7 +69,7 @@ def test_the_table_is_for_people() -> None:
     assert lines[-1].endswith("between operations: Python, dispatch")
 
 
-def test_loops_count_their_rounds() -> None:
+def test_operations_in_loops_count_iterations() -> None:
     def loop(x: sd.Array) -> sd.Array:
         y: sd.Array = sd.lax.fori_loop(0, 7, lambda i, y: jnp.sort(y), x)
         return y
@@ -100,7 +100,7 @@ def test_the_trace_shows_calls_operations_and_tasks(tmp_path: Path) -> None:
     assert {event["args"]["operation"] for event in tasks} == {e["name"] for e in operations}
 
 
-def test_what_is_donated_is_copied_first() -> None:
+def test_donated_arguments_are_copied_first() -> None:
     x = jnp.ones(100)
     add = sd.jit(lambda x: x + 1, donate_argnums=0)
     sd.profile(add, x, runs=2)
@@ -119,7 +119,7 @@ def test_programs_of_several_devices_are_profiled(tmp_path: Path) -> None:
     assert "(all-reduce " in sum_["name"]
 
 
-def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_numpy_executor_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "there is none"
     monkeypatch.setattr(availability, "unavailable_reason", lambda: reason)
     monkeypatch.setattr("shardir.backends.numpy.profiling.unavailable_reason", lambda: reason)
@@ -132,19 +132,19 @@ def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("runs", [0, "3", 1.5, None, -1])
-def test_runs_are_at_least_one(runs: Any) -> None:
+def test_the_number_of_runs_must_be_positive(runs: Any) -> None:
     wanted = f"profile makes {runs!r} runs; pass at least 1"
     assert error_line(NumberRangeError, lambda: sd.profile(step, runs=runs)) == wanted
 
 
-def test_a_trace_is_a_path_and_a_function_is_profiled() -> None:
+def test_invalid_arguments_are_errors() -> None:
     wrong: Any = 5
     wanted = "the trace of profile is a file's path, not 5"
     assert error_line(ArgumentError, lambda: sd.profile(step, trace=wrong)) == wanted
     assert error_line(ArgumentError, lambda: sd.profile(wrong)) == "profile takes a function, got 5"
 
 
-def test_profiles_may_be_made_by_several_threads_at_once() -> None:
+def test_threads_profile_concurrently() -> None:
     x, w = jnp.ones((30, 20)), jnp.ones((20, 10))
     found: list[sd.Profile] = []
     at_once(lambda _: found.append(sd.profile(step, x, w)), range(4))
@@ -153,7 +153,7 @@ def test_profiles_may_be_made_by_several_threads_at_once() -> None:
         assert all(run.spans for run in each.runs)
 
 
-def test_a_function_that_is_profiled_may_profile() -> None:
+def test_profiles_may_be_nested() -> None:
     x, w = jnp.ones((30, 20)), jnp.ones((20, 10))
 
     def inner(x: np.ndarray) -> np.ndarray:
@@ -171,7 +171,7 @@ def test_a_function_that_is_profiled_may_profile() -> None:
     assert all(name in names for name in ("tanh", "pure-callback", "add", "dot"))
 
 
-def test_the_table_says_when_there_were_too_many_tasks_to_keep() -> None:
+def test_the_table_states_dropped_tasks() -> None:
     @sd.jit
     def many(x: sd.Array) -> sd.Array:
         result: sd.Array = sd.lax.fori_loop(0, 70_000, lambda _, x: x * 0.5 + 1, x)
@@ -186,7 +186,7 @@ def test_the_table_says_when_there_were_too_many_tasks_to_keep() -> None:
     assert "missing" not in str(sd.profile(step, jnp.ones((3, 2)), jnp.ones((2, 1)), runs=1))
 
 
-def test_errors_of_the_function_come_through() -> None:
+def test_errors_of_the_function_propagate() -> None:
     with pytest.raises(sd.ShardirError):
         sd.profile(step, jnp.ones((2, 3)), jnp.ones((2, 3)))
 
@@ -195,5 +195,5 @@ def test_errors_of_the_function_come_through() -> None:
     ("seconds", "text"),
     [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (45e-6, "45 us"), (3e-9, "3 ns"), (1234.0, "1234 s")],
 )
-def test_times_are_written_for_people(seconds: float, text: str) -> None:
+def test_times_have_readable_units(seconds: float, text: str) -> None:
     assert _format_time(seconds) == text

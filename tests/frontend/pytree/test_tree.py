@@ -1,4 +1,4 @@
-"""Containers of arrays are taken apart and put together again."""
+"""Flattening and unflattening of nested containers."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -57,7 +57,7 @@ def test_meta_fields_belong_to_the_structure() -> None:
     assert tree.structure(Cell(1, 5)) != tree.structure(Cell(1, 6))
 
 
-def test_classes_of_users_may_be_containers() -> None:
+def test_user_classes_may_be_containers() -> None:
     doubled = tree.map(lambda x: 2 * x, Pair(1, [2]))
     assert isinstance(doubled, Pair)
     assert (doubled.x, doubled.y) == (2, [4])
@@ -77,7 +77,7 @@ def test_map_names_both_containers_when_they_differ() -> None:
         tree.map(lambda x, y: x, [1, 2], [1])
 
 
-def test_trees_are_folded_and_turned_inside_out() -> None:
+def test_reduce_and_transpose() -> None:
     assert tree.reduce(lambda x, y: x + y, {"a": 1, "b": [2, 3]}) == 6
     assert tree.all([True, {"a": 1}])
     assert not tree.all([True, {"a": 0}])
@@ -86,7 +86,7 @@ def test_trees_are_folded_and_turned_inside_out() -> None:
     assert turned == {"a": [1, 3], "b": [2, 4]}
 
 
-def test_walking_finds_the_same_leaves() -> None:
+def test_path_functions_find_the_same_leaves() -> None:
     trees: list[object] = [
         {"b": [1, (2, None)], "a": Layer(3, 4)},
         {2: 1, "a": 2},
@@ -111,12 +111,12 @@ def test_walking_finds_the_same_leaves() -> None:
     )
 
 
-def test_only_dataclasses_are_registered_as_such() -> None:
+def test_register_dataclass_requires_a_dataclass() -> None:
     with pytest.raises(ArgumentError, match="int is not a dataclass; decorate it with @dataclass "):
         tree.register_dataclass(int)
 
 
-def test_every_field_is_data_or_meta() -> None:
+def test_every_field_must_be_data_or_meta() -> None:
     @dataclass
     class Odd:
         x: int
@@ -131,14 +131,14 @@ def entries(prefix: object, full: object) -> list[object]:
     return broadcast_prefix(prefix, full, lambda x: isinstance(x, str), "in_shardings of f")
 
 
-def test_an_entry_is_for_everything_below_it() -> None:
+def test_a_prefix_entry_applies_to_its_subtree() -> None:
     assert entries("x", {"a": [1, 2], "b": 3}) == ["x", "x", "x"]
     assert entries({"a": "x", "b": "y"}, {"a": [1, 2], "b": 3}) == ["x", "x", "y"]
     assert entries(Model(["x"], "y"), Model([Layer(1, 2)], 3)) == ["x", "x", "y"]  # type: ignore[list-item]
     assert entries(("x", None), (1, None)) == ["x"]
 
 
-def test_entries_that_do_not_fit_say_where() -> None:
+def test_errors_of_mismatched_prefixes_state_the_path() -> None:
     with pytest.raises(ArgumentError) as caught:
         entries({"a": ["x", "y"]}, {"a": [1, 2, 3]})
     first, *rest = str(caught.value).split("\n")

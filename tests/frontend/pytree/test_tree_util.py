@@ -42,7 +42,7 @@ class Constant:
 TREE = {"a": [1, (2, Point(3, 4))], "b": None, "c": Pair(5, Keyed(6, 7))}
 
 
-def test_paths_say_where_leaves_are() -> None:
+def test_paths_of_leaves() -> None:
     pairs = tree_util.tree_leaves_with_path(TREE)
     assert [(tree_util.keystr(path), leaf) for path, leaf in pairs] == [
         ("['a'][0]", 1),
@@ -57,14 +57,14 @@ def test_paths_say_where_leaves_are() -> None:
     assert pairs[0][0] == (tree_util.DictKey("a"), tree_util.SequenceKey(0))
 
 
-def test_maps_may_see_the_path() -> None:
+def test_tree_map_with_path() -> None:
     made = tree_util.tree_map_with_path(
         lambda path, x, y: (tree_util.keystr(path), x + y), {"a": [1, 2]}, {"a": [10, 20]}
     )
     assert made == {"a": [("['a'][0]", 11), ("['a'][1]", 22)]}
 
 
-def test_a_path_may_decide_what_is_a_leaf() -> None:
+def test_is_leaf_may_use_the_path() -> None:
     nested = {"a": [1, (2, 3)], "b": (4, [5])}
 
     def closed(path: Any, x: Any) -> bool:
@@ -115,7 +115,7 @@ def test_static_containers_are_part_of_the_structure() -> None:
     assert one == tree_util.tree_structure(Constant(1))
 
 
-def test_leaves_are_combined() -> None:
+def test_tree_reduce_and_all() -> None:
     assert tree_util.tree_reduce(lambda a, b: a - b, [1, 2, (3,)]) == -4
     assert tree_util.tree_reduce(lambda a, b: a + b, [[1], [2]], 5) == 8
     words = list("abcde")
@@ -125,7 +125,7 @@ def test_leaves_are_combined() -> None:
         tree_util.tree_reduce(lambda a, b: a, [])
 
 
-def test_one_level() -> None:
+def test_flatten_one_level() -> None:
     children, _ = tree_util.flatten_one_level({"b": [1, 2], "a": 3})
     assert list(children) == [3, [1, 2]]
     pairs, _ = tree_util.flatten_one_level_with_keys(Keyed([1], 2))
@@ -139,7 +139,7 @@ def test_one_level() -> None:
     assert not tree_util.all_leaves([1, [2]])
 
 
-def test_structures_of_structures() -> None:
+def test_compose_structures() -> None:
     treedef = tree_util.tree_structure(([1, 2], 3))
     first, second = tree_util.treedef_children(treedef)
     assert tree_util.treedef_is_leaf(second)
@@ -169,7 +169,7 @@ def test_partial_functions_are_containers() -> None:
     assert partial(1).tolist() == [2, 2, 2]
 
 
-def test_a_vector_of_all_elements_and_back() -> None:
+def test_ravel_pytree() -> None:
     tree = OrderedDict(a=np.arange(3, dtype=np.int32), b=[np.ones((2, 2), np.float32), 1.5])
     flat, unravel = flatten_util.ravel_pytree(tree)
     assert flat.tolist() == [0, 1, 2, 1, 1, 1, 1, 1.5]

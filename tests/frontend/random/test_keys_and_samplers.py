@@ -1,4 +1,4 @@
-"""Random numbers are JAX's, whatever they are spread over; keys are what they say."""
+"""Random numbers agree with JAX for every sharding; keys and their functions."""
 
 import hashlib
 import json
@@ -79,8 +79,8 @@ def drawing(scheme: str, wide: bool = False) -> Iterator[None]:
         yield
 
 
-def difference(got: npt.NDArray[Any], wanted: dict[str, Any]) -> int:
-    """How many units in the last place the worst number is away, 0 for equal bits."""
+def ulp_difference(got: npt.NDArray[Any], wanted: dict[str, Any]) -> int:
+    """Return the largest difference in units in the last place; 0 for equal bits."""
     kind = "uint16" if got.dtype == ml_dtypes.bfloat16 else got.dtype.name
     assert kind == wanted["dtype"]
     assert list(got.shape) == wanted["shape"]
@@ -95,18 +95,18 @@ def difference(got: npt.NDArray[Any], wanted: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("seed", ["42", "-1", "42 in 64 bits"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_numbers_are_those_of_jax(scheme: str, seed: str) -> None:
+def test_numbers_agree_with_jax(scheme: str, seed: str) -> None:
     with drawing(scheme, wide="64" in seed):
         key = random.key(int(seed.split()[0]))
         vectors = VECTORS[scheme][seed]
         assert vectors.keys() <= CALLS.keys()
         for name, wanted in vectors.items():
-            units = difference(np.asarray(CALLS[name](key)), wanted)
+            units = ulp_difference(np.asarray(CALLS[name](key)), wanted)
             assert units <= UNITS.get(name.split("_")[0], 0), name
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_numbers_of_the_tutorial(scheme: str) -> None:
+def test_numbers_agree_with_the_tutorial(scheme: str) -> None:
     def program(key: Any) -> Any:
         return snp.arange(24) + random.uniform(key, (24,))
 
@@ -122,8 +122,8 @@ def words(key: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", [n for n in CALLS if n not in ("permutation_1000", "normal_1000")])
-def test_words_are_keys_too(name: str) -> None:
-    """`PRNGKey` and `key` draw the same numbers, inside of `jit` and outside."""
+def test_raw_keys_draw_the_numbers_of_typed_keys(name: str) -> None:
+    """The test compares `PRNGKey` with `key`, inside of `jit` and outside."""
     call = CALLS[name]
     typed, raw = random.key(7), random.PRNGKey(7)
     wanted = np.asarray(call(typed))
@@ -133,7 +133,7 @@ def test_words_are_keys_too(name: str) -> None:
 
 
 @pytest.mark.parametrize(("seed", "key"), SEEDS.items())
-def test_a_seed_gives_the_key_that_jax_makes_of_it(seed: str, key: list[int]) -> None:
+def test_keys_from_seeds_agree_with_jax(seed: str, key: list[int]) -> None:
     assert words(random.key(int(seed))) == key
 
 
@@ -167,7 +167,7 @@ def test_splitting_and_folding() -> None:
     first, second = random.split(key)
     assert words(first) != words(second)
     for i in range(3):
-        # A property of the partitionable scheme.
+        # The partitionable scheme has this property.
         assert words(several[i]) == words(random.fold_in(key, i))
     raw = random.split(random.PRNGKey(11), 3)
     assert raw.dtype == np.uint32
@@ -177,7 +177,7 @@ def test_splitting_and_folding() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_numbers_do_not_depend_on_where_they_live(scheme: str) -> None:
+def test_numbers_do_not_depend_on_the_sharding(scheme: str) -> None:
     mesh = make_mesh((4, 2), ("x", "y"))
     with drawing(scheme):
         for spec in (PartitionSpec("x", "y"), PartitionSpec(("x", "y"), None), PartitionSpec()):
@@ -193,7 +193,7 @@ def test_numbers_do_not_depend_on_where_they_live(scheme: str) -> None:
                 same(np.asarray(drawn), wanted)
 
 
-def test_randint_takes_any_bounds() -> None:
+def test_randint_accepts_all_bounds() -> None:
     key = random.key(1)
     whole = np.asarray(random.randint(key, (1000,), -(2**31), 2**31))
     assert whole.min() < -(2**30)
@@ -295,7 +295,7 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize("shape", [(-2,), (2.5,), -1], ids=str)
-def test_shapes_are_whole_and_not_negative(shape: Any) -> None:
+def test_shapes_must_be_nonnegative_integers(shape: Any) -> None:
     for draw in (random.normal, random.uniform, random.bits, random.bernoulli):
         with pytest.raises(ShapeError, match=r"^shape .* has (a neg|the size 2.5, )"):
             draw(random.key(0), shape=shape)
@@ -304,7 +304,7 @@ def test_shapes_are_whole_and_not_negative(shape: Any) -> None:
 
 
 @pytest.mark.parametrize(("call", "message"), FAULTS)
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_invalid_arguments_are_errors(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(RandomError) as caught:
         call()
     first, *rest = str(caught.value).split("\n")
@@ -314,7 +314,7 @@ def test_errors(call: Callable[[], Any], message: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 @pytest.mark.parametrize("shape", [(1,), (7,), (24,), (3, 5)])
-def test_the_original_scheme_is_written_out(dtype: str, shape: tuple[int, ...]) -> None:
+def test_the_original_scheme_is_lowered_to_threefry(dtype: str, shape: tuple[int, ...]) -> None:
     def program(key: Any) -> Any:
         return random.bits(key, shape, dtype)
 

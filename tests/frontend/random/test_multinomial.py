@@ -1,4 +1,4 @@
-"""Outcomes of several trials: the numbers that `jax.random` 0.10.2 draws."""
+"""Multinomial samples agree with `jax.random` 0.10.2."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ from shardir.frontend.errors import RandomError
         (8, [0.0, 1.0, 0.0], {"shape": (2, 3), "dtype": "int32"}, [[0, 8, 0], [0, 8, 0]]),
     ],
 )
-def test_the_numbers_are_those_of_jax(n: Any, p: Any, options: Any, wanted: Any) -> None:
+def test_numbers_agree_with_jax(n: Any, p: Any, options: Any, wanted: Any) -> None:
     p = np.asarray(p, "f")
     found = sd.random.multinomial(sd.random.key(3), np.asarray(n, "f"), p, **options)
     np.testing.assert_array_equal(found, wanted)
     assert found.dtype == options.get("dtype", "float32")
 
 
-def test_a_chance_without_outcomes() -> None:
+def test_probabilities_without_outcomes_are_errors() -> None:
     with pytest.raises(RandomError) as caught:
         sd.random.multinomial(sd.random.key(0), 3, 0.5)
     assert str(caught.value).startswith(

@@ -1,4 +1,4 @@
-"""Random rotations are orthogonal, and those of JAX."""
+"""Random orthogonal matrices are orthogonal and agree with JAX."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from shardir.frontend.errors import ShapeError
 
 
 @pytest.mark.parametrize(("n", "shape", "m"), [(4, (), None), (3, (2,), 5), (5, (2,), 3)])
-def test_they_are_orthogonal_and_jaxs(n: int, shape: tuple[int, ...], m: Any) -> None:
+def test_matrices_are_orthogonal_and_agree_with_jax(n: int, shape: tuple[int, ...], m: Any) -> None:
     got = np.asarray(random.orthogonal(random.key(3), n, shape, m=m))
     narrow = got if n >= (m or n) else np.swapaxes(got, -1, -2)
     inner = np.swapaxes(narrow, -1, -2) @ narrow
@@ -22,6 +22,6 @@ def test_they_are_orthogonal_and_jaxs(n: int, shape: tuple[int, ...], m: Any) ->
     np.testing.assert_allclose(got, np.asarray(theirs), atol=1e-5)
 
 
-def test_no_rotation_of_nothing() -> None:
+def test_an_empty_matrix_is_an_error() -> None:
     with pytest.raises(ShapeError, match="orthogonal matrices cannot have 0 rows and 0 columns"):
         random.orthogonal(random.key(0), 0)

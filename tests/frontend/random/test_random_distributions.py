@@ -1,4 +1,4 @@
-"""Distributions: the numbers that `jax.random` 0.10.2 draws, and what they are to be."""
+"""Samples of distributions agree with `jax.random` 0.10.2 and have the expected moments."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def arguments(args: tuple[Any, ...]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "args", "wanted"), DRAWN)
-def test_the_numbers_are_those_of_jax(name: str, args: tuple[Any, ...], wanted: list[Any]) -> None:
+def test_numbers_agree_with_jax(name: str, args: tuple[Any, ...], wanted: list[Any]) -> None:
     got = np.ravel(getattr(random, name)(random.key(KEY), *arguments(args)))
     exact = name in ("poisson", "geometric", "binomial")
     np.testing.assert_allclose(got, wanted, rtol=0 if exact else 5e-5 if name == "wald" else 2e-6)
@@ -65,13 +65,13 @@ def test_moments(name: str, args: tuple[Any, ...], mean: float, variance: float)
     assert abs(drawn.var() / variance - 1) < 0.3
 
 
-def test_points_of_a_ball_are_inside() -> None:
+def test_points_of_ball_are_inside_of_the_ball() -> None:
     points = random.ball(random.key(0), 3, shape=(50,))
     assert points.shape == (50, 3)
     assert float(snp.max(snp.sum(points**2, axis=-1))) <= 1
 
 
-def test_a_gamma_number_moves_with_its_shape() -> None:
+def test_gamma_is_differentiable_by_its_shape() -> None:
     key, a = random.key(3), 2.0
     slope = float(grad(lambda a: random.gamma(key, a))(a))
     log_slope = float(grad(lambda a: random.loggamma(key, a))(a))
@@ -79,19 +79,19 @@ def test_a_gamma_number_moves_with_its_shape() -> None:
     assert 0 < slope < 2
 
 
-def test_mapped_over_keys() -> None:
+def test_vmap_over_keys() -> None:
     keys = random.split(random.key(0), 3)
     many = vmap(lambda key: random.gamma(key, 0.5))(keys)
     alone = [float(random.gamma(key, 0.5)) for key in keys]
     np.testing.assert_allclose(many, alone, rtol=1e-6)
 
 
-def test_wrong_counts_are_nan() -> None:
+def test_invalid_counts_give_nan() -> None:
     assert np.isnan(float(random.binomial(random.key(0), -1.0, 0.5)))
     assert np.isnan(float(random.binomial(random.key(0), 5.0, -0.5)))
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     with pytest.raises(ShardirError) as error:
         random.poisson(random.key(0), 1.0, dtype=np.float32)
     assert first_line(error) == "random counts cannot be of type f32"

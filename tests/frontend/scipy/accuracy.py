@@ -1,4 +1,6 @@
-"""The largest errors of functions that are made of operations, in ulp: of f32 and of f64."""
+"""The largest errors in ulp, of f32 and of f64, of functions that are compositions of
+operations.
+"""
 
 import mpmath as mp
 import numpy as np
@@ -27,13 +29,15 @@ BOUNDS: dict[str, dict[str, float]] = {
 
 
 def cases(*names: str) -> list[tuple[str, str]]:
-    """The functions named, of each type."""
+    """Return the named functions with each dtype."""
     return [(name, dtype) for name in names for dtype in BOUNDS[name]]
 
 
 def ulps(got: float, wanted: mp.mpf, dtype: type) -> float:
-    """How far a number is from the exact one, in units of its last place; infinities where one is
-    beyond the numbers of the type."""
+    """Return the error of a number in units in the last place.
+
+    An infinity is exact if the exact number is beyond the range of the dtype.
+    """
     about = np.finfo(dtype)
     if abs(wanted) > mp.mpf(float(about.max)):
         return 0.0 if np.isinf(got) else float("inf")

@@ -1,10 +1,10 @@
-"""Derives the rational functions of the normal quantile, and prints them as the table that ships.
+"""Derivation of the rational functions of the normal quantile, printed as the table in the package.
 
     python -m tests.frontend.scipy.quantile_coefficients
 
-Each is fitted to relative errors in 60 digits by least squares on Chebyshev nodes, whose weights
-grow where errors are large (C. Lawson, 1961) and with the denominator of the round before
-(C. Sanathanan and J. Koerner, 1963), so that the largest error is nearly the least possible.
+Each function is fitted to relative errors in 60 digits by least squares on Chebyshev nodes. The
+weights grow where errors are large (C. Lawson, 1961) and with the denominator of the previous
+iteration (C. Sanathanan and J. Koerner, 1963), so that the largest error is close to the minimum.
 """
 
 import sys
@@ -26,27 +26,27 @@ TILT, BACK = (mp.mpf(number) for number in TAIL_LINE)
 
 
 def over_distance(z: Number) -> Number:
-    """The quantile of 1/2 + q over q, for z = q^2."""
+    """Return the quantile of 1/2 + q divided by q, for z = q^2."""
     q = mp.sqrt(z)
     return mp.sqrt(2) * mp.erfinv(2 * q) / q
 
 
 def _squared(y: Number) -> Number:
-    """q^2 of y, the variable in the middle."""
+    """Return q^2 of y, the variable of the central function."""
     return max(mp.mpf("0.180625") - y, mp.mpf(10) ** -20)
 
 
-def in_the_middle(y: Number) -> Number:
-    """What the quantile is over q, less the slope that is taken out."""
+def central_quotient(y: Number) -> Number:
+    """Return the quantile divided by q, minus the linear coefficient that is factored out."""
     return over_distance(_squared(y)) - SLOPE
 
 
-def weight_in_the_middle(y: Number) -> Number:
+def central_weight(y: Number) -> Number:
     return 1 / over_distance(_squared(y))
 
 
 def of_root(r: Number) -> Number:
-    """The negative quantile of exp(-r^2), by Newton's method."""
+    """Return the negative quantile of exp(-r^2), by Newton's method."""
     x = r * mp.sqrt(2) - 1 / (r + 1)
     for _ in range(60):
         below = mp.erfc(x / mp.sqrt(2)) / 2
@@ -60,9 +60,9 @@ def of_root(r: Number) -> Number:
 
 @dataclass(frozen=True)
 class Target:
-    """A function, how much of an error in it is seen relative to the result, where it is taken.
+    """A function to fit, its interval, and the weight of its error in the error of the result.
 
-    Degrees are those of both polynomials, and `bits` those that are to be right.
+    `degree` is the degree of both polynomials, and `bits` the required accuracy.
     """
 
     function: Callable[[Number], Number]
@@ -73,11 +73,13 @@ class Target:
 
 
 def _middle(high: int, low: int, bits: float) -> Target:
-    return Target(in_the_middle, weight_in_the_middle, (0.0, 0.180625), (high, low), bits)
+    return Target(central_quotient, central_weight, (0.0, 0.180625), (high, low), bits)
 
 
 def _tail(start: float, interval: tuple[float, float], high: int, low: int, bits: float) -> Target:
-    """The quantile is a line in r plus a rational function of r less its start."""
+    """Return the tail: the quantile is a line in r plus a rational function of r minus its
+    start.
+    """
 
     def more(t: Number) -> Number:
         return of_root(t + mp.mpf(str(start))) - TILT * (t + mp.mpf(str(start))) - BACK
@@ -95,17 +97,17 @@ TARGETS = {
 
 
 def value_at(ratio: tuple[Sequence[Number], Sequence[Number]], x: Number) -> Number:
-    above, below = (sum_at(part, x) for part in ratio)
+    above, below = (polynomial_value(part, x) for part in ratio)
     return above / below
 
 
-def sum_at(coefficients: Sequence[Number], x: Number) -> Number:
-    """A polynomial, the constant term first."""
+def polynomial_value(coefficients: Sequence[Number], x: Number) -> Number:
+    """Return the value of a polynomial whose constant term is first."""
     return sum(c * x**power for power, c in enumerate(coefficients))
 
 
-def fitted(target: Target) -> tuple[list[float], list[float]]:
-    """The coefficients of both polynomials, the constant terms first, that of the second 1."""
+def fit_coefficients(target: Target) -> tuple[list[float], list[float]]:
+    """Return the coefficients of both polynomials, constant terms first; the second's is 1."""
     high, low = target.degrees
     first, last = (mp.mpf(end) for end in target.interval)
     count = 4 * (high + low + 1)
@@ -126,7 +128,7 @@ def fitted(target: Target) -> tuple[list[float], list[float]]:
             right[i] = scale * value
         solved = list(mp.lu_solve(rows.T * rows, rows.T * right))
         ratio = solved[: high + 1], [mp.mpf(1), *solved[high + 1 :]]
-        below = [sum_at(ratio[1], x) for x in xs]
+        below = [polynomial_value(ratio[1], x) for x in xs]
         errors = [
             abs(value_at(ratio, x) - value) * share
             for x, value, share in zip(xs, values, shares, strict=True)
@@ -142,7 +144,7 @@ def fitted(target: Target) -> tuple[list[float], list[float]]:
 
 
 def error_of(target: Target, ratio: tuple[Sequence[float], Sequence[float]], count: int) -> Number:
-    """The largest error at `count` places, relative to the result."""
+    """Return the largest error at `count` points, relative to the result."""
     first, last = (mp.mpf(end) for end in target.interval)
     xs = [first + (last - first) * i / (count - 1) for i in range(count)]
     return max(abs(value_at(ratio, x) - target.function(x)) * target.weight(x) for x in xs)
@@ -150,7 +152,7 @@ def error_of(target: Target, ratio: tuple[Sequence[float], Sequence[float]], cou
 
 if __name__ == "__main__":
     for name, target in TARGETS.items():
-        ratio = fitted(target)
+        ratio = fit_coefficients(target)
         lines = (fill(f"{tuple(part)},", 95) for part in ratio)
         print(f"{name}: Ratio = (", *(indent(line, "    ") for line in lines), ")", sep="\n")
         print("#", mp.nstr(-mp.log(error_of(target, ratio, 50), 2), 4), "bits", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Linear algebra under SciPy's names, against what it is defined as, and against JAX."""
+"""Linear algebra under SciPy's names: defining equations, and agreement with JAX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.definite
 
 
 @pytest.mark.parametrize("make", [normal, plane])
-def test_solving_by_factors(make: Any) -> None:
+def test_solving_with_decompositions(make: Any) -> None:
     s, a = definite(4, 4, make=make), make(4, 4) + 4 * np.eye(4, dtype=make(1).dtype)
     for b in (make(4), make(4, 2)):
         for lower in (True, False):
@@ -37,7 +37,7 @@ def test_solving_by_factors(make: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
-def test_factors(shape: tuple[int, ...]) -> None:
+def test_decompositions(shape: tuple[int, ...]) -> None:
     x = plane(*shape)
     p, lower, upper = eagerly(linalg.lu, x)
     close(p @ lower @ upper, x, 1e-3)
@@ -56,7 +56,7 @@ def test_factors(shape: tuple[int, ...]) -> None:
     close(positive @ unitary, x, 1e-3)
 
 
-def test_the_plain_ones() -> None:
+def test_functions_shared_with_numpy() -> None:
     a, s = plane(2, 4, 4), definite(2, 4, 4)
     close(run(linalg.det, a), np.linalg.det(a), 1e-3)
     close(run(linalg.inv, s), np.linalg.inv(s), 1e-2)
@@ -94,7 +94,7 @@ def test_exponentials() -> None:
     np.testing.assert_allclose(moved, change, rtol=1e-2, atol=1e-2)
 
 
-def test_functions_of_matrices() -> None:
+def test_matrix_functions() -> None:
     s = definite(4, 4)
     root = eagerly(linalg.sqrtm, s)
     close(root @ root, s, 1e-3)
@@ -103,7 +103,7 @@ def test_functions_of_matrices() -> None:
     close(a @ x + x @ b, c, 1e-3)
 
 
-def test_derivatives_are_jaxs() -> None:
+def test_derivatives_agree_with_jax() -> None:
     jax = pytest.importorskip("jax")
     x = np.random.default_rng(5).normal(size=(3, 3))
     with config(enable_x64=True), jax.enable_x64(True):
@@ -145,9 +145,7 @@ BUILT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "args", "options"), BUILT, ids=lambda x: str(x)[:20])
-def test_matrices_of_a_certain_build(
-    name: str, args: tuple[Any, ...], options: dict[str, Any]
-) -> None:
+def test_structured_matrices(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> None:
     jax = pytest.importorskip("jax")
     theirs = getattr(jax.scipy.linalg, name)(
         *(jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in args), **options
@@ -169,5 +167,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
-def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    call: Callable[[Any], Any], kind: type[Exception], message: str
+) -> None:
     assert_raises_exactly(lambda: run(call, normal(3, 4)), kind, message)

@@ -1,4 +1,4 @@
-"""Iterative solvers agree with direct ones, and with JAX's, and so do their derivatives."""
+"""Iterative solvers agree with direct solvers and with JAX, and so do their derivatives."""
 
 import re
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def matrix(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_solver_solves(name: str) -> None:
+def test_solvers_satisfy_the_equation(name: str) -> None:
     solver, a = getattr(linalg, name), matrix(name)
     wanted = np.linalg.solve(a, RIGHT)
     inverse = np.diag(1 / np.diag(a)).astype("f")
@@ -64,7 +64,7 @@ def test_complex_equations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_gradients_are_those_of_the_equation(name: str) -> None:
+def test_gradients_are_implicit_derivatives(name: str) -> None:
     a, weights = matrix(name), np.arange(1, SIZE + 1, dtype="f")
 
     def loss(a: Any, b: Any) -> Any:
@@ -78,7 +78,7 @@ def test_gradients_are_those_of_the_equation(name: str) -> None:
     )
 
 
-def test_steps_are_bounded() -> None:
+def test_maxiter_bounds_the_iterations() -> None:
     start = np.ones(SIZE, "f")
     for name in SOLVERS:
         found, _ = getattr(linalg, name)(matrix(name), RIGHT, start, maxiter=0)
@@ -88,7 +88,7 @@ def test_steps_are_bounded() -> None:
     np.testing.assert_allclose(once, step * RIGHT, rtol=1e-5)
 
 
-def test_subspaces_that_end_early() -> None:
+def test_krylov_subspaces_that_terminate_early() -> None:
     b = np.zeros(SIZE, "f")
     b[1] = 3
     diagonal = np.diag(np.arange(1, SIZE + 1)).astype("f")
@@ -102,7 +102,7 @@ def test_subspaces_that_end_early() -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_restarts_and_guesses_are_jaxs(name: str) -> None:
+def test_restarts_and_initial_guesses_agree_with_jax(name: str) -> None:
     theirs: Any = pytest.importorskip("jax.scipy.sparse.linalg")
 
     options = {"restart": 3} if name == "gmres" else {}
@@ -114,7 +114,7 @@ def test_restarts_and_guesses_are_jaxs(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-4)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_arguments_are_errors() -> None:
     refused: list[tuple[Callable[[], Any], str]] = [
         (
             lambda: linalg.cg(POSITIVE, RIGHT, RIGHT[:2]),

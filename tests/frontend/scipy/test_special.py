@@ -1,4 +1,4 @@
-"""Special functions against numbers of SciPy 1.17, in f64, and their derivatives."""
+"""Special functions in f64 against SciPy 1.17, and their derivatives."""
 
 from functools import cache
 from typing import Any
@@ -108,8 +108,8 @@ def test_values(name: str, args: tuple[Any, ...], wanted: float) -> None:
 
 
 @cache
-def slope_of(name: str, argument: int) -> Any:
-    """The derivative of a function by one of its arguments, compiled once for all places."""
+def derivative_of(name: str, argument: int) -> Any:
+    """Return the derivative of a function by one of its arguments, compiled once."""
     static = FLAT.get(name, ())
     return jit(grad(getattr(special, name), argument), static_argnums=static)
 
@@ -130,11 +130,11 @@ def test_derivatives(name: str, args: tuple[Any, ...], wanted: float) -> None:
             differences = [float(along(x + h) - along(x - h)), float(along(x + 2 * h))]
             differences[1] -= float(along(x - 2 * h))
             measured = (8 * differences[0] - differences[1]) / (12 * h)
-            got = float(slope_of(name, i)(*args))
+            got = float(derivative_of(name, i)(*args))
             np.testing.assert_allclose(got, measured, rtol=2e-6, atol=2e-9 * max(1, abs(wanted)))
 
 
-def test_they_compose() -> None:
+def test_functions_compose_with_transformations() -> None:
     with enable_x64():
         xs = snp.linspace(0.1, 0.9, 5)
         slopes = jit(vmap(grad(lambda x: special.betainc(2.0, 3.0, x))))(xs)
@@ -208,8 +208,8 @@ def test_edges(name: str, args: tuple[float, ...], wanted: float, wide: bool) ->
     assert (np.signbit(got) == np.signbit(wanted)).all() or np.isnan(wanted)
 
 
-def test_what_only_f64_has() -> None:
-    """Results whose factors are no numbers. Numbers of mpmath."""
+def test_results_whose_factors_overflow() -> None:
+    """The expected numbers are from mpmath."""
     with enable_x64():
         np.testing.assert_allclose(special.exprel(712.0), 2.3184146982986436e306, rtol=1e-15)
         np.testing.assert_allclose(special.polygamma(10.0, 1e30), -3.6288e-295, rtol=1e-12)
@@ -218,13 +218,13 @@ def test_what_only_f64_has() -> None:
         np.testing.assert_allclose(mixed, [-6e-240, 8.934802200544679], rtol=1e-12)
 
 
-def test_softmax_and_its_kin_are_here() -> None:
+def test_softmax_functions_are_exported() -> None:
     x = snp.array([1.0, 2.0])
     np.testing.assert_allclose(special.softmax(x), np.exp(special.log_softmax(x)), rtol=1e-6)
     np.testing.assert_allclose(special.logsumexp(x), np.log(np.exp([1, 2]).sum()), rtol=1e-6)
 
 
-def test_they_are_where_users_expect_them() -> None:
+def test_functions_are_public_names() -> None:
     from shardir import scipy
 
     assert scipy.special.ndtr is special.ndtr

@@ -1,4 +1,4 @@
-"""Distributions against numbers of SciPy 1.17, in f64."""
+"""Distributions in f64 against SciPy 1.17."""
 
 from operator import attrgetter
 from typing import Any
@@ -150,11 +150,11 @@ def test_tails(name: str, args: tuple[float, ...], wanted: float) -> None:
         np.testing.assert_allclose(float(function(*args)), wanted, rtol=2e-10)
     single = function(*map(np.float32, args))
     assert single.dtype == np.float32
-    # Of the arguments, f32 has what makes this of the results.
+    # This is the error of the results caused by rounding the arguments to f32.
     np.testing.assert_allclose(float(single), wanted, rtol=1e-3, atol=1e-44)
 
 
-def test_slopes_of_tails_are_finite() -> None:
+def test_derivatives_of_tails_are_finite() -> None:
     for name in ("laplace", "logistic", "cauchy", "expon"):
         distribution = getattr(stats, name)
         for x in (0.5, 3.0, 40.0, 1e10):
@@ -162,15 +162,15 @@ def test_slopes_of_tails_are_finite() -> None:
                 assert np.isfinite(float(grad(of)(x)))
 
 
-def test_slopes_of_distribution_functions_are_densities() -> None:
-    """Also where they are small."""
+def test_derivatives_of_distribution_functions_are_densities() -> None:
+    """The test includes small densities."""
     for name, args in (("expon", (20.0,)), ("pareto", (9.0, 9.0)), ("cauchy", (1e4,))):
         distribution = getattr(stats, name)
         slope, density = grad(distribution.cdf)(*args), distribution.pdf(*args)
         np.testing.assert_allclose(float(slope), float(density), rtol=1e-5)
 
 
-def test_what_is_none_is_nan() -> None:
+def test_invalid_parameters_give_nan() -> None:
     nan = float("nan")
     for name, args in (("expon", ()), ("uniform", ()), ("pareto", (2.0,)), ("gamma", (2.0,))):
         assert np.isnan(float(getattr(stats, name).pdf(nan, *args)))
@@ -198,13 +198,13 @@ def test_outside_of_the_support() -> None:
     assert float(stats.bernoulli.pmf(2, 0.5)) == 0
 
 
-def test_gradients_are_finite_at_the_border() -> None:
+def test_gradients_are_finite_at_the_boundary() -> None:
     slope = grad(lambda a: stats.gamma.logpdf(-1.0, a))(2.0)
     assert float(slope) == 0
     assert float(grad(stats.norm.logcdf)(-20.0)) == pytest.approx(20.05, abs=0.01)
 
 
-def test_several_variables() -> None:
+def test_multivariate_distributions() -> None:
     with enable_x64():
         x, alpha = snp.array([0.2, 0.3, 0.5]), snp.array([1.0, 2.0, 3.0])
         density = stats.dirichlet.logpdf(x, alpha)
@@ -219,7 +219,7 @@ def test_several_variables() -> None:
         np.testing.assert_allclose(float(one), float(same), rtol=1e-12)
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     with pytest.raises(ShardirError) as error:
         stats.dirichlet.logpdf(snp.ones(4), snp.ones(2))
     assert str(error.value).split("\n")[0] == (
@@ -228,6 +228,6 @@ def test_errors() -> None:
 
 
 @pytest.mark.parametrize(("name", "first"), [("cdf", "x"), ("logpdf", "x"), ("ppf", "q")])
-def test_what_is_no_array_is_named(name: str, first: str) -> None:
+def test_an_argument_that_is_no_array_is_named(name: str, first: str) -> None:
     wanted = f"argument {first} of norm.{name} is 'a' of type str, which is not an array"
     assert error_line(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == wanted

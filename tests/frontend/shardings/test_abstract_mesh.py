@@ -1,4 +1,4 @@
-"""Programs for machines that are not there: traced, lowered and partitioned, but never run."""
+"""Programs on abstract meshes are traced, lowered and partitioned without devices."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ def described(shape: tuple[int, ...], *spec: Any) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(POD, P(*spec)))
 
 
-def test_a_program_for_two_thousand_devices() -> None:
+def test_a_program_on_two_thousand_abstract_devices() -> None:
     lowered = jit(lambda x, w: snp.tanh(x @ w).sum(0)).lower(
         described((4096, 4096), "data", "model"), described((4096, 8192), "model", "pipe")
     )
@@ -37,13 +37,13 @@ def test_a_program_for_two_thousand_devices() -> None:
     assert compiled.memory_analysis().output_size_in_bytes == 1024 * 4
 
 
-def test_manual_programs_too() -> None:
+def test_manual_programs_on_an_abstract_mesh() -> None:
     total = shard_map(lambda x: psum(x, "data"), mesh=POD, in_specs=P("data"), out_specs=P())
     compiled = jit(total).lower(described((64, 4), "data")).compile()
     assert "all-reduce" in compiled.as_text()
 
 
-def test_an_abstract_mesh_is_its_sizes_and_names() -> None:
+def test_abstract_meshes_compare_by_sizes_and_names() -> None:
     assert AbstractMesh((16, 16, 8), ("data", "model", "pipe")) == POD
     assert AbstractMesh(4, "x") == AbstractMesh((4,), ("x",))
     assert AbstractMesh(8, "x") != make_mesh(8, "x")
@@ -68,7 +68,7 @@ PLACED = NamedSharding(POD, P("data"))
         (lambda: device_put(snp.ones(16), PLACED), "device_put cannot place an array on "),
     ],
 )  # fmt: skip
-def test_nothing_runs_there(run: Callable[[], Any], start: str) -> None:
+def test_execution_on_an_abstract_mesh_is_an_error(run: Callable[[], Any], start: str) -> None:
     with pytest.raises(DeviceError) as caught:
         run()
     assert str(caught.value).startswith(f"{start}{REST}instead of the AbstractMesh\n")
@@ -88,7 +88,7 @@ def double(x: Any) -> Any:
         ((2, 2), ("a", "a"), "the axes of a Mesh are ('a', 'a'); every name can occur once"),
     ],
 )  # fmt: skip
-def test_meshes_that_are_none(sizes: Any, names: Any, message: str) -> None:
+def test_invalid_abstract_meshes_are_errors(sizes: Any, names: Any, message: str) -> None:
     with pytest.raises(MeshError) as caught:
         AbstractMesh(sizes, names)
     assert str(caught.value).partition("\n")[0] == message

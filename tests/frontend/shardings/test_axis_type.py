@@ -1,4 +1,4 @@
-"""Axis types: what programs that state them may ask for."""
+"""Axis types, and the arguments that explicit axes allow."""
 
 import pickle
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def key() -> Any:
     return sd.random.key(0)
 
 
-def test_axes_left_to_the_compiler_may_be_stated() -> None:
+def test_auto_axes_may_be_stated() -> None:
     mesh = make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     assert mesh == make_mesh((2, 4), ("x", "y"))
     assert mesh.axis_types == (AxisType.Auto, AxisType.Auto)
@@ -43,7 +43,7 @@ def test_axes_left_to_the_compiler_may_be_stated() -> None:
     assert AbstractMesh((2,), ("x",), axis_types=AxisType.Auto).axis_types == (AxisType.Auto,)
 
 
-def test_explicit_axes_are_known_as_such() -> None:
+def test_explicit_axes_are_reported() -> None:
     mesh = make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Explicit))
     assert mesh.axis_types == (AxisType.Auto, AxisType.Explicit)
     assert str(mesh) == "Mesh('x': 2, 'y': 4, axis_types=(Auto, Explicit))"
@@ -57,7 +57,7 @@ def test_explicit_axes_are_known_as_such() -> None:
     assert get_abstract_mesh().empty
 
 
-def test_other_types_of_axes_are_refused() -> None:
+def test_other_axis_types_are_errors() -> None:
     with pytest.raises(MeshError) as caught:
         make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Manual))
     assert str(caught.value).partition("\n")[0] == (
@@ -136,14 +136,14 @@ ASKED: dict[str, tuple[Callable[[], Any], P]] = {
 
 
 def plain(asked: Callable[[], Any]) -> Any:
-    """The value on a mesh of one device, which every layout is."""
+    """Return the value on a mesh of one device, which satisfies every layout."""
     with make_mesh((1, 1), ("x", "y")):
         return np.asarray(asked())
 
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_layout_that_is_asked_for_is_there(name: str, compiled: bool) -> None:
+def test_results_have_the_requested_layout(name: str, compiled: bool) -> None:
     asked, spec = ASKED[name]
     mesh = explicit()
     with set_mesh(mesh):
@@ -152,7 +152,7 @@ def test_a_layout_that_is_asked_for_is_there(name: str, compiled: bool) -> None:
     np.testing.assert_allclose(np.asarray(made), plain(asked), rtol=1e-6)
 
 
-def test_random_numbers_are_drawn_where_they_are_wanted() -> None:
+def test_random_numbers_have_the_requested_sharding() -> None:
     run = sd.jit(lambda: sd.random.normal(key(), (8, 4), out_sharding=P("x", "y")))
     with set_mesh(explicit()):
         compiled = run.lower().compile()
@@ -161,7 +161,7 @@ def test_random_numbers_are_drawn_where_they_are_wanted() -> None:
     assert "-> (f32[2, 2] of f32[8@x, 4@y])" in compiled.as_text()
 
 
-def test_a_layout_goes_through_derivatives_loops_and_maps() -> None:
+def test_layouts_inside_of_transformations() -> None:
     mesh = explicit()
 
     def loss(w: Any, x: Any) -> Any:
@@ -185,14 +185,14 @@ def test_a_layout_goes_through_derivatives_loops_and_maps() -> None:
     np.testing.assert_allclose(mapped, [2 * x.T @ (x @ w) / 32 for x in xs], rtol=1e-5)
 
 
-def test_containers_are_laid_out() -> None:
+def test_layouts_of_containers() -> None:
     mesh = make_mesh((4,), ("x",))
     by_name = {"a": NamedSharding(mesh, P("x")), "b": NamedSharding(mesh, P(None, "x"))}
     found = reshard({"a": A, "b": A}, by_name)
     assert {name: x.sharding.spec for name, x in found.items()} == {"a": P("x"), "b": P(None, "x")}
 
 
-def test_what_is_no_layout_is_refused() -> None:
+def test_invalid_layouts_are_errors() -> None:
     with pytest.raises(NoMeshError) as caught:
         reshard(A, P("x"))
     assert str(caught.value).startswith(
@@ -206,7 +206,7 @@ def test_what_is_no_layout_is_refused() -> None:
 
 
 @pytest.mark.parametrize("make", [snp.zeros, snp.ones, snp.empty, snp.asarray])
-def test_a_new_array_has_one_place(make: Callable[..., Any]) -> None:
+def test_device_and_out_sharding_together_are_an_error(make: Callable[..., Any]) -> None:
     with pytest.raises(ArgumentError) as error:
         make(3, device=sd.devices()[0], out_sharding=P())
     assert str(error.value).startswith(

@@ -1,4 +1,6 @@
-"""Shardings of many meshes meet on one, and results come back in the user's words."""
+"""A common mesh for shardings of several meshes; results are expressed on the meshes of the
+user.
+"""
 
 from itertools import pairwise
 from math import prod
@@ -32,14 +34,14 @@ EIGHT = PositionalSharding(devices())
 ALL = tuple(devices())
 
 
-def test_the_mesh_of_the_first_named_sharding_is_common() -> None:
+def test_the_mesh_of_the_first_named_sharding_is_the_common_mesh() -> None:
     flat = NamedSharding(make_mesh(8, "x"), P("x"))
     named = NamedSharding(MESH, P("a"))
     assert common_axes([EIGHT, named, flat]) == AXES
     assert common_axes([flat, named]) == (("x", 8),)
 
 
-def test_positional_shardings_are_refined_together() -> None:
+def test_positional_shardings_have_a_common_refinement() -> None:
     assert common_axes([EIGHT]) == (("d0", 8),)
     assert common_axes([EIGHT.reshape(4, 2)]) == (("d0", 4), ("d1", 2))
     assert common_axes([EIGHT.reshape(4, 2), EIGHT.reshape(2, 4)]) == (
@@ -52,7 +54,7 @@ def test_positional_shardings_are_refined_together() -> None:
     assert common_axes([SingleDeviceSharding(devices()[0])]) == ()
 
 
-def test_shardings_that_do_not_nest() -> None:
+def test_incompatible_shardings_are_errors() -> None:
     six = PositionalSharding(devices()[:6])
     with pytest.raises(ShardingError) as caught:
         common_axes([six.reshape(2, 3), six.reshape(3, 2)])
@@ -67,7 +69,7 @@ PositionalSharding([[{CPU 0} {CPU 1} {CPU 2}]
     )
 
 
-def test_digits_are_parts_of_axes() -> None:
+def test_sub_axes_are_expressed_on_axes() -> None:
     assert express_sub_axis(SubAxis(2, 4), AXES) == (Axis("a", 1, 4),)
     assert express_sub_axis(SubAxis(4, 2), AXES) == (Axis("a", 1, 2),)
     assert express_sub_axis(SubAxis(1, 4), AXES) == (Axis("a", 2, 2), Axis("b", 1, 2))
@@ -75,7 +77,7 @@ def test_digits_are_parts_of_axes() -> None:
     assert express_sub_axis(SubAxis(4, 1), AXES) == ()
 
 
-def test_a_digit_that_does_not_nest() -> None:
+def test_a_sub_axis_that_does_not_nest_is_an_error() -> None:
     with pytest.raises(ShardingError) as caught:
         express_sub_axis(SubAxis(1, 2), (("a", 2), ("b", 3)))
     assert str(caught.value).partition("\n")[0] == (
@@ -84,7 +86,7 @@ def test_a_digit_that_does_not_nest() -> None:
     )
 
 
-def test_adjacent_parts_of_an_axis_are_joined() -> None:
+def test_adjacent_sub_axes_are_merged() -> None:
     assert express_dimension((SubAxis(4, 2), SubAxis(2, 2)), (("x", 8),)) == (Axis("x", 1, 4),)
     assert express_dimension((SubAxis(2, 2), SubAxis(4, 2)), (("x", 8),)) == (
         Axis("x", 2, 2),
@@ -100,20 +102,20 @@ def test_a_sharding_is_expressed_dimension_by_dimension() -> None:
     )
 
 
-def test_a_result_is_named_on_the_users_mesh() -> None:
+def test_a_result_is_expressed_on_the_mesh_of_the_user() -> None:
     seen = [EIGHT, NamedSharding(MESH, P("a"))]
     dims = ((Axis("b", 1, 2), Axis("a", 1, 4)), (), ())
     assert to_user_sharding(dims, AXES, ALL, seen) == NamedSharding(MESH, P(("b", "a")))
     assert to_user_sharding(((), ()), AXES, ALL, seen) == NamedSharding(MESH, P())
 
 
-def test_a_result_is_named_on_the_mesh_that_can_say_it() -> None:
+def test_a_result_is_expressed_on_a_mesh_that_can_represent_it() -> None:
     other = make_mesh((2, 4), ("x", "y"))
     seen = [NamedSharding(MESH, P("a")), NamedSharding(other, P("x"))]
     assert to_user_sharding(((Axis("a", 1, 2),),), AXES, ALL, seen) == NamedSharding(other, P("x"))
 
 
-def test_a_result_that_no_mesh_can_say_splits_the_first() -> None:
+def test_a_result_that_no_mesh_can_represent_splits_the_first_mesh() -> None:
     seen = [NamedSharding(make_mesh(8, "x"), P("x"))]
     split_sharding = to_user_sharding(
         ((Axis("x", 2, 2),), (Axis("x", 4, 2),)), (("x", 8),), ALL, seen
@@ -127,7 +129,7 @@ def test_a_result_that_no_mesh_can_say_splits_the_first() -> None:
     )
 
 
-def test_results_are_positional_where_the_user_names_no_mesh() -> None:
+def test_results_without_a_named_mesh_are_positional() -> None:
     axes = common_axes([EIGHT.reshape(4, 2)])
     seen = [EIGHT.reshape(4, 2)]
     assert to_user_sharding((((Axis("d0", 1, 4)),), ()), axes, ALL, seen) == EIGHT.reshape(
@@ -148,19 +150,19 @@ def test_results_on_one_device() -> None:
     )
 
 
-def test_meshes_over_other_devices_are_not_the_users() -> None:
+def test_meshes_over_other_devices_are_not_used() -> None:
     elsewhere = NamedSharding(make_mesh(2, "a", devices=devices()[6:]), P("a"))
     assert to_user_sharding(((Axis("a", 1, 4),),), AXES, ALL, [elsewhere, EIGHT]) == (
         PositionalSharding(devices()).reshape(4, 2).replicate(1, keepdims=False)
     )
 
 
-def test_the_same_devices() -> None:
+def test_equal_devices_are_accepted() -> None:
     placed: list[tuple[str, Sharding]] = [("x", EIGHT), ("y", NamedSharding(MESH, P("a")))]
     assert check_same_devices(placed) == ALL
 
 
-def test_other_devices() -> None:
+def test_different_devices_are_errors() -> None:
     one, two = PositionalSharding(devices()[:4]), PositionalSharding(devices()[4:])
     with pytest.raises(IncompatibleDevicesError) as caught:
         check_same_devices([("argument x of add", one), ("argument y of add", two)])
@@ -173,7 +175,7 @@ def test_other_devices() -> None:
     assert isinstance(caught.value, ValueError)
 
 
-def test_the_same_devices_in_another_order() -> None:
+def test_equal_devices_in_another_order_are_accepted() -> None:
     torus = PositionalSharding([devices()[i] for i in (0, 1, 2, 3, 6, 7, 4, 5)])
     with pytest.raises(IncompatibleDevicesError) as caught:
         check_same_devices([("x", EIGHT), ("y", EIGHT), ("z", torus)])
@@ -187,7 +189,9 @@ def test_the_same_devices_in_another_order() -> None:
 
 @st.composite
 def positional(draw: st.DrawFn, pool: tuple[Device, ...]) -> PositionalSharding:
-    """A reshaped, transposed and replicated sharding over `pool`, a power of two of devices."""
+    """Draw a reshaped, transposed and replicated sharding over `pool`, a power of two of
+    devices.
+    """
     sharding = PositionalSharding(list(pool))
     for _ in range(draw(st.integers(0, 2))):
         rest, shape = sharding.size, []
@@ -222,7 +226,7 @@ def named(draw: st.DrawFn, pool: tuple[Device, ...]) -> NamedSharding:
 
 
 @given(st.data())
-def test_shardings_survive_the_way_to_a_common_mesh_and_back(data: st.DataObject) -> None:
+def test_expressing_on_a_common_mesh_is_invertible(data: st.DataObject) -> None:
     pool = tuple(virtual_devices(data.draw(st.sampled_from([1, 2, 4, 8, 16]), label="devices")))
     kinds = st.one_of(positional(pool), named(pool))
     seen: list[Sharding] = data.draw(st.lists(kinds, min_size=1, max_size=3), label="seen")
@@ -250,7 +254,7 @@ def test_express_and_find_digit_are_inverse(sizes: list[int], data: st.DataObjec
     try:
         parts = express_sub_axis(digit, axes)
     except ShardingError:
-        # It cuts within an axis whose size it does not divide.
+        # The sub-axis is inside an axis whose size it does not divide.
         ends = {prod(sizes[i:]) for i in range(len(sizes) + 1)}
         chain = sorted({*ends, digit.stride, digit.span})
         assert any(b % a for a, b in pairwise(chain))

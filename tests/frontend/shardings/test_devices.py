@@ -1,4 +1,4 @@
-"""Devices are identities, and there are as many as one likes."""
+"""Devices: identity, attributes, and their number."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ from shardir.frontend.shardings.devices import (
 )
 
 
-def test_a_device_tells_what_it_is() -> None:
+def test_a_device_has_a_repr() -> None:
     device = devices()[3]
     assert (device.id, device.platform, device.device_kind, device.process_index) == (
         3,
@@ -39,14 +39,14 @@ def test_eight_devices_by_default() -> None:
     assert default_backend() == "cpu"
 
 
-def test_the_same_id_is_the_same_object() -> None:
+def test_equal_ids_are_one_object() -> None:
     assert all(a is b for a, b in zip(devices(), local_devices(), strict=True))
     device = devices()[1]
     assert copy.deepcopy(device) is device
     assert pickle.loads(pickle.dumps(device)) is device
 
 
-def test_threads_get_the_same_object() -> None:
+def test_threads_get_identical_objects() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(find_device, [70_001] * 64))
     assert all(device is found[0] for device in found)
@@ -64,19 +64,19 @@ def test_the_number_of_devices_can_change_at_any_time() -> None:
         assert devices()[15] is last
 
 
-def test_devices_beyond_this_machine_can_be_named() -> None:
+def test_devices_beyond_this_machine_can_be_created() -> None:
     many = virtual_devices(4096)
     assert many[:8] == devices()
     assert str(many[4095]) == "CPU 4095"
 
 
-def test_a_device_does_not_change() -> None:
+def test_devices_are_immutable() -> None:
     with pytest.raises(AttributeError) as caught:
         devices()[0].id = 7
     assert str(caught.value) == "a Device is an identity and cannot be changed"
 
 
-def test_another_platform() -> None:
+def test_an_unknown_platform_is_an_error() -> None:
     with pytest.raises(DeviceError) as caught:
         devices("tpu")
     assert (
@@ -93,7 +93,7 @@ def test_another_platform() -> None:
         ("ipu", "IpuDevice(id=5, num_tiles=1472, version=ipu2)"),
     ],
 )
-def test_devices_can_stand_for_those_of_another_platform(platform: str, shown: str) -> None:
+def test_devices_may_represent_another_platform(platform: str, shown: str) -> None:
     with config(shown_platform=platform):
         assert default_backend() == platform
         device = devices(platform)[5]
@@ -103,7 +103,7 @@ def test_devices_can_stand_for_those_of_another_platform(platform: str, shown: s
         assert float(sd.jit(lambda x: x + 1)(sd.device_put(1.0, device))) == 2
 
 
-def test_another_process() -> None:
+def test_devices_of_another_process() -> None:
     with pytest.raises(RuntimeError) as caught:
         local_devices(process_index=1)
     assert (

@@ -1,4 +1,4 @@
-"""Meshes: arranging devices along named axes."""
+"""Meshes arrange devices along named axes."""
 
 import pickle
 import threading
@@ -18,7 +18,7 @@ def message(make: object) -> str:
     return str(caught.value).partition("\n")[0]
 
 
-def test_a_mesh_tells_what_it_is() -> None:
+def test_a_mesh_has_a_repr() -> None:
     mesh = make_mesh((4, 2), ("data", "model"))
     assert mesh.shape == {"data": 4, "model": 2}
     assert list(mesh.shape) == ["data", "model"]
@@ -30,7 +30,7 @@ def test_a_mesh_tells_what_it_is() -> None:
     assert repr(mesh) == "Mesh('data': 4, 'model': 2)"
 
 
-def test_another_order_of_devices_shows() -> None:
+def test_the_repr_shows_another_device_order() -> None:
     mesh = Mesh([devices()[1], devices()[0]], "x")
     assert repr(mesh) == "Mesh('x': 2, device_ids=[1, 0])"
 
@@ -46,7 +46,7 @@ def test_meshes_compare_by_devices_shape_and_names() -> None:
     assert pickle.loads(pickle.dumps(one)) == one
 
 
-def test_a_mesh_is_frozen() -> None:
+def test_meshes_are_immutable() -> None:
     mesh = make_mesh(8, "x")
     assert message(lambda: setattr(mesh, "axis_names", ("y",))) == (
         "a Mesh is frozen, and 'axis_names' cannot be set; make another Mesh"
@@ -55,7 +55,7 @@ def test_a_mesh_is_frozen() -> None:
         mesh.devices[0] = devices()[1]
 
 
-def test_a_mesh_is_in_force_inside_its_block() -> None:
+def test_a_mesh_is_the_current_mesh_inside_its_block() -> None:
     outer, inner = make_mesh(8, "x"), make_mesh((4, 2), ("a", "b"))
     assert current_mesh() is None
     with outer as entered:
@@ -77,7 +77,7 @@ def test_device_meshes_keep_the_order_of_devices() -> None:
     assert create_device_mesh((2,), devices()[6:]).tolist() == devices()[6:]
 
 
-def test_a_mesh_can_leave_devices_out() -> None:
+def test_a_mesh_may_use_a_subset_of_devices() -> None:
     assert make_mesh((2, 2), ("a", "b")).device_ids == (0, 1, 2, 3)
     assert make_mesh(2, "a", devices=devices()[5:]).device_ids == (5, 6)
 
@@ -94,7 +94,7 @@ def test_the_empty_mesh() -> None:
     assert (mesh.size, mesh.shape, repr(mesh)) == (1, {}, "Mesh()")
 
 
-def test_too_few_devices() -> None:
+def test_too_few_devices_are_an_error() -> None:
     expected = (
         "a mesh of shape (4, 4) needs 16 devices, and there are 8; choose sizes whose product is "
         "at most 8, or add devices with set_cpu_devices(16) or SHARDIR_CPU_DEVICES=16"
@@ -107,20 +107,20 @@ def test_too_few_devices() -> None:
     )
 
 
-def test_too_many_devices() -> None:
+def test_too_many_devices_are_an_error() -> None:
     assert message(lambda: create_device_mesh((2, 2))) == (
         "a device mesh of shape (2, 2) has 4 positions, and there are 8 devices; pass 4 of them, "
         "as in devices=devices()[:4]"
     )
 
 
-def test_shapes_that_are_none() -> None:
+def test_invalid_shapes_are_errors() -> None:
     assert message(lambda: create_device_mesh((8, 0))) == (
         "a mesh has shape (8, 0); every size must be an integer above 0"
     )
 
 
-def test_devices_that_are_none() -> None:
+def test_invalid_devices_are_errors() -> None:
     assert message(lambda: Mesh([0, 1], "x")) == (
         "a Mesh needs devices, got 0; take them from devices()"
     )
@@ -130,7 +130,7 @@ def test_devices_that_are_none() -> None:
     )
 
 
-def test_names_that_do_not_fit() -> None:
+def test_invalid_names_are_errors() -> None:
     assert message(lambda: Mesh(devices(), ("a", "b"))) == (
         "the devices of a Mesh are arranged in 1 dimensions (8,), "
         "and 2 axes are named ('a', 'b'); name every dimension"
@@ -155,7 +155,7 @@ def test_a_mesh_without_devices() -> None:
     assert (mesh.abstract_mesh.empty, mesh.abstract_mesh.size) == (True, 0)
 
 
-def test_the_axes_without_the_devices() -> None:
+def test_the_abstract_mesh_has_the_axes() -> None:
     mesh = make_mesh((4, 2), ("a", "b"))
     assert mesh.abstract_mesh.shape == mesh.shape
     assert mesh.abstract_mesh is mesh.abstract_mesh

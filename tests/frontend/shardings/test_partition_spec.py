@@ -1,4 +1,4 @@
-"""PartitionSpec: a tuple of entries that says what it is."""
+"""`PartitionSpec`: a tuple of entries with its own repr."""
 
 import copy
 import pickle
@@ -24,12 +24,12 @@ def test_it_is_the_tuple_of_its_entries() -> None:
     assert repr(P("a") + P(None)) == repr(P("a") + (None,)) == "PartitionSpec('a', None)"
 
 
-def test_trailing_nones_make_another_object() -> None:
+def test_trailing_nones_make_specs_unequal() -> None:
     assert P("a") != P("a", None)
     assert P() != P(None)
 
 
-def test_entries_that_mean_the_same_are_kept_alike() -> None:
+def test_equivalent_entries_are_normalized() -> None:
     assert P(("a",), (), ["b", "c"]) == P("a", None, ("b", "c"))
 
 
@@ -48,7 +48,7 @@ def test_axes_of_a_dimension() -> None:
 
 
 @pytest.mark.parametrize("entry", [3, ("a", None), ("a", ("b",)), (UNCONSTRAINED,)])
-def test_other_entries(entry: object) -> None:
+def test_invalid_entries_are_errors(entry: object) -> None:
     with pytest.raises(ShardingError) as caught:
         P("a", entry)
     assert str(caught.value).partition("\n")[0] == (
@@ -61,7 +61,7 @@ def test_equal_specs_are_one_object() -> None:
     assert P("a", ()) is P("a", None)
 
 
-def test_there_are_no_kinds_of_specs() -> None:
+def test_subclassing_is_an_error() -> None:
     with pytest.raises(ArgumentError) as caught:
         type("Mine", (P,), {})
     assert str(caught.value).partition("\n")[0] == (

@@ -1,4 +1,4 @@
-"""PositionalSharding acts like an array with sets of devices as elements."""
+"""`PositionalSharding` behaves as an array whose elements are sets of devices."""
 
 import pickle
 from math import prod
@@ -15,7 +15,7 @@ from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sub_axes import SubAxis
 
 EIGHT = PositionalSharding(create_device_mesh((8,)))
-# The order of the devices of the machine in the tutorials.
+# This is the device order of the machine in the tutorials.
 TORUS = PositionalSharding([devices()[i] for i in (0, 1, 2, 3, 6, 7, 4, 5)])
 
 
@@ -75,14 +75,14 @@ def test_lists_and_arrays_of_devices() -> None:
     assert PositionalSharding(devices()[4:]).device_assignment == tuple(devices()[4:])
 
 
-def test_digits() -> None:
+def test_sub_axes() -> None:
     assert EIGHT.reshape(4, 2).sub_axes(2) == ((SubAxis(2, 4),), (SubAxis(1, 2),))
     assert EIGHT.reshape(4, 2).T.sub_axes(2) == ((SubAxis(1, 2),), (SubAxis(2, 4),))
     assert EIGHT.reshape(4, 2).T.reshape(8).sub_axes(1) == ((SubAxis(1, 2), SubAxis(2, 4)),)
     assert EIGHT.reshape(4, 2).replicate(0).sub_axes(2) == ((), (SubAxis(1, 2),))
 
 
-def test_one_size_can_be_left_open() -> None:
+def test_one_size_may_be_inferred() -> None:
     assert EIGHT.reshape(-1, 2) == EIGHT.reshape((4, -1)) == EIGHT.reshape(4, 2)
 
 
@@ -92,14 +92,14 @@ def test_a_reshape_after_a_transpose_that_nests() -> None:
     assert sharding.reshape(8).reshape(2, 4) == sharding
 
 
-def test_values_of_lower_rank_lack_leading_dimensions() -> None:
+def test_values_of_lower_rank_ignore_leading_dimensions() -> None:
     replicated = EIGHT.reshape(4, 2).replicate(0)
     assert replicated.shard_shape((16, 10)) == (16, 5)
     assert replicated.shard_shape((10,)) == (5,)
     assert replicated.devices_indices_map((10,))[devices()[3]] == (slice(5, 10),)
 
 
-def test_what_is_whole_everywhere_fits_every_rank() -> None:
+def test_a_replicated_sharding_fits_every_rank() -> None:
     everywhere = EIGHT.reshape(8, 1).replicate()
     assert everywhere.is_fully_replicated
     for shape in ((), (3,), (3, 5), (3, 5, 7)):
@@ -107,7 +107,7 @@ def test_what_is_whole_everywhere_fits_every_rank() -> None:
     assert PositionalSharding(devices()[:1]).shard_shape((3, 5)) == (3, 5)
 
 
-def test_equality_is_of_devices_shape_and_sets() -> None:
+def test_shardings_compare_by_devices_shape_and_sets() -> None:
     assert EIGHT.reshape(4, 2).reshape(8) == EIGHT
     assert hash(EIGHT.reshape(4, 2).reshape(8)) == hash(EIGHT)
     assert EIGHT != TORUS
@@ -120,21 +120,21 @@ def test_equality_is_of_devices_shape_and_sets() -> None:
     assert hash(copied) == hash(EIGHT.reshape(4, 2).T)
 
 
-def test_a_value_of_higher_rank() -> None:
+def test_a_value_of_higher_rank_is_an_error() -> None:
     assert message(lambda: EIGHT.shard_shape((8, 8))) == (
         "a PositionalSharding of shape (8,) cannot shard a value of rank 2; add dimensions, as in "
         ".reshape(8, 1)"
     )
 
 
-def test_a_value_of_lower_rank_that_would_be_cut() -> None:
+def test_a_value_of_lower_rank_that_would_be_sharded_is_an_error() -> None:
     assert message(lambda: EIGHT.reshape(4, 2).shard_shape((8,))) == (
         "a PositionalSharding of shape (4, 2) cannot shard a value of rank 1; reshape it to 1 "
         "dimension, or call .replicate on the first 1"
     )
 
 
-def test_an_indivisible_dimension() -> None:
+def test_an_indivisible_dimension_is_an_error() -> None:
     with pytest.raises(IndivisibleError) as caught:
         EIGHT.reshape(4, 2).shard_shape((6, 4))
     assert str(caught.value).partition("\n")[0] == (
@@ -144,14 +144,14 @@ def test_an_indivisible_dimension() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (-1, 3), (-1, -1), (-2, -4), (0, -1)])
-def test_a_reshape_to_another_size(shape: tuple[int, int]) -> None:
+def test_a_reshape_to_another_size_is_an_error(shape: tuple[int, int]) -> None:
     assert message(lambda: EIGHT.reshape(shape)) == (
         f"a PositionalSharding of shape (8,) has 8 shards and cannot be reshaped to {shape}; "
         "choose sizes whose product is 8"
     )
 
 
-def test_a_reshape_that_does_not_nest() -> None:
+def test_a_reshape_that_does_not_nest_is_an_error() -> None:
     sharding = PositionalSharding(devices()[:6]).reshape(2, 3).T
     assert message(lambda: sharding.reshape(2, 3)) == (
         "reshaping this PositionalSharding from (3, 2) to (2, 3) would split its dimensions, "
@@ -160,7 +160,7 @@ def test_a_reshape_that_does_not_nest() -> None:
     )
 
 
-def test_axes_that_are_not_there() -> None:
+def test_invalid_axes_are_errors() -> None:
     sharding = EIGHT.reshape(4, 2)
     assert message(lambda: sharding.replicate(2)) == (
         "a PositionalSharding of shape (4, 2) has no axis 2 to replicate; its axes are 0 to 1"
@@ -174,7 +174,7 @@ def test_axes_that_are_not_there() -> None:
     assert message(lambda: sharding.reshape(size, 2)) == "sizes and axes are integers, got '4'"
 
 
-def test_devices_that_are_none() -> None:
+def test_invalid_devices_are_errors() -> None:
     with pytest.raises(MeshError) as caught:
         PositionalSharding(["CPU 0"])
     assert str(caught.value).partition("\n")[0] == (
@@ -184,13 +184,13 @@ def test_devices_that_are_none() -> None:
         PositionalSharding([])
 
 
-def test_a_sharding_is_frozen() -> None:
+def test_shardings_are_immutable() -> None:
     with pytest.raises(ShardingError, match="a PositionalSharding is frozen"):
         EIGHT._devices = ()
 
 
 class Model:
-    """A PositionalSharding as what it stands for: an array with sets of devices as elements."""
+    """A model of PositionalSharding: an array with sets of devices as elements."""
 
     def __init__(self, count: int) -> None:
         self.sets: np.ndarray[Any, Any] = np.empty(count, dtype=object)
@@ -206,7 +206,7 @@ class Model:
 
 
 def sets_of(sharding: PositionalSharding) -> dict[tuple[int, ...], frozenset[Device]]:
-    """Which devices hold which part, asked through the public methods."""
+    """Return the sets of devices per shard, read through the public methods."""
     sets: dict[tuple[int, ...], set[Device]] = {}
     for device, index in sharding.devices_indices_map(sharding.shape).items():
         place = tuple(part.start or 0 for part in index)
@@ -215,7 +215,7 @@ def sets_of(sharding: PositionalSharding) -> dict[tuple[int, ...], frozenset[Dev
 
 
 def factorings(size: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes with `size` elements."""
+    """Return shapes with `size` elements."""
     sizes = [each for each in range(1, size + 1) if size % each == 0]
     if size == 1:
         return st.sampled_from([(1,), (1, 1)])
@@ -229,7 +229,7 @@ def factorings(size: int) -> st.SearchStrategy[tuple[int, ...]]:
 
 
 @given(st.data())
-def test_it_agrees_with_an_array_of_sets(data: st.DataObject) -> None:
+def test_random_programs_agree_with_the_model(data: st.DataObject) -> None:
     count = data.draw(st.sampled_from([1, 2, 6, 8, 12, 16, 24]), label="devices")
     sharding, model = PositionalSharding(virtual_devices(count)), Model(count)
     moved = False
@@ -239,7 +239,7 @@ def test_it_agrees_with_an_array_of_sets(data: st.DataObject) -> None:
             try:
                 sharding = sharding.reshape(shape)
             except ShardingError:
-                # Only what was moved before can fail to nest.
+                # Only a reshape after a transpose can fail to nest.
                 assert moved
                 continue
             model.sets = model.sets.reshape(shape)
@@ -258,5 +258,5 @@ def test_it_agrees_with_an_array_of_sets(data: st.DataObject) -> None:
         assert sets_of(sharding) == dict(np.ndenumerate(model.sets))
 
 
-def test_a_device_beyond_this_machine_can_be_placed() -> None:
+def test_a_device_beyond_this_machine_may_be_used() -> None:
     assert PositionalSharding([find_device(900)]).num_devices == 1

@@ -1,4 +1,4 @@
-"""Meshes that stay entered, and functions of pieces along one of their axes."""
+"""`set_mesh`, and `smap` along one axis of the current mesh."""
 
 import threading
 from typing import Any
@@ -14,7 +14,7 @@ from shardir.frontend.errors import ArgumentError, MeshError
 X = np.arange(32, dtype="f").reshape(8, 4)
 
 
-def test_a_mesh_for_a_block_and_for_good() -> None:
+def test_set_mesh_applies_to_a_block_or_permanently() -> None:
     mesh, other = sd.make_mesh((4, 2), ("a", "b")), sd.make_mesh((8,), ("c",))
     with sd.set_mesh(mesh):
         assert sd.sharding.get_mesh() == mesh
@@ -49,7 +49,7 @@ def test_a_mesh_for_a_block_and_for_good() -> None:
     )
 
 
-def test_meshes_that_cannot_be_set() -> None:
+def test_invalid_meshes_are_errors() -> None:
     with pytest.raises(MeshError) as caught:
         sd.set_mesh(3)  # type: ignore[arg-type]
     assert str(caught.value).startswith("set_mesh takes a Mesh, got 3\n")
@@ -66,7 +66,7 @@ def test_meshes_that_cannot_be_set() -> None:
     )
 
 
-def test_pieces_along_one_axis_after_another() -> None:
+def test_nested_smap_along_several_axes() -> None:
     def program(lib: Any, lax: Any) -> Any:
         def inner(x: Any, scale: Any) -> Any:
             return lax.psum(x * scale, "b")
@@ -86,7 +86,7 @@ def test_pieces_along_one_axis_after_another() -> None:
         program(jax, jax.lax)(X, np.float32(2))
 
 
-def test_axes_that_smap_does_not_take() -> None:
+def test_invalid_axes_of_smap_are_errors() -> None:
     def refused(**options: Any) -> str:
         with pytest.raises(ArgumentError) as caught:
             sd.smap(lambda x: x, **options)

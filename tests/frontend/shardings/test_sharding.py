@@ -1,4 +1,4 @@
-"""Shardings answer which device holds which part, and refuse what they cannot mean."""
+"""Shardings map devices to shards, and reject invalid specs."""
 
 import pickle
 from itertools import product
@@ -27,7 +27,7 @@ def message(make: object) -> str:
     return str(caught.value).partition("\n")[0]
 
 
-def test_digits_of_a_named_sharding() -> None:
+def test_sub_axes_of_a_named_sharding() -> None:
     assert NamedSharding(MESH, P(("b", "a"), None)).sub_axes(3) == (
         (SubAxis(1, 2), SubAxis(2, 4)),
         (),
@@ -58,7 +58,7 @@ def test_indices_of_devices() -> None:
     }
 
 
-def test_facts_about_devices() -> None:
+def test_device_attributes() -> None:
     sharding = NamedSharding(MESH, P("a"))
     assert sharding.device_assignment == tuple(devices())
     assert sharding.device_set == sharding.addressable_devices == frozenset(devices())
@@ -74,7 +74,7 @@ def test_full_replication() -> None:
     assert not NamedSharding(MESH, P(UNCONSTRAINED)).is_fully_replicated
 
 
-def test_equality_is_of_what_was_written() -> None:
+def test_equality_compares_specs() -> None:
     assert NamedSharding(MESH, P("a")) == NamedSharding(make_mesh((4, 2), ("a", "b")), P("a"))
     assert NamedSharding(MESH, P("a")) != NamedSharding(MESH, P("a", None))
     assert SingleDeviceSharding(devices()[1]) == SingleDeviceSharding(devices()[1])
@@ -91,7 +91,7 @@ def test_copies_are_equal(sharding: Sharding) -> None:
     assert hash(copied) == hash(sharding)
 
 
-def test_equivalence_is_of_what_is_meant() -> None:
+def test_equivalence_compares_device_assignments() -> None:
     named = NamedSharding(MESH, P("a"))
     assert named.is_equivalent_to(NamedSharding(MESH, P("a", None)), 2)
     other = Mesh(np.array(devices(), dtype=object).reshape(4, 2), ("x", "y"))
@@ -105,7 +105,7 @@ def test_equivalence_is_of_what_is_meant() -> None:
     assert not named.is_equivalent_to(SingleDeviceSharding(devices()[0]), 1)
 
 
-def test_equivalence_looks_at_devices_not_at_their_order() -> None:
+def test_equivalence_ignores_the_order_of_devices() -> None:
     swapped = [devices()[i] for i in (1, 0, 3, 2, 5, 4, 7, 6)]
     other = Mesh(np.array(swapped, dtype=object).reshape(4, 2), ("a", "b"))
     assert NamedSharding(MESH, P("a")).is_equivalent_to(NamedSharding(other, P("a")), 1)
@@ -123,7 +123,7 @@ def test_reprs() -> None:
     )
 
 
-def test_an_indivisible_dimension() -> None:
+def test_an_indivisible_dimension_is_an_error() -> None:
     with pytest.raises(IndivisibleError) as caught:
         NamedSharding(MESH, P(None, "a")).shard_shape((3, 6))
     assert str(caught.value).partition("\n")[0] == (
@@ -134,34 +134,34 @@ def test_an_indivisible_dimension() -> None:
     assert isinstance(caught.value, ValueError)
 
 
-def test_a_dimension_indivisible_by_two_axes() -> None:
+def test_a_dimension_indivisible_by_two_axes_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P(("a", "b"))).devices_indices_map((4,))) == (
         "dimension 0 of shape (4,) has size 4, which is not divisible by 8: it is sharded over the "
         "mesh axes 'a' of size 4 and 'b' of size 2; pad it to 8, or replicate it"
     )
 
 
-def test_an_axis_that_the_mesh_lacks() -> None:
+def test_an_unknown_axis_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", "data"))) == (
         "PartitionSpec('a', 'data') names 'data', which is not an axis of the mesh; its axes are "
         "'a', 'b'"
     )
 
 
-def test_an_axis_used_twice() -> None:
+def test_an_axis_used_twice_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", ("b", "a")))) == (
         "PartitionSpec('a', ('b', 'a')) names 'a' twice; an axis can shard a value only once"
     )
 
 
-def test_a_spec_longer_than_the_value_has_dimensions() -> None:
+def test_a_spec_longer_than_the_rank_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", None)).shard_shape((8,))) == (
         "PartitionSpec('a', None) has 2 entries and the value has rank 1; "
         "use a spec with an entry for each dimension at most"
     )
 
 
-def test_an_unconstrained_dimension_has_no_shape() -> None:
+def test_an_unconstrained_dimension_has_no_shard_shape() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", UNCONSTRAINED)).shard_shape((8, 8))) == (
         "dimension 1 of NamedSharding(mesh=Mesh('a': 4, 'b': 2), spec=PartitionSpec('a', "
         "UNCONSTRAINED)) is unconstrained, so the devices of its shards are unknown; use it in "
@@ -169,7 +169,7 @@ def test_an_unconstrained_dimension_has_no_shape() -> None:
     )
 
 
-def test_arguments_of_other_types() -> None:
+def test_arguments_of_other_types_are_errors() -> None:
     def named(mesh: object, spec: object) -> object:
         return NamedSharding(mesh, spec)  # type: ignore[arg-type]
 
@@ -187,7 +187,7 @@ def test_arguments_of_other_types() -> None:
     )
 
 
-def test_shardings_are_frozen() -> None:
+def test_shardings_are_immutable() -> None:
     sharding = NamedSharding(MESH, P("a"))
     assert message(lambda: setattr(sharding, "spec", P())) == (
         "a NamedSharding is frozen, and 'spec' cannot be set; make another one"
@@ -212,7 +212,7 @@ def named_shardings(draw: st.DrawFn) -> tuple[NamedSharding, tuple[int, ...]]:
 
 
 @given(named_shardings())
-def test_the_parts_cover_every_element_equally_often(
+def test_shards_cover_every_element_equally_often(
     case: tuple[NamedSharding, tuple[int, ...]],
 ) -> None:
     sharding, shape = case
@@ -225,7 +225,7 @@ def test_the_parts_cover_every_element_equally_often(
 
 
 @given(named_shardings())
-def test_the_part_of_a_device_follows_its_place_in_the_mesh(
+def test_the_shard_of_a_device_follows_its_mesh_coordinates(
     case: tuple[NamedSharding, tuple[int, ...]],
 ) -> None:
     sharding, shape = case

@@ -1,4 +1,4 @@
-"""Digits read the coordinates of devices off their numbers."""
+"""Sub-axes compute the coordinates of devices from their numbers."""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -13,7 +13,7 @@ from shardir.frontend.shardings.sub_axes import (
 )
 
 
-def test_row_major_digits_are_the_coordinates_of_an_array() -> None:
+def test_row_major_sub_axes_are_array_coordinates() -> None:
     digits = row_major_sub_axes((4, 3, 2))
     assert digits == (SubAxis(6, 4), SubAxis(2, 3), SubAxis(1, 2))
     for position in range(24):
@@ -21,7 +21,7 @@ def test_row_major_digits_are_the_coordinates_of_an_array() -> None:
         assert tuple(digit.coordinate(position) for digit in digits) == place
 
 
-def test_several_digits_count_in_a_mixed_radix() -> None:
+def test_several_sub_axes_number_shards_in_mixed_radix() -> None:
     digits = (SubAxis(1, 2), SubAxis(4, 2))
     assert [shard_number(digits, i) for i in range(8)] == [0, 2, 0, 2, 1, 3, 1, 3]
     assert num_shards(digits) == 4
@@ -42,7 +42,7 @@ def test_split() -> None:
 
 
 @given(st.permutations(range(3)), st.lists(st.integers(1, 3), min_size=3, max_size=3))
-def test_merging_does_not_change_the_count(order: list[int], sizes: list[int]) -> None:
+def test_merging_keeps_the_number_of_shards(order: list[int], sizes: list[int]) -> None:
     digits = [row_major_sub_axes(sizes)[i] for i in order]
     for position in range(num_shards(digits)):
         assert shard_number(merge_sub_axes(digits), position) == shard_number(digits, position)

@@ -1,4 +1,4 @@
-"""Functions that place their result as an operand is placed take operands that do not divide."""
+"""Functions whose results have the sharding of an operand accept uneven operands."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ def uneven(numbers: Any = V) -> Any:
         (lambda x: lax.with_sharding_constraint(x, sharding(("x",))), V),
     ],
 )  # fmt: skip
-def test_results_lie_as_the_operand(function: Any, want: Any) -> None:
+def test_results_have_the_sharding_of_the_operand(function: Any, want: Any) -> None:
     x = uneven()
     for _ in range(3):
         made = function(x)
@@ -50,7 +50,7 @@ def test_results_lie_as_the_operand(function: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adam"])
-def test_optimizers_begin_and_step(name: str) -> None:
+def test_optimizers_accept_uneven_parameters(name: str) -> None:
     rule = getattr(optim, name)(0.5)
     gradient = np.ones_like(V)
     params, even = {"w": uneven()}, {"w": snp.asarray(V)}
@@ -62,11 +62,11 @@ def test_optimizers_begin_and_step(name: str) -> None:
     np.testing.assert_allclose(np.asarray(params["w"]), np.asarray(even["w"]), rtol=1e-6)
 
 
-def test_the_full_like_of_lax_takes_them_too() -> None:
+def test_full_like_of_lax_accepts_uneven_operands() -> None:
     np.testing.assert_array_equal(np.asarray(lax.full_like(uneven(), 3)), 0 * V + 3)
 
 
-def test_a_sharding_of_the_user_is_refused_as_before() -> None:
+def test_an_uneven_sharding_of_the_user_is_an_error() -> None:
     x = uneven()
     calls: list[Callable[[], Any]] = [
         lambda: snp.zeros_like(x, device=x.sharding),
@@ -76,5 +76,5 @@ def test_a_sharding_of_the_user_is_refused_as_before() -> None:
     for call in calls:
         with pytest.raises(IndivisibleError, match=r"has size 6, which is not divisible by 4"):
             call()
-    # Another shape is not placed as the operand is.
+    # A result of another shape does not have the sharding of the operand.
     assert not snp.zeros_like(x, shape=(5,)).committed

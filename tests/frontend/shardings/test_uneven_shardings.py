@@ -1,4 +1,4 @@
-"""Dimensions that do not divide, as users meet them: errors at borders, padding inside."""
+"""Indivisible dimensions: errors at the boundary of programs, padding inside."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from shardir.frontend.errors import IndivisibleError, SettingError
 
 
 def over(count: int, *axes: str | None) -> Any:
-    """A sharding over the first devices, on a mesh with one axis."""
+    """Return a sharding over the first devices, on a mesh with one axis."""
     mesh = sd.make_mesh((count,), ("x",), devices=sd.devices()[:count])
     return sd.NamedSharding(mesh, sd.PartitionSpec(*axes))
 
@@ -23,7 +23,7 @@ def total(x: Any) -> Any:
     return (x * x).sum()
 
 
-def test_placing_what_does_not_divide_is_an_error() -> None:
+def test_device_put_of_an_indivisible_dimension_is_an_error() -> None:
     with pytest.raises(IndivisibleError) as caught:
         sd.device_put(np.arange(5.0), over(4, "x"))
     assert str(caught.value).splitlines()[0] == (
@@ -45,7 +45,7 @@ def test_shards_have_their_true_sizes(size: int, count: int, sizes: list[int]) -
     np.testing.assert_array_equal(np.asarray(x), np.arange(size))
 
 
-def test_arguments_that_do_not_divide_are_an_error() -> None:
+def test_indivisible_arguments_are_errors() -> None:
     with pytest.raises(IndivisibleError) as caught:
         sd.jit(total, in_shardings=over(4, "x"))(np.arange(5.0))
     assert str(caught.value).startswith(
@@ -54,7 +54,7 @@ def test_arguments_that_do_not_divide_are_an_error() -> None:
     )
 
 
-def test_results_that_do_not_divide_are_an_error() -> None:
+def test_indivisible_results_are_errors() -> None:
     def double(x: Any) -> Any:
         return 2 * x
 
@@ -84,7 +84,7 @@ def test_results_that_do_not_divide_are_an_error() -> None:
         lambda x: np_.concatenate([x, x]),
     ],
 )
-def test_numbers_are_those_of_one_device(function: Callable[..., Any], count: int) -> None:
+def test_results_are_those_of_one_device(function: Callable[..., Any], count: int) -> None:
     numbers = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
     x = sd.device_put(numbers, over(count, "x"), uneven="pad")
     want = np.asarray(sd.jit(function)(numbers))
@@ -93,15 +93,15 @@ def test_numbers_are_those_of_one_device(function: Callable[..., Any], count: in
         trimmed = sd.jit(function)(x)
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.asarray(trimmed), want, rtol=1e-5, atol=1e-6)
-    assert all(size % n == 0 for size, n in zip(trimmed.shape, cuts(trimmed), strict=True))
+    assert all(size % n == 0 for size, n in zip(trimmed.shape, shard_counts(trimmed), strict=True))
 
 
-def cuts(x: Any) -> list[int]:
-    """Into how many pieces each dimension is cut."""
+def shard_counts(x: Any) -> list[int]:
+    """Return the number of shards of each dimension."""
     return [len({p[d] for p in x.sharding.shard_positions(x.ndim)}) for d in range(x.ndim)]
 
 
-def test_inside_of_a_program_padding_is_the_default() -> None:
+def test_values_inside_of_a_program_are_padded_by_default() -> None:
     sharding = over(4, "x")
 
     @sd.jit
@@ -117,7 +117,7 @@ def test_inside_of_a_program_padding_is_the_default() -> None:
     )
 
 
-def test_padding_may_be_forbidden() -> None:
+def test_uneven_error_forbids_padding() -> None:
     def held(x: Any) -> Any:
         return sd.lax.with_sharding_constraint(2 * x, over(4, "x")).sum()
 
@@ -128,17 +128,17 @@ def test_padding_may_be_forbidden() -> None:
     assert float(sd.jit(held, uneven="replicate")(np.arange(17.0))) == 272
 
 
-def test_a_result_that_nobody_placed_is_cut_as_far_as_it_divides() -> None:
+def test_an_unconstrained_result_is_sharded_along_dividing_axes() -> None:
     x = sd.device_put(np.arange(24.0).reshape(8, 3), over(4, "x"))
-    assert cuts(sd.jit(lambda x: x[:, :2])(x)) == [4, 1]
+    assert shard_counts(sd.jit(lambda x: x[:, :2])(x)) == [4, 1]
     y = sd.device_put(np.arange(5.0), over(4, "x"), uneven="pad")
-    assert cuts(sd.jit(lambda y: 2 * y)(y)) == [1]
-    assert cuts(sd.jit(lambda y: 2 * y, uneven="pad")(y)) == [4]
+    assert shard_counts(sd.jit(lambda y: 2 * y)(y)) == [1]
+    assert shard_counts(sd.jit(lambda y: 2 * y, uneven="pad")(y)) == [4]
     with config(uneven="pad"):
-        assert cuts(2 * y) == [4]
+        assert shard_counts(2 * y) == [4]
 
 
-def test_what_uneven_may_be() -> None:
+def test_invalid_values_of_uneven_are_errors() -> None:
     with pytest.raises(SettingError) as caught:
         sd.jit(total, uneven="padded")
     assert str(caught.value).splitlines()[0] == (
@@ -155,7 +155,7 @@ def test_what_uneven_may_be() -> None:
         (lambda x: x.mean(), 17, ["all-reduce"]),
     ],
 )
-def test_what_uneven_programs_send(
+def test_bytes_that_uneven_programs_send(
     function: Callable[..., Any], rows: int, kinds: list[str]
 ) -> None:
     numbers = np.arange(rows * 8, dtype=np.float32).reshape(rows, 8)
@@ -165,7 +165,7 @@ def test_what_uneven_programs_send(
     np.testing.assert_allclose(np.asarray(compiled(x)), function(numbers), rtol=1e-6)
 
 
-def test_pmap_takes_uneven_for_what_its_function_cuts_further() -> None:
+def test_pmap_accepts_uneven_for_inner_shardings() -> None:
     def shifted(x: Any) -> Any:
         return sd.lax.ppermute(x, "i", [(0, 1), (1, 0)])
 

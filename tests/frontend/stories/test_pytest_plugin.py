@@ -56,7 +56,7 @@ def pytest_output(project: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_without_a_story_nothing_heavy_is_imported(project: Path) -> None:
+def test_no_heavy_module_is_imported_without_a_story(project: Path) -> None:
     (project / "f.ir").write_text(FIRST, "utf-8")
     (project / "binary.ir").write_bytes(b"\xff\xfe\x00")
     status, output = pytest_output(project)

@@ -1,4 +1,4 @@
-"""Modified Bessel functions: their errors beside mpmath's numbers, their ends, narrow floats."""
+"""Modified Bessel functions against mpmath: errors, limits, and 16-bit floats."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def exact(name: str, x: float) -> Any:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(*NAMES))
-def test_bounds(name: str, dtype: str) -> None:
+def test_errors_are_within_bounds(name: str, dtype: str) -> None:
     rng, count = np.random.default_rng(2), 150
     places = [
         rng.uniform(-8, 8, count),
@@ -40,7 +40,7 @@ def test_bounds(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_halves_are_rounded_once(name: str) -> None:
+def test_16_bit_floats_are_rounded_once(name: str) -> None:
     x = np.arange(0, 0x4900, dtype=np.uint16).view(np.float16)
     got = np.asarray(getattr(special, name)(x))
     assert got.dtype == np.float16
@@ -51,7 +51,7 @@ def test_halves_are_rounded_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_ends(wide: bool) -> None:
+def test_limits(wide: bool) -> None:
     x = np.array([0.0, np.inf, -np.inf, np.nan])
     with enable_x64(wide):
         got = [np.asarray(getattr(special, name)(x)) for name in NAMES]
@@ -60,7 +60,7 @@ def test_ends(wide: bool) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_derivatives_of_derivatives() -> None:
+def test_second_derivatives() -> None:
     """I0'' = (I0 + I2) / 2, and I1'' = (I3 + 3 I1) / 4."""
     with enable_x64():
         for x in (0.7, 9.3):

@@ -1,4 +1,4 @@
-"""Logarithms of quotients near 1: what is small is as accurate as what is not."""
+"""Entropy functions and logarithms of quotients close to 1: small results are accurate."""
 
 import mpmath as mp
 import numpy as np
@@ -18,7 +18,7 @@ def exact(name: str, p: float, q: float) -> mp.mpf:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases("logit", "rel_entr", "kl_div"))
-def test_bounds(name: str, dtype: str) -> None:
+def test_errors_are_within_bounds(name: str, dtype: str) -> None:
     rng, count = np.random.default_rng(4), 300
     p = np.concatenate([rng.uniform(0, 1, count), 0.5 + rng.normal(0, 1, count) * 1e-4])
     q = p * (1 + rng.normal(0, 1, 2 * count) * 10 ** rng.uniform(-6, 1, 2 * count))
@@ -33,7 +33,7 @@ def test_bounds(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_quotients_that_are_no_numbers(wide: bool) -> None:
+def test_quotients_that_overflow_or_underflow(wide: bool) -> None:
     p, q = ([1e-300, 1e200], [1e300, 1e-300]) if wide else ([1e-29, 1e30], [1e28, 1e-20])
     with enable_x64(wide), mp.workdps(40):
         for name in ("rel_entr", "kl_div"):
@@ -43,15 +43,15 @@ def test_quotients_that_are_no_numbers(wide: bool) -> None:
             np.testing.assert_allclose(got, wanted, rtol=4 * np.finfo(got.dtype).eps)
 
 
-def test_ends() -> None:
+def test_limits() -> None:
     x = np.array([0.0, 1.0, 0.5, -1.0, 2.0, np.nan], np.float32)
     np.testing.assert_array_equal(special.logit(x), [-np.inf, np.inf, 0, np.nan, np.nan, np.nan])
     np.testing.assert_array_equal(special.kl_div([0.0, 1.0, 1.0, -1.0], [2.0, 0.0, 1.0, 1.0]),
                                   [2, np.inf, 0, np.inf])  # fmt: skip
 
 
-def test_odds_of_small_numbers() -> None:
-    """Whose inverses are no numbers."""
+def test_logit_of_small_numbers() -> None:
+    """The reciprocals of the arguments overflow."""
     x = np.array([1e-45, 1e-40, 1e-38, 1e-30, 1e-5], np.float32)
     np.testing.assert_allclose(special.logit(x), np.log(x.astype(np.float64)), rtol=1e-6)
     half = np.array([6e-8, 1e-4, 0.499, 0.75], np.float16)
@@ -61,7 +61,7 @@ def test_odds_of_small_numbers() -> None:
         np.testing.assert_allclose(special.logit(5e-324), np.log(5e-324), rtol=1e-15)
 
 
-def test_slopes() -> None:
+def test_derivatives() -> None:
     with enable_x64():
         for p in (0.1, 0.3, 0.5, 0.74, 0.76):
             np.testing.assert_allclose(grad(special.logit)(p), 1 / (p * (1 - p)), rtol=1e-14)

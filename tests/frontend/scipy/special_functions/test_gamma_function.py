@@ -1,4 +1,4 @@
-"""The gamma function and its quotients beside mpmath's numbers: errors, integers, poles, slopes."""
+"""The gamma function and its quotients against mpmath: errors, integers, poles, derivatives."""
 
 from collections.abc import Callable
 from math import factorial
@@ -45,7 +45,7 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(*EXACT))
-def test_bounds(name: str, dtype: str) -> None:
+def test_errors_are_within_bounds(name: str, dtype: str) -> None:
     type = np.float32 if dtype == "f32" else np.float64
     arguments = [x.astype(type) for x in _arguments(name, np.random.default_rng(8))]
     with enable_x64(dtype == "f64"), mp.workdps(50):
@@ -59,7 +59,7 @@ def test_bounds(name: str, dtype: str) -> None:
             assert ulps(value, wanted, type) <= BOUNDS[name][dtype], place
 
 
-def test_of_integers_they_are_the_nearest_numbers() -> None:
+def test_results_at_integers_are_correctly_rounded() -> None:
     n = np.arange(171)
     wanted = np.array([float(factorial(k)) for k in n])
     with enable_x64():
@@ -69,7 +69,7 @@ def test_of_integers_they_are_the_nearest_numbers() -> None:
         np.testing.assert_array_equal(special.factorial(n), wanted.astype(np.float32))
 
 
-def test_the_polynomial_is_derived_again() -> None:
+def test_the_coefficients_are_reproducible() -> None:
     with mp.workdps(50):
         target = Target(
             lambda t: (mp.gamma(2 + t) - 1) / t, (mp.mpf(10) ** -25, 1), lambda t: t, 58, "f64"
@@ -86,7 +86,7 @@ def test_the_polynomial_is_derived_again() -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_ends(wide: bool) -> None:
+def test_limits(wide: bool) -> None:
     x = np.array([0.0, -0.0, -1.0, -3.0, -np.inf, np.inf, np.nan, 1e4, -200.5, 1e-310])
     with enable_x64(wide):
         got = np.asarray(special.gamma(x))
@@ -97,8 +97,8 @@ def test_ends(wide: bool) -> None:
         np.testing.assert_array_equal(special.beta([0.0, 1e-310], [2.0, 3.0]), [np.inf] * 2)
 
 
-def test_what_reflects_is_not_infinite_before_its_time() -> None:
-    """Subnormal numbers are good to their last bit or two."""
+def test_reflection_does_not_overflow_early() -> None:
+    """Subnormal results have an error of at most two units in the last place."""
     x = [-170.5, -171.5, -172.25, -175.625, -177.5]
     with enable_x64():
         got = np.asarray(special.gamma(x))
@@ -106,15 +106,15 @@ def test_what_reflects_is_not_infinite_before_its_time() -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-15, atol=1e-323)
 
 
-def test_huge_arguments_of_the_beta_function() -> None:
-    """By its logarithm, or where one is all of the sum."""
+def test_beta_of_huge_arguments() -> None:
+    """The logarithm is used, and cases where one argument dominates the sum."""
     with enable_x64(), mp.workdps(340):
         for a, b in [(1e-3, 1e300), (2.5, 1e100), (1e-200, 1e-250), (15.0, 1e19), (0.5, 1e15)]:
             wanted = float(mp.exp(mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(mp.mpf(a) + b)))
             np.testing.assert_allclose(special.beta(a, b), wanted, rtol=1e-13)
 
 
-def test_slopes() -> None:
+def test_derivatives() -> None:
     with enable_x64():
         first, second = jit(grad(special.gamma)), jit(grad(grad(special.gamma)))
         for x in (0.3, 3.0, 4.7, 25.5, -1.6):
@@ -130,7 +130,7 @@ def test_slopes() -> None:
 
 
 @pytest.mark.parametrize("name", ["gamma", "factorial"])
-def test_halves_are_rounded_once(name: str) -> None:
+def test_16_bit_floats_are_rounded_once(name: str) -> None:
     x = np.arange(0, 0x4900, 3, dtype=np.uint16).view(np.float16)
     got = np.asarray(getattr(special, name)(x))
     assert got.dtype == np.float16

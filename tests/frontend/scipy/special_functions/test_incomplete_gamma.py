@@ -1,4 +1,4 @@
-"""The incomplete gamma functions beside mpmath's numbers: large and small a, far tails, slopes."""
+"""Incomplete gamma and beta functions against mpmath: small and large a, tails, derivatives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,8 +35,10 @@ def exact(a: float, x: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("a", "x"), CLOSE + SMALL + TAILS)
-def test_both_are_right_in_proportion_to_themselves(a: float, x: float) -> None:
-    """To 1 in 10^13 of f64 and 10^5 of f32: what is far below 1 is not 1 less the other."""
+def test_both_functions_have_small_relative_errors(a: float, x: float) -> None:
+    """The bounds are 1e-13 for f64 and 1e-5 for f32; a result far below 1 is not computed as 1
+    minus the other.
+    """
     wanted = exact(a, x)
     with enable_x64():
         got = special.gammainc(a, x), special.gammaincc(a, x)
@@ -47,8 +49,10 @@ def test_both_are_right_in_proportion_to_themselves(a: float, x: float) -> None:
     np.testing.assert_allclose(got, exact(a, x), rtol=2e-5, atol=1e-37)
 
 
-def places(name: str, count: int) -> list[Any]:
-    """Around the middle, in the tails and where arguments are large, so many numbers each."""
+def sample_points(name: str, count: int) -> list[Any]:
+    """Return points around the mean, in the tails and for large arguments, the given number of
+    each.
+    """
     rng = np.random.default_rng(9)
     uniform, wide = rng.uniform, 10 ** rng.uniform(-2, 2, (2, count))
     if name == "betainc":
@@ -64,7 +68,7 @@ def places(name: str, count: int) -> list[Any]:
 
 
 def beta_below(a: mp.mpf, b: mp.mpf, x: mp.mpf) -> mp.mpf:
-    """By a series of positive terms (Abramowitz and Stegun 26.5.4)."""
+    """Return the function by a series of positive terms (Abramowitz and Stegun 26.5.4)."""
     if x > a / (a + b):
         return 1 - beta_below(b, a, 1 - x)
     total, term, n = mp.mpf(0), mp.mpf(1), 0
@@ -83,10 +87,10 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(*EXACT))
-def test_bounds(name: str, dtype: str, request: pytest.FixtureRequest) -> None:
+def test_errors_are_within_bounds(name: str, dtype: str, request: pytest.FixtureRequest) -> None:
     type = np.float32 if dtype == "f32" else np.float64
     count = 120 if request.config.getoption("--long") else 40
-    arguments = [x.astype(type) for x in places(name, count)]
+    arguments = [x.astype(type) for x in sample_points(name, count)]
     with enable_x64(dtype == "f64"), mp.workdps(40):
         got = np.asarray(getattr(special, name)(*arguments))
         assert got.dtype == type
@@ -104,15 +108,15 @@ FAR_TAILS = [
 
 
 @pytest.mark.parametrize(("a", "x"), FAR_TAILS)
-def test_far_tails_are_right_in_proportion(a: float, x: float) -> None:
+def test_tails_have_small_relative_errors(a: float, x: float) -> None:
     wanted = exact(a, x)
     with enable_x64():
         np.testing.assert_allclose(special.gammainc(a, x), wanted[0], rtol=1e-13)
         np.testing.assert_allclose(special.gammaincc(a, x), wanted[1], rtol=1e-13)
 
 
-def test_what_is_nothing_is_nothing() -> None:
-    """Where factors are infinite, or subnormal, too."""
+def test_results_that_underflow_are_zero() -> None:
+    """The test includes factors that are infinite or subnormal."""
     a = np.array([1.63, 5.0, 1e-3, 40.0, 1e5, 9.0, 1e5, 0.5])
     x = np.array([1.25e-318, 5e-324, 1e4, 1e-320, 10.0, 1e200, 1e260, 5000.0])
     with enable_x64():
@@ -121,8 +125,10 @@ def test_what_is_nothing_is_nothing() -> None:
         np.testing.assert_array_equal(above, [1, 1, 0, 1, 1, 0, 0, 0])
 
 
-def test_slopes_of_the_beta_function() -> None:
-    """Of whole numbers, too, whose fraction ends: that of numbers near them does not."""
+def test_derivatives_of_betainc() -> None:
+    """The test includes integers, whose continued fraction terminates, and numbers close to
+    them.
+    """
     with enable_x64(), mp.workdps(40):
         slopes = jit(grad(special.betainc, (0, 1, 2)))
         for place in [(2.0, 3.0, 0.4), (1.0, 1.0, 0.3), (5.0, 2.5, 0.9)]:
@@ -131,8 +137,8 @@ def test_slopes_of_the_beta_function() -> None:
             np.testing.assert_allclose(slopes(*place), wanted, 1e-11, err_msg=str(place))
 
 
-def test_small_numbers_of_the_beta_function() -> None:
-    """Where the function is small on the right of the mean."""
+def test_small_results_of_betainc() -> None:
+    """The results are small to the right of the mean."""
     with enable_x64(), mp.workdps(40):
         for a, b, x in [(3.6, 0.03, 0.83), (586.8, 1e-3, 0.98), (1e-3, 2e-3, 0.9)]:
             wanted = float(EXACT["betainc"](*map(mp.mpf, (a, b, x))))
@@ -140,7 +146,7 @@ def test_small_numbers_of_the_beta_function() -> None:
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
-def test_halves_are_rounded_once(name: str) -> None:
+def test_16_bit_floats_are_rounded_once(name: str) -> None:
     a = np.array([0.3, 1.5, 7.0, 40.0, 500.0], np.float16)
     x = np.array([0.2, 2.5, 9.0, 45.0, 470.0], np.float16)
     got = np.asarray(getattr(special, name)(a, x))
@@ -151,8 +157,8 @@ def test_halves_are_rounded_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("a", [1e8, 1e12])
-def test_huge_arguments_do_not_run_out_of_rounds(a: float) -> None:
-    """At x = a the lower function is 1/2 + 1 / (3 sqrt(2 pi a)), nearly."""
+def test_iterations_suffice_for_huge_arguments(a: float) -> None:
+    """At x = a the lower function is approximately 1/2 + 1 / (3 sqrt(2 pi a))."""
     with enable_x64():
         wanted = 0.5 + 1 / (3 * np.sqrt(2 * np.pi * a))
         np.testing.assert_allclose(special.gammainc(a, a), wanted, rtol=1e-12)
@@ -161,7 +167,7 @@ def test_huge_arguments_do_not_run_out_of_rounds(a: float) -> None:
     np.testing.assert_allclose(below, 0.5 + 1 / (3 * np.sqrt(2 * np.pi * 9.11e7)), rtol=1e-6)
 
 
-def test_the_largest_numbers_make_steps() -> None:
+def test_the_largest_numbers_give_step_functions() -> None:
     with enable_x64():
         a = np.array([1e300, 1e300, 1e300, 2.0, 1e-5])
         x = np.array([9e299, 1.1e300, 1.0, 1e300, 1e300])
@@ -172,8 +178,8 @@ def test_the_largest_numbers_make_steps() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_expansion_meets_what_is_beside_it(dtype: type) -> None:
-    """Across each of its edges both ways are right."""
+def test_the_expansion_agrees_with_adjacent_methods(dtype: type) -> None:
+    """At each boundary of the expansion, both methods are accurate."""
     start = EXPANSION_MIN_A[np.dtype(dtype).itemsize]
     places = [
         (start, start * 1.1),
@@ -188,7 +194,7 @@ def test_the_expansion_meets_what_is_beside_it(dtype: type) -> None:
             np.testing.assert_allclose(got, exact(*given), 1e-13 if dtype is np.float64 else 1e-5)
 
 
-def test_slopes() -> None:
+def test_derivatives() -> None:
     with enable_x64(), mp.workdps(40):
         by_a, by_x = jit(grad(special.gammaincc)), jit(grad(special.gammainc, 1))
         for a, x in [(1000.0, 1000.0), (500.0, 520.0), (1e-3, 0.5), (3.0, 2.0)]:

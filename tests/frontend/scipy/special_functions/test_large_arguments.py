@@ -1,5 +1,4 @@
-"""Gamma functions of large arguments: what cancels is not rounded first. Numbers of mpmath and
-SciPy 1.17."""
+"""Gamma functions of large arguments against mpmath and SciPy 1.17, without cancellation errors."""
 
 from typing import Any
 
@@ -51,7 +50,7 @@ def test_values(name: str, args: tuple[float, ...], wanted: float) -> None:
         np.testing.assert_allclose(np.asarray(function(*map(snp.float64, args))), wanted, rtol=1e-9)
 
 
-def test_the_slopes_of_the_beta_function() -> None:
+def test_derivatives_of_betaln() -> None:
     with enable_x64():
         a, b = (x.ravel() for x in snp.meshgrid([0.25, 3.0, 12.0, 1e3], [5.0, 12.0, 30.0, 1e4]))
         made = grad(lambda a, b: special.betaln(a, b).sum(), argnums=(0, 1))(a, b)
@@ -61,7 +60,7 @@ def test_the_slopes_of_the_beta_function() -> None:
 
 
 @pytest.mark.parametrize("n", [0.0, 1.0, 40.0])
-def test_a_density_at_zero(n: float) -> None:
+def test_the_density_at_zero(n: float) -> None:
     found = stats.gamma.logpdf(snp.array([0.0, n]), n + 1)
     assert float(found[0]) == (-np.inf if n else 0)
     assert np.isfinite(float(found[1]))

@@ -1,4 +1,4 @@
-"""The normal distribution function and its logarithm: errors, ends, slopes."""
+"""The normal distribution function and its logarithm: errors, limits, derivatives."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def exact(name: str, x: float) -> Any:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases("ndtr", "log_ndtr"))
-def test_bounds(name: str, dtype: str) -> None:
+def test_errors_are_within_bounds(name: str, dtype: str) -> None:
     rng, count = np.random.default_rng(6), 300
     type, far = (np.float32, 12.5) if dtype == "f32" else (np.float64, 37.0)
     x = np.concatenate([rng.normal(0, 2, count), rng.uniform(-far, far, count)]).astype(type)
@@ -36,7 +36,7 @@ def test_bounds(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ndtr", "log_ndtr"])
-def test_halves_are_rounded_once(name: str) -> None:
+def test_16_bit_floats_are_rounded_once(name: str) -> None:
     x = np.arange(0, 1 << 16, 7, dtype=np.uint16).view(np.float16)
     got = np.asarray(getattr(special, name)(x))
     assert got.dtype == np.float16
@@ -46,7 +46,7 @@ def test_halves_are_rounded_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_ends(wide: bool) -> None:
+def test_limits(wide: bool) -> None:
     x = np.array([0.0, -0.0, np.inf, -np.inf, 1e30, -1e30, np.nan])
     with enable_x64(wide):
         below = np.asarray(special.ndtr(x))
@@ -55,7 +55,7 @@ def test_ends(wide: bool) -> None:
     np.testing.assert_array_equal(logarithm[[2, 3, 4, 6]], [0, -np.inf, 0, np.nan])
 
 
-def test_slopes_are_the_bell() -> None:
+def test_the_derivative_is_the_density() -> None:
     with enable_x64():
         for x in (-9.0, -1.0, 0.0, 0.3, 5.0):
             bell = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)

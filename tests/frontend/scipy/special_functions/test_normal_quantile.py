@@ -1,4 +1,4 @@
-"""The normal quantile: its rational functions, its errors, and its ends."""
+"""The normal quantile: coefficients, errors, and limits."""
 
 import mpmath as mp
 import numpy as np
@@ -10,17 +10,17 @@ from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.special_functions import normal_quantile
 from tests.frontend.scipy.accuracy import BOUNDS
-from tests.frontend.scipy.quantile_coefficients import TARGETS, error_of, fitted
+from tests.frontend.scipy.quantile_coefficients import TARGETS, error_of, fit_coefficients
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_coefficients_are_as_good_as_their_targets_say(name: str) -> None:
+def test_coefficients_have_the_accuracy_of_their_targets(name: str) -> None:
     ratio = getattr(normal_quantile, name)
     assert error_of(TARGETS[name], ratio, 40) <= mp.mpf(2) ** -TARGETS[name].bits
 
 
-def test_coefficients_are_derived_again() -> None:
-    assert fitted(TARGETS["CENTRE_F32"]) == tuple(map(list, normal_quantile.CENTRE_F32))
+def test_the_coefficients_are_reproducible() -> None:
+    assert fit_coefficients(TARGETS["CENTRE_F32"]) == tuple(map(list, normal_quantile.CENTRE_F32))
 
 
 def sampled(count: int) -> npt.NDArray[np.float64]:
@@ -30,7 +30,7 @@ def sampled(count: int) -> npt.NDArray[np.float64]:
 
 
 def exact(p: float, near: float) -> mp.mpf:
-    """Newton's method on the logarithm of the distribution, in 40 digits."""
+    """Return the quantile in 40 digits, by Newton's method on the logarithm of the distribution."""
     with mp.workdps(40):
         small = min(mp.mpf(p), 1 - mp.mpf(p))
         x = abs(mp.mpf(near))
@@ -41,7 +41,7 @@ def exact(p: float, near: float) -> mp.mpf:
         return x if p > 0.5 else -x
 
 
-def test_doubles_keep_their_bound() -> None:
+def test_f64_errors_are_within_the_bound() -> None:
     p = sampled(250)
     with enable_x64():
         got = np.asarray(special.ndtri(p))
@@ -50,7 +50,7 @@ def test_doubles_keep_their_bound() -> None:
         assert apart <= BOUNDS["ndtri"]["f64"], (place, value)
 
 
-def test_singles_keep_their_bound() -> None:
+def test_f32_errors_are_within_the_bound() -> None:
     p = sampled(40000).astype(np.float32)
     p = p[(p > 0) & (p < 1)]
     got = np.asarray(special.ndtri(p)).astype(np.float64)
@@ -60,7 +60,7 @@ def test_singles_keep_their_bound() -> None:
     assert apart.max() <= BOUNDS["ndtri"]["f32"], p[apart.argmax()]
 
 
-def test_halves_are_rounded_once() -> None:
+def test_16_bit_floats_are_rounded_once() -> None:
     p = np.arange(1, 0x3C00, dtype=np.uint16).view(np.float16)
     got = np.asarray(special.ndtri(p))
     assert got.dtype == np.float16
@@ -69,7 +69,7 @@ def test_halves_are_rounded_once() -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_ends(wide: bool) -> None:
+def test_limits(wide: bool) -> None:
     p = [0.0, -0.0, 1.0, 0.5, -1e-30, 1.0001, np.nan, np.inf, -np.inf]
     with enable_x64(wide):
         got = np.asarray(special.ndtri(snp.asarray(p)))

@@ -1,4 +1,4 @@
-"""The zeta function and polygamma beside mpmath's numbers: errors, left of zero, what overflows."""
+"""The zeta and polygamma functions against mpmath: errors, negative arguments, overflow."""
 
 import mpmath as mp
 import numpy as np
@@ -17,7 +17,7 @@ LEFT = [-0.25, -0.5, -1.75, -8.25, -20.5, -1000.25]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_zeta_keeps_its_bound(dtype: type) -> None:
+def test_zeta_errors_are_within_the_bound(dtype: type) -> None:
     bound = BOUNDS["zeta"]["f32" if dtype is np.float32 else "f64"]
     s: Array = np.repeat(POWERS, len(PLACES)).astype(dtype)
     q: Array = np.tile(PLACES, len(POWERS)).astype(dtype)
@@ -30,8 +30,8 @@ def test_zeta_keeps_its_bound(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_polygamma_keeps_its_bound(dtype: type) -> None:
-    """Of high orders, too, whose factorial is no logarithm's exponential."""
+def test_polygamma_errors_are_within_the_bound(dtype: type) -> None:
+    """The test includes high orders, whose factorial overflows."""
     bound = BOUNDS["polygamma"]["f32" if dtype is np.float32 else "f64"]
     places: Array = np.array([0.05, 0.7, 1.0, 2.3, 11.42, 18.1, 63.7, 950.3]).astype(dtype)
     with enable_x64(dtype is np.float64), mp.workdps(200):
@@ -45,8 +45,8 @@ def test_polygamma_keeps_its_bound(dtype: type) -> None:
 
 @pytest.mark.parametrize("place", LEFT)
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
-def test_left_of_zero(n: int, place: float) -> None:
-    """However many terms there are on the left; in proportion to the largest of them."""
+def test_negative_arguments(n: int, place: float) -> None:
+    """The error is relative to the largest term, for any number of negative terms."""
     with mp.workdps(60):
         wanted = float(mp.polygamma(n, mp.mpf(place)))
         size = float(mp.polygamma(n, mp.mpf(0.25))) if n % 2 == 0 else wanted
@@ -58,21 +58,21 @@ def test_left_of_zero(n: int, place: float) -> None:
     np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 3e-6, 3e-6 * abs(size))
 
 
-def test_left_of_zero_powers_are_integers() -> None:
+def test_powers_are_integers_for_negative_arguments() -> None:
     assert np.isnan(float(special.zeta(2.5, -0.5)))
     assert float(special.zeta(2.5, -3.0)) == np.inf
     assert float(special.zeta(3.0, 0.0)) == np.inf
 
 
 @pytest.mark.parametrize(("n", "place"), [(38, 29.9457), (33, 30.0), (60, 50.0), (45, 8.0)])
-def test_factorials_that_are_no_numbers_of_f32(n: int, place: float) -> None:
+def test_factorials_that_overflow_f32(n: int, place: float) -> None:
     place = float(np.float32(place))
     with mp.workdps(60):
         wanted = float(mp.polygamma(n, mp.mpf(place)))
     np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 1e-4)
 
 
-def test_slopes_and_batches_on_both_sides() -> None:
+def test_derivatives_and_vmap_for_both_signs() -> None:
     with enable_x64():
         x = snp.array([-1.75, 0.5, 3.0])
         slope = vmap(grad(lambda x: special.polygamma(1.0, x)))
