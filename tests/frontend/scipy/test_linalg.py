@@ -15,7 +15,7 @@ from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run
 
 DRAWN = Matrices(43)
-normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.definite
+normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.positive_definite
 
 
 @pytest.mark.parametrize("make", [normal, plane])

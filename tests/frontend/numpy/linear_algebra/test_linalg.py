@@ -17,7 +17,7 @@ from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run, same
 
 DRAWN = Matrices(17)
-normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.definite
+normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.positive_definite
 
 
 def regular(*shape: int, make: Any = normal) -> Any:
