@@ -1,4 +1,4 @@
-"""Derivatives of what every device runs: as a library takes them, and as differences say.
+"""Derivatives of functions that every device runs: those of a library, and finite differences.
 
 Inside of `shard_map`, a derivative is one of the function of `w`. With `check_vma` there is one `w`
 that all devices share, and a shared result counts once. Without it each device has its own, and
@@ -24,12 +24,12 @@ REVERSE = ("vjp", "jacrev", "grad", "linear_transpose", "vmap of vjp", "grad of 
 
 
 def modes(case: Case) -> list[str]:
-    """The derivatives inside that a case has."""
+    """Return the derivatives that a case supports inside of `shard_map`."""
     return [*(FORWARD if case.forward else ()), *REVERSE]
 
 
-def inside(case: Case, k: Local, w: Any, x: Any) -> dict[str, Any]:
-    """All derivatives by `w`, taken inside by the library of `k`."""
+def inner_derivatives(case: Case, k: Local, w: Any, x: Any) -> dict[str, Any]:
+    """Return all derivatives with respect to `w`, computed inside by the library of `k`."""
     top, np_ = k.top, k.np
     f = partial(_body, case, k, x=x)
     step, weights = np_.asarray(STEP, "float32"), _weights(case, k, np_.asarray)
@@ -64,7 +64,7 @@ def inside(case: Case, k: Local, w: Any, x: Any) -> dict[str, Any]:
 
 
 def _transposed(case: Case, top: Any, f: Any, w: Any, weights: Any) -> Any:
-    if not case.forward:  # there is nothing linear to transpose but the way back
+    if not case.forward:  # only the backward pass is linear, and can be transposed
         return top.vjp(f, w)[1](weights)[0]
     return top.linear_transpose(top.linearize(f, w)[1], w)(weights)[0]
 
@@ -74,14 +74,14 @@ def _body(case: Case, k: Local, w: Any, x: Any) -> Any:
 
 
 def _weights(case: Case, k: Local, asarray: Callable[..., Any]) -> Any:
-    """Cotangents of the results; those of results that differ differ too."""
+    """Return cotangents of the results; cotangents of varying results vary."""
     size = case.body(Stacked(k.checked), np.tile(W, (COUNT, 1)), X.reshape(COUNT, -1)).shape[1]
     same = asarray(np.arange(1.0, size + 1), "float32")
     return same if case.shared else same * (1 + k.index())
 
 
-def measured(case: Case, checked: bool) -> dict[str, Any]:
-    """The same by differences: what each device has, stacked."""
+def measure_derivatives(case: Case, checked: bool) -> dict[str, Any]:
+    """Return the derivatives by finite differences, stacked over the devices."""
     k = Stacked(checked)
     xs, ws = X.reshape(COUNT, -1), np.tile(W, (COUNT, 1))
     same, weights = checked, _weights(case, k, np.asarray)
@@ -92,7 +92,7 @@ def measured(case: Case, checked: bool) -> dict[str, Any]:
         return case.body(k, ws, xs)
 
     def first(y: Any) -> Any:
-        """The results that count."""
+        """Return the results that the loss depends on."""
         return y[:1] if checked and case.shared else y
 
     def loss(ws: Any) -> float:
@@ -138,7 +138,10 @@ def measured(case: Case, checked: bool) -> dict[str, Any]:
 
 
 def _twice(gradient: Callable[[Any], Any], ws: Any, same: bool) -> Any:
-    """The gradient of the gradient along a direction: of one, or of the sum over the devices."""
+    """Return the gradient of the gradient along a direction.
+
+    The gradient is that of one loss, or of the sum over the devices.
+    """
 
     def along(ws: Any) -> float:
         made = (gradient(ws) * STEP).sum(1)
@@ -150,14 +153,18 @@ def _twice(gradient: Callable[[Any], Any], ws: Any, same: bool) -> Any:
 
 
 def _rows(f: Callable[[Any], Any], ws: Any) -> Any:
-    """The derivatives of the sum of all devices' results by what each of them has."""
+    """Return the derivatives of the sum of all results, with respect to the values of each
+    device.
+    """
     units = [_unit(ws.shape, i) for i in np.ndindex(ws.shape)]
     made = np.stack([_difference(lambda ws: f(ws).sum(0), ws, unit) for unit in units], -1)
     return np.moveaxis(made.reshape(-1, *ws.shape), 1, 0)
 
 
-def whole(case: Case, mapped: Callable[[Any, Any], Any], top: Any, np_: Any) -> dict[str, Any]:
-    """Derivatives of the mapped function, by `w` and by all of `x`."""
+def outer_derivatives(
+    case: Case, mapped: Callable[[Any, Any], Any], top: Any, np_: Any
+) -> dict[str, Any]:
+    """Return the derivatives of the mapped function, with respect to `w` and all of `x`."""
     w, x = np_.asarray(W, "float32"), np_.asarray(X, "float32")
     steps = np_.asarray(STEP, "float32"), np_.asarray(V, "float32")
 
@@ -178,7 +185,7 @@ def whole(case: Case, mapped: Callable[[Any, Any], Any], top: Any, np_: Any) -> 
     return made
 
 
-def whole_measured(case: Case, checked: bool) -> dict[str, Any]:
+def measure_outer_derivatives(case: Case, checked: bool) -> dict[str, Any]:
     k = Stacked(checked)
 
     def mapped(z: Any) -> Any:
@@ -209,7 +216,7 @@ def _unit(shape: tuple[int, ...], place: tuple[int, ...]) -> Any:
 
 
 def _difference(f: Callable[[Any], Any], at: Any, step: Any) -> Any:
-    """The derivative along a direction, by central differences of the fourth order."""
+    """Return the derivative along a direction, by central differences of the fourth order."""
     h = 3e-3
     one = (f(at + h * step) - f(at - h * step)) * 8
     two = f(at + 2 * h * step) - f(at - 2 * h * step)
@@ -217,6 +224,6 @@ def _difference(f: Callable[[Any], Any], at: Any, step: Any) -> Any:
 
 
 def is_shared(case: Case, mode: str) -> bool:
-    """Whether devices share what comes out of a mode, with `check_vma`."""
+    """Return whether the derivative is the same on all devices, with `check_vma`."""
     of_result = mode in ("jvp", "linearize", "jacfwd", "vmap of jvp", "jacrev")
     return case.shared if of_result else True

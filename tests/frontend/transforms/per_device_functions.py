@@ -1,8 +1,8 @@
-"""Functions that every device runs on its piece, written once for three libraries.
+"""Functions that every device runs on its shard, for three libraries.
 
-A body takes `w`, of which all devices have the same, and its piece `x`. With `Stacked` it runs in
-NumPy on the values of all devices at once: an array has one more dimension in front, that of the
-devices. So derivatives can be measured by differences, without any rule for communication.
+A function has a parameter `w`, which is replicated, and its shard `x`. With `Stacked` it runs in
+NumPy on the values of all devices: arrays have an additional first dimension, that of the devices.
+So finite differences measure derivatives without any rule for communication.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Body = Callable[[Any, Any, Any], Any]
 
 
 class Local:
-    """What bodies use, from `numpy`, `lax` and the top of a library like JAX."""
+    """The operations that the functions use, of a library with JAX's interface."""
 
     def __init__(self, top: Any, numpy: Any, lax: Any, checked: bool) -> None:
         self.top, self.np, self.lax, self.checked = top, numpy, lax, checked
@@ -101,7 +101,7 @@ class Local:
 
 
 class Stacked(Local):
-    """The same in NumPy, for all devices at once."""
+    """The same operations in NumPy, on the values of all devices."""
 
     def __init__(self, checked: bool) -> None:
         super().__init__(None, np, None, checked)
@@ -172,7 +172,9 @@ class Stacked(Local):
         return fun(*args)
 
     def slope(self, fun: Any, at: Any, exact: Any) -> Any:
-        """The gradient of what devices share is the sum of what each contributes."""
+        """Return the gradient; for a replicated value it is the sum of the gradients of the
+        devices.
+        """
         return self.psum(exact(at)) if self.checked else exact(at)
 
     def along(self, fun: Any, at: Any, step: Any, exact: Any) -> Any:
@@ -181,7 +183,11 @@ class Stacked(Local):
 
 @dataclass(frozen=True)
 class Case:
-    """A body, and what it allows: `shared` are results that do not vary, `forward` derivatives."""
+    """A function and its properties.
+
+    `shared` are the results that do not vary, and `forward` states whether it has forward
+    derivatives.
+    """
 
     name: str
     body: Body
@@ -460,7 +466,7 @@ STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def random_case(seed: int) -> Case:
-    """A body of a few steps, each of any two values before."""
+    """Return a function of a few steps, each of which has two earlier values as operands."""
     rng = np.random.default_rng(seed)
     names = [list(STEPS)[i] for i in rng.integers(len(STEPS), size=4)]
     picks = [rng.integers(i + 2, size=2) for i in range(len(names))]

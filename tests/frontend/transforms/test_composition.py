@@ -1,4 +1,4 @@
-"""Transformations around transformations: every pair, on functions with rules and without."""
+"""Compositions of two transformations, on functions with and without derivative rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -65,8 +65,8 @@ AROUND: dict[str, Callable[[Scalar], Scalar]] = {
 }
 
 
-def measured(f: Scalar, name: str) -> Scalar:
-    """What a transformation makes of a function of NumPy numbers, by differences."""
+def measure(f: Scalar, name: str) -> Scalar:
+    """Return the transformation of a NumPy function, with derivatives by finite differences."""
     step = 1e-4
 
     def slope(x: Any) -> Any:
@@ -95,12 +95,14 @@ def by_numpy(x: Any) -> Any:
 @pytest.mark.parametrize("outer", AROUND)
 @pytest.mark.parametrize("inner", AROUND)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_pair(name: str, inner: str, outer: str) -> None:
-    """But for what has no way forward, which stays so until a gradient has been taken."""
+def test_every_pair_of_transformations(name: str, inner: str, outer: str) -> None:
+    """A function without a forward derivative still has none inside other transformations,
+    unless a gradient was taken first.
+    """
     function = AROUND[outer](AROUND[inner](FUNCTIONS[name]()))
     if "custom_vjp" in name and (inner == "jvp" or (outer == "jvp" and inner != "grad")):
         return
-    wanted = measured(measured(by_numpy, inner), outer)
+    wanted = measure(measure(by_numpy, inner), outer)
     with enable_x64():
         for x in (0.3, -0.7):
             got = function(snp.asarray(x))

@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp`, `custom_gradient`: whose rule counts, and when it is wrong."""
+"""`custom_jvp`, `custom_vjp` and `custom_gradient`: which rule applies, and errors of rules."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from tests.error_assertions import first_line
 
 
 def doubled() -> Any:
-    """sin, with twice its derivative."""
+    """sin, whose rule returns twice its derivative."""
 
     @custom_jvp
     def f(x: Any) -> Any:
@@ -40,7 +40,7 @@ def doubled() -> Any:
 
 
 def tripled() -> Any:
-    """sin(x) * y, with thrice its gradient for x and none for y."""
+    """sin(x) * y, whose rule returns three times its gradient for x and zero for y."""
 
     @custom_vjp
     def f(x: Any, y: Any) -> Any:
@@ -53,12 +53,12 @@ def tripled() -> Any:
     return f
 
 
-def test_without_a_derivative_the_function_is_what_it_is() -> None:
+def test_calls_without_a_derivative_compute_the_function() -> None:
     assert float(doubled()(0.0)) == 0
     assert "custom" not in jit(doubled()).lower(1.0).as_text()
 
 
-def test_a_custom_jvp_counts_in_every_derivative() -> None:
+def test_a_custom_jvp_applies_to_every_derivative() -> None:
     f = doubled()
     assert float(grad(f)(0.0)) == 2
     assert float(jvp(f, (0.0,), (3.0,))[1]) == 6
@@ -67,14 +67,14 @@ def test_a_custom_jvp_counts_in_every_derivative() -> None:
     np.testing.assert_allclose(float(grad(grad(f))(1.0)), -2 * np.sin(1.0), rtol=1e-6)
 
 
-def test_a_custom_vjp_counts_in_every_gradient() -> None:
+def test_a_custom_vjp_applies_to_every_gradient() -> None:
     f = tripled()
     assert float(grad(f)(0.0, 2.0)) == 6
     assert [float(g) for g in vjp(f, 0.0, 2.0)[1](1.0)] == [6, 0]
     np.testing.assert_allclose(float(grad(grad(f))(1.0, 2.0)), -6 * np.sin(1.0), rtol=1e-6)
 
 
-def test_mapped_over_some_arguments() -> None:
+def test_vmap_over_some_arguments() -> None:
     f, xs = tripled(), snp.array([0.0, 1.0])
     np.testing.assert_allclose(vmap(grad(f), (0, None))(xs, 2.0), 6 * np.cos([0.0, 1.0]), rtol=1e-6)
     shared = grad(lambda x: snp.sum(vmap(f, (None, 0))(x, xs)))
@@ -93,7 +93,7 @@ def test_arguments_in_containers_and_integers() -> None:
     assert float(grad(lambda w: f({"w": w}, 3)["y"])(1.0)) == 10
 
 
-def test_what_has_no_derivative_comes_first() -> None:
+def test_nondiff_arguments_are_passed_first() -> None:
     seen = []
 
     def f(g: Any, x: Any) -> Any:
@@ -127,12 +127,12 @@ def test_rules_for_each_argument() -> None:
     assert [float(g) for g in grad(f, (0, 1))(3.0, 5.0)] == [10, 0]
 
 
-def test_arguments_by_name_have_their_positions() -> None:
+def test_keyword_arguments_are_passed_by_position() -> None:
     f = tripled()
     assert float(grad(lambda x: f(y=2.0, x=x))(0.0)) == 6
 
 
-def test_what_stands_around_a_function_may_be_used_in_its_rule() -> None:
+def test_rules_may_capture_outer_values() -> None:
     def outer(x: Any, mask: Any) -> Any:
         weight = mask * 2
 
@@ -146,7 +146,7 @@ def test_what_stands_around_a_function_may_be_used_in_its_rule() -> None:
     np.testing.assert_array_equal(vmap(grad(outer))(snp.ones(2), snp.array([1.0, 3.0])), [2, 6])
 
 
-def test_a_gradient_with_its_function() -> None:
+def test_custom_gradient_returns_value_and_pullback() -> None:
     @custom_gradient
     def f(x: Any) -> Any:
         e = snp.exp(x)
@@ -162,7 +162,7 @@ def test_a_gradient_with_its_function() -> None:
     assert [float(g) for g in grad(two, (0, 1))(3.0, 5.0)] == [5, 3]
 
 
-def test_gradients_may_be_computed_in_wider_floats() -> None:
+def test_rules_may_compute_in_wider_floats() -> None:
     @custom_vjp
     def f(x: Any) -> Any:
         return x * x
@@ -174,7 +174,7 @@ def test_gradients_may_be_computed_in_wider_floats() -> None:
     np.testing.assert_array_equal(slope.astype("float32"), [2.0, 6.0])
 
 
-def test_in_loops() -> None:
+def test_custom_derivatives_in_loops() -> None:
     f = doubled()
 
     def loop(x: Any) -> Any:
@@ -187,12 +187,12 @@ def test_in_loops() -> None:
     np.testing.assert_allclose(float(ahead), float(grad(loop)(1.0)), rtol=1e-6)
 
 
-def test_a_value_with_its_gradient() -> None:
+def test_value_and_grad_uses_the_rule() -> None:
     value, slope = value_and_grad(doubled())(0.0)
     assert (float(value), float(slope)) == (0, 2)
 
 
-def test_it_is_a_method_too() -> None:
+def test_methods_may_have_custom_derivatives() -> None:
     class Layer:
         @custom_jvp
         def call(self, x: Any) -> Any:
@@ -201,7 +201,7 @@ def test_it_is_a_method_too() -> None:
     assert Layer.call.__name__ == "call"
 
 
-def test_errors() -> None:
+def test_invalid_rules_are_errors() -> None:
     bare = custom_jvp(lambda x: x)
     with pytest.raises(DifferentiateError) as error:
         bare(1.0)
@@ -241,7 +241,7 @@ def test_errors() -> None:
     )
 
 
-def test_what_it_closes_over_has_no_derivative() -> None:
+def test_derivatives_of_captured_values_are_errors() -> None:
     def outer(x: Any) -> Any:
         y = x * 2
         f = custom_jvp(lambda a: a * y)
@@ -256,8 +256,10 @@ def test_what_it_closes_over_has_no_derivative() -> None:
     )
 
 
-def test_on_each_device() -> None:
-    """A rule counts inside of `shard_map`, unless what it is given would be a part of a whole."""
+def test_rules_inside_shard_map() -> None:
+    """A rule applies inside of `shard_map`, unless its arguments would be parts of a global
+    array.
+    """
 
     def squares(x: Any) -> Any:
         return x * x
@@ -290,8 +292,8 @@ def test_on_each_device() -> None:
     )
 
 
-def test_a_rule_may_call_its_own_function_on_tangents() -> None:
-    """What it does with tangents is linear as it stands, and asks for no rule again."""
+def test_a_rule_may_call_its_function_on_tangents() -> None:
+    """The function is linear in the tangents, and the rule is not applied again."""
 
     @custom_jvp
     def triple(x: Any) -> Any:
@@ -307,7 +309,7 @@ def test_a_rule_may_call_its_own_function_on_tangents() -> None:
     np.testing.assert_allclose(jvp(grad(triple), (1.0,), (1.0,))[1], 9 * np.cos(1.0), rtol=1e-6)
 
 
-def test_arguments_without_a_derivative_that_are_not_there() -> None:
+def test_invalid_nondiff_arguments_are_errors() -> None:
     with pytest.raises(ShardirError) as caught:
         custom_jvp(lambda x: x, nondiff_argnums=(5,))
     assert str(caught.value).startswith(
@@ -315,8 +317,8 @@ def test_arguments_without_a_derivative_that_are_not_there() -> None:
     )
 
 
-def test_rules_are_told_what_moves() -> None:
-    """With `symbolic_zeros`, by which arguments a derivative is asked, in every transformation."""
+def test_symbolic_zeros_mark_constant_arguments() -> None:
+    """With `symbolic_zeros`, every transformation passes which arguments are differentiated."""
     asked: list[tuple[bool, bool]] = []
 
     @custom_jvp

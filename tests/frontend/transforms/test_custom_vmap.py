@@ -1,4 +1,4 @@
-"""Functions that say themselves how they are mapped."""
+"""Functions with custom vmap rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +19,8 @@ X = np.arange(6, dtype="f").reshape(3, 2)
 W = np.arange(2, dtype="f") + 1
 
 
-def told(make: Any, np_: Any) -> tuple[Any, list[Any]]:
-    """A function whose rule gives ten times as much, so that one sees who was asked."""
+def make_function_with_rule(make: Any, np_: Any) -> tuple[Any, list[Any]]:
+    """Return a function whose rule multiplies by ten, and the recorded calls of the rule."""
     seen: list[Any] = []
 
     def plain(x: Any, w: Any) -> Any:
@@ -53,8 +53,11 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_rule_is_asked_as_by_jax(call: str) -> None:
-    (ours, seen), (other, wanted) = told(sd.custom_vmap, snp), told(theirs, jnp)
+def test_rules_receive_the_arguments_of_jax(call: str) -> None:
+    (ours, seen), (other, wanted) = (
+        make_function_with_rule(sd.custom_vmap, snp),
+        make_function_with_rule(theirs, jnp),
+    )
     found = CALLS[call](sd, ours, lax)
     expected = CALLS[call](jax, other, jax.lax)
     for one, two in zip(sd.tree.leaves(found), jax.tree.leaves(expected), strict=True):
@@ -63,7 +66,7 @@ def test_the_rule_is_asked_as_by_jax(call: str) -> None:
         assert seen == wanted[:1]
 
 
-def test_a_loop_over_slices() -> None:
+def test_sequential_vmap() -> None:
     def program(lib: Any, make: Any, np_: Any) -> Any:
         def f(x: Any, w: Any) -> Any:
             return {"y": np_.sin(x) * w}
@@ -95,7 +98,7 @@ def refused(kind: type[Exception], call: Callable[[], Any]) -> str:
     return str(caught.value).partition("\n")[0]
 
 
-def test_errors() -> None:
+def test_invalid_rules_are_errors() -> None:
     @sd.custom_vmap
     def f(x: Any) -> Any:
         return x

@@ -1,4 +1,4 @@
-"""`grad` and `value_and_grad` of Python functions, in `jit` and outside of it."""
+"""`grad` and `value_and_grad`, in `jit` and outside of it."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def loss(params: Any, batch: Any) -> Any:
 
 
 def numeric(fun: Any, params: Any, step: float = 1e-4) -> Any:
-    """Central differences, one element at a time, in double precision."""
+    """Return the gradient by central differences, one element at a time, in double precision."""
     leaves, structure = tree.flatten(params)
     with enable_x64():
         wide = [np.asarray(leaf, np.float64) for leaf in leaves]
@@ -66,13 +66,13 @@ def agree(made: Any, expected: Any, tolerance: float = 2e-5) -> None:
         np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-3, atol=tolerance)
 
 
-def test_the_gradient_is_the_slope() -> None:
+def test_gradients_agree_with_differences() -> None:
     expected = numeric(lambda p: loss(p, BATCH), PARAMS)
     agree(grad(loss)(PARAMS, BATCH), expected)
     agree(jit(grad(loss))(PARAMS, BATCH), expected)
 
 
-def test_the_value_comes_with_it() -> None:
+def test_value_and_grad_returns_the_value() -> None:
     value, gradient = value_and_grad(loss)(PARAMS, BATCH)
     np.testing.assert_allclose(value, jit(loss)(PARAMS, BATCH), rtol=1e-6)
     agree(gradient, grad(loss)(PARAMS, BATCH))
@@ -88,7 +88,7 @@ def test_gradients_of_several_arguments() -> None:
     assert float(grad(f)(3.0, y={"a": 2.0}, z=1.0)) == 12.0
 
 
-def test_a_function_may_return_more_than_its_value() -> None:
+def test_has_aux() -> None:
     def f(x: Any) -> Any:
         y = x * x
         return y, {"square": y, "count": 3}
@@ -99,7 +99,7 @@ def test_a_function_may_return_more_than_its_value() -> None:
     assert (float(gradient), float(aux["square"])) == (4.0, 4.0)
 
 
-def test_gradients_of_gradients() -> None:
+def test_second_order_gradients() -> None:
     def f(x: Any) -> Any:
         return snp.sin(x) * x**2
 
@@ -120,7 +120,7 @@ def test_a_gradient_inside_a_function() -> None:
     np.testing.assert_allclose(step(x, 0.1), x - 0.1 * 2 * x * x, rtol=1e-5)
 
 
-def test_only_what_is_asked_for_is_traced() -> None:
+def test_arguments_outside_argnums_are_passed_unchanged() -> None:
     def f(x: Any, times: int, label: str) -> Any:
         assert label == "power"
         for _ in range(times):
@@ -130,7 +130,7 @@ def test_only_what_is_asked_for_is_traced() -> None:
     assert float(grad(f)(2.0, 2, "power")) == 32.0
 
 
-def test_what_the_function_refers_to_may_change() -> None:
+def test_captured_arrays_may_change_between_calls() -> None:
     scale = 2.0
     table = np.array([1.0, 2.0], np.float32) if scale else None
 
@@ -142,7 +142,7 @@ def test_what_the_function_refers_to_may_change() -> None:
     np.testing.assert_array_equal(grad(f)(np.ones(2, np.float32)), [15, 18])
 
 
-def test_gradients_follow_placement() -> None:
+def test_gradients_have_the_sharding_of_the_arguments() -> None:
     batch = device_put(BATCH, NamedSharding(MESH, P("data")))
     params = device_put(PARAMS, NamedSharding(MESH, P(None)))
     for function in (grad(loss), jit(grad(loss))):
@@ -154,12 +154,12 @@ def test_gradients_follow_placement() -> None:
     assert "all-gather" not in text
 
 
-def test_weak_types_stay_weak() -> None:
+def test_weak_types_are_kept() -> None:
     assert grad(lambda x: x * x)(3.0).weak_type
     assert not grad(lambda x: x * x)(from_numpy(np.float32(3.0))).weak_type
 
 
-def test_integers_may_be_there_but_have_no_gradient() -> None:
+def test_integer_arguments_are_allowed_without_a_gradient() -> None:
     tree_of_both = {"x": np.ones(3, np.float32), "n": np.arange(3)}
 
     def f(p: Any) -> Any:
@@ -170,7 +170,7 @@ def test_integers_may_be_there_but_have_no_gradient() -> None:
     np.testing.assert_array_equal(gradient["x"], [0, 1, 2])
 
 
-def test_arguments_without_a_gradient() -> None:
+def test_arguments_without_a_gradient_are_errors() -> None:
     with pytest.raises(DifferentiateError) as caught:
         grad(lambda x: x["n"] * 2.0)({"n": 3})
     assert first_line(caught) == (
@@ -184,7 +184,7 @@ def test_arguments_without_a_gradient() -> None:
         grad(lambda x: x, argnums=1)(1.0)
 
 
-def test_results_without_a_gradient() -> None:
+def test_results_without_a_gradient_are_errors() -> None:
     def f(x: Any) -> Any:
         return x * 2
 
@@ -206,7 +206,7 @@ def test_results_without_a_gradient() -> None:
         grad(lambda x: x * x)(1j)
 
 
-def test_operations_without_a_gradient_show_their_line() -> None:
+def test_errors_of_operations_without_a_gradient_show_their_line() -> None:
     from shardir.frontend.lax import api as lax
 
     def f(x: Any) -> Any:
@@ -216,7 +216,7 @@ def test_operations_without_a_gradient_show_their_line() -> None:
         grad(f)(1.0)
 
 
-def test_only_functions_have_gradients() -> None:
+def test_gradients_of_values_that_are_no_functions_are_errors() -> None:
     with pytest.raises(ArgumentError, match="a function is required, got 5"):
         grad(5)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What transformations, and what arranges arrays, say of arguments that are of no use."""
+"""Errors of transformations and array functions for arguments of unsupported types."""
 
 from collections.abc import Callable
 from typing import Any
@@ -205,13 +205,13 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:40] for *_, text in CASES])
-def test_an_error_says_what_is_wrong(
+def test_an_invalid_argument_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)
 
 
-def test_devices_are_found_in_lists_that_end() -> None:
+def test_cyclic_lists_of_devices_are_errors() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(StructureError, match="contains itself; a pytree must be finite"):

@@ -1,4 +1,6 @@
-"""Functions that do not take, or do not return, what they have to: errors say whose they are."""
+"""Errors of functions with wrong parameters or results: they name the function and its
+transformation.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -334,7 +336,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[case[2][:60] for case in CASES])
-def test_an_error_says_which_function_is_wrong(
+def test_an_invalid_function_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_raises_exactly(wrong, kind, text)
@@ -357,7 +359,7 @@ OWN: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("call", OWN)
-def test_an_error_of_the_users_own_is_left_as_it_is(call: Callable[[], Any]) -> None:
+def test_errors_of_user_functions_propagate_unchanged(call: Callable[[], Any]) -> None:
     with pytest.raises(TypeError, match=r"^the user's own$") as caught:
         call()
     assert not isinstance(caught.value, ShardirError)

@@ -1,4 +1,4 @@
-"""`jacfwd`, `jacrev` and `hessian` against derivatives known by heart."""
+"""`jacfwd`, `jacrev` and `hessian` against derivatives in closed form."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,18 +68,18 @@ def test_holomorphic_functions(way: Way) -> None:
 
 
 @WAYS
-def test_many_at_once(way: Way) -> None:
+def test_vmap_of_jacobians(way: Way) -> None:
     rows = np.stack([X, 2 * X])
     agree(vmap(way(lambda x: x**2))(rows), np.stack([np.diag(2 * row) for row in rows]))
 
 
 @WAYS
-def test_nothing_has_an_empty_jacobian(way: Way) -> None:
+def test_empty_arrays_have_empty_jacobians(way: Way) -> None:
     assert way(lambda x: x * 2)(X[:0]).shape == (0, 0)
 
 
 @WAYS
-def test_order_and_choice(way: Way) -> None:
+def test_argnums_order_the_results(way: Way) -> None:
     agree(way(snp.sort)(X), np.eye(3)[[2, 0, 1]])
     agree(way(lambda x: snp.max(x) * snp.prod(x))(X), np.array([-2.0, -2.0, 0.5]))
 
@@ -105,7 +105,7 @@ def test_second_derivatives_of_containers() -> None:
     agree(made, {"k": {"k": 0.0, "x": 2 * X}, "x": {"k": 2 * X, "x": 6 * np.eye(3)}})
 
 
-def test_what_has_no_jacobian() -> None:
+def test_functions_without_a_jacobian_are_errors() -> None:
     def f(x: Any) -> Any:
         return x
 

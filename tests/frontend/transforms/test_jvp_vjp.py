@@ -1,4 +1,4 @@
-"""`jvp`, `vjp` and `linearize` of Python functions, in `jit` and outside of it."""
+"""`jvp`, `vjp` and `linearize`, in `jit` and outside of it."""
 
 from typing import Any
 
@@ -45,14 +45,14 @@ def agree(made: Any, expected: Any) -> None:
         np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_jvp_is_the_change_along_a_direction() -> None:
+def test_jvp_agrees_with_differences() -> None:
     for run in (jvp, jit(jvp, static_argnums=0)):
         results, tangents = run(both, (X, P0), (T, {"k": 0.5}))
         agree(results, WAVE)
         agree(tangents, PUSHED)
 
 
-def test_vjp_pulls_back_as_often_as_asked() -> None:
+def test_a_vjp_function_may_be_called_several_times() -> None:
     results, pullback = vjp(both, X, P0)
     agree(results, WAVE)
     for scale in (1.0, 2.0):
@@ -60,7 +60,7 @@ def test_vjp_pulls_back_as_often_as_asked() -> None:
         agree(pulled, tree.map(lambda g, s=scale: s * g, PULLED))
 
 
-def test_linearize_pushes_as_often_as_asked() -> None:
+def test_a_linearized_function_may_be_called_several_times() -> None:
     results, pushforward = linearize(both, X, P0)
     agree(results, WAVE)
     for scale in (1.0, 2.0):
@@ -68,7 +68,7 @@ def test_linearize_pushes_as_often_as_asked() -> None:
         agree(pushed, tree.map(lambda g, s=scale: s * g, PUSHED))
 
 
-def test_a_derivative_goes_into_other_programs() -> None:
+def test_vjp_functions_may_be_called_in_other_programs() -> None:
     _, pullback = vjp(both, X, P0)
     _, pushforward = linearize(both, X, P0)
     agree(jit(lambda t: pullback({"wave": t, "total": 3.0}))(T), PULLED)
@@ -86,7 +86,7 @@ def test_a_derivative_goes_into_other_programs() -> None:
     agree(second, np.stack([2 * np.cos(X) * T, 4 * np.cos(X) * T]))
 
 
-def test_it_may_refer_to_arrays_around_it() -> None:
+def test_functions_may_capture_arrays() -> None:
     scale = from_numpy(np.array([1.0, 2.0, 3.0], np.float32))
     _, pullback = vjp(lambda x: x * x * scale, X)
     agree(pullback(T), (2 * X * np.array([1, 2, 3]) * T,))
@@ -94,7 +94,7 @@ def test_it_may_refer_to_arrays_around_it() -> None:
     agree(pushforward(T), T * np.array([1, 2, 3]))
 
 
-def test_aux_comes_along() -> None:
+def test_has_aux() -> None:
     def f(x: Any) -> Any:
         return x * x, {"n": 3, "x": x}
 
@@ -120,7 +120,7 @@ def test_derivatives_compose() -> None:
     agree(vmap(grad(slope))(X), 6 * X)
 
 
-def test_loops_go_forward() -> None:
+def test_jvp_of_loops() -> None:
     def power(x: Any, n: Any) -> Any:
         start = (0, snp.ones_like(x))
         return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * x), start)[1]
@@ -138,7 +138,7 @@ def test_loops_go_forward() -> None:
     agree(linearize(running, X)[1](T), expected[1])
 
 
-def test_integers_do_not_move() -> None:
+def test_integers_have_float0_tangents() -> None:
     n = np.arange(3)
     none = np.zeros(3, FLOAT0)
     results, tangents = jvp(lambda x, n: (x * n, n), (X, n), (T, none))
@@ -158,7 +158,7 @@ def test_complex_numbers() -> None:
     agree(vjp(lambda z: z**2, z)[1](t), (2 * z * t,))
 
 
-def test_results_stay_where_they_are() -> None:
+def test_results_keep_their_shardings() -> None:
     cut = NamedSharding(MESH, P("data"))
     x = device_put(np.arange(8, dtype=np.float32), cut)
     results, tangents = jvp(snp.sin, (x,), (x,))
@@ -166,7 +166,7 @@ def test_results_stay_where_they_are() -> None:
     assert tangents.sharding.is_equivalent_to(cut, 1)
 
 
-def test_constraints_go_into_other_programs() -> None:
+def test_constraints_are_kept_in_vjp_functions() -> None:
     cut = NamedSharding(MESH, P("data"))
     x = np.arange(8, dtype=np.float32)
     _, pullback = vjp(lambda x: snp.sin(constrain(x * 1, cut)), x)
@@ -180,7 +180,7 @@ def test_constraints_go_into_other_programs() -> None:
     agree(later(x), np.cos(x) * x)
 
 
-def test_directions_that_do_not_fit() -> None:
+def test_mismatched_tangents_are_errors() -> None:
     def f(x: Any, n: Any) -> Any:
         return x * n
 
@@ -223,7 +223,7 @@ def test_directions_that_do_not_fit() -> None:
     ]
 
 
-def test_what_has_no_derivative() -> None:
+def test_functions_without_a_derivative_are_errors() -> None:
     with pytest.raises(NotAnArrayError) as caught:
         jvp(lambda x, way: x, (X, "up"), (T, None))
     assert first_line(caught) == (
@@ -242,7 +242,7 @@ def test_what_has_no_derivative() -> None:
         vjp(loop, 1.0)
 
 
-def test_a_pullback_does_not_outlive_its_trace() -> None:
+def test_a_vjp_function_used_after_its_trace_is_an_error() -> None:
     kept = []
 
     @jit
@@ -256,7 +256,7 @@ def test_a_pullback_does_not_outlive_its_trace() -> None:
         kept[0](T)
 
 
-def test_programs_return_and_take_what_is_left_to_do() -> None:
+def test_jitted_functions_return_and_accept_vjp_functions() -> None:
     def double(x: Any) -> Any:
         return snp.sin(x) * 2
 
@@ -270,7 +270,7 @@ def test_programs_return_and_take_what_is_left_to_do() -> None:
     np.testing.assert_allclose(jit(lambda f, t: f(t))(pulled, 3.0)[0], wanted, rtol=1e-6)
 
 
-def test_programs_take_and_return_gradients_of_integers() -> None:
+def test_jitted_functions_accept_and_return_float0() -> None:
     nothing = np.zeros((), float0)
     value, pulled = vjp(lambda x, y: x + y, 2, 1)
     assert value == 3

@@ -1,6 +1,6 @@
-"""Derivatives of functions that are computed in pieces, where the pieces meet.
+"""Derivatives of piecewise computed functions at the boundaries of the pieces.
 
-The functions are smooth there, and so are all of their derivatives; numbers of mpmath.
+The functions and all of their derivatives are smooth there; the expected numbers are from mpmath.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from shardir.scipy import special
 
 
 @pytest.mark.parametrize("at", [-2.0, 0.0, 1.0, 1e4])
-def test_logaddexp_bends_where_its_arguments_are_equal(at: float) -> None:
+def test_second_derivative_of_logaddexp_at_equal_arguments(at: float) -> None:
     bend = np.array([[0.25, -0.25], [-0.25, 0.25]])
     log2 = float(np.log(2))
     pair = snp.array([at, at])
@@ -25,7 +25,7 @@ def test_logaddexp_bends_where_its_arguments_are_equal(at: float) -> None:
     )
 
 
-def test_newton_steps_of_a_logistic_regression_begin_at_zero() -> None:
+def test_newton_steps_of_a_logistic_regression_from_zero() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((64, 5)).astype("float32")
     signs = np.sign(x.sum(1)).astype("float32")
@@ -38,7 +38,7 @@ def test_newton_steps_of_a_logistic_regression_begin_at_zero() -> None:
     np.testing.assert_allclose(hessian(loss)(snp.zeros(5)), same, rtol=1e-4, atol=1e-6)
 
 
-def test_powers_depend_on_both_sides_where_the_exponent_is_0() -> None:
+def test_derivatives_of_powers_at_exponent_zero() -> None:
     def power(x: Any, y: Any) -> Any:
         return x**y
 
@@ -52,20 +52,18 @@ def test_powers_depend_on_both_sides_where_the_exponent_is_0() -> None:
     [(special.xlogy, 0.6931472), (special.xlog1py, 1.0986123)],
     ids=["xlogy", "xlog1py"],
 )
-def test_a_logarithm_is_the_slope_of_what_it_is_multiplied_with(
-    function: Callable[..., Any], slope: float
-) -> None:
+def test_derivatives_of_xlogy(function: Callable[..., Any], slope: float) -> None:
     np.testing.assert_allclose(grad(function)(0.0, 2.0), slope, rtol=1e-6)
     assert float(grad(function)(0.0, -1.0)) == 0
     assert float(function(0.0, np.inf)) == 0
 
 
 @pytest.mark.parametrize(("at", "bend"), [(1.0, -2.4041138), (2.0, -0.4041138), (0.3, -75.272514)])
-def test_digamma_bends_at_whole_numbers(at: float, bend: float) -> None:
+def test_derivatives_of_digamma_at_integers(at: float, bend: float) -> None:
     np.testing.assert_allclose(grad(grad(special.digamma))(at), bend, rtol=1e-5)
 
 
-def test_spectra_of_silence_have_finite_derivatives() -> None:
+def test_derivatives_of_the_spectrum_of_zeros_are_finite() -> None:
     def power(x: Any) -> Any:
         return (snp.abs(snp.fft.rfft(x)) ** 2)[1]
 

@@ -1,4 +1,4 @@
-"""`pmap`: slices on devices of their own, collectives between them, as in JAX."""
+"""`pmap`: one slice per device, collectives between them, as in JAX."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -41,7 +41,7 @@ def agree(made: Any, wanted: Any, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
 
 
-def test_each_slice_has_a_device_of_its_own() -> None:
+def test_each_slice_is_on_a_separate_device() -> None:
     doubled = pmap(lambda x: x * 2)(X)
     agree(doubled, X * 2)
     assert [shard.device for shard in doubled.addressable_shards] == devices()
@@ -50,7 +50,7 @@ def test_each_slice_has_a_device_of_its_own() -> None:
     assert doubled.sharding.spec == P("pmap")
 
 
-def test_fewer_slices_than_devices_and_chosen_devices() -> None:
+def test_fewer_slices_than_devices_and_selected_devices() -> None:
     assert pmap(lambda x: x)(X[:2]).devices() == set(devices()[:2])
     some = pmap(lambda x: x, devices=devices()[4:6])(X[:2])
     assert some.devices() == set(devices()[4:6])
@@ -61,7 +61,7 @@ def test_fewer_slices_than_devices_and_chosen_devices() -> None:
     agree(second[1], X[4:].mean(0))
 
 
-def test_axes_of_arguments_and_results() -> None:
+def test_in_axes_and_out_axes() -> None:
     def f(x: Any, scale: Any, *, shift: Any) -> Any:
         return {"y": x * scale + shift, "n": lax.axis_index("i")}
 
@@ -73,7 +73,7 @@ def test_axes_of_arguments_and_results() -> None:
     agree(pmap(lambda p, x: p["w"] * x, in_axes=({"w": 0}, 0))({"w": X}, X), X * X)
 
 
-def test_static_arguments_and_donated_ones() -> None:
+def test_static_and_donated_arguments() -> None:
     mapped = pmap(lambda x, kind: x.sum() if kind == "sum" else x.max(),
                   static_broadcasted_argnums=1)  # fmt: skip
     agree(mapped(X, "sum"), X.sum(1))
@@ -164,8 +164,8 @@ def test_collectives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_their_gradients_and_batches_are_those_of_vmap(name: str) -> None:
-    """The same function over a batch has the same derivatives and results."""
+def test_gradients_and_vmap_of_collectives_agree_with_vmap(name: str) -> None:
+    """The reference is `vmap` of the same function over the axis."""
     fun, _ = COLLECTIVES[name]
 
     def weighed(y: Any) -> Any:
@@ -183,13 +183,13 @@ def test_their_gradients_and_batches_are_those_of_vmap(name: str) -> None:
           vmap(vmap(fun), axis_name="i", in_axes=1)(batch))  # fmt: skip
 
 
-def test_inside_of_a_pmap_each_device_has_a_cotangent_of_its_own() -> None:
-    """So the gradient of a sum over the devices is as many times what it is on one."""
+def test_each_device_inside_pmap_has_its_own_cotangent() -> None:
+    """The gradient of a psum is therefore multiplied by the number of devices."""
     made = pmap(grad(lambda x: lax.psum(snp.sum(x**2), "i")), axis_name="i")(X)
     agree(made, 2 * N * X)
 
 
-def test_inside_of_other_transformations() -> None:
+def test_pmap_inside_of_other_transformations() -> None:
     mapped = pmap(lambda x, w: x * lax.psum(x * w, "i"), "i", in_axes=(0, None))
     plain = vmap(lambda x, w: x * lax.psum(x * w, "i"), axis_name="i", in_axes=(0, None))
     agree(jit(mapped)(X, 2.0), plain(X, 2.0), 1e-4)
@@ -225,7 +225,7 @@ def test_a_pmap_inside_a_pmap() -> None:
     agree(grad(lambda x: snp.sum(f(x)[2] * x))(x), np.full((4, 2), x.sum() * 2), 1e-4)
 
 
-def test_shards_that_were_put_on_devices() -> None:
+def test_device_put_sharded_arguments() -> None:
     some = devices()[2:6]
     put = device_put_sharded([{"x": row} for row in X[:4]], some)
     agree(put["x"], X[:4])
@@ -242,7 +242,7 @@ def test_shards_that_were_put_on_devices() -> None:
     assert {shard.data.shape for shard in spread.addressable_shards} == {(2, 3)}
 
 
-def test_it_is_compiled_once() -> None:
+def test_pmap_compiles_once() -> None:
     calls = []
 
     @pmap
@@ -256,8 +256,8 @@ def test_it_is_compiled_once() -> None:
     assert len(calls) == 1
 
 
-def test_a_program_over_devices_is_the_one_that_jit_makes() -> None:
-    """Of a function of slices, over arrays that are cut along them."""
+def test_pmap_and_jit_compile_the_same_program() -> None:
+    """The jitted function maps over slices of an array that is sharded along them."""
     mesh = make_mesh((N,), ("i",))
     rows = device_put(X[:, None], NamedSharding(mesh, P("i")))
 
@@ -272,7 +272,7 @@ def test_a_program_over_devices_is_the_one_that_jit_makes() -> None:
     assert [op for op in body(manual) if op != " reshape"] == body(automatic)
 
 
-def test_devices_may_go_ways_of_their_own() -> None:
+def test_devices_may_take_different_branches() -> None:
     def f(x: Any) -> Any:
         first = lax.cond(lax.axis_index("i") == 0, lambda: x * 10, lambda: x)
         doubled = lax.while_loop(lambda c: c < 10, lambda c: c * 2 + 1, x)

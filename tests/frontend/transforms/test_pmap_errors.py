@@ -1,4 +1,4 @@
-"""What `pmap` refuses, and in which words."""
+"""Errors of `pmap`, with their exact texts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def f(x: Any, y: Any = 0) -> Any:
     return x + y
 
 
-def test_sizes_that_do_not_go_together() -> None:
+def test_mismatched_sizes_are_errors() -> None:
     assert error_line(BatchError, lambda: pmap(f)(np.ones((16, 2)))) == (
         "pmap of f maps 16 positions, each on its own device, and there are 8 devices; map fewer, "
         "with vmap for the rest, or add devices with set_cpu_devices(16)"
@@ -65,7 +65,7 @@ def test_sizes_that_do_not_go_together() -> None:
         pmap(f)(np.ones(16))
 
 
-def test_axes_that_are_not_there() -> None:
+def test_invalid_axes_are_errors() -> None:
     assert error_line(BatchError, lambda: pmap(f, in_axes=(0,))(X, X)) == (
         "in_axes of pmap of f has 1 entries, and it was called with 2 positional arguments; give "
         "one entry for each, or one number for all"
@@ -92,7 +92,7 @@ def test_axes_that_are_not_there() -> None:
     )
 
 
-def test_names_and_moves_that_are_none() -> None:
+def test_invalid_axis_names_and_permutations_are_errors() -> None:
     assert error_line(AxisNameError, lambda: pmap(lambda x: lax.psum(x, "j"), "i")(X)) == (
         "psum is along 'j', which is not bound at this line (bound axes: 'i'); name one with "
         "axis_name= of vmap or pmap, or in the mesh of shard_map"
@@ -108,7 +108,7 @@ def test_names_and_moves_that_are_none() -> None:
     )
 
 
-def test_shards_that_do_not_go_together() -> None:
+def test_mismatched_shards_are_errors() -> None:
     assert error_line(ArgumentError, lambda: device_put_sharded([X, X], devices())) == (
         "device_put_sharded got 2 shards for 8 devices; pass one each"
     )
@@ -124,7 +124,7 @@ def test_shards_that_do_not_go_together() -> None:
     )
 
 
-def test_pmaps_inside_have_the_devices_of_the_outermost() -> None:
+def test_devices_of_an_inner_pmap_are_an_error() -> None:
     inner = pmap(lambda x: x, devices=devices()[:2])
     assert error_line(ArgumentError, lambda: pmap(inner)(np.ones((2, 2)))) == (
         "pmap of lambda is inside another and has devices; pass them to the outermost, enough for "

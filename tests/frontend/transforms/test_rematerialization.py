@@ -1,4 +1,4 @@
-"""`checkpoint`: the same gradients, from less that is kept."""
+"""`checkpoint`: equal gradients with fewer saved values."""
 
 from typing import Any
 
@@ -22,19 +22,19 @@ def counts(policy: Any) -> tuple[int, int]:
     return text.count(" sin("), text.count(" dot(")
 
 
-def test_gradients_are_the_same() -> None:
+def test_gradients_are_equal_with_checkpoint() -> None:
     np.testing.assert_array_equal(grad(checkpoint(layer))(W, X), grad(layer)(W, X))
     assert remat is checkpoint
 
 
-def test_names_may_be_vectorized() -> None:
+def test_checkpoint_name_under_vmap() -> None:
     def f(x: Any) -> Any:
         return checkpoint_name(snp.sin(x), "waves")
 
     np.testing.assert_array_equal(vmap(f)(X), snp.sin(X))
 
 
-def test_policies_say_what_is_computed_again() -> None:
+def test_policies_select_recomputed_values() -> None:
     policies = checkpoint_policies
     assert counts(policies.everything_saveable) == (1, 2)
     assert counts(None) == counts(policies.nothing_saveable) == (2, 3)
@@ -43,11 +43,11 @@ def test_policies_say_what_is_computed_again() -> None:
     assert counts(policies.save_any_names_but_these("waves")) == (2, 3)
     waves = policies.save_only_these_names("waves")
     assert counts(policies.save_from_both_policies(policies.dots_saveable, waves)) == (1, 2)
-    # What had the name is the sine, which is saved as anything is.
+    # The named value is the sine, which this policy saves like any other value.
     assert counts(policies.save_anything_except_these_names("waves")) == (1, 2)
 
 
-def test_a_policy_of_the_user_sees_operations() -> None:
+def test_user_policies_receive_operations() -> None:
     seen = []
 
     def policy(operation: str, *types: Any, **attrs: Any) -> bool:
@@ -58,7 +58,7 @@ def test_a_policy_of_the_user_sees_operations() -> None:
     assert "sin" in seen
 
 
-def test_of_loops_and_in_loops() -> None:
+def test_checkpoint_of_loops_and_in_loops() -> None:
     def body(x: Any, w: Any) -> tuple[Any, None]:
         return snp.tanh(x * w), None
 
@@ -79,7 +79,7 @@ def test_static_arguments_and_options() -> None:
     assert float(grad(lambda x: f(x, 3, scale=2.0))(2.0)) == 24
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     with pytest.raises(ShardirError) as error:
         checkpoint(layer, policy="dots")
     assert str(error.value).split("\n")[0] == (
@@ -93,7 +93,7 @@ def test_errors() -> None:
     )
 
 
-def test_outside_of_a_trace_it_is_a_program() -> None:
+def test_checkpoint_outside_of_a_trace() -> None:
     seen = []
 
     @checkpoint

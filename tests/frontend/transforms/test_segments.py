@@ -1,4 +1,4 @@
-"""Rows put together by segments: JAX's numbers."""
+"""Segment reductions agree with JAX."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ NAMES = ("segment_sum", "segment_prod", "segment_max", "segment_min")
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("name", NAMES)
-def test_as_jax(name: str, rows: str) -> None:
+def test_results_agree_with_jax(name: str, rows: str) -> None:
     ours, theirs = getattr(sd, name), getattr(jax.ops, name)
     wanted = theirs(ROWS[rows], IDS, 5)
     np.testing.assert_allclose(ours(ROWS[rows], IDS, 5), wanted, rtol=1e-5)
@@ -31,7 +31,7 @@ def test_as_jax(name: str, rows: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["segment_sum", "segment_max"])
-def test_gradients(name: str) -> None:
+def test_gradients_agree_with_jax(name: str) -> None:
     def loss(function: Any) -> Any:
         return lambda x: (function(x, IDS % 4, 4) ** 2).sum()
 
@@ -40,14 +40,14 @@ def test_gradients(name: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_on_many_devices() -> None:
+def test_sharded_rows() -> None:
     mesh = sd.make_mesh((8,), ("i",))
     cut = sd.device_put(ROWS["floats"], sd.NamedSharding(mesh, sd.P("i")))
     found = sd.jit(lambda x: sd.segment_sum(x, IDS, 5))(cut)
     np.testing.assert_allclose(found, jax.ops.segment_sum(ROWS["floats"], IDS, 5), rtol=1e-5)
 
 
-def test_errors() -> None:
+def test_invalid_arguments_are_errors() -> None:
     with pytest.raises(TracedValueError) as caught:
         sd.jit(sd.segment_sum)(ROWS["floats"], IDS)
     assert str(caught.value).startswith(

@@ -1,4 +1,4 @@
-"""`shard_map`: every device of a mesh runs a function on its piece."""
+"""`shard_map`: every device of a mesh runs a function on its shard."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,7 +49,7 @@ def agree(made: Any, wanted: Any, tolerance: float = 1e-4) -> None:
     np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
 
 
-def test_pieces_and_what_is_made_of_them(mesh: Mesh) -> None:
+def test_functions_receive_shards_and_return_shards(mesh: Mesh) -> None:
     def f(a: Any, b: Any) -> Any:
         assert (a.shape, b.shape) == ((2, 4), (4, 4))
         return lax.psum(a @ b, "y")
@@ -60,8 +60,8 @@ def test_pieces_and_what_is_made_of_them(mesh: Mesh) -> None:
         assert made.sharding.is_equivalent_to(NamedSharding(mesh, P("x")), 2)
 
 
-def test_it_runs_as_the_program_that_the_compiler_makes(mesh: Mesh) -> None:
-    """A contraction over a cut dimension, written by hand and not."""
+def test_shard_map_compiles_to_the_program_of_jit(mesh: Mesh) -> None:
+    """The program is a contraction over a sharded dimension, with and without `shard_map`."""
     a = device_put(A, NamedSharding(mesh, P("x", "y")))
     b = device_put(B, NamedSharding(mesh, P("y")))
 
@@ -95,7 +95,7 @@ def test_containers_of_specs(mesh: Mesh) -> None:
     agree(made["parts"][1], np.arange(8))
 
 
-def test_as_a_decorator_and_with_a_mesh_entered(mesh: Mesh) -> None:
+def test_decorator_and_current_mesh(mesh: Mesh) -> None:
     doubled = shard_map(in_specs=P("x"), out_specs=P("x"))(lambda a: a * 2)
     with mesh:
         agree(doubled(A), A * 2)
@@ -103,7 +103,7 @@ def test_as_a_decorator_and_with_a_mesh_entered(mesh: Mesh) -> None:
     agree(older(A), A * 2)
 
 
-def test_what_it_uses_from_outside_is_whole(mesh: Mesh) -> None:
+def test_captured_values_are_replicated(mesh: Mesh) -> None:
     scale = snp.ones(4) * 3
 
     def outer(a: Any, w: Any) -> Any:
@@ -117,7 +117,7 @@ def test_what_it_uses_from_outside_is_whole(mesh: Mesh) -> None:
           (4 * (B * 3 + W * 2)).sum(0))  # fmt: skip
 
 
-def test_the_compiler_cuts_along_the_other_axes(mesh: Mesh) -> None:
+def test_the_compiler_shards_along_free_axes(mesh: Mesh) -> None:
     def f(a: Any, b: Any) -> Any:
         assert a.shape == (2, 8)
         return lax.pmax(snp.tanh(a @ b), "x")
@@ -130,7 +130,7 @@ def test_the_compiler_cuts_along_the_other_axes(mesh: Mesh) -> None:
     agree(same(a, b), part(a, b))
 
 
-def test_one_inside_another(mesh: Mesh) -> None:
+def test_nested_shard_map(mesh: Mesh) -> None:
     def inner(a: Any) -> Any:
         assert a.shape == (2, 4)
         return lax.psum(a, ("x", "y")), a * lax.axis_index("x")
@@ -154,7 +154,7 @@ def test_one_inside_another(mesh: Mesh) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_derivatives_from_outside(mesh: Mesh, check: bool) -> None:
+def test_derivatives_of_shard_map(mesh: Mesh, check: bool) -> None:
     cut = shard_map(
         lambda a, b: lax.psum(snp.tanh(a @ b), "y"),
         mesh=mesh, in_specs=(P("x", "y"), P("y", None)), out_specs=P("x"), check_vma=check,
@@ -184,7 +184,7 @@ def test_derivatives_from_outside(mesh: Mesh, check: bool) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_what_all_use_gets_the_sum_of_their_gradients(mesh: Mesh, check: bool) -> None:
+def test_gradients_of_replicated_arguments_are_sums(mesh: Mesh, check: bool) -> None:
     cut = shard_map(
         lambda x, w: lax.pmean(snp.sum(snp.sin(x * w)), ("x", "y")),
         mesh=mesh, in_specs=(P("x"), P()), out_specs=P(), check_vma=check,
@@ -198,24 +198,24 @@ def test_what_all_use_gets_the_sum_of_their_gradients(mesh: Mesh, check: bool) -
     agree(hessian(cut, 1)(B, W), hessian(plain, 1)(B, W), 1e-3)
 
 
-def test_gradients_taken_inside_know_what_devices_share(mesh: Mesh) -> None:
+def test_gradients_inside_distinguish_replicated_values(mesh: Mesh) -> None:
     def inside(f: Any, **options: Any) -> Any:
         return shard_map(f, mesh=mesh, **options)
 
-    # A loss that all share: the gradient at each device is that of its own piece.
+    # The loss is replicated: the gradient on each device is that of its own shard.
     total = grad(lambda x: lax.psum(snp.sum(x**2), ("x", "y")))
     agree(inside(total, in_specs=P(("x", "y")), out_specs=P(("x", "y")))(A), 2 * A)
     agree(
         inside(total, in_specs=P(("x", "y")), out_specs=P(("x", "y")), check_vma=False)(A), 16 * A
     )
 
-    # Weights that all share: their gradient is the sum over the devices.
+    # The weights are replicated: their gradient is the sum over the devices.
     def of_weights(w: Any, x: Any) -> Any:
         return grad(lambda w: snp.sum(w * x))(w)
 
     agree(inside(of_weights, in_specs=(P(), P("x")), out_specs=P())(W, B), B.sum(0))
 
-    # Those that each device has for itself: its own.
+    # The weights vary: each device has its own gradient.
     def of_copies(w: Any, x: Any) -> Any:
         return of_weights(lax.pvary(w, "x"), x)
 
@@ -246,7 +246,7 @@ def test_gradients_taken_inside_know_what_devices_share(mesh: Mesh) -> None:
     agree(made, plainly(0.5, xs))
 
 
-def test_gradients_by_rules_of_the_users_own(mesh: Mesh) -> None:
+def test_custom_derivative_rules_inside(mesh: Mesh) -> None:
     @custom_vjp
     def times(w: Any, x: Any) -> Any:
         return w * x
@@ -260,7 +260,7 @@ def test_gradients_by_rules_of_the_users_own(mesh: Mesh) -> None:
     agree(cut(W, B), B.sum(0))
 
 
-def test_a_batch_of_it(mesh: Mesh) -> None:
+def test_vmap_of_shard_map(mesh: Mesh) -> None:
     cut = shard_map(
         lambda a, b: (lax.psum(a @ b, "y"), lax.all_gather(a, "x")),
         mesh=mesh, in_specs=(P("x", "y"), P("y", None)), out_specs=(P("x"), P(None, "x", "y")),
@@ -290,8 +290,8 @@ def test_random_numbers_loops_and_branches_inside(mesh: Mesh) -> None:
     agree(cut(A), A * np.sign(A.sum()))
 
 
-def test_the_whole_program_means_the_same(mesh: Mesh) -> None:
-    """What is traced, run by the reference before anything is partitioned."""
+def test_the_traced_program_has_the_same_results(mesh: Mesh) -> None:
+    """The reference interpreter runs the traced program before partitioning."""
     cut = shard_map(
         lambda a, b: lax.psum(a @ b, "y"), mesh=mesh, in_specs=(P("x", "y"), P("y")),
         out_specs=P("x"),
@@ -300,7 +300,7 @@ def test_the_whole_program_means_the_same(mesh: Mesh) -> None:
     agree(made, A @ B)
 
 
-def test_what_none_says_of_arguments(mesh: Mesh) -> None:
+def test_none_as_spec_of_arguments(mesh: Mesh) -> None:
     def g(a: Any, kind: Any, b: Any) -> Any:
         assert kind == ("some", "words")
         return a + b
@@ -310,7 +310,7 @@ def test_what_none_says_of_arguments(mesh: Mesh) -> None:
     assert shard_map(lambda x: x, mesh=mesh, in_specs=None, out_specs=P())(3.0) == 3
 
 
-def test_groups_along_several_axes(mesh: Mesh) -> None:
+def test_axis_index_groups_along_several_axes(mesh: Mesh) -> None:
     groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
     cut = shard_map(
         lambda a: lax.psum(a, ("x", "y"), axis_index_groups=groups),
@@ -319,7 +319,7 @@ def test_groups_along_several_axes(mesh: Mesh) -> None:
     agree(cut(B), np.repeat(B.reshape(2, 4, 4).sum(1), 4, 0))
 
 
-def test_a_batch_may_be_cut_over_an_axis(mesh: Mesh) -> None:
+def test_vmap_with_spmd_axis_name(mesh: Mesh) -> None:
     seen = []
 
     def g(a: Any) -> Any:
@@ -335,7 +335,7 @@ def test_a_batch_may_be_cut_over_an_axis(mesh: Mesh) -> None:
     assert vmap(cut, spmd_axis_name="y")(batch[:1]).shape == (1, 2, 8)
 
 
-def test_dimensions_that_do_not_divide_are_filled_with_zeros_where_that_is_asked_for(
+def test_uneven_pad_fills_indivisible_dimensions_with_zeros(
     mesh: Mesh,
 ) -> None:
     x = np.arange(14, dtype=np.float32).reshape(7, 2)

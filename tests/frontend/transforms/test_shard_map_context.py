@@ -1,4 +1,4 @@
-"""Inside `shard_map` its mesh is the one entered: for bare specs, and for `shard_map` again."""
+"""Inside `shard_map`, its mesh is the current mesh for specs and for nested `shard_map`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def mesh() -> Iterator[Mesh]:
         yield make_mesh((4, 2), ("x", "y"))
 
 
-def test_a_bare_spec_speaks_of_the_other_axes(mesh: Mesh) -> None:
+def test_specs_inside_refer_to_free_axes(mesh: Mesh) -> None:
     @jit
     def f(x: Any) -> Any:
         def doubled(piece: Any) -> Any:
@@ -42,7 +42,7 @@ def test_a_bare_spec_speaks_of_the_other_axes(mesh: Mesh) -> None:
     assert current_mesh() is None
 
 
-def test_a_map_inside_takes_the_mesh_around(mesh: Mesh) -> None:
+def test_nested_shard_map_uses_the_current_mesh(mesh: Mesh) -> None:
     def inner(x: Any) -> Any:
         return lax.psum(x, "y")
 

@@ -1,10 +1,10 @@
-"""Derivatives inside and outside of `shard_map`, of many functions and in many ways.
+"""Derivatives inside and outside of `shard_map`, for many functions and derivative modes.
 
-The numbers are compared with differences, measured in NumPy on the values of all devices at once.
-JAX 0.10.2 gives the same ones wherever it gives any, with two exceptions. Its `jacrev` by a value
-that devices share adds up what each device's results say, where the rows of a device are those of
-its own results, as in `jacfwd`. And it does not return from a gradient of a branch that only some
-devices take.
+The results are compared with finite differences, measured in NumPy on the values of all devices.
+JAX 0.10.2 gives the same results wherever it supports the case, with two exceptions. Its `jacrev`
+with respect to a replicated value adds the contributions of all devices, where the rows of a device
+are those of its own results, as in `jacfwd`. And it does not return from a gradient of a branch
+that only some devices take.
 """
 
 import re
@@ -23,12 +23,12 @@ from shardir.interpret.interpreter import run
 from tests.frontend.transforms.device_derivatives import (
     W,
     X,
-    inside,
+    inner_derivatives,
     is_shared,
-    measured,
+    measure_derivatives,
+    measure_outer_derivatives,
     modes,
-    whole,
-    whole_measured,
+    outer_derivatives,
 )
 from tests.frontend.transforms.per_device_functions import (
     AXIS,
@@ -46,11 +46,11 @@ def mesh() -> Iterator[sd.Mesh]:
         yield sd.make_mesh((COUNT,), (AXIS,))
 
 
-def means(f: Any, *args: Any) -> Any:
-    """What the reference makes of the program before it is partitioned."""
+def interpret_traced(f: Any, *args: Any) -> Any:
+    """Return the results of the reference interpreter for the program before partitioning."""
     arrays = [np.asarray(arg, "float32") for arg in args]
     lowered = sd.jit(f).lower(*arrays)
-    # What derivatives need is gone from what is compiled.
+    # The compiled program no longer has the operations that derivatives need.
     assert not re.search(r"= vary\(|shared=true", lowered.as_text())
     made = run(lowered.module, arrays)
     return sd.tree.unflatten(sd.tree.structure(lowered.out_info), made)
@@ -64,7 +64,7 @@ def agree(made: Any, wanted: Any, mode: str = "") -> None:
 
 @pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_derivatives_are_what_differences_say(case: Case, checked: bool, mesh: sd.Mesh) -> None:
+def test_derivatives_agree_with_differences(case: Case, checked: bool, mesh: sd.Mesh) -> None:
     compare(case, checked, mesh)
 
 
@@ -74,7 +74,7 @@ def test_derivatives_of_random_functions(request: pytest.FixtureRequest, mesh: s
 
 
 def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
-    """All derivatives of a body, inside and from outside, with differences."""
+    """Compare all derivatives of a function, inside and outside, with differences."""
     k = Local(sd, snp, lax, checked)
 
     def mapped(f: Any, out: Any) -> Any:
@@ -84,11 +84,11 @@ def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
         return checked and is_shared(case, mode)
 
     def taken(w: Any, x: Any) -> Any:
-        made = inside(case, k, w, x)
+        made = inner_derivatives(case, k, w, x)
         return {mode: y if is_one(mode) else y[None] for mode, y in made.items()}
 
     specs = {mode: P() if is_one(mode) else P(AXIS) for mode in modes(case)}
-    made, wanted = means(mapped(taken, specs), W, X), measured(case, checked)
+    made, wanted = interpret_traced(mapped(taken, specs), W, X), measure_derivatives(case, checked)
     for mode in modes(case):
         agree(made[mode], wanted[mode][0] if is_one(mode) else wanted[mode], f"{case.name}, {mode}")
 
@@ -100,7 +100,10 @@ def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
         return y if case.shared else y[None]
 
     outer = mapped(body, P() if case.shared else P(AXIS))
-    made, wanted = means(lambda: whole(case, outer, sd, snp)), whole_measured(case, checked)
+    made, wanted = (
+        interpret_traced(lambda: outer_derivatives(case, outer, sd, snp)),
+        measure_outer_derivatives(case, checked),
+    )
     for mode, got in made.items():
         if isinstance(got, tuple):
             for one, other in zip(got, wanted[mode], strict=False):
@@ -109,7 +112,7 @@ def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
             agree(got, wanted[mode], mode)
 
 
-# Classes of programs beside those of the matrix.
+# Classes of programs that the test matrix does not contain.
 
 
 def total(v: Any) -> Any:
@@ -124,11 +127,13 @@ XS = X.reshape(COUNT, -1).sum(1)
 def in_shards(f: Any, out: Any = WHOLE, mesh: Any = None, **options: Any) -> Any:
     mesh = sd.make_mesh((COUNT,), (AXIS,)) if mesh is None else mesh
     cut = sd.shard_map(f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=out, **options)
-    return means(cut, 2.0, X)
+    return interpret_traced(cut, 2.0, X)
 
 
-def test_a_derivative_by_what_a_loop_carries_knows_that_it_becomes_varying() -> None:
-    """The first round starts with what devices share, the next ones do not."""
+def test_derivatives_of_carries_that_become_varying() -> None:
+    """The first iteration starts with a replicated value, and later iterations have varying
+    values.
+    """
 
     def scanned(w: Any, x: Any) -> Any:
         def step(c: Any, _: None) -> Any:
@@ -148,8 +153,10 @@ def test_a_derivative_by_what_a_loop_carries_knows_that_it_becomes_varying() -> 
     agree(in_shards(looped, P(AXIS)), 2 * (1 + 0.4 * XS) ** 3)
 
 
-def test_a_derivative_in_rounds_and_branches_that_only_some_devices_take() -> None:
-    """It is that of the device: nothing is summed over those that go elsewhere."""
+def test_derivatives_in_iterations_and_branches_of_some_devices() -> None:
+    """The derivative is local to the device: nothing is summed over devices that take another
+    branch.
+    """
 
     def rounds(w: Any, x: Any) -> Any:
         last = lax.axis_index(AXIS)
@@ -178,7 +185,7 @@ def wide() -> Iterator[sd.Mesh]:
         yield sd.make_mesh((COUNT, 2), (AXIS, "t"))
 
 
-def test_one_shard_map_inside_another(wide: sd.Mesh) -> None:
+def test_nested_shard_map(wide: sd.Mesh) -> None:
     def inner(f: Any, out: Any = WHOLE) -> Any:
         return sd.shard_map(f, mesh=wide, in_specs=(P(), P("t")), out_specs=out, axis_names={"t"})
 
@@ -189,11 +196,11 @@ def test_one_shard_map_inside_another(wide: sd.Mesh) -> None:
     agree(outer(slope), X.sum())
     square = inner(lambda w, x: lax.psum((w * w * x).sum(), "t"))
     agree(outer(lambda w, x: sd.grad(lambda w: square(w, x))(w)), 4 * X.sum())
-    # What varies along the outer axis and is shared along the inner one.
+    # The value varies along the outer axis and is replicated along the inner axis.
     agree(outer(lambda w, x: slope(w * x.sum(), x)[None], P(AXIS)), XS)
 
 
-def test_axes_of_meshes_and_of_batches_together(wide: sd.Mesh) -> None:
+def test_mesh_axes_and_vmap_axes_together(wide: sd.Mesh) -> None:
     def mapped(w: Any, x: Any) -> Any:
         def one(b: Any) -> Any:
             return lax.psum(w * w * b, ("b", AXIS))
@@ -213,11 +220,11 @@ def test_axes_of_meshes_and_of_batches_together(wide: sd.Mesh) -> None:
         lambda w, x: (sd.grad(twice)(w, x), sd.jvp(lambda w: twice(w, x), (w,), (1.0,))[1]),
         mesh=wide, in_specs=(P(), P((AXIS, "t"))), out_specs=P(),
     )  # fmt: skip
-    for made in means(cut, 2.0, X):
+    for made in interpret_traced(cut, 2.0, X):
         agree(made, 4 * X.sum())
 
 
-def test_the_way_back_of_a_rule_may_take_derivatives() -> None:
+def test_a_backward_rule_may_take_derivatives() -> None:
     @sd.custom_vjp
     def f(w: Any, x: Any) -> Any:
         return snp.sin(w) * x
@@ -236,7 +243,7 @@ def test_the_way_back_of_a_rule_may_take_derivatives() -> None:
     agree(in_shards(lambda w, x: sd.grad(lambda w: (g(w) * x).sum())(w)), want)
     mesh = sd.make_mesh((COUNT,), (AXIS,))
     outer = sd.shard_map(f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS))
-    agree(means(sd.grad(lambda w, x: outer(w, x).sum()), 2.0, X), want)
+    agree(interpret_traced(sd.grad(lambda w, x: outer(w, x).sum()), 2.0, X), want)
 
 
 def test_higher_derivatives() -> None:
@@ -251,7 +258,7 @@ def test_higher_derivatives() -> None:
     )
 
 
-def test_rows_of_results_of_which_some_vary() -> None:
+def test_jacobians_of_varying_and_replicated_results() -> None:
     def f(w: Any, x: Any) -> Any:
         return {"own": w * w * x + total(w * x) * w, "all": total(w * x)}
 
@@ -266,7 +273,7 @@ def first_line(error: Any) -> str:
     return str(error.value).splitlines()[0]
 
 
-def test_a_cotangent_that_differs_where_the_result_does_not() -> None:
+def test_a_varying_cotangent_of_a_replicated_result_is_an_error() -> None:
     with pytest.raises(ShardingError) as error:
         in_shards(lambda w, x: sd.vjp(lambda w: 2 * w, w)[1](x[0])[0])
     assert first_line(error) == (
@@ -281,7 +288,7 @@ def test_a_cotangent_that_differs_where_the_result_does_not() -> None:
     )
 
 
-def test_a_rule_that_gives_a_tangent_that_differs_where_the_result_does_not() -> None:
+def test_a_varying_tangent_of_a_replicated_result_is_an_error() -> None:
     def body(w: Any, x: Any) -> Any:
         @sd.custom_jvp
         def f(w: Any) -> Any:
@@ -298,9 +305,10 @@ def test_a_rule_that_gives_a_tangent_that_differs_where_the_result_does_not() ->
     )
 
 
-def test_a_transpose_of_what_has_loops_branches_and_checkpoints() -> None:
-    """What the way back needs of the way forward must not depend on the arguments; it may come
-    out of an operation that does."""
+def test_transpose_of_loops_branches_and_checkpoints() -> None:
+    """The residuals must not depend on the linear arguments, but may be results of an operation
+    that does.
+    """
 
     def f(v: Any) -> Any:
         def step(c: Any, row: Any) -> Any:
@@ -317,12 +325,14 @@ def test_a_transpose_of_what_has_loops_branches_and_checkpoints() -> None:
 
 
 def sent(f: Any, *args: Any) -> list[tuple[str, Any, int]]:
-    """What a program sends: the kind of collective, its axes, and its bytes."""
+    """Return the communication of a program: the kind, the axes and the bytes of each
+    collective.
+    """
     compiled = sd.jit(f).lower(*args).compile()
     return [(c.kind, c.axes, c.nbytes) for c in compiled.collectives()]
 
 
-def test_gradients_send_no_more_than_sums_over_what_devices_share(wide: sd.Mesh) -> None:
+def test_gradients_communicate_only_sums_of_replicated_arguments(wide: sd.Mesh) -> None:
     def put(shape: tuple[int, ...], *spec: Any) -> Any:
         return sd.device_put(np.ones(shape, "f"), sd.NamedSharding(wide, P(*spec)))
 
@@ -334,7 +344,7 @@ def test_gradients_send_no_more_than_sums_over_what_devices_share(wide: sd.Mesh)
 
     x, w = put((64, 32), AXIS), put((32, 32))
     both = put((64, 32), AXIS, "t")
-    # An axis that is not mentioned, a sum, and weights that all have.
+    # The cases are an axis that the specs do not mention, a sum, and replicated weights.
     assert sent(by_x(cut(snp.sin, (P(AXIS),), P(AXIS))), x) == []
     summed = cut(lambda x: lax.psum(snp.sin(x), "t"), (P(AXIS, "t"),), P(AXIS))
     assert sent(by_x(summed), both) == [("all-reduce", ("t",), 1024)]
@@ -347,7 +357,7 @@ def test_gradients_send_no_more_than_sums_over_what_devices_share(wide: sd.Mesh)
     assert sent(by_both, a, b) == [("all-reduce", (AXIS,), 768)]
 
 
-def test_forward_derivatives_by_what_devices_share_send_nothing() -> None:
+def test_forward_derivatives_of_replicated_values_do_not_communicate() -> None:
     mesh = sd.make_mesh((COUNT,), (AXIS,))
 
     def body(w: Any, x: Any) -> Any:
@@ -358,4 +368,4 @@ def test_forward_derivatives_by_what_devices_share_send_nothing() -> None:
 
     cut = sd.shard_map(body, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS))
     assert sent(cut, np.float32(2), np.asarray(X, "f")) == []
-    agree(means(cut, 2.0, X), (4 + 1 + np.cos(2) + 2) * X)
+    agree(interpret_traced(cut, 2.0, X), (4 + 1 + np.cos(2) + 2) * X)

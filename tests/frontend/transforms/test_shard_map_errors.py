@@ -1,4 +1,4 @@
-"""What `shard_map` refuses, and in which words."""
+"""Errors of `shard_map`, with their exact texts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def f(a: Any) -> Any:
     return a
 
 
-def test_specs_that_do_not_fit(mesh: Mesh) -> None:
+def test_mismatched_specs_are_errors(mesh: Mesh) -> None:
     def cut(**options: Any) -> str:
         wanted = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x"), **options}
         return error_line(ShardingError, lambda: shard_map(f, **wanted)(A))
@@ -80,7 +80,7 @@ def test_specs_that_do_not_fit(mesh: Mesh) -> None:
     )
 
 
-def test_constraints_inside_leave_manual_axes_alone(mesh: Mesh) -> None:
+def test_constraints_inside_on_manual_axes_are_errors(mesh: Mesh) -> None:
     def cut(spec: Any, names: Any) -> Any:
         def g(a: Any) -> Any:
             return lax.with_sharding_constraint(a * 2, NamedSharding(mesh, spec))
@@ -95,7 +95,7 @@ def test_constraints_inside_leave_manual_axes_alone(mesh: Mesh) -> None:
     )
 
 
-def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
+def test_indivisible_dimensions_are_errors(mesh: Mesh) -> None:
     cut = shard_map(f, mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")))
     assert error_line(IndivisibleError, lambda: cut(A[:6])) == (
         "shard_map of f shards dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
@@ -104,7 +104,7 @@ def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
     )
 
 
-def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
+def test_varying_results_with_replicated_specs_are_errors(mesh: Mesh) -> None:
     def cut(fun: Any, spec: Any = WHOLE) -> str:
         mapped = shard_map(fun, mesh=mesh, in_specs=P("x"), out_specs=spec)
         return error_line(ShardingError, lambda: mapped(A))
@@ -126,7 +126,7 @@ def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
     assert ok(A).shape == (32,)
 
 
-def test_calls_that_are_none(mesh: Mesh) -> None:
+def test_invalid_calls_are_errors(mesh: Mesh) -> None:
     assert error_line(ArgumentError, lambda: shard_map(f, in_specs=P(), out_specs=P())(A)) == (
         "shard_map of f has no mesh; pass mesh=, or call it inside `with mesh:`"
     )

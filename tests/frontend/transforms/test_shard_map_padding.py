@@ -1,4 +1,4 @@
-"""`shard_map` of dimensions that do not divide: padded where the call asks for it, and trimmed."""
+"""`shard_map` of indivisible dimensions: padded on request, and results are trimmed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def test_no_setting_changes_what_shard_map_computes(mode: str) -> None:
                 np.testing.assert_array_equal(np.asarray(wrap(mapped(body, out=out))(V)), plain)
 
 
-def test_what_uneven_of_shard_map_may_be() -> None:
+def test_invalid_values_of_uneven_are_errors() -> None:
     with pytest.raises(ArgumentError) as caught:
         mapped(lambda v: v, uneven="replicate")
     assert str(caught.value).splitlines()[0] == (
@@ -56,7 +56,7 @@ def test_what_uneven_of_shard_map_may_be() -> None:
 
 
 def rows(v: Any) -> int:
-    """How many rows of `v` each of four devices holds."""
+    """Return the number of rows of `v` on each of four devices."""
     return -(-len(v) // 4)
 
 
@@ -97,7 +97,7 @@ KEPT: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("size", [5, 6, 1, 3])
-def test_results_lose_the_padding(name: str, size: int) -> None:
+def test_padding_of_results_is_removed(name: str, size: int) -> None:
     body, want = KEPT[name]
     f = mapped(body, check_vma=False)
     v = np.arange(1, size + 1, dtype=np.float32)
@@ -123,18 +123,18 @@ MOVED: dict[str, tuple[Callable[..., Any], list[float]]] = {
 
 
 @pytest.mark.parametrize("name", MOVED)
-def test_results_whose_rows_were_moved_lose_nothing(name: str) -> None:
+def test_results_with_moved_rows_are_not_trimmed(name: str) -> None:
     body, want = MOVED[name]
     for wrap in (lambda f: f, sd.jit):
         np.testing.assert_array_equal(np.asarray(wrap(mapped(body))(V[:5])), want)
 
 
-def test_the_rows_of_two_arguments_are_told_apart() -> None:
+def test_padding_of_two_arguments_is_distinguished() -> None:
     f = mapped(lambda v, w: (v * 2, w * 2, v + w), into=(X, X))
     one, two, both = f(V, V[:5])
     np.testing.assert_array_equal(np.asarray(one), 2 * V)
     np.testing.assert_array_equal(np.asarray(two), 2 * V[:5])
-    # Neither size is that of the sum, so nothing is taken away.
+    # The sum has neither of the sizes, so that nothing is removed.
     np.testing.assert_array_equal(np.asarray(both), [2, 4, 6, 8, 10, 6, 0, 0])
 
 
@@ -150,14 +150,14 @@ def test_padding_in_two_dimensions_and_along_several_axes() -> None:
     np.testing.assert_array_equal(np.asarray(turned(a)), a.T)
 
 
-def test_results_are_placed_as_out_specs_say() -> None:
+def test_results_have_the_shardings_of_out_specs() -> None:
     for f in (mapped(lambda v: v + 1), sd.jit(mapped(lambda v: v + 1), uneven="pad")):
         result = f(V)
         assert result.sharding.is_equivalent_to(NamedSharding(mesh(), X), 1)
         assert [shard.data.shape for shard in result.addressable_shards] == [(2,), (2,), (2,), (0,)]
 
 
-def test_gradients_and_maps_around() -> None:
+def test_grad_and_vmap_of_padded_shard_map() -> None:
     f = mapped(lambda v: v**2)
     gradient = sd.grad(lambda v: (f(v) * snp.arange(6.0)).sum())(V)
     np.testing.assert_allclose(np.asarray(gradient), 2 * V * np.arange(6), rtol=1e-6)
@@ -166,7 +166,7 @@ def test_gradients_and_maps_around() -> None:
     np.testing.assert_allclose(np.asarray(sd.vmap(f)(np.stack([V, -V]))), np.stack([V, -V]) ** 2)
 
 
-def test_the_function_sees_zeros_on_the_last_devices() -> None:
+def test_padding_contains_zeros_on_the_last_devices() -> None:
     f = mapped(lambda v: lax.all_gather(v, "x", tiled=True), out=P(), check_vma=False)
     np.testing.assert_array_equal(np.asarray(f(V)), [*V, 0, 0])
     assert float(mapped(lambda v: lax.pmin(v.min(), "x"), out=P())(V)) == 0

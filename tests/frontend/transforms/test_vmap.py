@@ -1,4 +1,4 @@
-"""`vmap` of Python functions: against loops, in every company, and what it says when it cannot."""
+"""`vmap` against loops, in combination with other transformations, and its errors."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def agree(made: Any, expected: Any, tolerance: float = 1e-5) -> None:
 
 
 def both(fun: Callable[..., Any], *args: Any) -> Any:
-    """The result, which is the same inside `jit`."""
+    """Return the result, and check that it is the same inside `jit`."""
     made = fun(*args)
     agree(jit(fun)(*args), tree.map(np.asarray, made))
     return made
@@ -51,14 +51,14 @@ def layer(x: Any, w: Any) -> Any:
     return snp.tanh(x @ w)
 
 
-def test_an_argument_may_be_shared() -> None:
+def test_in_axes_none_shares_an_argument() -> None:
     agree(both(vmap(layer, in_axes=(0, None)), X, W), np.tanh(X @ W))
     agree(both(vmap(lambda w: layer(X, w), in_axes=1, out_axes=1), W), np.tanh(X @ W))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("out", [0, 1, 2, -1, -2, -3])
-def test_axes_are_where_they_are_asked_for(axis: int, out: int) -> None:
+def test_in_axes_and_out_axes(axis: int, out: int) -> None:
     x = floats(2, 3, 4)
     made = vmap(lambda y: snp.sin(y), in_axes=axis, out_axes=out)(x)
     agree(made, np.moveaxis(np.sin(x), axis, out))
@@ -80,7 +80,7 @@ def test_containers_and_their_axes() -> None:
     agree(made, expected)
 
 
-def test_what_does_not_depend_is_repeated_where_asked() -> None:
+def test_independent_results_are_broadcast_along_out_axes() -> None:
     agree(vmap(lambda x: (x, 2.0, snp.arange(3)), out_axes=(0, 0, 1))(X[:, 0]), (
         X[:, 0], np.full(5, 2.0, np.float32), np.repeat(np.arange(3)[:, None], 5, 1)
     ))  # fmt: skip
@@ -88,7 +88,7 @@ def test_what_does_not_depend_is_repeated_where_asked() -> None:
     assert vmap(lambda x: 2.0)(X).weak_type
 
 
-def test_other_arguments_reach_the_function_as_they_are() -> None:
+def test_arguments_that_are_not_mapped_may_be_any_value() -> None:
     def f(x: Any, kind: str, n: int) -> Any:
         assert kind == "power"
         return x**n
@@ -96,7 +96,7 @@ def test_other_arguments_reach_the_function_as_they_are() -> None:
     agree(vmap(f, (0, None, None))(X, "power", 2), X**2)
 
 
-def test_maps_in_maps() -> None:
+def test_nested_vmap() -> None:
     x, y = floats(3), floats(4)
     outer = vmap(vmap(lambda a, b: a * b, (None, 0)), (0, None))
     agree(both(outer, x, y), np.outer(x, y))
@@ -109,7 +109,7 @@ def loss(w: Any, x: Any) -> Any:
     return snp.sum(snp.tanh(x @ w) ** 2)
 
 
-def test_gradients_of_each_example() -> None:
+def test_per_example_gradients() -> None:
     each = both(vmap(grad(loss), (None, 0)), W, X)
     agree(each, np.stack([np.asarray(grad(loss)(W, x)) for x in X]))
     values, gradients = both(vmap(value_and_grad(loss), (None, 0)), W, X)
@@ -117,7 +117,7 @@ def test_gradients_of_each_example() -> None:
     agree(gradients, np.asarray(each))
 
 
-def test_the_gradient_of_a_map() -> None:
+def test_gradients_of_vmap() -> None:
     def total(w: Any) -> Any:
         return snp.mean(vmap(loss, (None, 0))(w, X))
 
@@ -135,7 +135,7 @@ def test_second_derivatives() -> None:
     agree(hessian, flat + np.diag(np.cos(x))[::-1] + np.diag(np.cos(x))[:, ::-1])
 
 
-def test_loops_whose_ends_differ() -> None:
+def test_while_loops_with_different_trip_counts() -> None:
     limits = np.array([1, 7, 100, 0], np.int32)
 
     def doubled(limit: Any) -> Any:
@@ -144,7 +144,7 @@ def test_loops_whose_ends_differ() -> None:
     agree(both(vmap(doubled), limits), (np.array([1, 8, 128, 1]), np.array([0, 3, 7, 0])))
 
 
-def test_loops_that_run_alike() -> None:
+def test_loops_with_equal_trip_counts() -> None:
     def power(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: c * x, 1.0)
 
@@ -162,7 +162,7 @@ def test_loops_that_run_alike() -> None:
     agree(vmap(running, (1, None))(xs.T, starts[0])[0], starts[0] + xs.sum(1))
 
 
-def test_branches_that_differ() -> None:
+def test_branches_with_different_predicates() -> None:
     index = np.array([0, 1, 2, 7, -1], np.int32)
     branches = [lambda x: x, lambda x: x * 10, snp.negative]
     x = X[:, 0]
@@ -173,7 +173,7 @@ def test_branches_that_differ() -> None:
     agree(vmap(lambda x: lax.cond(True, snp.sin, snp.cos, x))(x), np.sin(x))
 
 
-def test_indexing_slicing_updating() -> None:
+def test_indexing_slicing_and_updates() -> None:
     x, at = floats(5, 6), np.array([0, 5, 2, 2, 4])
     agree(both(vmap(lambda row, i: row[i]), x, at), x[np.arange(5), at])
     agree(both(vmap(lambda i: snp.asarray(x)[:, i]), at), x[:, at].T)
@@ -190,7 +190,7 @@ def test_indexing_slicing_updating() -> None:
     agree(vmap(lambda row, i: lax.dynamic_update_slice(row, update, (i,)))(x, at), expected)
 
 
-def test_random_numbers_are_those_of_each_key() -> None:
+def test_random_numbers_depend_on_each_key() -> None:
     keys = random.split(random.key(3), 4)
     made = vmap(lambda key: (random.normal(key, (3,)), random.split(key)))(keys)
     for i in range(4):
@@ -201,7 +201,7 @@ def test_random_numbers_are_those_of_each_key() -> None:
     agree(words, np.stack([np.asarray(random.PRNGKey(i)) for i in range(3)]), 0)
 
 
-def test_names_survive() -> None:
+def test_names_of_values_are_kept() -> None:
     def f(x: Any, w: Any) -> Any:
         hidden = x @ w
         scale = snp.sum(w)
@@ -215,7 +215,7 @@ def test_names_survive() -> None:
     assert "%out = mul(" in text
 
 
-def test_batches_stay_where_they_are() -> None:
+def test_batches_keep_their_sharding() -> None:
     x = device_put(floats(8, 3), NamedSharding(MESH, P("data")))
     made = vmap(layer, (0, None))(x, W)
     assert made.sharding.spec == P("data")
@@ -244,7 +244,7 @@ def refused(kind: type[Exception], fun: Callable[..., Any], *args: Any) -> str:
     return error_assertions.error_line(kind, lambda: fun(*args))
 
 
-def test_sizes_that_differ_name_each_argument() -> None:
+def test_mismatched_sizes_are_errors_that_name_each_argument() -> None:
     def f(x: Any, p: Any) -> Any:
         return x
 
@@ -261,7 +261,7 @@ def test_sizes_that_differ_name_each_argument() -> None:
     )
 
 
-def test_axes_that_are_not_there() -> None:
+def test_invalid_axes_are_errors() -> None:
     assert refused(AxisError, vmap(lambda x: x, 2), X) == (
         "vmap of lambda maps axis 2 of x, which is f32[5, 3]; give it another axis in in_axes, or "
         "None to share it among all slices"
@@ -275,7 +275,7 @@ def test_axes_that_are_not_there() -> None:
     )
 
 
-def test_axes_that_do_not_match_containers() -> None:
+def test_axes_that_do_not_match_containers_are_errors() -> None:
     assert refused(BatchError, vmap(layer, (0, None, 0)), X, W) == (
         "in_axes of vmap of layer has 3 entries, and it was called with 2 positional arguments; "
         "give one entry for each, or one number for all"
@@ -294,7 +294,7 @@ def test_axes_that_do_not_match_containers() -> None:
     )
 
 
-def test_what_is_no_axis_and_what_is_no_array() -> None:
+def test_invalid_axes_types_and_values_are_errors() -> None:
     assert refused(ArgumentError, lambda: vmap(layer, (0, "x"))) == (
         "in_axes of vmap of layer has 'x' of type str; its entries are axis numbers, and None for "
         "an argument that is not mapped"
@@ -313,5 +313,5 @@ def test_what_is_no_axis_and_what_is_no_array() -> None:
     ).startswith("vmap of lambda maps nothing")
 
 
-def test_arrays_on_devices_are_arguments_too() -> None:
+def test_sharded_arrays_are_arguments() -> None:
     agree(vmap(lambda x: x + 1)(from_numpy(X)), X + 1)
