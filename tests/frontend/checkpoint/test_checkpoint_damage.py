@@ -1,4 +1,4 @@
-"""Checkpoints of which bytes were changed at random: `load` has the same numbers, or an error."""
+"""Checkpoints with randomly damaged bytes: `load` returns the saved arrays, or raises an error."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Files = dict[str, bytes]
 
 
 def written(folder: Path) -> Files:
-    """The files of a checkpoint with arrays of many kinds."""
+    """Return the files of a checkpoint with arrays of many dtypes and shardings."""
     mesh = sd.make_mesh((2, 2), ("x", "y"))
     numbers = np.arange(40, dtype=np.float32).reshape(8, 5)
     state = {
@@ -51,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Files, Any]:
 
 
 def bits(found: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
-    """What is found, so that it can be compared to the bit."""
+    """Return a value in a form whose equality compares bits."""
     made = {}
     for name, array in found.items():
         plain = sd.random.key_data(array) if name == "key" else array
@@ -60,7 +60,7 @@ def bits(found: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], bytes]]
 
 
 def check(place: tuple[Path, Files, Any], files: Files) -> bool:
-    """Whether changed files are loaded: with the same numbers, or it raises a short error."""
+    """Check that `load` of damaged files returns equal arrays or raises a short error."""
     folder, _, wanted = place
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -75,11 +75,12 @@ def check(place: tuple[Path, Files, Any], files: Files) -> bool:
     return True
 
 
-def test_any_byte_may_be_flipped(
+def test_flipped_bits_are_detected(
     place: tuple[Path, Files, Any], pytestconfig: pytest.Config
 ) -> None:
-    """One bit of bytes of both files: of all with `--long`, of each eleventh otherwise, and of each
-    third that is in a tensor."""
+    """Flip one bit of bytes of both files: of all bytes with `--long`, otherwise of every
+    eleventh, and of every third inside of a tensor.
+    """
     long = pytestconfig.getoption("--long")
     _, files, _ = place
     (header,) = np.frombuffer(files[DATA][:8], "<u8")
@@ -89,13 +90,13 @@ def test_any_byte_may_be_flipped(
             changed = bytearray(data)
             changed[at] ^= 1 << at % 8
             loaded = check(place, {**files, name: bytes(changed)})
-            # What is between the values of JSON, and what names nothing, may be anything.
+            # Whitespace and unused names of the JSON text do not matter.
             assert not (loaded and at >= start), (name, at)
 
 
 @st.composite
 def damages(draw: st.DrawFn) -> list[tuple[str, int, int, int, bytes]]:
-    """Changes: the file, what is done, where, with how much, and with which bytes."""
+    """Draw damages: the file, the kind, the position, the size, and the bytes."""
     change = st.tuples(
         st.sampled_from([INDEX, DATA]),
         st.integers(0, 5),
@@ -149,7 +150,7 @@ def done(data: bytes, kind: int, at: int, size: int, piece: bytes) -> bytes:
 
 
 @given(changes=damages())
-def test_anything_may_happen_to_files(place: Any, changes: Any) -> None:
+def test_damaged_files_are_detected(place: Any, changes: Any) -> None:
     _, files, _ = place
     changed = dict(files)
     for name, kind, at, size, piece in changes:
@@ -165,14 +166,16 @@ VALUES: list[Any] = [
 
 @st.composite
 def edits(draw: st.DrawFn) -> list[tuple[list[int], int, Any]]:
-    """Changes of an index that leave it JSON: a way to a value, what is done, with which value."""
+    """Draw edits that keep an index valid JSON: the path to a value, the kind, and the new
+    value.
+    """
     way = st.lists(st.integers(0, 40), min_size=1, max_size=8)
     change = st.tuples(way, st.integers(0, 3), st.sampled_from(VALUES))
     return draw(st.lists(change, min_size=1, max_size=3))
 
 
 @given(edits=edits())
-def test_anything_may_be_written_to_an_index(place: Any, edits: Any) -> None:
+def test_edited_indices_are_detected(place: Any, edits: Any) -> None:
     _, files, _ = place
     index = json.loads(files[INDEX])
     for way, kind, value in edits:
@@ -181,7 +184,7 @@ def test_anything_may_be_written_to_an_index(place: Any, edits: Any) -> None:
 
 
 def edit(index: Any, way: list[int], kind: int, value: Any) -> None:
-    """Replace, remove, repeat or rename the value that is at the end of a way."""
+    """Replace, remove, repeat or rename the value at the end of a path."""
     at = index
     for number, step in enumerate(way):
         keys = list(at) if isinstance(at, dict) else list(range(len(at)))

@@ -1,4 +1,4 @@
-"""Checkpoints come back as they were saved, under any sharding, and are complete or not there."""
+"""Checkpoints are restored under any sharding, and are either complete or absent."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def same(found: Any, wanted: Any) -> None:
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_load_returns_the_saved_arrays(tmp_path: Path) -> None:
     state: dict[str, Any] = {
         "layers": [{"w": put(W, "x", "y")}, {"w": put(W, None, "x"), "b": snp.ones(3)}],
         "step": 7,
@@ -53,7 +53,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", [(), ("x",), ("y", "x"), (("x", "y"),)])
 @pytest.mark.parametrize("after", [("x",), (None, ("y", "x")), ()])
-def test_another_sharding_reads_the_same(
+def test_load_with_another_sharding(
     before: tuple[Any, ...], after: tuple[Any, ...], tmp_path: Path
 ) -> None:
     save(tmp_path / "a", {"w": put(W, *before)})
@@ -63,7 +63,7 @@ def test_another_sharding_reads_the_same(
     same(found["w"], W)
 
 
-def test_uneven_parts(tmp_path: Path) -> None:
+def test_uneven_shards(tmp_path: Path) -> None:
     odd = np.arange(35, dtype=np.float32).reshape(5, 7)
     save(tmp_path / "a", put(odd, "x", "y"))
     for spec in ((), ("y", "x"), (("x", "y"),)):
@@ -72,13 +72,13 @@ def test_uneven_parts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (8, 2)])
-def test_every_element_type(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_every_dtype(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     x = put(snp.ones(shape, dtype), *("x",)[: len(shape)])
     save(tmp_path / "a", [x])
     same(load(tmp_path / "a", [x])[0], x)
 
 
-def test_wide_complex_numbers(tmp_path: Path) -> None:
+def test_complex128(tmp_path: Path) -> None:
     with sd.enable_x64():
         x = put(np.arange(8) * (1 + 2j), "x")
         save(tmp_path / "a", x)
@@ -93,7 +93,7 @@ def test_random_keys(tmp_path: Path) -> None:
         np.testing.assert_array_equal(words, np.asarray(sd.random.key_data(keys)))
 
 
-def test_without_a_like_arrays_come_by_name(tmp_path: Path) -> None:
+def test_load_without_a_template_returns_arrays_by_name(tmp_path: Path) -> None:
     save(tmp_path / "a", {"layers": [{"w": put(W, "x")}], "b": snp.zeros(2)})
     found = load(tmp_path / "a")
     assert set(found) == {"layers/0/w", "b"}
@@ -103,14 +103,14 @@ def test_without_a_like_arrays_come_by_name(tmp_path: Path) -> None:
     assert cut["layers/0/w"].sharding.spec == P("y")
 
 
-def test_other_tools_read_the_file(tmp_path: Path) -> None:
+def test_the_file_is_valid_safetensors(tmp_path: Path) -> None:
     save(tmp_path / "a", {"w": put(W, "y")})
     found = stored.load_file(tmp_path / "a" / "process-00000.safetensors")
     assert set(found) == {"w[0:4, 0:12]", "w[4:8, 0:12]"}
     np.testing.assert_array_equal(found["w[4:8, 0:12]"], W[4:])
 
 
-def test_a_checkpoint_is_replaced_only_when_asked(tmp_path: Path) -> None:
+def test_a_checkpoint_is_replaced_only_on_request(tmp_path: Path) -> None:
     save(tmp_path / "a", put(W, "x"))
     with pytest.raises(CheckpointError, match=r"a exists; save to another folder, or pass overw"):
         save(tmp_path / "a", put(W + 1, "x"))
@@ -120,7 +120,7 @@ def test_a_checkpoint_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_leftover_files_of_a_killed_job_are_ignored(tmp_path: Path) -> None:
     (tmp_path / ".a.part").mkdir()
     (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half", "utf-8")
     with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no index\.json"):
@@ -129,8 +129,8 @@ def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> N
     same(load(tmp_path / "a", put(W)), W)
 
 
-def test_a_script_that_is_started_again_goes_on(tmp_path: Path) -> None:
-    """The script of docs/distributed.md."""
+def test_a_restarted_script_resumes(tmp_path: Path) -> None:
+    """The script is that of docs/distributed.md."""
     path = tmp_path / "a"
 
     def script() -> int:
@@ -143,7 +143,7 @@ def test_a_script_that_is_started_again_goes_on(tmp_path: Path) -> None:
     assert [script() for _ in range(3)] == [0, 1, 2]
     assert not exists(tmp_path)
     assert not exists(tmp_path / "b")
-    # One that is damaged is not begun anew, and nothing is removed.
+    # With a damaged checkpoint, the script neither starts over nor removes files.
     files = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     (path / "index.json").write_text("{", "utf-8")
     with pytest.raises(CheckpointError, match="cannot be read as the index of a checkpoint"):
@@ -152,7 +152,7 @@ def test_a_script_that_is_started_again_goes_on(tmp_path: Path) -> None:
     assert {file: file.read_bytes() for file in files} == files
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_mismatched_templates_are_errors(tmp_path: Path) -> None:
     save(tmp_path / "a", {"weights": put(W, "x")})
     struct = sd.ShapeDtypeStruct
     with pytest.raises(CheckpointError, match="has no array 'weight'; did you mean 'weights'"):
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         save(tmp_path / "b", {"a": {"b": 1}, "a/b": 2})
 
 
-def test_the_library_that_is_needed_is_named(
+def test_the_error_names_the_missing_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shardir.frontend.checkpoint.save.find_spec", lambda name: None)
@@ -175,7 +175,7 @@ def test_the_library_that_is_needed_is_named(
         load(tmp_path / "a")
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_an_error(tmp_path: Path) -> None:
     save(tmp_path / "a", {"w": put(W, "x")})
     path = tmp_path / "a" / "process-00000.safetensors"
     path.write_bytes(path.read_bytes()[:50])
@@ -193,7 +193,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
         load(tmp_path / "a")
 
 
-def test_an_index_that_is_not_true_is_told(tmp_path: Path) -> None:
+def test_an_inconsistent_index_is_an_error(tmp_path: Path) -> None:
     save(tmp_path / "a", {"w": put(W, "x")})
     path = tmp_path / "a" / "index.json"
     good = json.loads(path.read_text("utf-8"))
@@ -227,7 +227,7 @@ def test_an_index_that_is_not_true_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_numbers_are_not_rounded_to_what_is_asked_for(tmp_path: Path) -> None:
+def test_load_does_not_round_to_the_dtype_of_the_template(tmp_path: Path) -> None:
     save(tmp_path / "a", {"rate": 0.5, "step": 3, "best": float("nan"), "z": 1j})
     found = load(tmp_path / "a", {"rate": 0.0, "step": 0.0, "best": 0.0, "z": 0j})
     assert found["rate"] == 0.5
@@ -243,7 +243,7 @@ def test_numbers_are_not_rounded_to_what_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["mkdir", "write", "fsync", "replace"])
-def test_a_save_that_cannot_be_finished_leaves_the_one_before(
+def test_a_failed_save_keeps_the_previous_checkpoint(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "a", put(W, "x"))
@@ -269,7 +269,7 @@ def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_a_checkpoint_that_an_earlier_version_left_between_two_names_is_found(
+def test_a_checkpoint_interrupted_during_rename_by_an_earlier_version_is_found(
     tmp_path: Path,
 ) -> None:
     save(tmp_path / ".a.old", put(W, "x"))
@@ -285,7 +285,7 @@ def test_a_checkpoint_that_an_earlier_version_left_between_two_names_is_found(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_folders_are_paths(tmp_path: Path) -> None:
+def test_folders_must_be_paths(tmp_path: Path) -> None:
     for call in (save, load):
         with pytest.raises(CheckpointError, match="a folder, got 3"):
             call(3, W)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A `save` that ends at any call of the file system leaves the old checkpoint or the new one."""
+"""A `save` interrupted at any file system call leaves the old checkpoint or the new one."""
 
 import os
 import resource
@@ -31,7 +31,7 @@ OS_CALLS = ("mkdir", "open", "write", "fsync", "rename", "replace", "unlink", "r
 
 @pytest.fixture
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls of `fsync` are made, and wait for no disk."""
+    """Replace `fsync` by a function that returns immediately."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
@@ -39,8 +39,8 @@ def state(numbers: Any, step: int) -> dict[str, Any]:
     return {"w": sd.device_put(numbers, NamedSharding(MESH, P("x"))), "step": step}
 
 
-def loaded(folder: Path) -> int:
-    """The step of a checkpoint, whose numbers are those that were saved with it."""
+def load_step(folder: Path) -> int:
+    """Return the step of a checkpoint, and check the arrays saved with it."""
     found = load(folder, state(OLD, 0))
     step = found["step"]
     np.testing.assert_array_equal(np.asarray(found["w"]), {1: OLD, 2: NEW}[step])
@@ -48,7 +48,7 @@ def loaded(folder: Path) -> int:
 
 
 def save_killed(killer: Killer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Save the new state; the process is killed at one of its calls of the file system."""
+    """Save the new state; the process is killed at one of its file system calls."""
     new = state(NEW, 2)
     with monkeypatch.context() as patched:
         for name in OS_CALLS:
@@ -66,7 +66,7 @@ def half_written(write: Callable[..., int]) -> Callable[..., int]:
 
 
 def torn_file(arrays: Any, path: Path) -> None:
-    """As safetensors leaves a file when it is killed while it writes."""
+    """Write a file as safetensors leaves it when it is killed during the write."""
     stored.save_file(arrays, path)
     whole = path.read_bytes()
     path.unlink()
@@ -76,7 +76,7 @@ def torn_file(arrays: Any, path: Path) -> None:
 def kills(
     folder: Path, prepare: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Killer]:
-    """Kill a save before and after each of its calls; each time `prepare` makes what is there."""
+    """Kill a save before and after each of its calls; `prepare` sets up the folder each time."""
     for after in (False, True):
         for at in count():
             for path in folder.parent.iterdir():
@@ -85,13 +85,13 @@ def kills(
             killer = Killer(at, after)
             save_killed(killer, folder, monkeypatch)
             if not killer.has_killed:
-                assert loaded(folder) == 2
+                assert load_step(folder) == 2
                 break
             yield killer
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_a_new_checkpoint_is_complete_or_not_there(
+def test_a_new_checkpoint_is_complete_or_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, seen = tmp_path / "a", []
@@ -99,22 +99,24 @@ def test_a_new_checkpoint_is_complete_or_not_there(
         seen.append(exists(folder))
         assert folder.exists() == exists(folder)
         if exists(folder):
-            assert loaded(folder) == 2
+            assert load_step(folder) == 2
         else:
             with pytest.raises(
                 CheckpointError, match=r"a is not a checkpoint: it has no index\.json"
             ):
                 load(folder)
-        # What is left is in nobody's way.
+        # The next save ignores the leftover files.
         save(folder, state(OLD, 1), overwrite=exists(folder))
-        assert loaded(folder) == 1
+        assert load_step(folder) == 1
         assert [path.name for path in tmp_path.iterdir()] == ["a"], killer.names
     assert True in seen
     assert False in seen
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_a_checkpoint_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_replaced_atomically(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, seen = tmp_path / "a", []
 
     def prepare() -> None:
@@ -123,9 +125,9 @@ def test_a_checkpoint_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     for killer in kills(folder, prepare, monkeypatch):
         assert exists(folder), killer.names
-        seen.append(loaded(folder))
+        seen.append(load_step(folder))
         save(folder, state(OLD, 1), overwrite=True)
-        assert loaded(folder) == 1
+        assert load_step(folder) == 1
         names = sorted(path.name for path in folder.iterdir())
         assert names[0] == "index.json"
         assert names[1] == "notes.txt"
@@ -137,10 +139,10 @@ def test_a_checkpoint_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_a_checkpoint_of_an_earlier_version_between_two_names_is_not_lost(
+def test_a_checkpoint_interrupted_during_rename_by_an_earlier_version_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier version was killed after it had renamed the old checkpoint."""
+    """The earlier version was killed after it had renamed the old checkpoint."""
     folder, seen = tmp_path / "a", []
 
     def prepare() -> None:
@@ -149,14 +151,12 @@ def test_a_checkpoint_of_an_earlier_version_between_two_names_is_not_lost(
 
     for _ in kills(folder, prepare, monkeypatch):
         assert exists(folder)
-        seen.append(loaded(folder))
+        seen.append(load_step(folder))
     assert {1, 2} == set(seen)
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_a_checkpoint_that_was_replaced_often_is_replaced_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_replacement_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "a"
 
     def prepare() -> None:
@@ -164,13 +164,13 @@ def test_a_checkpoint_that_was_replaced_often_is_replaced_at_once(
             save(folder, state(NEW, 2), overwrite=folder.exists())
         save(folder, state(OLD, 1), overwrite=True)
 
-    assert {loaded(folder) for _ in kills(folder, prepare, monkeypatch)} == {1, 2}
+    assert {load_step(folder) for _ in kills(folder, prepare, monkeypatch)} == {1, 2}
 
 
-def test_everything_is_on_disk_before_it_counts(
+def test_files_are_synchronized_before_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order of what is written, synchronized, renamed and removed."""
+    """The test checks the order of writes, synchronizations, renames and removals."""
     folder = tmp_path / "a"
     assert calls_of_save(folder, tmp_path, monkeypatch) == [
         "mkdir .a.part",
@@ -204,7 +204,7 @@ def test_everything_is_on_disk_before_it_counts(
 
 
 def calls_of_save(folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a save does that changes files, with names relative to a folder."""
+    """Return the calls of a save that change files, with names relative to a folder."""
     done: list[str] = []
 
     def recorded(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,7 +232,7 @@ def calls_of_save(folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "other index", "link", "pipe"])
-def test_nothing_but_a_checkpoint_is_replaced(kind: str, tmp_path: Path) -> None:
+def test_only_checkpoints_are_replaced(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "thesis"
     if kind == "file":
         folder.write_text("years of work", "utf-8")
@@ -256,7 +256,7 @@ def test_nothing_but_a_checkpoint_is_replaced(kind: str, tmp_path: Path) -> None
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_other_files_stay(tmp_path: Path) -> None:
+def test_other_files_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     save(folder, state(OLD, 1))
     mine = [folder / "notes.txt", folder / "save-7" / "notes.txt", folder / "save-x" / "b.txt"]
@@ -265,7 +265,7 @@ def test_other_files_stay(tmp_path: Path) -> None:
         path.write_text("mine", "utf-8")
     for step, numbers in ((2, NEW), (1, OLD)):
         save(folder, state(numbers, step), overwrite=True)
-        assert loaded(folder) == step
+        assert load_step(folder) == step
         assert [path.read_text("utf-8") for path in mine] == ["mine"] * 3
     (tmp_path / ".b.part").mkdir()
     (tmp_path / ".b.part" / "notes.txt").write_text("mine", "utf-8")
@@ -274,20 +274,20 @@ def test_other_files_stay(tmp_path: Path) -> None:
     assert (tmp_path / ".b.part" / "notes.txt").read_text("utf-8") == "mine"
 
 
-def test_a_link_to_a_checkpoint_stays_one(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_a_checkpoint_is_kept(tmp_path: Path) -> None:
     save(tmp_path / "real", state(OLD, 1))
     (tmp_path / "latest").symlink_to("real")
     save(tmp_path / "latest", state(NEW, 2), overwrite=True)
     assert (tmp_path / "latest").is_symlink()
-    assert loaded(tmp_path / "real") == loaded(tmp_path / "latest") == 2
-    # Nor is a link followed by what removes things.
+    assert load_step(tmp_path / "real") == load_step(tmp_path / "latest") == 2
+    # Removal does not follow symbolic links.
     (tmp_path / ".new.part").symlink_to("real")
     with pytest.raises(CheckpointError, match="File exists"):
         save(tmp_path / "new", state(OLD, 1))
-    assert loaded(tmp_path / "real") == 2
+    assert load_step(tmp_path / "real") == 2
 
 
-def test_an_interrupt_leaves_the_checkpoint_before(
+def test_an_interrupt_keeps_the_previous_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "a"
@@ -305,15 +305,15 @@ def test_an_interrupt_leaves_the_checkpoint_before(
         patched.setattr(os, "fsync", interrupt)
         with pytest.raises(KeyboardInterrupt):
             save(folder, state(NEW, 2), overwrite=True)
-    assert loaded(folder) == 1
+    assert load_step(folder) == 1
     assert sorted(path.name for path in folder.iterdir()) == [
         "index.json", "process-00000.safetensors",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", [0, 100, 5000])
-def test_a_disk_that_is_full_leaves_the_checkpoint_before(limit: int, tmp_path: Path) -> None:
-    """The longest file that the process may write stands for the space that is left."""
+def test_a_full_disk_keeps_the_previous_checkpoint(limit: int, tmp_path: Path) -> None:
+    """A limit on the file size of the process simulates the full disk."""
     folder = tmp_path / "a"
     save(folder, state(OLD, 1))
     large = {"w": np.zeros(10_000, np.float32), "step": 2}
@@ -329,14 +329,14 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(limit: int, tmp_path: 
     for path, error in ((folder, caught), (tmp_path / "b", new)):
         assert str(error.value).startswith(f"{path} cannot be written: ")
         assert "File too large" in str(error.value)
-    assert loaded(folder) == 1
+    assert load_step(folder) == 1
     assert sorted(path.name for path in tmp_path.rglob("*")) == [
         "a", "index.json", "process-00000.safetensors",
     ]  # fmt: skip
 
 
-def replaced_while_loading(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
-    """Another job replaces the checkpoint whenever its index has been read, so many times."""
+def replace_while_loading(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
+    """Replace the checkpoint after each read of its index, a given number of times."""
     left = iter(range(times))
 
     def parse_index(path: Path, text: bytes) -> Any:
@@ -348,30 +348,30 @@ def replaced_while_loading(monkeypatch: pytest.MonkeyPatch, folder: Path, times:
 
 
 @pytest.mark.parametrize("like", [True, False])
-def test_a_checkpoint_that_is_replaced_while_it_is_loaded_is_read_again(
+def test_load_retries_if_the_checkpoint_is_replaced(
     like: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_disk: None
 ) -> None:
     save(tmp_path / "a", state(OLD, 1))
-    replaced_while_loading(monkeypatch, tmp_path / "a", 1)
+    replace_while_loading(monkeypatch, tmp_path / "a", 1)
     if like:
-        assert loaded(tmp_path / "a") == 2
+        assert load_step(tmp_path / "a") == 2
         return
     found = load(tmp_path / "a")
     np.testing.assert_array_equal(np.asarray(found["w"]), NEW)
 
 
-def test_a_checkpoint_that_is_replaced_again_and_again_is_refused(
+def test_load_of_a_repeatedly_replaced_checkpoint_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_disk: None
 ) -> None:
     save(tmp_path / "a", state(OLD, 1))
-    replaced_while_loading(monkeypatch, tmp_path / "a", restoring.MAX_READ_ATTEMPTS - 1)
-    assert loaded(tmp_path / "a") == 2
-    replaced_while_loading(monkeypatch, tmp_path / "a", 1000)
+    replace_while_loading(monkeypatch, tmp_path / "a", restoring.MAX_READ_ATTEMPTS - 1)
+    assert load_step(tmp_path / "a") == 2
+    replace_while_loading(monkeypatch, tmp_path / "a", 1000)
     with pytest.raises(CheckpointError, match=r"process-00000\.safetensors of the checkpoint cann"):
         load(tmp_path / "a", state(OLD, 0))
 
 
-def test_a_file_that_is_gone_from_a_checkpoint_that_stays_is_an_error(
+def test_a_missing_file_of_an_unchanged_checkpoint_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "a", state(OLD, 1))

@@ -1,4 +1,6 @@
-"""What an index may say: anything else is an error that says what is wrong, whoever wrote it."""
+"""Validation of the index of a checkpoint: every invalid index is an error that states the
+fault.
+"""
 
 import json
 import os
@@ -35,8 +37,8 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
-def told(folder: Path) -> str:
-    """The first line of the error of `load`."""
+def load_error(folder: Path) -> str:
+    """Return the first line of the error of `load`."""
     with pytest.raises(CheckpointError) as caught:
         load(folder)
     line = str(caught.value).partition("\n")[0]
@@ -50,7 +52,7 @@ def indexed(folder: Path) -> Any:
 
 
 def in_format_1(folder: Path) -> Any:
-    """The index as an earlier version wrote it, without checksums."""
+    """Rewrite the index in the format of an earlier version, which has no checksums."""
     index = indexed(folder)
     index["format"] = "shardir checkpoint 1"
     del index["crc32"]
@@ -60,7 +62,7 @@ def in_format_1(folder: Path) -> Any:
     return index
 
 
-def test_a_checkpoint_of_an_earlier_version_is_read(saved: Path) -> None:
+def test_checkpoints_of_an_earlier_version_are_loaded(saved: Path) -> None:
     (saved / "index.json").write_text(json.dumps(in_format_1(saved), indent=1), "utf-8")
     found = load(saved)
     np.testing.assert_array_equal(np.asarray(found["w"]), W)
@@ -70,13 +72,15 @@ def test_a_checkpoint_of_an_earlier_version_is_read(saved: Path) -> None:
 def test_an_index_has_a_checksum(saved: Path) -> None:
     index = indexed(saved)
     assert len(index["crc32"]) == 8
-    (saved / "index.json").write_text(json.dumps(index), "utf-8")  # Spaces are not part of it.
+    (saved / "index.json").write_text(
+        json.dumps(index), "utf-8"
+    )  # The checksum does not include whitespace.
     load(saved)
     index["arrays"]["v"] = index["arrays"].pop("step")
     index["arrays"]["v"]["parts"] = []
     index["arrays"]["v"]["shape"] = [0, 5]
     (saved / "index.json").write_text(json.dumps(index), "utf-8")
-    assert told(saved) == (
+    assert load_error(saved) == (
         f"{saved / 'index.json'} is damaged: it does not have the checksum that it was written with"
     )
 
@@ -110,9 +114,9 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text[:60]))
-def test_text_that_is_no_index(text: str, saved: Path) -> None:
+def test_text_that_is_no_index_is_an_error(text: str, saved: Path) -> None:
     (saved / "index.json").write_bytes(text.encode("latin-1"))
-    error = told(saved)
+    error = load_error(saved)
     assert error.startswith(f"{saved / 'index.json'} {NOT_READ}")
     assert TEXTS[text] in error
 
@@ -143,11 +147,11 @@ CHANGES: dict[str, list[Any]] = {
 @pytest.mark.parametrize(
     ("message", "change"), [(m, change) for m, changes in CHANGES.items() for change in changes]
 )
-def test_values_of_the_wrong_kind(message: str, change: Any, saved: Path) -> None:
+def test_values_of_wrong_types_are_errors(message: str, change: Any, saved: Path) -> None:
     for index in (in_format_1(saved), indexed(saved)):
         index["arrays"]["w"].update(change)
         (saved / "index.json").write_text(json.dumps(index), "utf-8")
-        assert told(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
+        assert load_error(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
 
 
 OTHER_PARTS: dict[str, list[Any]] = {
@@ -175,11 +179,11 @@ OTHER_PARTS: dict[str, list[Any]] = {
 @pytest.mark.parametrize(
     ("message", "change"), [(m, change) for m, changes in OTHER_PARTS.items() for change in changes]
 )
-def test_parts_of_the_wrong_kind(message: str, change: Any, saved: Path) -> None:
+def test_parts_of_wrong_types_are_errors(message: str, change: Any, saved: Path) -> None:
     index = indexed(saved)
     index["arrays"]["w"]["parts"][0].update(change)
     (saved / "index.json").write_text(json.dumps(index), "utf-8")
-    assert told(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
+    assert load_error(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
 
 
 def test_boxes_tile_their_array(saved: Path) -> None:
@@ -192,14 +196,18 @@ def test_boxes_tile_their_array(saved: Path) -> None:
         parts[number]["box"] = box
         (saved / "index.json").write_text(json.dumps(index), "utf-8")
         parts[number]["box"] = boxes[number]
-        return told(saved)
+        return load_error(saved)
 
     lacking = (
         f"{saved / 'index.json'} is damaged: the parts that it names of 'w' are not all of an "
         "array f32[8, 12]"
     )
-    assert changed(0, boxes[1]) == lacking  # Twice: the first is nowhere.
-    assert changed(0, [[1, 3], [0, 6]]) == lacking  # Over another, as large as before.
+    assert (
+        changed(0, boxes[1]) == lacking
+    )  # Duplicate the second box, so that the first is missing.
+    assert (
+        changed(0, [[1, 3], [0, 6]]) == lacking
+    )  # Move a box over another; the total size is unchanged.
     assert changed(0, [[0, 2], [0, 5]]) == lacking
     assert changed(0, [[0, 3], [0, 6]]) == lacking
     assert changed(7, [[6, 8], [6, 13]]) == lacking
@@ -208,7 +216,7 @@ def test_boxes_tile_their_array(saved: Path) -> None:
 
 
 def brute_force(boxes: list[Box], shape: tuple[int, ...]) -> bool:
-    """Whether each element is in one box, by counting."""
+    """Return whether each element is in exactly one box, by counting."""
     counts = np.zeros([2 * size + 2 for size in shape], int)
     for box in boxes:
         counts[tuple(slice(*span) for span in box)] += 1
@@ -219,7 +227,7 @@ def brute_force(boxes: list[Box], shape: tuple[int, ...]) -> bool:
 
 @st.composite
 def divisions(draw: st.DrawFn) -> tuple[list[Box], tuple[int, ...]]:
-    """Boxes that tile an array, of which perhaps one is then another."""
+    """Draw boxes that tile an array; possibly replace one of them by another box."""
     shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     boxes: list[Box] = [tuple((0, size) for size in shape)]
     for _ in range(draw(st.integers(0, 6))):
@@ -240,13 +248,13 @@ def divisions(draw: st.DrawFn) -> tuple[list[Box], tuple[int, ...]]:
 
 
 @given(divisions())
-def test_tilings_are_those_that_counting_finds(case: tuple[list[Box], tuple[int, ...]]) -> None:
+def test_tilings_agree_with_counting(case: tuple[list[Box], tuple[int, ...]]) -> None:
     boxes, shape = case
     assert do_boxes_tile(boxes, shape) == brute_force(boxes, shape)
 
 
-def test_tilings_that_are_no_grid() -> None:
-    # Four boxes around one in the middle: no line divides them.
+def test_tilings_that_are_not_grids() -> None:
+    # Four boxes surround one in the center: no line separates them.
     wheel = [
         ((0, 1), (0, 2)),
         ((0, 2), (2, 3)),
@@ -264,35 +272,37 @@ def test_tilings_that_are_no_grid() -> None:
     assert not do_boxes_tile([((0, 1), (0, 3))], (0, 3))
 
 
-def test_many_boxes_are_compared_in_little_time() -> None:
-    """40,000 of them; in pairs there would be 800 million comparisons."""
+def test_many_boxes_are_compared_quickly() -> None:
+    """The test has 40,000 boxes; a comparison of all pairs would take 800 million steps."""
     side = 200
     grid = [((i, i + 1), (j, j + 1)) for i, j in product(range(side), repeat=2)]
     assert do_boxes_tile(grid, (side, side))
     assert not do_boxes_tile([*grid[:-1], grid[0]], (side, side))
     bricks = [((i, i + 1), span) for i in range(side) for span in ((0, 1 + i % 2), (1 + i % 2, 3))]
     assert do_boxes_tile(bricks, (side, 3))
-    # Boxes with very many corners are refused rather than counted.
+    # Boxes with very many corners are an error.
     many = [tuple((0, 2) for _ in range(63)) + ((i, i + 1),) for i in range(2)]
     assert do_boxes_tile(many, (2,) * 64)
     assert not do_boxes_tile([((0, 1),) * 64, ((1, 2),) * 64], (2,) * 64)
 
 
-def test_numbers_have_checksums(saved: Path) -> None:
+def test_tensors_have_checksums(saved: Path) -> None:
     file = saved / "process-00000.safetensors"
     parts = stored.load_file(file)
     parts["w[2:4, 6:12]"][1, 3] += 1
     stored.save_file(parts, file)
-    assert told(saved) == (
+    assert load_error(saved) == (
         f"{file} of the checkpoint is damaged: the elements of 'w[2:4, 6:12]' do not have the "
         "checksum that they were saved with; restore the file, or load an earlier checkpoint"
     )
-    # What is not damaged is loaded, as far as it does without the part.
+    # Arrays that do not need the damaged part are loaded.
     assert load(saved, {"step": 0}) == {"step": 3}
 
 
 def test_every_chunk_of_rows_has_a_checksum(tmp_path: Path) -> None:
-    rows = np.arange(3 << 20, dtype=np.float32).reshape(6, -1)  # Each has 2 MiB: three chunks.
+    rows = np.arange(3 << 20, dtype=np.float32).reshape(
+        6, -1
+    )  # Each array has 2 MiB, that is three chunks.
     save(tmp_path / "a", rows)
     (part,) = indexed(tmp_path / "a")["arrays"]["array"]["parts"]
     assert len(part["crc32"]) == 3 * 8
@@ -300,7 +310,7 @@ def test_every_chunk_of_rows_has_a_checksum(tmp_path: Path) -> None:
     numbers = stored.load_file(file)
     numbers["array[0:6, 0:524288]"][5, 7] = 0
     stored.save_file(numbers, file)
-    assert "do not have the checksum" in told(tmp_path / "a")
+    assert "do not have the checksum" in load_error(tmp_path / "a")
     mesh = sd.make_mesh((2,), ("x",))
     sharding = NamedSharding(mesh, P("x"))
     with pytest.raises(CheckpointError, match="do not have the checksum"):
@@ -344,40 +354,40 @@ def test_checksums_do_not_depend_on_threads(
     ).read_bytes()
 
 
-def test_files_that_are_not_there_or_are_no_files(saved: Path) -> None:
+def test_missing_and_irregular_files_are_errors(saved: Path) -> None:
     file = saved / "process-00000.safetensors"
     whole = file.read_bytes()
     file.unlink()
     start = f"{file} of the checkpoint cannot be read: "
-    assert told(saved).startswith(start)
+    assert load_error(saved).startswith(start)
     file.mkdir()
-    assert told(saved) == f"{start}[Errno 22] not a regular file: '{file}'"
+    assert load_error(saved) == f"{start}[Errno 22] not a regular file: '{file}'"
     file.rmdir()
-    os.mkfifo(file)  # Who opened it would wait for ever.
-    assert told(saved) == f"{start}[Errno 22] not a regular file: '{file}'"
+    os.mkfifo(file)  # Opening the named pipe would block for ever.
+    assert load_error(saved) == f"{start}[Errno 22] not a regular file: '{file}'"
     file.unlink()
     for text in (b"", whole[:7], whole[:-1], whole + b"x", bytes(8) + whole[8:], b"\xff" * 8):
         file.write_bytes(text)
-        assert told(saved).startswith(start)
+        assert load_error(saved).startswith(start)
     (saved / "index.json").unlink()
     (saved / "index.json").mkdir()
-    assert told(saved).startswith(f"{saved / 'index.json'} cannot be read: ")
+    assert load_error(saved).startswith(f"{saved / 'index.json'} cannot be read: ")
     (saved / "index.json").rmdir()
     os.mkfifo(saved / "index.json")
-    assert told(saved) == (
+    assert load_error(saved) == (
         f"{saved / 'index.json'} cannot be read: [Errno 22] not a regular file: "
         f"'{saved / 'index.json'}'"
     )
 
 
-def test_an_array_that_its_file_does_not_hold_takes_no_memory(saved: Path) -> None:
+def test_an_array_missing_in_its_file_allocates_no_memory(saved: Path) -> None:
     index = in_format_1(saved)
     entry = index["arrays"]["w"]
     entry["shape"] = [2**20, 2**20]
     entry["parts"] = [{**entry["parts"][0], "box": [[0, 2**20], [0, 2**20]]}]
     (saved / "index.json").write_text(json.dumps(index), "utf-8")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert told(saved).startswith(
+    assert load_error(saved).startswith(
         f"{saved / 'process-00000.safetensors'} of the checkpoint cannot be read: "
     )
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
@@ -394,7 +404,7 @@ def test_an_array_that_its_file_does_not_hold_takes_no_memory(saved: Path) -> No
         ("\ud800", "a folder, and '\\ud800' has a character that no path has"),
     ],
 )
-def test_what_is_no_path(verb: str, folder: Any, message: str) -> None:
+def test_values_that_are_no_paths_are_errors(verb: str, folder: Any, message: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         _ = save(folder, {"a": 1}) if verb == "save" else load(folder)
     word = "saved to" if verb == "save" else "loaded from"
@@ -402,11 +412,11 @@ def test_what_is_no_path(verb: str, folder: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/", ".", "..", "x" * 300, "x/" * 3000, "\x1b[31m", "\udcff"])
-def test_paths_at_which_there_is_no_checkpoint(
+def test_paths_without_a_checkpoint_are_errors(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    error = told(Path(folder))
+    error = load_error(Path(folder))
     assert "is not a checkpoint: it has no index.json" in error or "File name too long" in error
 
 
@@ -423,7 +433,7 @@ def test_the_current_folder_may_be_a_checkpoint(
         save("/", {"w": W}, overwrite=True)
 
 
-def test_containers_that_are_nested_deeply(saved: Path) -> None:
+def test_deeply_nested_containers_are_errors(saved: Path) -> None:
     deep: Any = 1
     for number in range(5_000):
         deep = {"a": deep} if number % 2 else [deep]
@@ -439,7 +449,7 @@ def test_containers_that_are_nested_deeply(saved: Path) -> None:
         assert str(caught.value).partition("\n")[0] == message
 
 
-def test_names_that_utf_8_cannot_write(saved: Path) -> None:
+def test_names_that_are_not_encodable_in_utf_8_are_errors(saved: Path) -> None:
     for call in (
         lambda: save(saved.parent / "b", {"\ud800": 1}),
         lambda: load(saved, {"\ud800": 1}),
@@ -452,7 +462,7 @@ def test_names_that_utf_8_cannot_write(saved: Path) -> None:
         )
 
 
-def test_names_of_any_other_kind(tmp_path: Path) -> None:
+def test_other_names_are_restored(tmp_path: Path) -> None:
     state = {"\0": 1, "\n": 2, "": 3, "é/ü": 4, "__metadata__": 5, "x" * 10_000: 6, "[0:1]": 7}
     save(tmp_path / "a", state)
     assert load(tmp_path / "a", state) == state
@@ -463,7 +473,7 @@ def test_names_of_any_other_kind(tmp_path: Path) -> None:
     assert len(line) < 2000
 
 
-def test_numbers_that_no_number_of_the_kind_can_be(tmp_path: Path) -> None:
+def test_out_of_range_numbers_are_errors(tmp_path: Path) -> None:
     save(tmp_path / "a", {"loss": float("inf"), "key": sd.random.key(0), "z": np.complex64(1j)})
     for like in ({"loss": 0}, {"key": 0}, {"z": 0}, {"z": 0.0}):
         with pytest.raises(CheckpointError):

@@ -1,4 +1,4 @@
-"""The command `shardir`, run in this process."""
+"""Execution of the command `shardir` in this process."""
 
 import sys
 
@@ -6,7 +6,7 @@ from shardir.frontend.cli.main import main
 
 
 def run(*words: str) -> int:
-    """The exit status of `shardir words...`."""
+    """Return the exit status of `shardir words...`."""
     saved, sys.argv = sys.argv, ["shardir", *words]
     try:
         main()

@@ -1,4 +1,4 @@
-"""Commands that get what they cannot use end with one message and a status, never a traceback."""
+"""Commands end with one message and an exit status for invalid input, never with a traceback."""
 
 import random
 import subprocess
@@ -40,7 +40,7 @@ func @f(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a program and files that are none."""
+    """Return the current directory, which has a program and files that are no programs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f.ir").write_text(TEXT, "utf-8")
     (tmp_path / "mesh.ir").write_text(TEXT.replace("x=2", "x=1000000000"), "utf-8")
@@ -98,7 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("emit os:getcwd --target gpu -o out --mesh x=²", "'x=²' is not a mesh; write it as "),
     ],
 )
-def test_a_wrong_input_is_a_message(
+def test_invalid_input_prints_one_message(
     words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*words.split()) == 1
@@ -108,7 +108,7 @@ def test_a_wrong_input_is_a_message(
 
 
 @pytest.mark.parametrize("words", ["run f.ir --seed -1", "emit f.ir --target gpu -o o --seed -1"])
-def test_seeds_are_not_negative(
+def test_negative_seeds_are_errors(
     words: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*words.split()) == 2
@@ -123,7 +123,7 @@ WORDS = (
 )
 
 
-def test_words_that_are_nearly_right(
+def test_misspelled_words_have_suggestions(
     folder: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     for seed in range(2000 if request.config.getoption("--long") else 25):
@@ -145,7 +145,7 @@ def test_words_that_are_nearly_right(
 
 
 def command(*words: str, stdin: bytes = b"", stdout: str | None = None) -> tuple[int, str]:
-    """The status of the command in a process of its own, and what it says on stderr."""
+    """Return the exit status and the standard error of the command in a separate process."""
     with open(stdout or "/dev/null", "wb") as output:
         ended = subprocess.run(
             [sys.executable, "-m", "shardir", *words],
@@ -157,13 +157,13 @@ def command(*words: str, stdin: bytes = b"", stdout: str | None = None) -> tuple
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
-def test_an_output_that_cannot_be_written(folder: Path) -> None:
+def test_an_unwritable_output_is_an_error(folder: Path) -> None:
     assert command("opt", "f.ir", stdout="/dev/full") == (
         1, "error: cannot write the output: No space left on device\n",
     )  # fmt: skip
 
 
-def test_standard_input_that_is_no_text(folder: Path) -> None:
+def test_standard_input_that_is_no_text_is_an_error(folder: Path) -> None:
     assert command("opt", "-", stdin=b"\xff\xfe") == (
         1, "error: cannot read '<stdin>': it is not UTF-8 text\n",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Asking why from the command line, and of what has been lowered."""
+"""Explanations on the command line and of lowered programs."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def run(*words: str) -> int:
-    """The exit status of `shardir explain words...`."""
+    """Return the exit status of `shardir explain words...`."""
     return command.run("explain", *words)
 
 
@@ -43,7 +43,7 @@ def run(*words: str) -> int:
         (("--coverage",), "0 operations without a factor rule"),
     ],
 )
-def test_every_flag_answers_its_question(
+def test_every_flag_prints_its_explanation(
     file: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], first: str
 ) -> None:
     assert run(file, *words) == 0
@@ -51,9 +51,7 @@ def test_every_flag_answers_its_question(
     assert capsys.readouterr().out.splitlines()[0] == first
 
 
-def test_several_questions_are_answered_in_turn(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_flags_print_in_order(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file, "--value", "h", "--value", "y", "--order") == 0
 
     out = capsys.readouterr().out
@@ -70,7 +68,7 @@ def test_the_propagation_can_be_chosen(file: str, capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_wrong_name_is_one_line(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_prints_one_line(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file, "--value", "%w3") == 1
 
     assert capsys.readouterr().err == "error: @mlp has no value called '%w3'; did you mean '%w2'?\n"
@@ -95,7 +93,7 @@ def lowered() -> shardir.Lowered:
     )
 
 
-def test_what_is_lowered_tells_the_lines_of_the_program() -> None:
+def test_lowered_programs_refer_to_source_lines() -> None:
     told = lowered().explain("h")
 
     lines = HERE.read_text(encoding="utf-8").splitlines()
@@ -108,7 +106,7 @@ def test_what_is_lowered_tells_the_lines_of_the_program() -> None:
     assert HERE.samefile(told.loc.file)
 
 
-def test_what_is_lowered_answers_every_question() -> None:
+def test_lowered_programs_have_every_explanation() -> None:
     program = lowered()
 
     (row,) = program.conflicts().rows
@@ -119,7 +117,7 @@ def test_what_is_lowered_answers_every_question() -> None:
     assert program.coverage().unruled == ()
 
 
-def test_nobody_pays_for_questions_that_are_not_asked() -> None:
+def test_compilation_without_explanations_records_nothing() -> None:
     code = (
         "import sys, shardir.frontend.dispatch.stages, shardir.frontend.cli.main\n"
         "assert 'shardir.passes.explain' not in sys.modules"

@@ -50,7 +50,7 @@ def test_opt_prints_the_program_of_each_device_as_stablehlo(
     assert "%a: tensor<2x3xf32>" in out
 
 
-def test_opt_prints_what_the_passes_make(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opt_prints_the_result_of_the_passes(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("opt", file, "--passes", "propagate") == 0
 
     assert (
@@ -69,7 +69,7 @@ func @f(
     )
 
 
-def test_opt_runs_the_whole_pipeline_and_checks_it(
+def test_opt_runs_and_checks_the_default_pipeline(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("opt", file, "--verify", "--dump-dir", "stages") == 0
@@ -92,7 +92,7 @@ def test_opt_reads_standard_input(
     assert capsys.readouterr().out == PROGRAM
 
 
-def test_run_computes_on_files(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reads_and_writes_files(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     a = np.arange(12, dtype=np.float32).reshape(4, 3)
     b = np.ones((3, 2), np.float32)
     np.save("a.npy", a)
@@ -142,7 +142,7 @@ def test_an_error_is_a_message(
     assert capsys.readouterr().err == message
 
 
-def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("opt", "--help") == 0
 
     assert "shardir opt mlp.ir --passes propagate" in capsys.readouterr().out
@@ -161,7 +161,7 @@ func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
 """
 
 
-def test_opt_reads_each_part_of_a_file_of_stablehlo(
+def test_opt_reads_each_module_of_a_stablehlo_file(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("two.mlir").write_text(TWO, encoding="utf-8")
@@ -203,7 +203,7 @@ def test_opt_reads_stablehlo_from_standard_input(
     )
 
 
-def test_only_opt_takes_files_of_several_modules(
+def test_only_opt_accepts_files_of_several_modules(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("two.mlir").write_text(TWO, encoding="utf-8")
@@ -214,7 +214,7 @@ def test_only_opt_takes_files_of_several_modules(
     )
 
 
-def test_what_is_carried_through_as_text_does_not_run(
+def test_execution_of_opaque_text_operations_is_an_error(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("one.mlir").write_text(TWO.partition("// -----\n")[2], "utf-8")

@@ -1,4 +1,4 @@
-"""`shardir explain module:function`: functions of JAX and of ours, on a mesh nobody has."""
+"""`shardir explain module:function` of functions of JAX and of shardir, on an abstract mesh."""
 
 import subprocess
 import sys
@@ -89,7 +89,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def test_one_line_says_what_a_program_of_jax_communicates(
+def test_the_communication_of_a_jax_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run("explain", "of_jax:train_step", "--mesh", "data=16,model=16") == 0
@@ -100,19 +100,19 @@ def test_one_line_says_what_a_program_of_jax_communicates(
     assert "of_jax.py:9" in out
 
 
-def test_questions_are_asked_of_functions_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_apply_to_functions(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["explain", "of_jax:loss", "--mesh", "data=4,model=2", "--value", "%h"]
     assert run(*line) == 0
     assert "data shards dimension 0" in capsys.readouterr().out
 
 
-def test_arguments_say_themselves_how_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_may_have_shardings(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--args", "of_jax:cut_args", "--specs", "no_specs"]
     assert run("explain", "of_jax:loss", "--mesh", "data=4,model=2", *words) == 0
     assert "argument %x: f32[64@data, 256@-]" in capsys.readouterr().out
 
 
-def test_a_function_of_ours_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "of_ours:total", "--mesh", "data=8") == 0
     assert "all-reduce over data" in capsys.readouterr().out
 
@@ -141,14 +141,14 @@ def test_a_function_of_ours_is_explained(capsys: pytest.CaptureFixture[str]) -> 
          "function as mymodule:train_step"),
     ],
 )  # fmt: skip
-def test_errors_say_what_to_do(
+def test_errors_state_the_remedy(
     words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("explain", *words) == 1
     assert capsys.readouterr().err.splitlines()[0] == f"error: {told}"
 
 
-def test_errors_show_lines_of_the_program_and_none_of_the_command(
+def test_errors_show_lines_of_the_program_only(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--args", "one", "--mesh", "data=2"]

@@ -1,4 +1,4 @@
-"""Arrays from parts that lie where they belong."""
+"""Assembly of global arrays from shards that are on their devices."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def spread(*spec: Any) -> NamedSharding:
 
 
 @pytest.mark.parametrize("spec", [("x", "y"), ("x",), (None, "y"), (("y", "x"),), ()])
-def test_from_parts_and_from_what_makes_them(spec: tuple[Any, ...]) -> None:
+def test_arrays_from_shards_and_from_callbacks(spec: tuple[Any, ...]) -> None:
     sharding = spread(*spec)
     whole = sd.device_put(X, sharding)
     again = sd.make_array_from_single_device_arrays(
@@ -36,7 +36,7 @@ def test_from_parts_and_from_what_makes_them(spec: tuple[Any, ...]) -> None:
     assert len(calls) == len({str(i) for i in sharding.devices_indices_map(X.shape).values()})
 
 
-def test_keys_are_put_together_and_fetched() -> None:
+def test_key_arrays_are_assembled_and_fetched() -> None:
     keys = sd.random.split(sd.random.key(0), 4)
     sharding = spread("x")
     parts = [shard.data for shard in sd.device_put(keys, sharding).addressable_shards]
@@ -46,7 +46,7 @@ def test_keys_are_put_together_and_fetched() -> None:
         np.testing.assert_array_equal(np.asarray(sd.random.key_data(found)), wanted)
 
 
-def test_parts_that_do_not_fit() -> None:
+def test_mismatched_shards_are_errors() -> None:
     sharding = spread("x")
     parts = [shard.data for shard in sd.device_put(X, sharding).addressable_shards]
     make = sd.make_array_from_single_device_arrays
@@ -64,7 +64,7 @@ def test_parts_that_do_not_fit() -> None:
         sd.make_array_from_process_local_data(sharding, X, (16, 6))
 
 
-def test_structs_like_arrays() -> None:
+def test_shape_dtype_structs_of_arrays() -> None:
     array = sd.device_put(X, spread("x"))
     struct = sd.ShapeDtypeStruct.like(array)
     assert (struct.shape, str(struct.dtype)) == ((8, 6), "float32")
@@ -73,7 +73,7 @@ def test_structs_like_arrays() -> None:
     assert sd.ShapeDtypeStruct.like(X).sharding is None
 
 
-def test_containers_of_what_a_process_has() -> None:
+def test_containers_of_process_local_data() -> None:
     data = {"a": X, "b": X[:4]}
     for shapes in (None, {"a": (8, 6), "b": (4, 6)}):
         made = sd.make_array_from_process_local_data(spread("x", "y"), data, shapes)
@@ -84,7 +84,7 @@ def test_containers_of_what_a_process_has() -> None:
         assert sd.make_array_from_process_local_data(P("x"), X).sharding == spread("x")
 
 
-def test_parts_are_arrays() -> None:
+def test_shards_must_be_arrays() -> None:
     with pytest.raises(ArgumentError, match=r"^make_array_from_single_device_arrays takes a list "):
         sd.make_array_from_single_device_arrays((8, 6), spread(), X)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"of type Tracer; its shards are concrete arrays on"):

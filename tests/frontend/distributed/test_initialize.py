@@ -1,4 +1,6 @@
-"""Joining processes, as far as one process can tell; tests/backends/mpi has several."""
+"""Initialization of processes, as far as one process can test it; tests/backends/mpi starts
+several.
+"""
 
 import os
 import subprocess
@@ -32,12 +34,12 @@ VARIABLES = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RA
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def single_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in (*VARIABLES, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SHARDIR_COMM_TIMEOUT"):
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_one_process_has_all() -> None:
+def test_a_single_process_has_all_devices() -> None:
     initialize()
     initialize(num_processes=1, process_id=0)
     assert not is_initialized()
@@ -47,7 +49,7 @@ def test_one_process_has_all() -> None:
     barrier("nobody else")
 
 
-def test_one_process_gathers_and_makes_what_it_has() -> None:
+def test_collective_functions_of_a_single_process() -> None:
     whole = np.arange(16.0, dtype=np.float32).reshape(8, 2)
     sharding = NamedSharding(sd.make_mesh((8,), ("x",)), P("x"))
     array = sd.device_put(whole, sharding)
@@ -61,14 +63,14 @@ def test_one_process_gathers_and_makes_what_it_has() -> None:
         np.testing.assert_array_equal(found, whole)
 
 
-def test_a_setting_for_the_number_of_devices_of_the_only_process() -> None:
+def test_num_cpu_devices_applies_to_a_single_process() -> None:
     with sd.config(num_cpu_devices=3, gather=False):
         initialize(local_device_count=5, gather=True)
         assert len(sd.devices()) == 5
         assert sd.config.gather
 
 
-def test_devices_are_dealt_out_in_order() -> None:
+def test_devices_are_distributed_in_order() -> None:
     processes = ProcessGroup(1, (3, 3, 2))
     assert [processes.owner_of(id) for id in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert [list(processes.device_ids(p)) for p in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
@@ -114,13 +116,13 @@ def test_devices_are_dealt_out_in_order() -> None:
         ),
     ],
 )
-def test_claims_that_do_not_hold(claims: dict[str, int], message: str) -> None:
+def test_invalid_arguments_are_errors(claims: dict[str, int], message: str) -> None:
     with pytest.raises(DistributedError) as caught:
         initialize(**claims)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
 
 
-def test_what_jax_says_of_its_coordinator_is_taken() -> None:
+def test_coordinator_arguments_of_jax_are_accepted() -> None:
     initialize("10.0.0.1:1234", 1, 0, cluster_detection_method="slurm", initialization_timeout=9)
     assert not is_initialized()
     shutdown()
@@ -131,8 +133,10 @@ def test_what_jax_says_of_its_coordinator_is_taken() -> None:
     )
 
 
-def joined(**environment: str) -> str:
-    """What the last line of errors says of a program that initializes there."""
+def error_of_initialize(**environment: str) -> str:
+    """Return the last line of the standard error of a program that initializes in the
+    environment.
+    """
     done = subprocess.run(
         [sys.executable, "-c", "import shardir as sd; sd.distributed.initialize()"],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
@@ -144,7 +148,7 @@ def joined(**environment: str) -> str:
     return next(line for line in done.stderr.splitlines() if "Error: " in line)
 
 
-def test_what_a_process_that_has_joined_starts_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_processes_do_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "1")
     assert find_launcher() == LauncherInfo("mpiexec", 2, 1)
@@ -154,8 +158,8 @@ def test_what_a_process_that_has_joined_starts_is_alone(monkeypatch: pytest.Monk
     assert find_launcher() is None
 
 
-def test_a_launcher_of_another_mpi_is_told() -> None:
-    told = joined(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2")
+def test_a_launcher_of_another_mpi_is_an_error() -> None:
+    told = error_of_initialize(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2")
     assert (
         "Open MPI's mpiexec started 4 processes, and the MPI that mpi4py loads sees 1: they belong "
         "to different MPIs; start the program with the mpiexec of the MPI that mpi4py uses, such "
@@ -163,16 +167,18 @@ def test_a_launcher_of_another_mpi_is_told() -> None:
     ) in told
 
 
-def test_numbers_in_the_environment_are_checked() -> None:
-    told = joined(SLURM_STEP_NUM_TASKS="two", SLURM_PROCID="0")
+def test_invalid_numbers_in_the_environment_are_errors() -> None:
+    told = error_of_initialize(SLURM_STEP_NUM_TASKS="two", SLURM_PROCID="0")
     assert told.endswith(
         "the environment variable SLURM_STEP_NUM_TASKS is 'two', which is not an integer"
     )
-    told = joined(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2", SHARDIR_COMM_TIMEOUT="soon")
+    told = error_of_initialize(
+        OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2", SHARDIR_COMM_TIMEOUT="soon"
+    )
     assert "SHARDIR_COMM_TIMEOUT is 'soon'; it must be a number of seconds" in told
 
 
-def test_joining_after_devices_were_named_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initialize_after_use_of_devices_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     sd.devices()
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")
@@ -184,7 +190,7 @@ def test_joining_after_devices_were_named_is_refused(monkeypatch: pytest.MonkeyP
     )
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setattr("shardir.frontend.distributed.initialize.has_devices", lambda: False)
@@ -197,21 +203,23 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_an_mpi_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+def test_an_mpi_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
     package = tmp_path / "mpi4py"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "MPI.py").write_text(
         "raise RuntimeError('cannot load MPI library\\nlibmpi.so: ...')", "utf-8"
     )
-    told = joined(PMI_SIZE="2", PMI_RANK="0", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    told = error_of_initialize(
+        PMI_SIZE="2", PMI_RANK="0", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}"
+    )
     assert told.endswith(
         "mpiexec started 2 processes, and mpi4py cannot be loaded: cannot load MPI library; "
         "install an MPI for it, as pip install 'shardir[mpi]' does"
     )
 
 
-def test_a_timeout_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_timeouts_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     from shardir.frontend.distributed.initialize import timeout_seconds
 
     assert timeout_seconds(None) == 300

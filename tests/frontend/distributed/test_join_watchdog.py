@@ -1,4 +1,4 @@
-"""Watching a process that joins others: when it waits in vain."""
+"""The watchdog that ends a process which waits for processes that do not join."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ PROXY, SHELL = 100, 200
 
 
 def processes(root: Path, ranks: Sequence[int], dead: Sequence[int] = ()) -> Path:
-    """As /proc shows a launcher that has started some ranks; the first of them from a shell."""
+    """Write a /proc of a launcher that has started some ranks, the first of them from a shell."""
     children = []
     for rank in ranks:
         pid = SHELL if rank == 0 else 300 + rank
@@ -39,23 +39,23 @@ def processes(root: Path, ranks: Sequence[int], dead: Sequence[int] = ()) -> Pat
     return root
 
 
-def test_who_is_missing_on_one_machine(tmp_path: Path) -> None:
+def test_missing_ranks_on_one_machine(tmp_path: Path) -> None:
     root = processes(tmp_path, [0, 2, 3], dead=[3])
     assert join_watchdog.find_missing_ranks(201, 4, 4, root) == [1, 3]
     assert join_watchdog.find_missing_ranks(201, 4, 8, root) == [
         -1,
         -1,
-    ]  # of eight, four are elsewhere
+    ]  # four of eight ranks are on another machine
     assert join_watchdog.find_missing_ranks(201, 2, 2, root) == ()
     assert join_watchdog.find_missing_ranks(999, 4, 4, root) == ()  # not started by this launcher
 
 
-def test_nobody_is_missing_where_nothing_tells(tmp_path: Path) -> None:
+def test_no_rank_is_missing_without_information(tmp_path: Path) -> None:
     assert join_watchdog.find_missing_ranks(os.getpid(), 2, 2, tmp_path) == ()
     assert join_watchdog.find_missing_ranks(os.getpid(), 2, 2, Path("/proc")) == ()
 
 
-def test_waiting_is_in_vain_when_somebody_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_join_fails_if_a_rank_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_watchdog, "MISSING_GRACE_SECONDS", 0.0)
     assert join_watchdog.wait_for_join(100, lambda: [1], lambda _: False) == (
         "distributed.initialize() would wait forever: process 1 ended before calling it; every "
@@ -72,21 +72,21 @@ def test_waiting_is_in_vain_when_somebody_stays_away(monkeypatch: pytest.MonkeyP
     )
 
 
-def test_waiting_ends_by_the_clock_or_when_all_are_there() -> None:
+def test_the_wait_ends_at_the_timeout_or_when_all_ranks_joined() -> None:
     assert join_watchdog.wait_for_join(0.01, tuple, lambda _: False) == (
         "distributed.initialize() timed out after 0.01 s, waiting for the other processes; every "
         "process of the job must call it; if they need longer until then, set SHARDIR_COMM_TIMEOUT "
         "to more seconds"
     )
     assert join_watchdog.wait_for_join(100, lambda: [1], lambda _: True) == ""
-    looks = iter([[1], [], [1], []])  # comes and goes while the launcher is at work
+    looks = iter([[1], [], [1], []])  # a short-lived process of the launcher
     assert (
         join_watchdog.wait_for_join(100, lambda: next(looks), lambda _: next(looks, None) is None)
         == ""
     )
 
 
-def test_a_process_that_waits_too_long_is_ended() -> None:
+def test_a_process_that_waits_too_long_is_terminated() -> None:
     sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(sleeps) as waiting:
         words = [str(waiting.pid), "3", "4", "0", "0.2"]
@@ -99,7 +99,7 @@ def test_a_process_that_waits_too_long_is_ended() -> None:
     assert "): distributed.initialize() timed out after 0.2 s" in told
 
 
-def test_a_process_that_joins_is_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_joins_is_not_terminated(capfd: pytest.CaptureFixture[str]) -> None:
     with limit_join_time(LauncherInfo("mpiexec", 2, 0), 100):
         pass
     assert capfd.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Numbers of all processes, where there is one; tests/backends/mpi has several."""
+"""Multi-host functions in a single process; tests/backends/mpi starts several."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 
 
-def test_what_all_processes_have() -> None:
+def test_functions_over_all_processes() -> None:
     x = snp.arange(4)
     np.testing.assert_array_equal(multihost_utils.process_allgather({"x": x})["x"], [[0, 1, 2, 3]])
     np.testing.assert_array_equal(multihost_utils.process_allgather(x, tiled=True), [0, 1, 2, 3])
@@ -23,7 +23,7 @@ def test_what_all_processes_have() -> None:
     )
 
 
-def test_what_processes_have_becomes_one_array() -> None:
+def test_process_local_data_becomes_one_global_array() -> None:
     mesh = make_mesh((2,), ("x",))
     made = multihost_utils.host_local_array_to_global_array(np.arange(4), mesh, P("x"))
     assert made.sharding.spec == P("x")

@@ -1,7 +1,7 @@
-"""What is tested here is how programs of JAX are read; how fast they run is tested elsewhere.
+"""Configuration of the tests that import JAX programs.
 
-So the executor in NumPy runs them, which needs no compilation; with `--long` it is the one that
-users get.
+The NumPy executor runs the programs, because it needs no compilation; other tests measure speed.
+With `--long`, the default executor runs them.
 """
 
 import pytest

@@ -1,6 +1,7 @@
-"""Models in the style of Equinox's examples, as losses of arrays alone.
+"""Models in the style of Equinox's examples, as losses of arrays.
 
-Each function makes `(loss, params, data)`: what is differentiated by `params` and fed with `data`.
+Each function returns `(loss, params, data)`: the loss is differentiated with respect to `params`
+and evaluated on `data`.
 """
 
 from typing import Any
@@ -19,7 +20,9 @@ def draw(*shape: int, seed: int = 0) -> Any:
 
 
 class Block(eqx.Module):
-    """Attention and a perceptron, each after a norm and added to what goes in."""
+    """Attention and a multilayer perceptron, each with a normalization and a residual
+    connection.
+    """
 
     attention: eqx.nn.MultiheadAttention
     mlp: eqx.nn.MLP
@@ -40,7 +43,7 @@ class Block(eqx.Module):
 
 
 class LanguageModel(eqx.Module):
-    """A small transformer that says the next token."""
+    """A small transformer that predicts the next token."""
 
     tokens: eqx.nn.Embedding
     places: Any
@@ -77,7 +80,7 @@ def transformer() -> Made:
 
 
 class Images(eqx.Module):
-    """A convolutional network with norms, pools and dropout."""
+    """A convolutional network with normalization, pooling and dropout."""
 
     layers: list[Any]
 
@@ -114,7 +117,7 @@ def convolutional() -> Made:
 
 
 class Recurrent(eqx.Module):
-    """A gated recurrent unit over a sequence, and what its last state says."""
+    """A gated recurrent unit over a sequence, and a linear layer on its last state."""
 
     cell: eqx.nn.GRUCell
     out: eqx.nn.Linear
@@ -143,7 +146,7 @@ def recurrent() -> Made:
 
 
 def differential_equation() -> Made:
-    """A field that a network says, followed by Runge and Kutta's steps."""
+    """Return a vector field given by a network, integrated with Runge-Kutta steps."""
     field = eqx.nn.MLP(2, 2, 16, 2, activation=jax.nn.softplus, key=jr.PRNGKey(3))
     params, static = eqx.partition(field, eqx.is_inexact_array)
 
@@ -167,7 +170,7 @@ def differential_equation() -> Made:
 
 
 def physics() -> Made:
-    """A network held to an equation between its own derivatives: u'' = -u."""
+    """Return a network trained on an equation between its own derivatives: u'' = -u."""
     model = eqx.nn.MLP("scalar", "scalar", 16, 2, activation=jnp.tanh, key=jr.PRNGKey(4))
     params, static = eqx.partition(model, eqx.is_inexact_array)
 

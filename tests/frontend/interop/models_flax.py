@@ -1,6 +1,7 @@
-"""Models in the style of Flax's and JAX's examples, as losses of arrays alone.
+"""Models in the style of Flax's and JAX's examples, as losses of arrays.
 
-Each function makes `(loss, params, data)`: what is differentiated by `params` and fed with `data`.
+Each function returns `(loss, params, data)`: the loss is differentiated with respect to `params`
+and evaluated on `data`.
 """
 
 from typing import Any
@@ -48,7 +49,7 @@ def transformer() -> Made:
 
 
 class AutoEncoder(nn.Module):
-    """A variational one: numbers are drawn around what the encoder says."""
+    """A variational autoencoder, which draws samples around the encoding."""
 
     latent: int = 4
 
@@ -96,7 +97,7 @@ def characters() -> Made:
 
 
 class Residual(nnx.Module):
-    """Convolutions with batch norms around which the input passes."""
+    """Convolutions with batch normalization and residual connections."""
 
     def __init__(self, channels: int, rngs: nnx.Rngs) -> None:
         self.conv = nnx.Conv(channels, channels, (3, 3), use_bias=False, rngs=rngs)
@@ -121,7 +122,7 @@ def residual() -> Made:
 
 
 def messages() -> Made:
-    """Nodes of a graph that tell each other along its edges what they know."""
+    """Return a graph network whose nodes pass messages along edges."""
     params = [(draw(6, 6, seed=i) * 0.3, draw(6, 6, seed=i + 9) * 0.3) for i in range(2)]
     rng = np.random.default_rng(3)
     ends = rng.integers(0, 10, (2, 24)).astype("int32")
@@ -139,7 +140,7 @@ def messages() -> Made:
 
 
 def experts() -> Made:
-    """Experts of which a router chooses two for each token, of limited capacity."""
+    """Return a mixture of experts of limited capacity; a router selects two for each token."""
     params = {
         "router": draw(8, 4) * 0.5,
         "up": draw(4, 8, 16, seed=1) * 0.3,

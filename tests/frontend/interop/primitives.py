@@ -1,6 +1,6 @@
-"""Programs of JAX, small ones, that use every primitive that has a rule.
+"""Small JAX programs that together use every primitive with a rule.
 
-`PROGRAMS` are (name, function, arguments). What is compared is in test_primitives.py.
+`PROGRAMS` has entries (name, function, arguments); `test_primitives.py` compares their results.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,9 @@ RNG = np.random.default_rng(1)
 
 
 class Program(NamedTuple):
-    """A function, its arguments, and whether it has a gradient by all of its floats."""
+    """A function, its arguments, and whether it has a gradient with respect to all of its
+    floats.
+    """
 
     name: str
     function: Callable[..., Any]

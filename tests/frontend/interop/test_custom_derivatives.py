@@ -1,4 +1,4 @@
-"""Functions of JAX with derivatives of their own keep them, whoever takes the derivative."""
+"""JAX functions with custom derivatives keep their rules in derivatives by shardir and by JAX."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ X = np.random.default_rng(0).uniform(0.5, 1.5, (3, 4)).astype("float32")
 
 @jax.custom_vjp
 def tripled(x: Any, y: Any) -> Any:
-    """x sin y, whose gradient is said to be three times what it is."""
+    """x sin y, whose rule returns three times its gradient."""
     return x * jnp.sin(y)
 
 
@@ -29,7 +29,7 @@ tripled.defvjp(
 
 @jax.custom_jvp
 def powered(x: Any, n: Any) -> Any:
-    """x**n, whose slope is said to be 5 n."""
+    """x**n, whose rule returns the derivative 5 n."""
     return x**n
 
 
@@ -40,7 +40,7 @@ def _powered_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def symbolic() -> Any:
-    """A function whose rule looks at which tangents are zeros."""
+    """Return a function whose rule inspects which tangents are symbolic zeros."""
 
     @jax.custom_jvp
     def f(x: Any, y: Any) -> Any:
@@ -78,7 +78,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_gradient_is_what_the_rule_says(name: str) -> None:
+def test_gradients_follow_the_rule(name: str) -> None:
     function = PROGRAMS[name]
     wanted = jax.grad(function)(X)
     np.testing.assert_allclose(sd.grad(from_jax(function))(X), wanted, rtol=1e-5, atol=1e-6)
@@ -94,7 +94,7 @@ def test_the_gradients_of_examples() -> None:
     )
 
 
-def test_tangents_are_what_the_rule_says() -> None:
+def test_tangents_follow_the_rule() -> None:
     def f(x: Any) -> Any:
         return powered(x, jnp.int32(3))
 
@@ -102,7 +102,7 @@ def test_tangents_are_what_the_rule_says() -> None:
     np.testing.assert_allclose(found, jax.jvp(f, (X,), (X,))[1], rtol=1e-5)
 
 
-def test_a_gradient_of_a_gradient_uses_the_rule_twice() -> None:
+def test_second_order_gradients_use_the_rule_twice() -> None:
     def f(x: Any) -> Any:
         return jnp.sum(tripled(x, x))
 
@@ -117,7 +117,7 @@ def test_a_gradient_of_a_gradient_uses_the_rule_twice() -> None:
 SCALES = np.linspace(0.5, 2, 4).astype("float32")
 
 
-def test_an_array_that_such_a_function_refers_to_has_no_derivative() -> None:
+def test_derivatives_of_captured_arrays_are_errors() -> None:
     table = jnp.asarray(SCALES)
     referring = jax.custom_vjp(lambda x: x * table)
     referring.defvjp(lambda x: (x * table, None), lambda _, g: (2 * g * table,))
@@ -125,7 +125,7 @@ def test_an_array_that_such_a_function_refers_to_has_no_derivative() -> None:
     np.testing.assert_allclose(found, np.broadcast_to(2 * SCALES, X.shape), rtol=1e-6)
 
 
-def test_solvers_of_equations_have_gradients_by_the_constants_of_functions() -> None:
+def test_solvers_have_gradients_of_captured_constants() -> None:
     def loss(rate: Any, y: Any) -> Any:
         return jnp.sum(odeint(lambda y, t: jnp.sin(rate * y), y, jnp.array([0.0, 1.0])))
 
@@ -135,7 +135,7 @@ def test_solvers_of_equations_have_gradients_by_the_constants_of_functions() -> 
 
 
 def inner(w: Any, x: Any) -> Any:
-    """A function with a rule that refers to an argument of the function around it."""
+    """Return a function with a rule that captures an argument of the outer function."""
 
     @jax.custom_vjp
     def within(x: Any) -> Any:
@@ -145,7 +145,7 @@ def inner(w: Any, x: Any) -> Any:
     return jnp.sum(within(x))
 
 
-def test_what_a_rule_refers_to_is_not_differentiated_in_silence() -> None:
+def test_derivatives_of_values_captured_by_rules_are_errors() -> None:
     w = np.float32(2)
     with pytest.raises(sd.ShardirError) as caught:
         sd.grad(from_jax(inner))(w, X)

@@ -1,7 +1,7 @@
-"""Derivatives by shardir of functions written for JAX are JAX's, whatever else they are given.
+"""Derivatives by shardir of JAX functions agree with JAX for arguments of all kinds.
 
-Arguments may be integers, bools and random keys, which have no derivative, and a rule of a
-function's own may be asked for some of its arguments only.
+Arguments may be integers, bools and random keys, which have no derivative, and a derivative with
+respect to some of the arguments may use a custom rule.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def with_bool(x: Any, n: Any) -> Any:
 
 
 def with_integer_results(x: Any, n: Any) -> Any:
-    """An integer inside that follows from what has a derivative."""
+    """Compute an intermediate integer from a differentiated value."""
     order = jnp.argsort(x)
     return x[order] * (order + n)
 
@@ -85,7 +85,7 @@ reached.defvjp(_ahead, lambda y, g: (7 * g * y, None), symbolic_zeros=True)
 
 
 def with_unreached(x: Any, n: Any) -> Any:
-    """A rule that can only be asked for its first argument."""
+    """Use a rule that can only be differentiated with respect to its first argument."""
     return reached(x, jnp.arange(3.0) + n)
 
 
@@ -199,7 +199,7 @@ FORWARDS: dict[str, Callable[[Any, Callable[..., Any]], Any]] = {
     ]
     + [(body, list(FORWARDS)[i % len(FORWARDS)]) for i, body in enumerate(FORWARD)],
 )
-def test_a_derivative_is_that_of_jax(body: Callable[..., Any], mode: str) -> None:
+def test_derivatives_agree_with_jax(body: Callable[..., Any], mode: str) -> None:
     take = {**REVERSE, **FORWARDS}[mode]
     wanted, found = take(jax, body), take(sd, from_jax(body))
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):

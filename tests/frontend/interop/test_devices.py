@@ -1,4 +1,4 @@
-"""Programs of JAX that speak of meshes and devices."""
+"""JAX programs with meshes and devices."""
 
 from typing import Any
 
@@ -20,21 +20,21 @@ JP = jax.sharding.PartitionSpec
 
 
 def local(function: Any, into: Any, out: Any, **options: Any) -> Any:
-    """`function` on the pieces of its argument, by JAX."""
+    """Map `function` over the shards of its argument, by JAX."""
     return jax.shard_map(function, mesh=MESH, in_specs=into, out_specs=out, **options)
 
 
 def both(function: Any) -> Any:
-    """What a function gives when every device of a mesh is a part of one array."""
+    """Return the result of a function where every device of a mesh has a part of one array."""
     return from_jax(function)(X)
 
 
-def test_a_sum_over_devices() -> None:
+def test_psum() -> None:
     total = local(lambda x: lax.psum(x, "data"), JP("data", "model"), JP(None, "model"))
     np.testing.assert_allclose(both(total), X.reshape(4, 4, 8).sum(0), rtol=1e-5)
 
 
-def test_extremes_over_devices() -> None:
+def test_pmax_and_pmin() -> None:
     both_ends = local(
         lambda x: (lax.pmax(x, "data"), lax.pmin(x, ("data", "model"))),
         JP("data", "model"), (JP(None, "model"), JP()), check_vma=False,
@@ -44,7 +44,7 @@ def test_extremes_over_devices() -> None:
     np.testing.assert_array_equal(low, X.reshape(4, 4, 2, 4).min((0, 2)))
 
 
-def test_pieces_that_move() -> None:
+def test_permutations() -> None:
     def moved(x: Any) -> Any:
         there = lax.ppermute(x, "data", [(i, (i + 1) % 4) for i in range(4)])
         whole = lax.all_gather(there, "data", tiled=True)
@@ -58,7 +58,7 @@ def test_pieces_that_move() -> None:
     np.testing.assert_allclose(found, wanted.reshape(16, 8), rtol=1e-5)
 
 
-def test_the_gradient_of_what_devices_do_each_on_their_own() -> None:
+def test_gradients_of_shard_map() -> None:
     def loss(w: Any, x: Any) -> Any:
         def piece(w: Any, x: Any) -> Any:
             return lax.pmean(jnp.mean(jnp.sin(x @ w)), "data")
@@ -71,7 +71,7 @@ def test_the_gradient_of_what_devices_do_each_on_their_own() -> None:
     np.testing.assert_allclose(from_jax(jax.grad(loss))(w, X), wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_a_constraint_holds_on_the_mesh_of_its_axes() -> None:
+def test_a_constraint_refers_to_the_mesh_with_its_axes() -> None:
     def held(x: Any) -> Any:
         y = lax.with_sharding_constraint(
             x * 2, jax.sharding.NamedSharding(MESH, JP("data", "model"))
@@ -83,7 +83,7 @@ def test_a_constraint_holds_on_the_mesh_of_its_axes() -> None:
     assert found.sharding.spec == P("data", "model")
 
 
-def test_a_constraint_by_a_spec_is_on_the_mesh_that_is_entered() -> None:
+def test_a_spec_refers_to_the_entered_mesh() -> None:
     def held(x: Any) -> Any:
         return lax.with_sharding_constraint(x * 2, JP(None, "model"))
 
@@ -92,7 +92,7 @@ def test_a_constraint_by_a_spec_is_on_the_mesh_that_is_entered() -> None:
     assert found.sharding.spec == P(None, "model")
 
 
-def test_a_mesh_whose_axes_are_explicit_keeps_them() -> None:
+def test_explicit_axes_are_kept() -> None:
     explicit = jax.sharding.AbstractMesh(
         (4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Explicit,) * 2
     )
@@ -105,7 +105,7 @@ def test_a_mesh_whose_axes_are_explicit_keeps_them() -> None:
         assert imported(X).sharding.spec == P("data")
 
 
-def test_free_dimensions_of_a_constraint_stay_free() -> None:
+def test_unconstrained_dimensions_stay_unconstrained() -> None:
     free = JP.UNCONSTRAINED
 
     def held(x: Any) -> Any:
@@ -116,13 +116,13 @@ def test_free_dimensions_of_a_constraint_stay_free() -> None:
     assert found.sharding.spec == P("data", "model")
 
 
-def test_shardings_of_jit_are_those_of_the_program() -> None:
+def test_shardings_of_jit_are_kept() -> None:
     sharding = jax.sharding.NamedSharding(MESH, JP("data"))
     doubled = jax.jit(lambda x: x * 2, out_shardings=sharding)
     assert from_jax(lambda x: doubled(x) + 1)(X).sharding.spec == P("data")
 
 
-def test_an_abstract_mesh_stands_for_the_one_of_the_program() -> None:
+def test_an_abstract_mesh_refers_to_the_mesh_of_the_program() -> None:
     small = jax.sharding.AbstractMesh((1, 1), ("data", "model"))
 
     def held(x: Any) -> Any:
@@ -135,7 +135,7 @@ def test_an_abstract_mesh_stands_for_the_one_of_the_program() -> None:
 
 
 class Odd(jax.sharding.Sharding):
-    """A sharding without names."""
+    """A sharding that is not a NamedSharding."""
 
     @property
     def device_set(self) -> Any:
@@ -145,7 +145,7 @@ class Odd(jax.sharding.Sharding):
         return "Odd()"
 
 
-def test_other_shardings_than_named_ones_are_refused() -> None:
+def test_shardings_without_names_are_errors() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         convert_sharding(Odd())
     assert str(caught.value).startswith(
@@ -154,7 +154,7 @@ def test_other_shardings_than_named_ones_are_refused() -> None:
     )
 
 
-def test_the_mesh_of_devices_that_a_program_names_may_be_the_one_entered_or_another() -> None:
+def test_the_mesh_of_a_program_may_differ_from_the_entered_mesh() -> None:
     theirs = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def doubled(x: Any) -> Any:
@@ -172,7 +172,7 @@ def test_the_mesh_of_devices_that_a_program_names_may_be_the_one_entered_or_anot
         np.testing.assert_array_equal(from_jax(doubled)(X), 2 * X)
 
 
-def test_what_each_device_does_is_written_for_the_sizes_of_its_mesh() -> None:
+def test_shard_map_bodies_depend_on_mesh_sizes() -> None:
     def summed(x: Any, mesh: Any) -> Any:
         return jax.shard_map(
             lambda x: lax.psum(x, "data"), mesh=mesh, in_specs=JP("data"), out_specs=JP()

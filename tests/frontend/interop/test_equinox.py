@@ -1,4 +1,6 @@
-"""What Equinox does beyond JAX: states of modules, loops and checks with primitives of its own."""
+"""Features of Equinox beyond JAX: states of modules, and loops and checks with its own
+primitives.
+"""
 
 from typing import Any
 
@@ -16,7 +18,7 @@ X = np.random.default_rng(0).uniform(0.2, 0.8, (4, 6)).astype("float32")
 
 
 class Normed(eqx.Module):
-    """A norm over the batch, which keeps a state, and a dropout that may be switched off."""
+    """A batch normalization, which has a state, and a dropout that can be switched off."""
 
     norm: eqx.nn.BatchNorm
     dropout: eqx.nn.Dropout
@@ -27,7 +29,7 @@ class Normed(eqx.Module):
         return self.dropout(y, key=key) * self.heads, state
 
 
-def test_a_state_goes_through() -> None:
+def test_module_states_are_arguments_and_results() -> None:
     norm, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(6, axis_name="batch", mode="batch")
     model = Normed(norm, eqx.nn.Dropout(0.5), 3)
 
@@ -42,13 +44,13 @@ def test_a_state_goes_through() -> None:
     assert type(after) is type(later)
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(later), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
-    # Inference is a bool of the module, known while tracing.
+    # `inference` is a bool of the module, which is concrete while tracing.
     still = eqx.nn.inference_mode(model)
     same, _ = from_jax(run)(still, state, X, key)
     np.testing.assert_allclose(same, eqx.filter_jit(run)(still, state, X, key)[0], rtol=1e-4)
 
 
-def test_numbers_of_a_module_stay_numbers() -> None:
+def test_python_scalars_of_a_module_stay_static() -> None:
     norm, _ = eqx.nn.make_with_state(eqx.nn.BatchNorm)(6, axis_name="batch", mode="batch")
     model = Normed(norm, eqx.nn.Dropout(0.5), 3)
     found = from_jax(lambda model: model)(model)
@@ -57,7 +59,7 @@ def test_numbers_of_a_module_stay_numbers() -> None:
     assert found.dropout.inference is False
 
 
-def test_loops_with_checkpoints_and_checks() -> None:
+def test_checkpointed_loops_and_runtime_checks() -> None:
     def f(x: Any) -> Any:
         x = eqx.error_if(x, x.sum() > 1e6, "too much")
         carry = (0, x)
@@ -74,7 +76,7 @@ def test_loops_with_checkpoints_and_checks() -> None:
     np.testing.assert_allclose(from_jax(jax.grad(f))(X), jax.grad(f)(X), rtol=1e-4)
 
 
-def test_modules_are_containers_of_ours() -> None:
+def test_modules_are_pytrees() -> None:
     model = eqx.nn.Linear(6, 3, key=jr.PRNGKey(0))
 
     def loss(model: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Functions written for JAX are functions of ours: called, differentiated, printed, placed."""
+"""`from_jax` makes shardir functions of JAX functions: calls, derivatives, text and shardings."""
 
 import os
 import subprocess
@@ -36,13 +36,13 @@ X, Y = draw(64, 16), draw(64, 8)
 
 
 def agree(found: Any, wanted: Any, within: float = 1e-5) -> None:
-    """All leaves are equal but for rounding, in the same containers."""
+    """Check that all leaves are equal up to rounding, in equal containers."""
     assert jax.tree.structure(found) == jax.tree.structure(wanted)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=within, atol=within)
 
 
-def test_the_value_and_the_gradient_of_a_perceptron_are_those_of_jax() -> None:
+def test_value_and_gradient_of_a_perceptron_agree_with_jax() -> None:
     imported = from_jax(loss)
     agree(imported(PARAMS, X, Y), loss(PARAMS, X, Y))
     wanted = jax.grad(loss)(PARAMS, X, Y)
@@ -50,7 +50,7 @@ def test_the_value_and_the_gradient_of_a_perceptron_are_those_of_jax() -> None:
     agree(from_jax(jax.grad(loss))(PARAMS, X, Y), wanted)
 
 
-def test_arrays_that_are_cut_stay_so() -> None:
+def test_sharded_arrays_keep_their_shardings() -> None:
     mesh = sd.make_mesh((4, 2), ("data", "model"))
     x = sd.device_put(X, NamedSharding(mesh, P("data")))
     imported = from_jax(loss)
@@ -59,7 +59,7 @@ def test_arrays_that_are_cut_stay_so() -> None:
     assert [each.kind for each in reduced] == ["all-reduce"]
 
 
-def test_values_have_the_names_and_lines_of_the_program() -> None:
+def test_values_have_names_and_source_lines() -> None:
     text = from_jax(loss).lower(PARAMS, X, Y).as_text(locations=True)
     line = loss.__code__.co_firstlineno
     assert "%params.0.b: f32[32]" in text
@@ -69,13 +69,13 @@ def test_values_have_the_names_and_lines_of_the_program() -> None:
 
 
 class Point(NamedTuple):
-    """A container of Python's."""
+    """A registered container."""
 
     x: Any
     y: Any
 
 
-def test_results_come_in_the_containers_of_the_function() -> None:
+def test_results_have_the_containers_of_the_function() -> None:
     def turned(point: Point, more: dict[str, Any]) -> Any:
         return {"point": Point(point.y, point.x), "rest": [more["a"], None, (more["b"] + 1,)]}
 
@@ -85,7 +85,7 @@ def test_results_come_in_the_containers_of_the_function() -> None:
     agree(found, turned(*args))
 
 
-def test_what_is_no_array_is_known() -> None:
+def test_values_that_are_not_arrays_are_static() -> None:
     def scaled(x: Any, how: str, twice: bool, by: Callable[[Any], Any]) -> Any:
         made = by(x) if how == "by" else x
         return (made * 2 if twice else made), how
@@ -95,7 +95,7 @@ def test_what_is_no_array_is_known() -> None:
     assert how == "by"
 
 
-def test_named_arguments_can_be_known() -> None:
+def test_keyword_arguments_may_be_static() -> None:
     def repeated(x: Any, times: int) -> Any:
         return jnp.tile(x, times)
 
@@ -105,21 +105,21 @@ def test_named_arguments_can_be_known() -> None:
     agree(imported(x, times=3), jnp.tile(x, 3))
 
 
-def test_what_is_known_is_told_apart() -> None:
+def test_static_values_have_separate_programs() -> None:
     imported = from_jax(lambda x, by: x / by, static_argnames="by")
     for by in (0.0, -0.0, 2, 2.0):
         wanted = np.divide(1, by, dtype="float32") if by else np.copysign(np.inf, by)
         np.testing.assert_array_equal(imported(np.float32(1), by=by), wanted)
 
 
-def test_it_is_mapped_over_a_batch() -> None:
+def test_vmap_of_an_imported_function() -> None:
     def norm(x: Any) -> Any:
         return jnp.sqrt(jnp.sum(x * x))
 
     agree(sd.vmap(from_jax(norm))(X), jax.vmap(norm)(X))
 
 
-def test_arrays_of_jax_are_taken() -> None:
+def test_jax_arrays_are_arguments() -> None:
     def shifted(x: Any, key: Any) -> Any:
         return x + jax.random.normal(key, x.shape)
 
@@ -127,7 +127,7 @@ def test_arrays_of_jax_are_taken() -> None:
     agree(from_jax(shifted)(x, key), shifted(x, key))
 
 
-def test_keys_that_a_function_refers_to_are_keys() -> None:
+def test_captured_keys_are_keys() -> None:
     key = jax.random.key(3)
 
     def drawn(x: Any) -> Any:
@@ -136,7 +136,7 @@ def test_keys_that_a_function_refers_to_are_keys() -> None:
     agree(from_jax(drawn)(X), drawn(X))
 
 
-def test_arrays_that_jax_has_spread_stay_so() -> None:
+def test_sharded_jax_arrays_keep_their_shardings() -> None:
     code = """
 import jax, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -159,7 +159,7 @@ print(from_jax(jax.jit(lambda x: x * 2, out_shardings=cut))(np.ones((8, 8), "flo
     ], done.stderr
 
 
-def test_large_arrays_that_a_function_refers_to_are_arguments() -> None:
+def test_large_captured_arrays_are_parameters() -> None:
     table = jnp.asarray(X)
 
     def looked_up(i: Any) -> Any:
@@ -170,7 +170,7 @@ def test_large_arrays_that_a_function_refers_to_are_arguments() -> None:
     agree(from_jax(looked_up)(np.int32(3)), X[3])
 
 
-def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
+def test_a_function_is_traced_once_per_signature() -> None:
     count = 0
 
     def counted(x: Any) -> Any:
@@ -184,7 +184,7 @@ def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
     assert count == 2
 
 
-def test_an_unknown_primitive_is_named_with_its_line() -> None:
+def test_the_error_of_an_unknown_primitive_states_its_line() -> None:
     def drawn(seed: Any) -> Any:
         return jax.lax.rng_uniform(np.float32(0), np.float32(1), (3,)) + seed
 
@@ -199,7 +199,7 @@ def test_an_unknown_primitive_is_named_with_its_line() -> None:
     assert f"test_from_jax.py:{line}:16" in told
 
 
-def test_an_argument_that_is_no_array_must_hash() -> None:
+def test_static_arguments_must_be_hashable() -> None:
     class Odd:
         __hash__ = None  # type: ignore[assignment]
 
@@ -214,7 +214,7 @@ def test_an_argument_that_is_no_array_must_hash() -> None:
     )
 
 
-def test_functions_of_one_library_are_not_mixed_with_those_of_the_other() -> None:
+def test_mixing_functions_of_both_libraries_is_an_error() -> None:
     def mixed(x: Any) -> Any:
         return sd.numpy.zeros(3)
 
@@ -225,7 +225,7 @@ def test_functions_of_one_library_are_not_mixed_with_those_of_the_other() -> Non
 
 
 @pytest.mark.parametrize("ours", [sd.ShapeDtypeStruct((3,), "float32"), sd.numpy.ones(3), P("x")])
-def test_what_jax_cannot_take_of_ours_is_named(ours: Any) -> None:
+def test_shardir_values_in_jax_functions_are_errors(ours: Any) -> None:
     def mixed(x: Any) -> Any:
         return jax.lax.sin(ours) + x
 
@@ -240,7 +240,7 @@ def test_what_jax_cannot_take_of_ours_is_named(ours: Any) -> None:
     )
 
 
-def test_other_generators_are_refused() -> None:
+def test_other_random_generators_are_errors() -> None:
     def drawn(seed: Any) -> Any:
         return jax.random.normal(jax.random.key(seed, impl="rbg"), (3,))
 
@@ -250,6 +250,6 @@ def test_other_generators_are_refused() -> None:
     assert str(caught.value).startswith(told + "are known here")
 
 
-def test_only_functions_are_imported() -> None:
+def test_values_that_are_no_functions_are_errors() -> None:
     with pytest.raises(sd.ShardirError, match=r"^from_jax takes a function, got 3"):
         from_jax(3)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Functions that change objects of Flax's nnx in place leave them as under `nnx.jit`."""
+"""Functions that mutate objects of Flax's nnx have the same effect as under `nnx.jit`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ Y = np.random.default_rng(1).standard_normal((8, 2)).astype("float32")
 
 
 class Perceptron(nnx.Module):
-    """Dropout and batch statistics, in modules inside of modules."""
+    """A module with nested modules, dropout and batch statistics."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.first = nnx.Linear(3, 4, use_bias=False, rngs=rngs)
@@ -35,7 +35,7 @@ class Perceptron(nnx.Module):
 
 
 class Tied(nnx.Module):
-    """Two layers with one kernel."""
+    """Two layers that share one kernel."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.one = nnx.Linear(3, 3, rngs=rngs)
@@ -47,11 +47,11 @@ class Tied(nnx.Module):
 
 
 class Count(nnx.Variable):
-    """A number of calls."""
+    """A variable that counts calls."""
 
 
 class Growing(nnx.Module):
-    """Makes a Variable at its first call, and counts."""
+    """A module that creates a Variable at its first call, and counts."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.layer = nnx.Linear(3, 2, rngs=rngs)
@@ -100,7 +100,7 @@ def with_aux(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
 
 
 def by_state(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
-    """Gradients by JAX itself, of the state."""
+    """Compute gradients with respect to the state, by JAX."""
     graph, params, rest = nnx.split(model, nnx.Param, ...)
 
     def loss_fn(params: Any) -> Any:
@@ -210,14 +210,14 @@ def test_shared_references_stay_shared() -> None:
     assert model.two.kernel is model.one.kernel
 
 
-def test_a_returned_object_is_the_callers() -> None:
+def test_a_returned_object_is_the_object_of_the_caller() -> None:
     model = Perceptron(nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
     _, returned = from_jax(returns_the_model)(model, optimizer, X, Y)
     assert returned is model
 
 
-def test_what_a_function_makes_of_the_graph_reaches_the_object() -> None:
+def test_graph_changes_of_a_function_update_the_object() -> None:
     model = Growing(nnx.Rngs(0))
     run = from_jax(lambda model, x: model(x))
     wanted = Growing(nnx.Rngs(0))
@@ -229,7 +229,7 @@ def test_what_a_function_makes_of_the_graph_reaches_the_object() -> None:
     agree(model, wanted)
 
 
-def test_one_object_given_twice_is_one_object() -> None:
+def test_one_object_in_two_arguments_is_one_object() -> None:
     def twice(one: Any, other: Any) -> Any:
         one.calls[...] += 1
         other.calls[...] += 1
@@ -271,7 +271,7 @@ def test_variables_are_updated() -> None:
     assert float(counter[...]) == 6
 
 
-def test_values_keep_their_64_bits() -> None:
+def test_64_bit_values_are_kept() -> None:
     def count(counter: Any) -> None:
         counter[...] += 2.0**-40
 
@@ -283,7 +283,7 @@ def test_values_keep_their_64_bits() -> None:
         assert float(counter[...]) == 1 + 2.0**-39
 
 
-def test_it_is_traced_once_and_again_where_the_graph_is_another() -> None:
+def test_another_graph_structure_is_traced_again() -> None:
     count = 0
 
     def counted(model: Any, x: Any) -> Any:
@@ -304,7 +304,7 @@ def test_it_is_traced_once_and_again_where_the_graph_is_another() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_objects_work_with_jax_after_a_step() -> None:
+def test_objects_are_usable_with_jax_after_a_step() -> None:
     (model, optimizer), _ = train(from_jax(step), "linear", "sgd")
     (wanted, other), _ = train(nnx.jit(step), "linear", "sgd")
     np.testing.assert_allclose(model(X), wanted(X), rtol=1e-5)
@@ -313,7 +313,7 @@ def test_objects_work_with_jax_after_a_step() -> None:
     agree((model, optimizer), (wanted, other))
 
 
-def test_values_over_several_devices_stay_there() -> None:
+def test_sharded_values_keep_their_shardings() -> None:
     model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
     wanted = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
     mesh = sd.make_mesh((2,), ("model",))
@@ -328,7 +328,7 @@ def test_values_over_several_devices_stay_there() -> None:
     agree((model, optimizer), (wanted, other))
 
 
-def test_a_program_with_objects_is_shown_and_changes_nothing() -> None:
+def test_lowering_with_objects_has_no_effect() -> None:
     model = Perceptron(nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
     before = state_of((model, optimizer))
@@ -341,8 +341,8 @@ def test_a_program_with_objects_is_shown_and_changes_nothing() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_state_is_data_and_stays() -> None:
-    """The functional way: what comes out is new."""
+def test_a_split_state_is_not_mutated() -> None:
+    """With the functional API, results are new objects."""
 
     def functional(state: Any, x: Any, y: Any) -> Any:
         model, optimizer = nnx.merge(graph, state)
@@ -366,7 +366,7 @@ def agree_leaves(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("wrap", [sd.jit, lambda f: sd.value_and_grad(f, allow_int=True)])
-def test_an_update_that_would_be_lost_is_refused(wrap: Callable[[Any], Any]) -> None:
+def test_an_update_that_would_be_lost_is_an_error(wrap: Callable[[Any], Any]) -> None:
     with pytest.raises(sd.ShardirError) as caught:
         wrap(from_jax(loss_of))(Perceptron(nnx.Rngs(0)), X, Y)
     assert str(caught.value).partition("\n")[0] == (
@@ -377,14 +377,14 @@ def test_an_update_that_would_be_lost_is_refused(wrap: Callable[[Any], Any]) -> 
     )
 
 
-def test_objects_that_stay_as_they_are_go_through_transformations() -> None:
+def test_unmodified_objects_are_allowed_in_transformations() -> None:
     model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
     wanted = nnx.grad(loss_of)(model, X, Y)
     found = sd.grad(from_jax(loss_of))(model, X, Y)
     agree_leaves(found, wanted)
 
 
-def test_objects_made_inside_of_a_trace_are_updated_there() -> None:
+def test_objects_created_inside_a_trace_may_be_mutated() -> None:
     graph, state = nnx.split(Growing(nnx.Rngs(0)))
     run = from_jax(lambda model, x: model(x))
 

@@ -1,4 +1,4 @@
-"""Programs of JAX that call functions while they run."""
+"""JAX programs with callbacks."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from shardir.sharding import NamedSharding, PartitionSpec as P
 X = np.arange(6, dtype="float32").reshape(2, 3)
 
 
-def test_a_pure_callback_computes_on_the_host() -> None:
+def test_pure_callbacks_execute_on_the_host() -> None:
     def host(x: Any) -> Any:
         return np.asarray(x) * 2
 
@@ -26,7 +26,7 @@ def test_a_pure_callback_computes_on_the_host() -> None:
 
 
 @pytest.mark.parametrize("method", [None, "expand_dims", "sequential"])
-def test_a_pure_callback_is_called_for_each_device(method: str | None) -> None:
+def test_pure_callbacks_execute_once_per_device(method: str | None) -> None:
     shapes = []
 
     def host(x: Any) -> Any:
@@ -45,7 +45,7 @@ def test_a_pure_callback_is_called_for_each_device(method: str | None) -> None:
     assert shapes == [(1, 3)] * 2
 
 
-def test_a_callback_that_names_its_device() -> None:
+def test_callbacks_with_a_device() -> None:
     one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     like = jax.ShapeDtypeStruct(X.shape, X.dtype)
 
@@ -56,7 +56,7 @@ def test_a_callback_that_names_its_device() -> None:
     np.testing.assert_array_equal(from_jax(f)(X), (X + 1) * 2)
 
 
-def test_an_io_callback_is_called_and_its_result_used() -> None:
+def test_io_callbacks_return_results() -> None:
     seen = []
 
     def host(x: Any) -> Any:
@@ -83,7 +83,7 @@ def test_debugging_prints_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert seen == [1.0]
 
 
-def test_callbacks_inside_of_gradients_are_called() -> None:
+def test_callbacks_execute_inside_of_gradients() -> None:
     seen = []
 
     def f(x: Any) -> Any:
@@ -94,7 +94,7 @@ def test_callbacks_inside_of_gradients_are_called() -> None:
     assert seen == [15.0]
 
 
-def test_shardings_are_told() -> None:
+def test_inspect_array_sharding_calls_back() -> None:
     told: list[Any] = []
 
     def looked_at(x: Any) -> Any:

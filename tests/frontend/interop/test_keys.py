@@ -1,4 +1,4 @@
-"""Typed keys that JAX has made, wherever arrays go."""
+"""Typed random keys of JAX as arguments."""
 
 import pickle
 from collections.abc import Callable
@@ -58,7 +58,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_key_of_jax_is_a_key(name: str) -> None:
+def test_a_jax_key_is_a_key(name: str) -> None:
     found, wanted = CALLS[name]
     np.testing.assert_allclose(found(), wanted(), rtol=1e-6, atol=1e-6)
 
@@ -69,14 +69,14 @@ def test_a_struct_of_keys() -> None:
     assert sd.eval_shape(sd.vmap(ours, (0, None)), struct, X).shape == (2, 4)
 
 
-def test_keys_that_are_kept() -> None:
+def test_captured_keys() -> None:
     keys = sd.device_put(KEYS)
     assert repr(pickle.loads(pickle.dumps(keys))) == repr(keys)
     np.testing.assert_array_equal(sd.random.key_data(keys), jax.random.key_data(KEYS))
 
 
 @pytest.mark.parametrize("call", [ours, sd.jit(ours), sd.vmap(ours, (None, 0))])
-def test_keys_of_another_generator(call: Callable[..., Any]) -> None:
+def test_keys_of_another_generator_are_errors(call: Callable[..., Any]) -> None:
     with pytest.raises(KeyImplementationError) as caught:
         call(jax.random.key(0, impl="rbg"), X)
     assert str(caught.value).startswith(

@@ -1,4 +1,4 @@
-"""Models of Equinox, Flax and JAX: value and gradient are JAX's, wherever the batch is cut."""
+"""Values and gradients of models of Equinox, Flax and JAX agree with JAX for several shardings."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def agree(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_value_and_gradient_are_those_of_jax(name: str, request: pytest.FixtureRequest) -> None:
+def test_value_and_gradient_agree_with_jax(name: str, request: pytest.FixtureRequest) -> None:
     loss, params, data = MODELS[name]()
     value, gradient = jax.jit(jax.value_and_grad(loss))(params, *data)
     agree(from_jax(jax.value_and_grad(loss))(params, *data), (value, gradient))

@@ -1,6 +1,6 @@
-"""Containers that a function changes in place: nothing it stores there is lost without a word.
+"""Mutations of containers by a function: a mutation that would be lost is an error.
 
-Numbers of Python in containers are traced, as by `jax.jit`.
+Python numbers in containers are traced, as by `jax.jit`.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ def stores_a_number(items: Any, x: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("wrap", [lambda f: f, sd.jit])
-def test_a_value_that_would_be_lost_is_refused(
+def test_a_value_that_would_be_lost_is_an_error(
     function: Callable[..., Any], place: str, wrap: Callable[[Any], Any]
 ) -> None:
     with pytest.raises(sd.ShardirError) as caught:
@@ -99,7 +99,7 @@ def test_a_value_that_is_returned_is_not_lost(function: Callable[..., Any]) -> N
         np.testing.assert_array_equal(a, b)
 
 
-def test_an_item_taken_out_stays_with_the_caller() -> None:
+def test_removal_of_an_item_does_not_affect_the_caller() -> None:
     def trained(batch: Any) -> Any:
         labels = batch.pop("labels")
         return batch["x"] - labels
@@ -117,7 +117,7 @@ def test_an_item_taken_out_stays_with_the_caller() -> None:
 
 
 class Counter:
-    """An object that JAX does not know."""
+    """An object that is no registered container."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -141,9 +141,7 @@ def keeps_a_value(counter: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("function", "name"), [(counts, "calls"), (keeps_a_value, "last")])
-def test_a_change_of_an_object_happens_once_and_is_refused(
-    function: Callable[..., Any], name: str
-) -> None:
+def test_a_mutation_of_an_object_is_an_error(function: Callable[..., Any], name: str) -> None:
     with pytest.raises(sd.ShardirError) as caught:
         from_jax(function)(Counter(), X)
     assert str(caught.value).partition("\n")[0] == (
@@ -154,13 +152,13 @@ def test_a_change_of_an_object_happens_once_and_is_refused(
     )
 
 
-def test_an_object_may_remember_what_it_has_computed() -> None:
+def test_an_object_may_cache_values() -> None:
     run = from_jax(lambda counter, x: x * counter.remembers())
     np.testing.assert_array_equal(run(Counter(), X), 3 * X)
 
 
 class Pair(NamedTuple):
-    """A container of Python's."""
+    """A registered container."""
 
     step: Any
     rate: Any
@@ -177,7 +175,7 @@ class Flax:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Plain:
-    """A dataclass that JAX knows."""
+    """A dataclass that JAX has registered."""
 
     step: Any
     rate: Any
@@ -208,8 +206,8 @@ def test_numbers_in_containers_are_traced(kind: Callable[..., Any]) -> None:
     assert count == 2
 
 
-def test_a_number_inside_of_a_module_of_equinox_is_known() -> None:
-    """As for `equinox.filter_jit`: here it is part of the model."""
+def test_python_scalars_in_equinox_modules_are_static() -> None:
+    """As for `equinox.filter_jit`, the number is part of the model."""
 
     class Model(eqx.Module):
         width: int
@@ -250,6 +248,6 @@ def test_a_train_state_counts_its_steps() -> None:
     np.testing.assert_allclose(state.params["w"], other.params["w"], rtol=1e-6)
 
 
-def test_a_number_that_is_too_large_is_refused() -> None:
+def test_an_out_of_range_number_is_an_error() -> None:
     with pytest.raises(sd.ShardirError, match="the number 1099511627776 does not fit into int32"):
         from_jax(lambda state: state["step"] + 1)({"step": 2**40})

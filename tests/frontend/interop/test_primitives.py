@@ -1,4 +1,4 @@
-"""Every rule computes what JAX's primitive does, and has its gradient."""
+"""Every rule computes the result and the gradient of JAX's primitive."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def agree(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[each.name for each in PROGRAMS])
-def test_a_program_does_what_it_does_in_jax(program: Program) -> None:
+def test_programs_agree_with_jax(program: Program) -> None:
     function, args = program.function, program.args
     moving = tuple(i for i, x in enumerate(args) if x.dtype == np.float32)
     if not program.smooth or not moving:
@@ -54,5 +54,5 @@ triangular_solve while xor
 """What programs of Equinox, Flax and Optax consist of."""
 
 
-def test_the_table_has_all_primitives_that_training_steps_use() -> None:
+def test_the_rules_cover_primitives_of_training_steps() -> None:
     assert [name for name in USED.split() if name not in RULES] == []

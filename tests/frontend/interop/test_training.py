@@ -1,4 +1,4 @@
-"""Training as users of Equinox, Flax and Optax write it, on one device and on several."""
+"""Training steps of Equinox, Flax and Optax, on one device and on several."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ Batches = Callable[[], Iterator[tuple[Any, Any]]]
 
 
 def batches() -> Iterator[tuple[Any, Any]]:
-    """Shuffled pieces of sixteen."""
+    """Return shuffled batches of sixteen."""
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(64, 4))
     ys = np.sin(xs)
@@ -32,8 +32,8 @@ def batches() -> Iterator[tuple[Any, Any]]:
             yield xs[chosen], ys[chosen]
 
 
-def places() -> dict[str, Callable[[Any], Any]]:
-    """Where a batch may lie: on one device, on eight, on four by two."""
+def shardings() -> dict[str, Callable[[Any], Any]]:
+    """Return shardings of a batch: on one device, on eight, and on four by two."""
 
     def on(sizes: tuple[int, ...], names: tuple[str, ...], spec: P) -> Callable[[Any], Any]:
         return lambda x: sd.device_put(x, NamedSharding(sd.make_mesh(sizes, names), spec))
@@ -45,8 +45,8 @@ def places() -> dict[str, Callable[[Any], Any]]:
     }
 
 
-@pytest.mark.parametrize("place", places())
-def test_a_module_of_equinox_is_trained_as_by_jax(place: str) -> None:
+@pytest.mark.parametrize("place", shardings())
+def test_training_of_an_equinox_module_agrees_with_jax(place: str) -> None:
     model = eqx.nn.MLP(4, 4, 32, 1, key=jr.PRNGKey(6789))
     optim = optax.adam(3e-4)
     state = optim.init(eqx.filter(model, eqx.is_inexact_array))
@@ -70,13 +70,15 @@ def test_a_module_of_equinox_is_trained_as_by_jax(place: str) -> None:
         return found
 
     wanted = losses(eqx.filter_jit(make_step), lambda x: x)
-    found = losses(from_jax(make_step), places()[place])
+    found = losses(from_jax(make_step), shardings()[place])
     assert abs(found[0] - wanted[0]) < 2e-6
     assert abs(found[-1] - wanted[-1]) < 1e-3
 
 
 def spec_of(path: Any, leaf: Any) -> P:
-    """Weights of perceptrons and heads are cut over `model`, as Megatron does."""
+    """Return the spec of weights: perceptrons and heads are sharded over `model`, as in
+    Megatron.
+    """
     name = jax.tree_util.keystr(path)
     if "kernel" not in name:
         return P()
@@ -85,7 +87,7 @@ def spec_of(path: Any, leaf: Any) -> P:
     return P(None, "model") if any(each in name for each in ("query", "key", "value")) else P()
 
 
-def test_a_transformer_of_flax_is_trained_on_four_by_two_devices() -> None:
+def test_training_of_a_flax_transformer_on_four_by_two_devices() -> None:
     loss, params, (text, key) = models_flax.transformer()
     state = TrainState.create(apply_fn=None, params=params, tx=optax.adamw(1e-2, eps=1e-3))
 

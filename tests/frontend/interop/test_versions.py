@@ -1,4 +1,4 @@
-"""Primitives have had other names in other versions of JAX."""
+"""Names of primitives in different versions of JAX."""
 
 import subprocess
 import sys
@@ -30,18 +30,18 @@ ROOT = Path(__file__).parents[3]
         ((1, 0), "scan", "scan"),
     ],
 )
-def test_a_version_has_names_of_its_own(at: tuple[int, int], name: str, now: str) -> None:
+def test_primitive_names_depend_on_the_version(at: tuple[int, int], name: str, now: str) -> None:
     assert aliases_of_version(at).get(name, name) == now
 
 
-def test_what_other_names_mean_is_in_the_table() -> None:
+def test_aliases_refer_to_rules() -> None:
     assert callable(from_jax)
     assert [
         n for names in ALIASES_BY_VERSION.values() for n in names.values() if n not in RULES
     ] == []
 
 
-def test_without_jax_it_is_said_what_to_install() -> None:
+def test_the_error_without_jax_states_the_package_to_install() -> None:
     code = (
         "import sys\n"
         "from importlib.machinery import PathFinder\n"
@@ -56,6 +56,6 @@ def test_without_jax_it_is_said_what_to_install() -> None:
     )
 
 
-def test_the_installed_version_is_known() -> None:
+def test_the_installed_version_is_supported() -> None:
     assert jax_version() >= (0, 10)
     assert canonical_name("add") == "add"

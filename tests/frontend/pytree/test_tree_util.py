@@ -115,7 +115,7 @@ def test_static_containers_are_part_of_the_structure() -> None:
     assert one == tree_util.tree_structure(Constant(1))
 
 
-def test_tree_reduce_and_all() -> None:
+def test_tree_reduce() -> None:
     assert tree_util.tree_reduce(lambda a, b: a - b, [1, 2, (3,)]) == -4
     assert tree_util.tree_reduce(lambda a, b: a + b, [[1], [2]], 5) == 8
     words = list("abcde")

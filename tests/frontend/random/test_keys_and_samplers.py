@@ -314,7 +314,9 @@ def test_invalid_arguments_are_errors(call: Callable[[], Any], message: str) -> 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 @pytest.mark.parametrize("shape", [(1,), (7,), (24,), (3, 5)])
-def test_the_original_scheme_is_lowered_to_threefry(dtype: str, shape: tuple[int, ...]) -> None:
+def test_the_original_scheme_is_one_operation_of_threefry(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
     def program(key: Any) -> Any:
         return random.bits(key, shape, dtype)
 

@@ -23,7 +23,7 @@ def test_numbers_agree_with_jax(n: Any, p: Any, options: Any, wanted: Any) -> No
     assert found.dtype == options.get("dtype", "float32")
 
 
-def test_probabilities_without_outcomes_are_errors() -> None:
+def test_scalar_probabilities_are_errors() -> None:
     with pytest.raises(RandomError) as caught:
         sd.random.multinomial(sd.random.key(0), 3, 0.5)
     assert str(caught.value).startswith(

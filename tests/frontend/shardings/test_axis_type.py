@@ -206,7 +206,7 @@ def test_invalid_layouts_are_errors() -> None:
 
 
 @pytest.mark.parametrize("make", [snp.zeros, snp.ones, snp.empty, snp.asarray])
-def test_device_and_out_sharding_together_are_an_error(make: Callable[..., Any]) -> None:
+def test_invalid_placements_of_new_arrays_are_errors(make: Callable[..., Any]) -> None:
     with pytest.raises(ArgumentError) as error:
         make(3, device=sd.devices()[0], out_sharding=P())
     assert str(error.value).startswith(

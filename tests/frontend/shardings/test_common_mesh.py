@@ -175,7 +175,7 @@ def test_different_devices_are_errors() -> None:
     assert isinstance(caught.value, ValueError)
 
 
-def test_equal_devices_in_another_order_are_accepted() -> None:
+def test_equal_devices_in_another_order_are_errors() -> None:
     torus = PositionalSharding([devices()[i] for i in (0, 1, 2, 3, 6, 7, 4, 5)])
     with pytest.raises(IncompatibleDevicesError) as caught:
         check_same_devices([("x", EIGHT), ("y", EIGHT), ("z", torus)])

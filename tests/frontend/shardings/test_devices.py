@@ -20,7 +20,7 @@ from shardir.frontend.shardings.devices import (
 )
 
 
-def test_a_device_has_a_repr() -> None:
+def test_attributes_and_repr_of_a_device() -> None:
     device = devices()[3]
     assert (device.id, device.platform, device.device_kind, device.process_index) == (
         3,
