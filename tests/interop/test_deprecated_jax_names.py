@@ -1,4 +1,4 @@
-"""Programs in the manner of older documents of JAX, names and all, run by shardir."""
+"""Programs in the style of older JAX documents, with deprecated names, run by shardir."""
 
 import os
 from typing import Any
@@ -12,7 +12,7 @@ from shardir.interop.jax_shim.jax_config import program_settings
 
 
 def run(text: str, **settings: object) -> dict[str, Any]:
-    """The names that a program has defined; its errors name its lines."""
+    """Run a program and return its names; errors refer to its lines."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with program_settings(settings):
         Program().execute(compile(text, "<program>", "exec"), namespace)
@@ -20,7 +20,7 @@ def run(text: str, **settings: object) -> dict[str, Any]:
     return namespace
 
 
-def test_devices_of_an_ipu_and_a_mapped_function() -> None:
+def test_ipu_devices_and_pmap() -> None:
     found = run(
         """
 from jax.config import config
@@ -52,7 +52,7 @@ shown = [chips, jax.default_backend(), [b.device() for b in made.device_buffers]
     assert config.shown_platform == "cpu"
 
 
-def test_pmaps_in_pmaps_over_some_devices() -> None:
+def test_nested_pmap_over_some_devices() -> None:
     found = run(
         """
 from functools import partial
@@ -81,7 +81,7 @@ where = [b.device().id for b in means.device_buffers]
     assert found["where"] == [4, 5, 6, 7]
 
 
-def test_a_ring_of_cells() -> None:
+def test_a_cellular_automaton_with_halo_exchange() -> None:
     found = run(
         """
 from functools import partial
@@ -112,7 +112,7 @@ after = rule(cells)
     np.testing.assert_array_equal(np.asarray(found["after"]).ravel(), wanted)
 
 
-def test_pjit_and_a_mesh_that_is_entered() -> None:
+def test_pjit_with_an_entered_mesh() -> None:
     found = run(
         """
 import jax
@@ -140,7 +140,7 @@ with Mesh(create_device_mesh((4, 2)), ("x", "y")):
     assert {shard.data.shape for shard in found["made"].addressable_shards} == {(2, 6)}
 
 
-def test_devices_by_position_and_drawings_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_positional_sharding_and_drawings(capsys: pytest.CaptureFixture[str]) -> None:
     found = run(
         """
 import jax
@@ -166,7 +166,7 @@ shown = [grid.T, grid.replicate(0).shape, jax.devices()[2]]
     assert "│TPU 0,6│TPU 1,7│TPU 2,4│TPU 3,5│" in drawn
 
 
-def test_random_numbers_of_both_kinds() -> None:
+def test_raw_and_typed_random_keys() -> None:
     found = run(
         """
 import jax
@@ -191,7 +191,7 @@ newer, still = noisy(key, x), asks(x)
     assert config.threefry_partitionable
 
 
-def test_the_number_of_devices_by_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_device_count_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "")
     found = run(
         """
@@ -212,7 +212,7 @@ swapped = jax.pmap(lambda a: jax.lax.all_gather(a, "d"), axis_name="d")(v)
     np.testing.assert_allclose(found["dots"], np.asarray(found["v"]) @ found["v"][0], rtol=1e-5)
     assert found["swapped"].shape == (3, 3, 4)
     assert os.environ["XLA_FLAGS"]
-    # What has been there before yields to what is stated, and to what the program does.
+    # An existing value has lower priority than a stated value and than the program.
     assert run("import jax\ncount = jax.device_count()")["count"] == 3
     assert run("import jax\ncount = jax.device_count()", num_cpu_devices=5)["count"] == 5
     later = "import jax\njax.config.update('jax_num_cpu_devices', 2)\ncount = jax.device_count()"
@@ -258,5 +258,5 @@ swapped = jax.pmap(lambda a: jax.lax.all_gather(a, "d"), axis_name="d")(v)
         "jax.dlpack.from_dlpack(jnp.ones(2))",
     ],
 )
-def test_names_that_have_moved(line: str) -> None:
+def test_moved_names(line: str) -> None:
     run(f"import jax\nimport jax.numpy as jnp\n{line}")

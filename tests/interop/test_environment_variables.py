@@ -1,4 +1,4 @@
-"""The environment variables that JAX reads, in a script that runs with shardir in JAX's place."""
+"""Environment variables of JAX in a script that runs under the JAX shim."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> di
     return script_runner.run_script(path)
 
 
-def test_variables_that_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supported_variables_have_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(
         tmp_path,
         monkeypatch,
@@ -57,7 +57,7 @@ def test_variables_that_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run(tmp_path, monkeypatch, JAX_DISABLE_JIT="1")["traced"] == [False]
 
 
-def test_variables_that_are_ignored_are_reported_once(
+def test_ignored_variables_are_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path, monkeypatch, JAX_DEBUG_NANS="1", JAX_LOG_COMPILES="1", JAX_ENABLE_X64="0")
@@ -75,7 +75,7 @@ def test_variables_that_are_ignored_are_reported_once(
         ("JAX_PLATFORMS", "abacus", "it must be 'cpu', 'gpu', 'tpu' or 'ipu'"),
     ],
 )
-def test_values_that_make_no_sense(
+def test_invalid_values_are_errors(
     name: str, text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SettingError) as caught:

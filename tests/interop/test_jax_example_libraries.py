@@ -1,4 +1,4 @@
-"""Libraries in JAX's package that are Python over its public names, run by shardir."""
+"""Example libraries in JAX's package, which use only its public names, run by shardir."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ last = loss(params_of(state))
 """
 
 
-def test_a_network_of_stax_and_its_optimizer() -> None:
+def test_training_with_stax_and_an_example_optimizer() -> None:
     ours: dict[str, Any] = {}
     Program().execute(PROGRAM.format(place="experimental"), ours)
     theirs: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Who finds shardir under JAX's name, who does not, and what is said where it has no such name."""
+"""The JAX shim: which modules import shardir under JAX's name, and errors of missing names."""
 
 import builtins
 import subprocess
@@ -43,7 +43,7 @@ def import_here() -> Any:
     return jax
 
 
-def test_a_block_concerns_the_imports_of_its_module_alone() -> None:
+def test_a_block_affects_only_imports_of_its_module() -> None:
     before = builtins.__import__
     with shardir_as_jax():
         import jax
@@ -68,7 +68,7 @@ def test_a_block_concerns_the_imports_of_its_module_alone() -> None:
     assert repr(jax) == "<module 'jax' by shardir>"
 
 
-def test_blocks_in_blocks_and_after_errors() -> None:
+def test_nested_blocks_and_errors() -> None:
     before = builtins.__import__
     with shardir_as_jax(), shardir_as_jax():
         assert is_ours(import_here())
@@ -78,7 +78,7 @@ def test_blocks_in_blocks_and_after_errors() -> None:
     assert not is_ours(import_here())
 
 
-def test_modules_of_a_program_are_loaded_apart(
+def test_modules_of_a_program_are_loaded_separately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -104,7 +104,7 @@ def test_modules_of_a_program_are_loaded_apart(
     assert "small_package_c1.other" not in sys.modules
 
 
-def test_settings_last_as_long_as_the_block() -> None:
+def test_settings_are_restored_after_the_block() -> None:
     with shardir_as_jax(num_cpu_devices=3):
         import jax
 
@@ -121,7 +121,7 @@ def test_settings_last_as_long_as_the_block() -> None:
     assert (config.num_cpu_devices, config.enable_x64, config.shown_platform) == (8, False, "cpu")
 
 
-def test_a_namespace_that_is_adopted() -> None:
+def test_an_adopted_namespace() -> None:
     namespace: dict[str, Any] = {}
     Program().adopt(namespace)
     exec("import jax", namespace)
@@ -129,9 +129,7 @@ def test_a_namespace_that_is_adopted() -> None:
     assert isinstance(namespace["later"](), sd.Array)
 
 
-def test_a_script_and_the_modules_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_and_its_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "helper_c1.py").write_text(
         "import jax.numpy as jnp\n\ntwo = jnp.full(3, 2.0)\n", "utf-8"
     )
@@ -181,7 +179,7 @@ def test_the_command(tmp_path: Path) -> None:
     ]
 
 
-def test_a_program_of_explicit_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_with_explicit_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "explicit.py"
     script.write_text(
         "import jax, jax.numpy as jnp, numpy as np\n"
@@ -230,7 +228,7 @@ NEAREST = {
 
 
 @pytest.mark.parametrize("name", NEAREST)
-def test_a_name_that_is_not_there(name: str) -> None:
+def test_a_missing_name_is_an_error(name: str) -> None:
     wanted = f"{name} is not covered by shardir; {NEAREST[name]}"
     assert said(UncoveredName, name) == wanted
     with pytest.raises(AttributeError, match="is not covered"):
@@ -241,7 +239,7 @@ def test_a_name_that_is_not_there(name: str) -> None:
         Program().execute(f"import {name}", {})
 
 
-def test_the_tables_speak_of_what_is_there() -> None:
+def test_tables_refer_to_existing_names() -> None:
     for full in (*MOVED_NAMES, *NO_OP_CONTEXTS, *NO_OP_FUNCTIONS, *CONTAINER_MODULES):
         assert look_up_jax(full) is not None
     for near in ALTERNATIVES.values():
@@ -261,7 +259,7 @@ def test_errors_name_the_line(tmp_path: Path) -> None:
     assert str(caught.value).endswith("3 | x = jax.numpy.sinn(1)\n  |     ^^^^^^^^^^^^^^")
 
 
-def test_a_program_can_ask_whether_a_name_is_there() -> None:
+def test_hasattr_reports_missing_names() -> None:
     namespace: dict[str, Any] = {}
     Program().execute(
         "import jax\nhas = hasattr(jax, 'jit'), hasattr(jax, 'qqq')\n"
@@ -274,7 +272,7 @@ def test_a_program_can_ask_whether_a_name_is_there() -> None:
     assert {"sin", "linalg", "ndarray"} <= {*namespace["names"]} | {"ndarray"}
 
 
-def test_libraries_that_compute_with_jax() -> None:
+def test_libraries_that_require_jax_are_errors() -> None:
     assert said(UncoveredImport, "import equinox") == (
         "equinox uses JAX itself, so a program in which `import jax` imports shardir cannot use "
         "it; pass its functions to shardir.interop.jax.from_jax in a program that imports shardir"
@@ -282,7 +280,7 @@ def test_libraries_that_compute_with_jax() -> None:
     assert said(UncoveredImport, "from optax import adam").endswith("or use shardir.optim")
 
 
-def test_settings_that_are_not_there() -> None:
+def test_invalid_settings_are_errors() -> None:
     assert said(UncoveredSetting, "jax.config.update('jax_enable_x46', True)") == (
         "the setting 'jax_enable_x46' of JAX is not covered by shardir; the nearest is "
         "'jax_enable_x64'"

@@ -1,9 +1,8 @@
-"""Documents written for JAX, run as they stand with shardir in JAX's place.
+"""Runs documents that were written for JAX, unmodified, under the JAX shim.
 
     python -m tests.jax_documents FOLDER
 
-A document is a notebook, a page of Markdown, or either of them saved as text: prose, code, and what
-the code has shown. Its code is found and run cell by cell under
-`shardir.interop.in_place_of_jax`, and what a cell prints is held against what stands below it.
-Documents are never part of this repository.
+A document is a notebook, a Markdown page, or either of them saved as text: prose, code, and the
+output of the code. Each cell runs under `shardir.interop.in_place_of_jax`, and its output is
+compared with the output in the document. Documents are never part of this repository.
 """

@@ -1,10 +1,10 @@
-"""The command: run the documents in a folder, and tell how each cell ended.
+"""The command: run the documents in a folder, and print the outcome of each cell.
 
     python -m tests.jax_documents FOLDER [--only TITLE] [--full] [--devices N]
                                   [--replace OLD=NEW ...] [--verbose]
 
-Sizes are those of `reading.KNOWN` unless `--full` is given. 0 when every cell runs, and losses of
-documents that need a library on JAX are JAX's.
+Sizes are those of `document_text.KNOWN` unless `--full` is given. The exit status is 0 if every
+cell runs, and if losses of documents that need a library on JAX agree with JAX.
 """
 
 import sys
@@ -18,7 +18,7 @@ from tests.jax_documents.document_text import KNOWN, Choices, documents_in
 
 
 def main(arguments: list[str]) -> int:
-    """Run what `arguments` say."""
+    """Run the command with `arguments`, and return its exit status."""
     options = _options(arguments)
     bad = 0
     for document in documents_in(options.folder):
@@ -26,12 +26,12 @@ def main(arguments: list[str]) -> int:
             continue
         print(f"{document.title} ({document.path.name})", flush=True)
         outcome = run_document(document.text, _choices(document.title, options))
-        _tell(outcome, options.verbose)
+        _print_outcome(outcome, options.verbose)
         bad += not outcome.good
     return int(bad > 0)
 
 
-def _tell(outcome: Outcome, verbose: bool) -> None:
+def _print_outcome(outcome: Outcome, verbose: bool) -> None:
     for ran in outcome.cells:
         said = f"error: {ran.error}" if ran.error else "ok"
         said += f", {ran.verdict}" if ran.verdict else ""

@@ -1,8 +1,8 @@
-"""The cells of a document: its code as it stands, and the text below each piece of it.
+"""The cells of a document: its code, and the text that follows each piece of code.
 
-Nothing says what is code in a page saved as text, so a line counts as code when Python can read it
-and, where it is a simple statement, everything that it names has been made by the code before it.
-`In [3]:` begins a cell; so does code that comes after text.
+A page saved as text does not mark code, so a line counts as code if Python can parse it and, for a
+simple statement, if earlier code defined all names in it. `In [3]:` begins a cell, and so does code
+after text.
 """
 
 import ast
@@ -35,7 +35,7 @@ SUPPLIED = {
 
 @dataclass
 class Cell:
-    """Code with the number of its first line, and the lines of text that follow it."""
+    """Code with the number of its first line, and the lines of text that follow the code."""
 
     line: int
     code: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Cell:
 
 
 def cells_of(text: str) -> list[Cell]:
-    """The cells of a document that have code; magics and shell lines are left out of them."""
+    """Return the cells of a document that have code, without magics and shell lines."""
     lines = text.splitlines()
     known = {*dir(builtins), *SUPPLIED}
     cells: list[Cell] = []
@@ -82,8 +82,8 @@ def cells_of(text: str) -> list[Cell]:
     return [cell for cell in cells if cell.code]
 
 
-def supplied(cells: Sequence[Cell]) -> str:
-    """The imports that the code of a document lacks."""
+def missing_imports(cells: Sequence[Cell]) -> str:
+    """Return the imports that the code of a document lacks."""
     trees = [ast.parse(cell.source) for cell in cells]
     bound = {name for tree in trees for name in _bound(tree)}
     wanted = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -91,7 +91,7 @@ def supplied(cells: Sequence[Cell]) -> str:
 
 
 def _statement(lines: Sequence[str], start: int, known: set[str]) -> int:
-    """Behind the last line of the statement that begins at `start`; `start + 1` without one."""
+    """Return the line after the statement that begins at `start`; `start + 1` if there is none."""
     end = start + 1
     while (state := _reads(lines[start:end])) is None:
         if end == len(lines) or MARK.match(lines[end]):
@@ -116,7 +116,7 @@ def _next(lines: Sequence[str], at: int) -> int | None:
 
 
 def _reads(lines: Sequence[str]) -> bool | None:
-    """Whether Python can read them; `None` if it wants more."""
+    """Return whether Python can parse the lines; `None` if the statement is incomplete."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -146,7 +146,7 @@ def _is_code(source: str, known: set[str]) -> bool:
 
 
 def _loaded(tree: ast.AST) -> Iterator[str]:
-    """The names that a simple statement needs, but for those that it makes itself."""
+    """Return the names that a simple statement reads and does not define itself."""
     own = _bound(tree) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     if isinstance(tree, ast.Assign):
         own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -158,7 +158,7 @@ def _loaded(tree: ast.AST) -> Iterator[str]:
 
 
 def _bound(tree: ast.AST) -> set[str]:
-    """The names that code makes."""
+    """Return the names that code defines."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

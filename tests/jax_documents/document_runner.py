@@ -1,4 +1,4 @@
-"""One document, run: how every cell ended."""
+"""Runs one document and records the outcome of every cell."""
 
 import ast
 import builtins
@@ -15,15 +15,15 @@ from typing import Any
 
 from shardir.interop.in_place_of_jax import Program
 from shardir.interop.jax_shim.jax_config import program_settings
-from tests.jax_documents.cells import Cell, cells_of, supplied
+from tests.jax_documents.cells import Cell, cells_of, missing_imports
 from tests.jax_documents.document_text import Choices
-from tests.jax_documents.jax_libraries import Watched, bring_mixed, called_outside, needs_jax
+from tests.jax_documents.jax_libraries import Watched, called_outside, import_mixed, needs_jax
 from tests.jax_documents.output_comparison import verdict
 
 
 @dataclass
 class Ran:
-    """A cell, what it printed, how that stands to the document, and its error, if it has one."""
+    """A cell, its output, the verdict on the output, and its error if it has one."""
 
     cell: Cell
     printed: str
@@ -33,7 +33,7 @@ class Ran:
 
 @dataclass
 class Outcome:
-    """How the cells of a document ended, and what more there is to say."""
+    """The outcomes of the cells of a document, and additional notes."""
 
     cells: list[Ran] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -49,21 +49,21 @@ class Outcome:
 
 
 def run_document(text: str, choices: Choices) -> Outcome:
-    """Run the cells of `text`, each whatever became of those before it."""
+    """Run the cells of `text`; an error in a cell does not stop the following cells."""
     cells = cells_of(choices.apply(text))
     sources = [cell.source for cell in cells]
     mixed = any(map(needs_jax, sources))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     if mixed:
-        bring = bring_mixed(builtins.__import__)
+        bring = import_mixed(builtins.__import__)
         namespace["__builtins__"] = {**vars(builtins), "__import__": bring}
     else:
         Program().adopt(namespace)
     outcome, called = Outcome(), called_outside(sources)
-    environment, lent = dict(os.environ), _lent()
+    environment, lent = dict(os.environ), _color_stubs()
     try:
         with program_settings(choices.settings):
-            exec(supplied(cells), namespace)
+            exec(missing_imports(cells), namespace)
             for cell in cells:
                 outcome.cells.append(_run(cell, namespace))
                 if mixed:
@@ -82,7 +82,7 @@ def run_document(text: str, choices: Choices) -> Outcome:
 
 
 def _run(cell: Cell, namespace: dict[str, Any]) -> Ran:
-    """Run one cell as a notebook does: an expression at its end is shown."""
+    """Run one cell as a notebook does: the value of a final expression is shown."""
     tree = ast.parse(cell.source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     out = io.StringIO()
@@ -107,8 +107,8 @@ def _watch(namespace: dict[str, Any], called: set[str]) -> None:
             namespace[name] = Watched(value, namespace)
 
 
-def _lent() -> Sequence[str]:
-    """Stands in for packages that colour what documents print, where they are not installed."""
+def _color_stubs() -> Sequence[str]:
+    """Stub packages that color the output of documents and are missing; return their names."""
     if find_spec("termcolor") is not None:
         return []
     module: Any = ModuleType("termcolor")

@@ -1,4 +1,4 @@
-"""Documents as text: names, spoiled characters, and sizes that may be smaller."""
+"""Documents as text: names, wrongly decoded characters, and sizes that may be reduced."""
 
 import json
 import re
@@ -21,22 +21,22 @@ SPOILED = {
 """Bytes of line-drawing characters, by what they were once read as."""
 
 
-def unspoiled(text: str) -> str:
-    """`text` with its drawings again as they were before their bytes were read as Greek ones."""
+def restore_drawings(text: str) -> str:
+    """Return `text` with the box-drawing characters that were decoded in a Greek encoding."""
 
     def box(match: re.Match[str]) -> str:
         return bytes([0xE2, 0x94, SPOILED.get(match[1], 0x90)]).decode()
 
     drawn = re.sub(f"β”([{''.join(SPOILED)}]?)", box, text)
-    # The right end of a line between boxes was read as the line itself.
+    # The right end of a line between boxes had been decoded as a part of the line.
     return re.sub(r"(?m)^(├.*)─$", r"\1┤", drawn)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """How a document is run: what stands in for what, on how many devices, of which kind.
+    """How to run a document: replacements, the number of devices, and their platform.
 
-    `settings` are those that JAX had by default when the document was written.
+    `settings` are the defaults of JAX at the time of the document.
     """
 
     replace: Mapping[str, str] = field(default_factory=dict)
@@ -69,17 +69,17 @@ class Document:
 
 
 def documents_in(folder: Path) -> Sequence[Document]:
-    """The documents in a folder, by name: notebooks, pages of Markdown, and text."""
+    """Return the documents in a folder by name: notebooks, Markdown pages, and text."""
     found = []
     for path in sorted(each for each in folder.iterdir() if each.suffix in READERS):
-        text = unspoiled(READERS[path.suffix](path.read_text(encoding="utf-8")))
+        text = restore_drawings(READERS[path.suffix](path.read_text(encoding="utf-8")))
         first = next((line for line in text.splitlines() if line.strip(f"{SHOWN} ")), "")
         found.append(Document(path, first.strip(f"{SHOWN}# "), text))
     return found
 
 
 def _notebook(text: str) -> str:
-    """A notebook as Jupyter keeps it."""
+    """Return the text of a Jupyter notebook."""
     parts = []
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"])
@@ -99,7 +99,9 @@ TIMED = ("%%time", "%%capture")
 
 
 def _page(text: str) -> str:
-    """A page of Markdown: blocks of Python are cells, all else is shown, if there is one."""
+    """Return the text of a Markdown page: Python blocks are cells, and everything else is
+    output.
+    """
     blocks = re.split(r"(?m)^```(\w*)[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     if "python" not in blocks[1::3]:
         return text

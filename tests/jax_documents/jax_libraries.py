@@ -1,8 +1,9 @@
-"""Documents of libraries on JAX: their functions through `from_jax`, their arrays ours.
+"""Documents of libraries on JAX: their functions are called through `from_jax`, with shardir
+arrays.
 
-The library needs JAX itself, so `jax` is JAX but for what places arrays on devices. Functions that
-the document calls outside of others go through `from_jax`. Each call is also made by JAX alone, on
-results of its own; and the document's losses are taken of both.
+The library needs JAX, so `jax` is JAX itself except for the functions that place arrays on devices.
+Functions that the document calls at top level are called through `from_jax`. JAX makes each call
+too, on its own results, and the losses of both are compared.
 """
 
 import ast
@@ -34,12 +35,12 @@ LIBRARIES = ("equinox", "flax", "optax")
 
 
 def needs_jax(source: str) -> bool:
-    """Whether code imports a library that computes with JAX."""
+    """Return whether code imports a library that computes with JAX."""
     return any(f"import {name}" in source for name in LIBRARIES)
 
 
 class Mixed(ModuleType):
-    """JAX, but for what places arrays."""
+    """The module `jax`, except for the functions that place arrays."""
 
     def __init__(self, full: str) -> None:
         super().__init__(full)
@@ -56,8 +57,8 @@ class Mixed(ModuleType):
         return import_module(full) if found is None else found
 
 
-def bring_mixed(real: Callable[..., Any]) -> Callable[..., Any]:
-    """An `__import__` under which `jax` is the mixture."""
+def import_mixed(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `__import__` that returns the mixed module for `jax`."""
 
     def bring(
         name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
@@ -74,7 +75,7 @@ def bring_mixed(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def called_outside(sources: Sequence[str]) -> set[str]:
-    """The names of functions that code calls outside of functions."""
+    """Return the names of functions that code calls outside of functions."""
     found = set()
     for source in sources:
         for top in ast.parse(source).body:
@@ -88,7 +89,9 @@ def called_outside(sources: Sequence[str]) -> set[str]:
 
 
 class Watched:
-    """A function of a document through `from_jax`, with JAX's own results at its side."""
+    """A function of a document called through `from_jax`, with the results of JAX for
+    comparison.
+    """
 
     def __init__(self, function: Any, namespace: Mapping[str, Any]) -> None:
         from shardir.interop.jax import from_jax
@@ -110,7 +113,9 @@ class Watched:
         return made
 
     def _counterpart(self, leaf: Any) -> Any:
-        """What JAX made where we made `leaf`; its numbers if it came from elsewhere."""
+        """Return the JAX value that corresponds to our `leaf`, or a converted copy if there is
+        none.
+        """
         known = self._known.get(id(leaf))
         if known is not None:
             return known[1]
@@ -130,7 +135,7 @@ class Watched:
                 self.losses.append((name, float(ours), float(other)))
 
     def report(self, name: str) -> tuple[str, bool]:
-        """Of its first and last losses, and whether they are JAX's to 2e-6 and 1e-3."""
+        """Report the first and last losses, and whether they agree with JAX to 2e-6 and 1e-3."""
         if not self.losses:
             return f"{name} through from_jax", True
         (loss, first, wanted), (_, last, wanted_last) = self.losses[0], self.losses[-1]

@@ -1,4 +1,4 @@
-"""What a cell has shown here, beside what stands below it in its document."""
+"""Comparison of the output of a cell with the output in its document."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,10 @@ NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?")
 
 
 def verdict(ours: str, shown: Sequence[str]) -> str:
-    """How `ours` stands to the lines below a cell, which may go on with prose; "" for nothing."""
+    """Return how `ours` compares with the lines below a cell; "" if there is nothing to compare.
+
+    The lines may end with prose.
+    """
     lines = _lines(ours.splitlines())
     theirs = _lines(shown)[: len(lines)]
     if not lines:

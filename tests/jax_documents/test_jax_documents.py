@@ -1,4 +1,4 @@
-"""The runner of documents, on documents of our own that are written as such are."""
+"""The runner of documents, on small documents of our own."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.jax_documents.__main__ import main
 from tests.jax_documents.cells import cells_of
 from tests.jax_documents.document_runner import run_document
-from tests.jax_documents.document_text import Choices, unspoiled
+from tests.jax_documents.document_text import Choices, restore_drawings
 from tests.jax_documents.output_comparison import verdict
 
 NOTEBOOK = """\
@@ -112,7 +112,7 @@ for _, x in zip(range(3), batches()):
 """
 
 
-def test_code_is_told_from_what_it_shows() -> None:
+def test_code_and_output_are_distinguished() -> None:
     first, second, last = cells_of(NOTEBOOK)
     assert (first.line, first.skipped) == (5, 1)
     assert first.code == ["import numpy as np", "from jax import lax, pmap"]
@@ -146,7 +146,7 @@ def test_cells_are_run_and_their_output_compared() -> None:
     assert not outcome.good
 
 
-def test_notebooks_and_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notebooks_and_markdown_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def code(source: str, *outputs: dict[str, object]) -> dict[str, object]:
         return {"cell_type": "code", "source": source.splitlines(True), "outputs": outputs}
 
@@ -184,7 +184,7 @@ def test_notebooks_and_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_numbers_may_be_rounded() -> None:
+def test_output_may_have_rounded_numbers() -> None:
     assert verdict("[1.0000001 2]", ["[1. 2]"]) == "same output but for rounding"
     assert verdict("[1.1 2]", ["[1. 2]"]) == "other output"
     assert verdict("", ["prose"]) == ""
@@ -192,7 +192,7 @@ def test_numbers_may_be_rounded() -> None:
     assert verdict(*classes) == "same output"
 
 
-def test_drawings_whose_bytes_were_misread() -> None:
+def test_wrongly_decoded_drawings_are_restored() -> None:
     drawing = "┌──┬──┐\n│0 │1 │\n├──┼──┤\n│2 │3 │\n└──┴──┘"
     bytes_of = {0x90: "", 0xA4: "\u20ac", 0xAC: "\xac", 0xB4: "\u0384", 0xBC: "\u038c"}
     bytes_of |= {0x80: "\u20ac", 0x82: "\u201a", 0x8C: "\u0152", 0x94: "\u201d", 0x98: "\u02dc"}
@@ -201,10 +201,10 @@ def test_drawings_whose_bytes_were_misread() -> None:
         char if char.isascii() else "".join(bytes_of[byte] for byte in char.encode())
         for char in drawing
     )
-    assert unspoiled(spoiled) == drawing
+    assert restore_drawings(spoiled) == drawing
 
 
-def test_a_document_of_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_document_of_a_library_on_jax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "training.txt").write_text(LIBRARY, "utf-8")
     (tmp_path / "sums.md").write_text(NOTEBOOK, "utf-8")
     assert main([str(tmp_path), "--only", "training", "--devices", "8"]) == 0

@@ -1,9 +1,9 @@
-"""JAX's own test files, run against shardir from a checkout that lies elsewhere.
+"""Runs JAX's own test files against shardir, from a checkout outside this repository.
 
     python -m tests.jax_suite CHECKOUT batching lax_vmap nn
 
-A test file is executed unmodified, with an `import` of its own under which `jax` means the library
-under test. What a test wants from JAX's internals cannot be had from another library, so the
-tests that count are those that pass on JAX itself when JAX is seen through its public names alone
-(`public_jax.py`). Nothing of JAX's tests is kept here; docs/jax_tests.md holds the results.
+A test file is executed unmodified, with an `import` that returns the library under test for `jax`.
+No other library has the internals of JAX, so that the counted tests are those that pass on JAX
+itself when only its public names are visible (`public_jax.py`). This repository contains nothing of
+JAX's tests; docs/jax_tests.md has the results.
 """

@@ -1,13 +1,13 @@
-"""The command: run test files of a checkout of JAX, and tell what passes of what counts.
+"""The command: run test files of a JAX checkout, and print how many counted tests pass.
 
     python -m tests.jax_suite CHECKOUT [FILE ...] [--only PATTERN] [--counts COUNTS.json]
 
 `CHECKOUT` is a folder with `tests/` of JAX, FILE is `batching` for `batching_test.py`, and
-`nested_pmap` is the part of `pmap_test.py` that JAX had up to version 0.7.2. What counts
-is listed in `counted/`; of that what passes on the stand-in, which is kept in COUNTS.json when that
-is named, since it never changes, or all of it with `--all`. Why a test does not pass is told in
-`reasons/`; the command says which have no reason, and which pass though they have one. Every file
-runs in processes of its own.
+`nested_pmap` is the part of `pmap_test.py` that JAX had up to version 0.7.2. `counted/` lists
+tests; of these, the command counts those that pass on public JAX, or all with `--all`. The tests
+that pass on public JAX never change, so `--counts` stores them in COUNTS.json. `reasons/` states why a test does not pass; the command
+prints tests without a reason, and tests that pass although they have one. Every file runs in
+separate processes.
 """
 
 import json
@@ -21,10 +21,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from tests.jax_suite.file_runner import PASSED, innocent, run_file
-from tests.jax_suite.jax_test_util import lend
+from tests.jax_suite.file_runner import PASSED, make_public_name_filter, run_file
+from tests.jax_suite.jax_test_util import redirect_to
 from tests.jax_suite.name_lists import counted, outdated, reasons, unexplained
-from tests.jax_suite.public_jax import stand_in
+from tests.jax_suite.public_jax import public_jax
 
 FILES = (
     *("pmap", "shard_map", "array", "pjit", "batching", "lax_vmap", "random", "tree_util"),
@@ -46,7 +46,7 @@ ENVIRONMENT = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run what `arguments` say and print a line per file; 0 when everything that counts passes."""
+    """Run the command, print a line per file, and return 0 if all counted tests pass."""
     options = _options(arguments)
     if options.library:
         (file,) = options.files
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _kind(how: str) -> str:
-    """What failures have in common: what was raised, but for places, numbers and names in it."""
+    """Return the error of a failure without locations, numbers and names, to group failures."""
     return re.sub(r"'[^']*'|\d+", "_", how.partition(" --> ")[0])
 
 
@@ -112,9 +112,9 @@ def _path(options: Namespace, file: str) -> Path:
 
 
 def _chosen(options: Namespace, file: str) -> Callable[[str], bool]:
-    """Whether the instance called `Class.test` counts, and has a name that was asked for."""
+    """Return whether the instance `Class.test` counts, and has a requested name."""
     path = _path(options, file)
-    counts = counted(file, path) or innocent(path)
+    counts = counted(file, path) or make_public_name_filter(path)
     return lambda name: re.search(options.only, name) is not None and counts(name)
 
 
@@ -139,9 +139,9 @@ def _run_apart(options: Namespace, file: str, library: str) -> dict[str, str]:
 def _run_here(options: Namespace, file: str) -> dict[str, str]:
     path, chosen = _path(options, file), _chosen(options, file)
     if options.library == "stand_in":
-        return run_file(path, stand_in(), {}, chosen)
+        return run_file(path, public_jax(), {}, chosen)
     library = import_module(options.library)
-    stubs = lend(library, wording=options.wording, compiled=not options.numpy)
+    stubs = redirect_to(library, wording=options.wording, compiled=not options.numpy)
     return run_file(path, library, stubs, chosen, options.limit)
 
 

@@ -1,4 +1,4 @@
-"""One test file of JAX, run against one library: how each test instance ends."""
+"""Runs one test file of JAX against one library, and records the outcome of each test instance."""
 
 import builtins
 import re
@@ -27,7 +27,7 @@ INTERNAL = re.compile(
 
 
 def load(path: Path, library: Any, stubs: Mapping[str, Any]) -> dict[str, type[unittest.TestCase]]:
-    """The test classes of the file at `path`, which sees `library` under the name `jax`."""
+    """Return the test classes of the file at `path`, which sees `library` under the name `jax`."""
     module = ModuleType(f"of_jax_{path.stem}")
     sys.modules[module.__name__] = module
     inside = {**vars(builtins), "__import__": _importer(root_of(library, stubs))}
@@ -58,7 +58,7 @@ def _importer(root: Facade) -> Callable[..., Any]:
 
 
 class Outcomes(unittest.TestResult):
-    """How every test ended: `passed`, `skipped`, or the last line of what it raised."""
+    """The outcome of every test: `passed`, `skipped`, or the last line of its error."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,12 +90,12 @@ def _brief(error: BaseException) -> str:
 
 
 class TimeLimit(BaseException):
-    """A test takes longer than it may."""
+    """A test exceeded its time limit."""
 
 
 @contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """A block that ends by a `TimeLimit` after so many seconds, unless they are 0."""
+    """Raise a `TimeLimit` inside of the block after the given number of seconds, unless it is 0."""
 
     def stop(*args: object) -> None:
         raise TimeLimit(f"it takes longer than {seconds} s")
@@ -116,10 +116,10 @@ def run_file(
     chosen: Callable[[str], object],
     limit: int = 0,
 ) -> dict[str, str]:
-    """How each test instance of the file ends whose name is `chosen`.
+    """Return the outcome of each test instance of the file whose name is `chosen`.
 
-    Those that do not count are not run: what they leave behind would be seen by those that do.
-    Each may take `limit` seconds, if that is not 0.
+    Other instances are not run, because the state that they leave behind could affect later tests.
+    Each instance has `limit` seconds, unless `limit` is 0.
     """
     result = Outcomes()
     for case in load(path, library, stubs).values():
@@ -133,16 +133,16 @@ def run_file(
     return result.found
 
 
-def innocent(path: Path) -> Callable[[str], bool]:
-    """Whether the test called `Class.test`, as it stands in the file, has no word of `INTERNAL`."""
+def make_public_name_filter(path: Path) -> Callable[[str], bool]:
+    """Return a predicate of names `Class.test`: the source of the test has no word of `INTERNAL`."""
     text = path.read_text(encoding="utf-8")
     bodies = re.split(r"^  def (test\w+)\(", text, flags=re.MULTILINE)
     wrong = {
         name for name, body in zip(bodies[1::2], bodies[2::2], strict=True) if INTERNAL.search(body)
     }
 
-    def is_innocent(name: str) -> bool:
+    def has_public_names_only(name: str) -> bool:
         method = name.partition(".")[2]
         return not any(re.fullmatch(rf"{word}(?:\d+|_.*)?", method) for word in wrong)
 
-    return is_innocent
+    return has_public_names_only

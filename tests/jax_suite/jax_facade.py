@@ -1,8 +1,8 @@
-"""What a test file sees under the name `jax`: the library under test, seen through facades.
+"""The module `jax` that a test file sees: the library under test behind facades.
 
-`jax.a.b` is the library's `a.b`. `jax._src.a.b` is a piece of JAX's test machinery, the public
-name that the internal one implements, or a name that is absent. Absent names raise only when a
-test uses them, so that one of them does not lose a whole file.
+`jax.a.b` is the library's `a.b`. `jax._src.a.b` is a part of JAX's test utilities, the public name
+that the internal one implements, or an absent name. Absent names raise only when a test uses them,
+so that one absent name does not prevent the import of a file.
 """
 
 import re
@@ -145,7 +145,7 @@ COUNTERPARTS = {
 
 
 class Inert(ContextDecorator):
-    """A block, or a decorator, that changes nothing."""
+    """A context manager or decorator without effect."""
 
     def __init__(self, *args: object, **keywords: object) -> None:
         """Take what any setting takes."""
@@ -168,7 +168,7 @@ class AbsentName(NotImplementedError):
 
 
 class Absent:
-    """A name that is not there: silent while a file is loaded, an `AbsentName` in a test."""
+    """An absent name: silent while a file is loaded, an `AbsentName` in a test."""
 
     loading = False
 
@@ -185,7 +185,7 @@ class Absent:
     __bool__ = __enter__ = __exit__ = __ge__ = __getitem__ = __lt__ = __setitem__ = _refuse
 
     def __call__(self, *args: object, **keywords: object) -> Any:
-        """What is made of it while a file is loaded is absent too, each under a name of its own."""
+        """Return another absent name while a file is loaded, each with a distinct name."""
         if Absent.loading:
             return Absent(f"{self._absent}{(*args, *keywords.values())}")
         return self._refuse()
@@ -195,7 +195,9 @@ class Absent:
 
     @property
     def dtype(self) -> Any:
-        """Some: element types that are absent are asked for theirs while a file is loaded."""
+        """Return a dtype, because test files ask for dtypes of absent names while they are
+        loaded.
+        """
         return np.dtype(np.int8) if Absent.loading else self._refuse()
 
     def __iter__(self) -> Iterator[Any]:
@@ -217,7 +219,7 @@ class Absent:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """A block in which absent names keep silent."""
+    """Suppress errors of absent names inside of the block."""
     Absent.loading = True
     try:
         yield
@@ -226,7 +228,7 @@ def loading() -> Iterator[None]:
 
 
 class Shaped:
-    """What JAX calls a `ShapedArray`, an internal: the shape and element type of anything."""
+    """The internal class that JAX calls `ShapedArray`: the shape and dtype of any value."""
 
     def __init__(self, shape: Any, dtype: Any, weak_type: bool = False) -> None:
         self.shape, self.dtype, self.weak_type = tuple(shape), np.dtype(dtype), weak_type
@@ -239,7 +241,7 @@ class Shaped:
         return hash((self.shape, self.dtype))
 
     def str_short(self) -> str:
-        """As the names of test cases have it."""
+        """Return the text that names of test cases use."""
         letter = "b" if self.dtype == bool else self.dtype.kind
         return f"{letter}{8 * self.dtype.itemsize}[{','.join(map(str, self.shape))}]"
 
@@ -271,7 +273,7 @@ class Facade(ModuleType):
 
 
 def root_of(library: Any, stubs: Mapping[str, Any]) -> Facade:
-    """What `import jax` yields when `library` is under test; `stubs` come before everything."""
+    """Return the result of `import jax` when `library` is under test; `stubs` have priority."""
 
     def within(path: str) -> Any:
         found: Any = library
@@ -329,7 +331,9 @@ def root_of(library: Any, stubs: Mapping[str, Any]) -> Facade:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """`owner.name`, also where it is a submodule not yet imported; `None` without one."""
+    """Return `owner.name`, also for a submodule that is not yet imported; `None` if there is
+    none.
+    """
     try:
         return getattr(owner, name)
     except AttributeError:
@@ -341,5 +345,7 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def _lacks(owner: Any, name: str) -> bool:
-    """Whether there is nothing of that name; some names, as `numpy.newaxis`, are of `None`."""
+    """Return whether there is no attribute of that name; some attributes, as `numpy.newaxis`,
+    are `None`.
+    """
     return _attribute(owner, name) is None and not hasattr(owner, name)

@@ -1,8 +1,8 @@
-"""JAX's test machinery, made to build and check values of another library.
+"""Adaptation of JAX's test utilities to another library under test.
 
-The machinery comes from the `jax` package itself. It makes meshes, compiles and differentiates
-with JAX; those few places are pointed to the library under test. A setting that both know is
-changed in both.
+The utilities are part of the `jax` package. They create meshes, compile and differentiate with JAX;
+this module redirects these functions to the library under test. A setting that both libraries have
+is changed in both.
 """
 
 import re
@@ -26,7 +26,7 @@ SHARED = ("enable_x64", "threefry_partitionable")
 
 
 class Mirror:
-    """A setting of JAX's machinery that the library under test follows."""
+    """A setting of JAX's test utilities; the library under test follows it."""
 
     def __init__(self, name: str, state: Any, library: Any) -> None:
         self._name, self._state, self._library = name, state, library
@@ -41,7 +41,7 @@ class Mirror:
 
 
 class Settings:
-    """`jax.config` as a test file sees it: those of the machinery, and of the library with them."""
+    """The `jax.config` that test files see: the settings of the utilities and of the library."""
 
     def __init__(self, machinery: Any, library: Any) -> None:
         self._machinery, self._library = machinery, library
@@ -55,11 +55,11 @@ class Settings:
             self._library.config.update(name, value)
 
 
-def lend(library: Any, *, wording: bool = False, compiled: bool = True) -> Mapping[str, Any]:
-    """Point the machinery to `library`; what test files see instead of some names of `jax`.
+def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -> Mapping[str, Any]:
+    """Redirect the test utilities to `library`, and return replacements of some names of `jax`.
 
-    Unless `wording` is asked for, an error need not read as JAX's does; its type counts. Unless
-    programs are to be `compiled`, NumPy runs them.
+    Unless `wording` is true, the text of an error need not agree with JAX; its type must. Unless
+    `compiled` is true, NumPy executes the programs.
     """
     if not compiled:
         for name in ("dispatch.compilation", "arrays.array_import"):
@@ -88,19 +88,21 @@ def lend(library: Any, *, wording: bool = False, compiled: bool = True) -> Mappi
     if not wording:
         machinery.check_raises = _raises
         case = machinery.JaxTestCase
-        case.assertRaisesRegex = _whatever_it_says(case.assertRaises)
-        case.assertWarnsRegex = _whatever_it_says(case.assertWarns)
+        case.assertRaisesRegex = _assert_raises_any_text(case.assertRaises)
+        case.assertWarnsRegex = _assert_raises_any_text(case.assertWarns)
     machinery.create_mesh = _mesh_maker(library)
     _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
-    spelled = stubs["jax.make_jaxpr"] = stubs["jax._src.api.make_jaxpr"] = _spelled(library)
+    spelled = stubs["jax.make_jaxpr"] = stubs["jax._src.api.make_jaxpr"] = _print_simplified(
+        library
+    )
     stubs["jax.linearize"] = stubs["jax._src.api.linearize"] = _readable(library, spelled)
     return stubs
 
 
 def _call_privately(library: Any) -> None:
-    """Give public things the names that JAX has for them among its own."""
+    """Give public objects the internal names that JAX has for them."""
     library.Array._committed = property(lambda array: array.committed)
     library.Array._value = property(np.asarray)
     library.Array._base_array = property(library.random.key_data)
@@ -111,7 +113,7 @@ def _call_privately(library: Any) -> None:
 
 
 def _spare_specs(spec: Any) -> None:
-    """While a file is loaded, let specs of sums yet to be made be absent instead of wrong."""
+    """While a file is loaded, make specs with unreduced axes absent names instead of errors."""
     make = spec.__new__
 
     def made(cls: Any, *entries: Any, **keywords: Any) -> Any:
@@ -136,10 +138,10 @@ def _mesh_maker(library: Any) -> Any:
     return create_mesh
 
 
-def _spelled(library: Any) -> Any:
-    """`make_ir` in the place of `make_jaxpr`: what is left of a program when nothing is in vain.
+def _print_simplified(library: Any) -> Any:
+    """Replace `make_jaxpr` by `make_ir`, with simplified programs.
 
-    The text has a space after an operation's name, and calls a contraction what JAX does.
+    The text has a space after the name of an operation, and JAX's name of a contraction.
     """
     tidy = import_module(f"{library.__name__}.passes.pipeline").Pipeline.parse("dce")
 
@@ -155,7 +157,7 @@ def _spelled(library: Any) -> Any:
 
 
 def _readable(library: Any, spelled: Any) -> Any:
-    """`linearize` whose function of tangents shows its program where JAX has its jaxpr."""
+    """Wrap `linearize` so that its tangent function shows its program where JAX shows a jaxpr."""
 
     def linearize(fun: Any, *primals: Any, **options: Any) -> Any:
         results, onward, *rest = library.linearize(fun, *primals, **options)
@@ -167,7 +169,7 @@ def _readable(library: Any, spelled: Any) -> Any:
 
 
 class Readable:
-    """A function that shows the text of its program as its first argument."""
+    """A function whose first argument is shown as the text of its program."""
 
     def __init__(self, fun: Callable[..., Any], *args: Any) -> None:
         self._fun, self.args = fun, args
@@ -177,7 +179,7 @@ class Readable:
 
 
 class Shown:
-    """A text that is made when it is asked for."""
+    """A text that is computed on demand."""
 
     def __init__(self, make: Callable[[], str]) -> None:
         self._make = make
@@ -187,7 +189,7 @@ class Shown:
 
 
 def _on_numpy(promote: Any) -> Any:
-    """`promote` of JAX, for arrays of another library."""
+    """Wrap `promote` of JAX for arrays of another library."""
 
     def promoted(*arrays: Any) -> Any:
         return promote(*map(np.asarray, arrays))
@@ -203,8 +205,8 @@ def _raises(call: Any, expected: Any, wording: str) -> None:
     raise AssertionError(f"{expected.__name__} not raised")
 
 
-def _whatever_it_says(check: Any) -> Any:
-    """`assertRaises`, called as `assertRaisesRegex` is."""
+def _assert_raises_any_text(check: Any) -> Any:
+    """Return an `assertRaises` with the parameters of `assertRaisesRegex`."""
 
     def raises(case: Any, expected: Any, pattern: Any, *call: Any, **named: Any) -> Any:
         return check(case, expected, *call, **named)

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 def _listed(path: Path) -> Iterator[tuple[str, str]]:
-    """(heading, name) for every name of a list; nothing where there is no such file."""
+    """Return (heading, name) for every name of a list; an empty list if there is no file."""
     heading = ""
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         if line.startswith(" "):
@@ -24,10 +24,10 @@ def _listed(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def counted(file: str, path: Path) -> Callable[[str], bool] | None:
-    """Whether the instance called `Class.test` is of a method that counts; `None` without a list.
+    """Return whether the instance `Class.test` belongs to a counted method; `None` without a list.
 
-    They are those that need nothing but public names, no wording of a compiler's and no types that
-    carry shardings.
+    Counted methods need only public names, no text of another compiler, and no types with
+    shardings.
     """
     chosen = set(_listed(HERE / "counted" / f"{file}.txt"))
     if not chosen:
@@ -45,12 +45,12 @@ def counted(file: str, path: Path) -> Callable[[str], bool] | None:
 
 
 def reasons(file: str) -> list[tuple[str, str]]:
-    """(pattern, reason) for what is known not to pass."""
+    """Return (pattern, reason) for the known failures."""
     return [(name, told) for told, name in _listed(HERE / "reasons" / f"{file}.txt")]
 
 
 def unexplained(lost: Iterable[str], known: Iterable[tuple[str, str]]) -> list[str]:
-    """Those that do not pass without a reason being told."""
+    """Return the failures without a reason."""
     patterns = [pattern for pattern, _ in known]
     return [name for name in lost if not any(fnmatchcase(name, each) for each in patterns)]
 
@@ -58,7 +58,7 @@ def unexplained(lost: Iterable[str], known: Iterable[tuple[str, str]]) -> list[s
 def outdated(
     passing: Iterable[str], lost: Mapping[str, str], known: Iterable[tuple[str, str]]
 ) -> list[str]:
-    """What passes though a reason tells why it does not; and patterns that no failure is of."""
+    """Return passing tests with a reason, and patterns that match no failure."""
     found = []
     good = list(passing)
     for pattern, _ in known:

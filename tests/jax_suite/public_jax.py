@@ -1,6 +1,7 @@
-"""JAX through its public names alone: a foreign library that has every one of them.
+"""JAX restricted to its public names: another library with the complete interface of JAX.
 
-What passes here is what another library with JAX's interface could pass, and so what counts.
+Another library with JAX's interface could pass the tests that pass here, so these tests are
+counted.
 """
 
 from importlib import import_module
@@ -8,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 
-class StandIn(ModuleType):
-    """The public face of a module of JAX, under another name."""
+class PublicModule(ModuleType):
+    """The public names of a module of JAX, under another module name."""
 
     def __init__(self, name: str, real: ModuleType) -> None:
         super().__init__(name)
@@ -26,10 +27,10 @@ class StandIn(ModuleType):
             except ImportError:
                 raise AttributeError(name) from None
         if isinstance(value, ModuleType) and "_src" not in value.__name__:
-            return StandIn(f"{self.__name__}.{name}", value)
+            return PublicModule(f"{self.__name__}.{name}", value)
         return value
 
 
-def stand_in() -> StandIn:
-    """JAX as a library that hides its internals."""
-    return StandIn("stand_in", import_module("jax"))
+def public_jax() -> PublicModule:
+    """Return JAX as a library that hides its internals."""
+    return PublicModule("stand_in", import_module("jax"))

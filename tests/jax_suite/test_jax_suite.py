@@ -1,4 +1,4 @@
-"""The runner, on a test file of our own that is written as JAX's are."""
+"""The runner of JAX's tests, on a small test file of our own."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ class SmallTest(jtu.JaxTestCase):
 """
 
 
-def test_what_passes_and_what_counts(tmp_path: Path) -> None:
+def test_counted_and_passing_tests(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "small_test.py").write_text(FILE, "utf-8")
     command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "small"]
@@ -74,7 +74,7 @@ class PythonPmapTest(jtu.JaxTestCase):
 """
 
 
-def test_maps_within_maps_of_an_old_checkout(tmp_path: Path) -> None:
+def test_nested_pmap_of_an_old_checkout(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "pmap_test.py").write_text(OLD, "utf-8")
     command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "nested_pmap"]
@@ -83,7 +83,7 @@ def test_maps_within_maps_of_an_old_checkout(tmp_path: Path) -> None:
     assert ran.returncode == 0
 
 
-def test_lists_of_names(tmp_path: Path) -> None:
+def test_name_lists(tmp_path: Path) -> None:
     path = tmp_path / "array_test.py"
     path.write_text(
         "  def test_array_delete(\n  def test_pspec_tuple(\n  def test_pspec(\n", "utf-8"
@@ -100,7 +100,7 @@ def test_lists_of_names(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_tests_end_in_time(tmp_path: Path) -> None:
+def test_tests_have_a_time_limit(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     slow = FILE.replace("self.assertEqual(jnp.arange(2).dtype", "import time; time.sleep(9)  # ")
     (tmp_path / "tests" / "small_test.py").write_text(slow, "utf-8")
