@@ -134,7 +134,7 @@ def run_file(
 
 
 def make_public_name_filter(path: Path) -> Callable[[str], bool]:
-    """Return a predicate of names `Class.test`: the source of the test has no word of `INTERNAL`."""
+    """Return a predicate of `Class.test`: the source of the test has no word of `INTERNAL`."""
     text = path.read_text(encoding="utf-8")
     bodies = re.split(r"^  def (test\w+)\(", text, flags=re.MULTILINE)
     wrong = {
