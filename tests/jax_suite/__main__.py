@@ -5,9 +5,9 @@
 `CHECKOUT` is a folder with `tests/` of JAX, FILE is `batching` for `batching_test.py`, and
 `nested_pmap` is the part of `pmap_test.py` that JAX had up to version 0.7.2. `counted/` lists
 tests; of these, the command counts those that pass on public JAX, or all with `--all`. The tests
-that pass on public JAX never change, so `--counts` stores them in COUNTS.json. `reasons/` states why
-a test does not pass; the command prints tests without a reason, and tests that pass although they
-have one. Every file runs in separate processes.
+that pass on public JAX never change, so `--counts` stores them in COUNTS.json. `reasons/` states
+why a test does not pass; the command prints tests without a reason, and tests that pass although
+they have one. Every file runs in separate processes.
 """
 
 import json
