@@ -1,4 +1,4 @@
-"""Numbers of bytes, for people."""
+"""Readable text of byte counts."""
 
 import pytest
 
@@ -17,5 +17,5 @@ from shardir.sizes import show_bytes
         (5 << 60, "5120.0 PiB"),
     ],
 )
-def test_bytes_as_people_write_them(count: int, text: str) -> None:
+def test_byte_counts_have_readable_units(count: int, text: str) -> None:
     assert show_bytes(count) == text

@@ -1,4 +1,4 @@
-"""Where a text defines its values: columns and lines, blocks included."""
+"""Source locations of the definitions in a text, including those inside of regions."""
 
 from shardir.text.definition_locations import find_definition_locations
 
@@ -21,7 +21,7 @@ func @f(
 """
 
 
-def test_every_definition_has_a_place() -> None:
+def test_every_definition_has_a_location() -> None:
     found = find_definition_locations(TEXT, "f.ir")
 
     assert {name: (loc.line, loc.column) for (_, name), loc in found.items()} == {

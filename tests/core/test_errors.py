@@ -1,4 +1,4 @@
-"""Messages are of bounded length and have no control characters, whatever they speak of."""
+"""Error messages have a bounded length and no control characters."""
 
 import pytest
 
@@ -29,13 +29,13 @@ END = "\n  return %y\n}\n"
         " " * 10**5 + "%y = negx(%x) : f32[2]" + " " * 10**5,
     ],
 )
-def test_messages_about_long_texts_are_short(line: str) -> None:
+def test_messages_about_long_text_are_short(line: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(HEAD + line + END)
     assert len(str(caught.value)) < 2 * MAX_LINE_CHARACTERS
 
 
-def test_a_long_line_is_shown_around_the_place() -> None:
+def test_a_long_line_is_abbreviated_around_the_location() -> None:
     with pytest.raises(ParseError) as caught:
         parse(HEAD + " " * 1000 + "%y = negx(%x) : f32[2]" + " " * 1000 + END)
     message, place, _, source, caret = str(caught.value).splitlines()
@@ -57,7 +57,7 @@ def test_control_characters_are_escaped() -> None:
     )
 
 
-def test_every_error_of_ours_is_bounded() -> None:
+def test_every_error_class_has_bounded_messages() -> None:
     assert str(ShardirError("a\x00b\x7f\u202e\ud800\n\tc")) == "a\\x00b\\x7f\\u202e\\ud800\n\tc"
     long = str(VerifyError("x" * 10**6))
     assert len(long) < MAX_LINE_CHARACTERS + 100
@@ -66,6 +66,6 @@ def test_every_error_of_ours_is_bounded() -> None:
     assert bound_message("plain\ntext") == "plain\ntext"
 
 
-def test_long_names_are_not_compared() -> None:
+def test_long_names_have_no_suggestions() -> None:
     assert suggest_name("nega", ["neg"]) == "did you mean 'neg'?"
     assert suggest_name("neg" * 10**6, ["neg" * 10**6 + "x"]) == ""

@@ -1,4 +1,4 @@
-"""Blocks as graphs: who uses what, what takes longest, and how it looks."""
+"""Blocks as graphs: uses, the critical path, and drawings."""
 
 import os
 from itertools import pairwise
@@ -39,7 +39,7 @@ def names(path: list[Op]) -> list[str]:
     return [op.result.name for op in path]
 
 
-def test_edges_lead_from_makers_to_users() -> None:
+def test_edges_lead_from_definitions_to_uses() -> None:
     block = parse(PROGRAM).main.body
     x, p = block.params
     a, b, c, d, f = block.ops
@@ -57,7 +57,7 @@ def test_captured_values_are_nodes_of_an_inner_block() -> None:
     assert list(build_graph(d.blocks[0])) == [c.result, *d.blocks[0].ops]
 
 
-def test_values_that_flow_together_share_an_edge() -> None:
+def test_values_between_two_operations_share_an_edge() -> None:
     text = """\
 func @f(
   %x: f32[4],
@@ -92,7 +92,7 @@ def test_the_critical_path_is_the_heaviest() -> None:
 
 
 @given(any_modules())
-def test_the_critical_path_is_a_path_that_no_other_outweighs(module: Module) -> None:
+def test_no_path_is_heavier_than_the_critical_path(module: Module) -> None:
     block = module.main.body
     path = critical_path(block, lambda op: len(op.name))
     graph = build_graph(block)
@@ -150,7 +150,7 @@ digraph {
     )
 
 
-def test_collectives_stand_out_and_quotes_are_escaped() -> None:
+def test_collectives_are_highlighted_and_quotes_are_escaped() -> None:
     text = """\
 mesh @m = [x=2]
 
@@ -180,7 +180,7 @@ def test_svg_comes_from_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert ElementTree.fromstring(to_svg(parse(PROGRAM))).tag == "svg"
 
 
-def test_without_graphviz_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_graphviz_names_the_alternative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DrawError) as error:
         to_svg(parse(PROGRAM))
@@ -191,7 +191,7 @@ def test_without_graphviz_the_error_names_the_way_out(monkeypatch: pytest.Monkey
     )
 
 
-def test_what_graphviz_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_graphviz_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_graphviz(tmp_path, "cat >/dev/null; echo no such font >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(DrawError) as error:

@@ -1,4 +1,4 @@
-"""Subinterpreters: refused at the import, where extensions would wait for ever later."""
+"""Import in a subinterpreter is an error, because extension modules would block later."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ print(shardir.__name__)
 
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="only CPython has subinterpreters")
-def test_a_subinterpreter_is_refused_and_the_main_one_is_not() -> None:
+def test_import_in_a_subinterpreter_is_an_error() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, INSIDE],
         capture_output=True,

@@ -15,14 +15,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("group", range(groups))
 
 
-def test_a_text_that_is_nearly_right_ends_in_an_error_of_ours(group: int) -> None:
+def test_mutated_text_raises_errors_of_this_library(group: int) -> None:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         kind, text = case(seed)
         assert not fault(kind, text), (seed, kind, text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_changed_is_right_before(kind: str) -> None:
+def test_the_original_texts_are_valid(kind: str) -> None:
     _, texts = KINDS[kind]
     rights = [text for text in texts[:6] if not fault(kind, text)]
     assert len(rights) == len(texts[:6])
@@ -46,13 +46,13 @@ DIGITS = ("9" * 25, "9" * 5000, "²", "٣", "1_0", "+1", "0x7F", "1.5", "-1", "1
         ("pipeline", "hierarchical-collectives{across=x:N}"),
     ],
 )
-def test_digits_of_every_number(kind: str, text: str, digits: str) -> None:
+def test_malformed_numbers(kind: str, text: str, digits: str) -> None:
     assert not fault(kind, text.replace("N", digits))
 
 
 @pytest.mark.parametrize("digits", [*DIGITS, ",", "3, ,", "3  5", "[3]", "true"])
 @pytest.mark.parametrize("place", ["3, 5, 7]]", "2x4xi64", '"a"=4', "8x4xf32>, ", "type = 1"])
-def test_digits_of_stablehlo(place: str, digits: str) -> None:
+def test_malformed_numbers_of_stablehlo(place: str, digits: str) -> None:
     _, texts = KINDS["StableHLO"]
     (manual,) = (text for text in texts if "replica_groups = dense<[[0, 2" in text)
     written = manual.replace(place, place.replace(next(filter(str.isdigit, place)), digits))

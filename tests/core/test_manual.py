@@ -1,4 +1,4 @@
-"""`manual_computation`: programs of one device inside programs of all of them."""
+"""`manual_computation`: per-device programs inside of global programs."""
 
 import pytest
 
@@ -46,14 +46,14 @@ func @f(
 
 
 @pytest.mark.parametrize("text", [PROGRAM, NESTED])
-def test_text_says_all_of_it(text: str) -> None:
+def test_text_round_trips(text: str) -> None:
     module = parse(text)
     verify(module)
     assert str(module) == text
     assert are_equal(module, parse(text))
 
 
-def test_two_that_are_cut_in_other_ways_differ() -> None:
+def test_different_shardings_are_unequal() -> None:
     other = PROGRAM.replace("[[[x], []], [[]]]", "[[[x], []], [[x]]]").replace(
         "%q: f32[8]", "%q: f32[4]"
     )
@@ -90,7 +90,7 @@ def test_two_that_are_cut_in_other_ways_differ() -> None:
         ("axes=[x], in", "axes=[x, x], in", "axes=[x:(1)2, x:(1)2] uses a part of 'x' twice"),
     ],
 )  # fmt: skip
-def test_cuts_must_fit(old: str, new: str, says: str) -> None:
+def test_mismatched_shardings_are_errors(old: str, new: str, says: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(PROGRAM.replace(old, new, 1))
     assert str(caught.value).splitlines()[0] == f"manual_computation: {says}"
@@ -123,5 +123,5 @@ def test_cuts_must_fit(old: str, new: str, says: str) -> None:
          "'x' is already manual in an enclosing manual_computation"),
     ],
 )  # fmt: skip
-def test_the_verifier_knows_what_is_local(text: str, old: str, new: str, says: str) -> None:
+def test_the_verifier_checks_local_types(text: str, old: str, new: str, says: str) -> None:
     assert [fault.message for fault in find_faults(parse(text.replace(old, new, 1)))] == [says]

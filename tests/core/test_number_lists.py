@@ -1,4 +1,4 @@
-"""Long lists of numbers are read without the grammar, and mean what they mean to the grammar."""
+"""Long lists of numbers are parsed without the grammar, with the same result."""
 
 import random
 from typing import Any
@@ -32,7 +32,7 @@ def theirs(element: str, items: str, shape: str) -> str:
 
 
 def outcome(reader: Any, text: str) -> tuple[str, Any]:
-    """The bytes of the constant, or the error."""
+    """Return the bytes of the constant, or the error."""
     try:
         module: Module = reader(text)
     except ParseError as error:
@@ -50,7 +50,7 @@ NUMBERS = (
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_list_means_the_same_to_both(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_parsers_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     texts = []
     for _ in range(40):
@@ -72,7 +72,7 @@ def test_a_list_means_the_same_to_both(seed: int, monkeypatch: pytest.MonkeyPatc
     assert fast == [outcome(*each) for each in texts]
 
 
-def test_what_is_plain() -> None:
+def test_which_lists_the_fast_parser_accepts() -> None:
     assert parse_number_list("[[1, 2.5], [-3e1, 4]]") == ((2, 2), [1, 2.5, -30.0, 4])
     assert parse_number_list("[true, false]") == ((2,), [True, False])
     assert parse_number_list("[[], []]") == ((2, 0), [])
@@ -82,7 +82,9 @@ def test_what_is_plain() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ours", "theirs", "bits among numbers", "bytes"])
-def test_a_long_list_is_not_read_by_the_grammar(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_is_not_parsed_by_the_grammar(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     array = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     listed = [f"{number:.8e}" for number in array.tolist()]
     texts = {

@@ -1,6 +1,6 @@
-"""Text that is not IR is pointed at: what is wrong, where, and what would be right.
+"""Parse errors state the fault, its location, and valid alternatives.
 
-The tables show wrong text with the error below the line that it points at.
+Each table entry is invalid text with the error below the line that it points at.
 """
 
 import re
@@ -261,7 +261,7 @@ def cases(*tables: str) -> list[str]:
 
 
 def check(case: str, frame: str) -> None:
-    """The lines of a case, put into a frame, give exactly the error that the case shows."""
+    """Insert the lines of a case into a frame, and check the exact error."""
     lines = case.split("\n")
     at = next(i for i, line in enumerate(lines) if re.match(r" *\^", line))
     indent, carets, message = re.split(r"(\^+) ", lines.pop(at), maxsplit=1)
@@ -279,16 +279,16 @@ def check(case: str, frame: str) -> None:
 
 
 @pytest.mark.parametrize("case", cases(OPERATIONS, VALUES, TYPES, LITERALS, SYNTAX))
-def test_a_line_of_a_function(case: str) -> None:
+def test_an_invalid_line_of_a_function_has_an_exact_error(case: str) -> None:
     check(case, FUNCTION)
 
 
 @pytest.mark.parametrize("case", cases(MODULES))
-def test_a_module(case: str) -> None:
+def test_an_invalid_module_has_an_exact_error(case: str) -> None:
     check(case, "LINES")
 
 
-def test_the_error_as_a_whole() -> None:
+def test_the_complete_error() -> None:
     with pytest.raises(ParseError) as error:
         parse(FUNCTION.replace("LINES", "%y = expp(%x) : f32[8, 4]"), "f.ir")
 
@@ -303,14 +303,14 @@ no operation is called 'expp'; did you mean 'exp'?
     )
 
 
-def test_the_caret_stands_below_text_that_is_indented_by_tabs() -> None:
+def test_the_caret_is_below_tab_indented_text() -> None:
     with pytest.raises(ParseError) as error:
         parse("func @f() -> () {\n\t%y = expp() : f32[]\nreturn }", "f.ir")
 
     assert str(error.value).endswith("2 | \t%y = expp() : f32[]\n  | \t     ^^^^")
 
 
-def test_an_element_type_like_no_other() -> None:
+def test_an_unknown_dtype_is_an_error() -> None:
     with pytest.raises(ParseError) as error:
         parse("func @f(%x: double[2]) -> () { return }", "f.ir")
 
@@ -321,7 +321,7 @@ def test_an_element_type_like_no_other() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 5000 + "]" * 5000, "9" * 5000])
-def test_what_is_too_much_for_python_is_an_error_too(text: str) -> None:
+def test_limits_of_python_are_parse_errors(text: str) -> None:
     with pytest.raises(ParseError, match=r"nested too deeply|too large"):
         parse(FUNCTION.replace("LINES", f"%y = constant(value={text}) : f32[]"))
 
@@ -340,8 +340,8 @@ PIECES = WORDS.split()
 
 
 @st.composite
-def mutilated(draw: st.DrawFn) -> str:
-    """The text of a module with a few tokens lost, replaced, added, swapped or reversed."""
+def mutate_tokens(draw: st.DrawFn) -> str:
+    """Return the text of a module with a few tokens lost, replaced, added, swapped or reversed."""
     tokens: list[str] = TOKENS.findall(print_module(draw(any_modules()), locations=True))
     for _ in range(draw(st.integers(1, 3))):
         if not tokens:
@@ -361,8 +361,8 @@ def mutilated(draw: st.DrawFn) -> str:
     return "".join(tokens)
 
 
-@given(st.one_of(mutilated(), st.text()))
-def test_nothing_but_a_parse_error_escapes(text: str) -> None:
+@given(st.one_of(mutate_tokens(), st.text()))
+def test_only_parse_errors_are_raised(text: str) -> None:
     try:
         module = parse(text)
     except ParseError:

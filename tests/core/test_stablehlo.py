@@ -1,4 +1,4 @@
-"""Modules as StableHLO text: shardings where Shardy has them, names and lines kept."""
+"""Modules as StableHLO text: Shardy's attributes, names and source locations."""
 
 import pytest
 
@@ -24,7 +24,7 @@ func @f(
 """
 
 
-def test_shardings_are_shardys_attributes() -> None:
+def test_shardings_are_attributes_of_shardy() -> None:
     assert (
         show(parse(PROGRAM))
         == """\
@@ -48,7 +48,7 @@ rhs_contracting_dimensions = [0]>}> \
     )
 
 
-def test_locations_tell_names_and_lines() -> None:
+def test_locations_have_names_and_lines() -> None:
     text = """\
 func @f(
   %a: f32[8],
@@ -74,7 +74,7 @@ func @f(
         ("true", "bool[]", "dense<true> : tensor<i1>"),
     ],
 )
-def test_constants_are_decimal_where_that_says_it_all(value: str, type: str, text: str) -> None:
+def test_constants_are_decimal_where_exact(value: str, type: str, text: str) -> None:
     module = parse(
         f"func @f() -> ({type}) {{\n  %a = constant(value={value}) : {type}\n  return %a\n}}\n"
     )
@@ -85,7 +85,7 @@ def test_every_operation_has_a_rule() -> None:
     assert [name for name, spec in OPS.items() if spec not in WRITERS] == []
 
 
-def test_a_program_of_each_device_has_collectives_between_replicas() -> None:
+def test_per_device_programs_have_collectives_between_replicas() -> None:
     module = parse("""\
 mesh @m = [x=2, y=2]
 

@@ -35,16 +35,16 @@ def operations(groups: str) -> list[str]:
     return [str(inner.attrs.get("axes", inner.name)) for inner in op.blocks[0].ops]
 
 
-def test_groups_of_devices_are_axes() -> None:
+def test_device_groups_become_axes() -> None:
     assert "name='x'" in operations("[[0, 2], [1, 3]]")[0]
     assert "name='y'" in operations("[[0, 1], [2, 3]]")[0]
 
 
-def test_other_groups_are_carried_through() -> None:
+def test_other_device_groups_stay_opaque_text() -> None:
     assert operations("[[0, 3], [1, 2]]") == ["opaque"]
 
 
-def test_what_a_sum_is_of_is_pending() -> None:
+def test_operands_of_all_reduce_are_unreduced() -> None:
     module = read("""\
 sdy.mesh @m = <["x"=2]>
 func.func @f(%x: tensor<8xi32>) -> tensor<8xi32> {
@@ -59,7 +59,7 @@ func.func @f(%x: tensor<8xi32>) -> tensor<8xi32> {
     assert summed.name == "reshard"
 
 
-def test_exact_moves_leave_exchanges_alone() -> None:
+def test_exact_reshards_keep_all_to_all() -> None:
     module = parse("""\
 mesh @m = [x=2]
 
@@ -101,16 +101,16 @@ def computed(operation: str, *, scalar: bool = False, order: str = "") -> Any:
     return result
 
 
-def test_an_exchange_along_one_dimension_swaps_pieces_of_it() -> None:
+def test_all_to_all_along_one_dimension() -> None:
     found = computed(
         '%y = "stablehlo.all_to_all"(%a) <{concat_dimension = 0 : i64, split_count = 2 : i64, '
         f"split_dimension = 0 : i64, {GROUPS}}}> : (tensor<4x3xf32>) -> tensor<4x3xf32>"
     )
-    pieces = X.reshape(2, 2, 2, 3)  # device, piece, row, column
+    pieces = X.reshape(2, 2, 2, 3)  # The dimensions are device, part, row and column.
     np.testing.assert_array_equal(found, pieces.swapaxes(0, 1).reshape(8, 3))
 
 
-def test_a_broadcast_gives_what_the_first_device_has() -> None:
+def test_collective_broadcast_returns_the_value_of_the_first_device() -> None:
     found = computed(
         f'%y = "stablehlo.collective_broadcast"(%a) <{{{GROUPS}}}> '
         ": (tensor<4x3xf32>) -> tensor<4x3xf32>"
@@ -119,7 +119,7 @@ def test_a_broadcast_gives_what_the_first_device_has() -> None:
 
 
 @pytest.mark.parametrize(("order", "ids"), [("", [0, 1]), (", device_ids=[1, 0]", [1, 0])])
-def test_a_partition_is_called_as_its_device(order: str, ids: list[int]) -> None:
+def test_partition_id_is_the_device(order: str, ids: list[int]) -> None:
     found = computed(
         "%p = stablehlo.partition_id : tensor<ui32>\n"
         "    %y = stablehlo.reshape %p : (tensor<ui32>) -> tensor<1xui32>",

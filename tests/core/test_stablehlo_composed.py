@@ -1,4 +1,4 @@
-"""Operations of StableHLO and CHLO that are several of ours, against StableHLO's interpreter."""
+"""StableHLO and CHLO operations that become several operations, against StableHLO's interpreter."""
 
 from collections.abc import Callable
 from typing import Any
@@ -99,7 +99,7 @@ def ours(text: str, arrays: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", REFERENCE)
-def test_the_interpreter_computes_the_same(case: str) -> None:
+def test_results_agree_with_the_interpreter_of_stablehlo(case: str) -> None:
     line, result, arrays = REFERENCE[case]
     text = program(line, result, arrays)
     for mine, theirs in zip(ours(text, arrays), interpreted(text, arrays), strict=True):
@@ -113,7 +113,7 @@ COMPARE = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greate
 
 
 def ordered(x: Any) -> Any:
-    """Integers in the total order of floats."""
+    """Return integers in the total order of floats."""
     bits = x.view(np.int32)
     return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
@@ -232,7 +232,7 @@ NUMBERS: dict[str, tuple[str, str, list[Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("case", NUMBERS)
-def test_numpy_computes_the_same(case: str) -> None:
+def test_results_agree_with_numpy(case: str) -> None:
     line, result, arrays, want = NUMBERS[case]
     with np.errstate(all="ignore"):
         wanted = want(*arrays)
@@ -241,7 +241,7 @@ def test_numpy_computes_the_same(case: str) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
 
 
-def test_the_gradient_of_a_batch_norm_is_that_of_jax() -> None:
+def test_the_gradient_of_batch_norm_agrees_with_jax() -> None:
 
     x, scale, gradient = MATRIX**2, MATRIX[0] + 1, MATRIX[::-1].copy()
     line = (
@@ -280,7 +280,7 @@ func.func @main(%x: tensor<3x4xf32>) -> (tensor<6x4xf32>, tensor<2x2xf32>) {
 """
 
 
-def test_constant_amounts_are_read() -> None:
+def test_constant_operands_become_attributes() -> None:
     padded, sliced = ours(AMOUNTS, [MATRIX])
     np.testing.assert_array_equal(padded, np.pad(MATRIX, ((1, 2), (0, 0)), constant_values=9))
     np.testing.assert_array_equal(sliced, MATRIX[::2, ::2])
@@ -314,14 +314,14 @@ REDUCED = {
 
 
 def lowered(f: Any, *arrays: Any) -> tuple[list[Any], list[Any]]:
-    """What we and JAX compute of the text that JAX writes for a function."""
+    """Return our results and those of JAX for the StableHLO text that JAX makes of a function."""
     text = jax.jit(f, keep_unused=True).lower(*arrays).as_text()
     return ours(text, list(arrays)), jax.tree.leaves(jax.jit(f)(*arrays))
 
 
 @pytest.mark.parametrize("case", REDUCED)
 @pytest.mark.parametrize("columns", [1, 2, 5, 8])
-def test_reductions_by_any_computation_are_those_of_jax(case: str, columns: int) -> None:
+def test_reductions_by_any_computation_agree_with_jax(case: str, columns: int) -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=(3, columns)).astype(np.float32)
     n = random.integers(-99, 99, (3, columns), np.int32)
@@ -353,14 +353,14 @@ DECOMPOSED = {
 
 
 @pytest.mark.parametrize("case", DECOMPOSED)
-def test_calls_of_lapack_are_decompositions(case: str) -> None:
+def test_custom_calls_of_lapack_become_decompositions(case: str) -> None:
     mine, theirs = lowered(DECOMPOSED[case], POSITIVE)
     for one, other in zip(mine, theirs, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_a_map_computes_of_each_element() -> None:
+def test_map_applies_its_computation_to_each_element() -> None:
     text = """\
 func.func @main(%x: tensor<3x4xf32>, %k: tensor<f32>) -> tensor<3x4xf32> {
   %0 = "stablehlo.map"(%x, %x) <{dimensions = array<i64: 0, 1>}> ({

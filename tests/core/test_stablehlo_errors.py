@@ -1,4 +1,4 @@
-"""MLIR text that is none, or says what cannot be: what the error says, and what it points at."""
+"""Errors of invalid MLIR text: the message and the location."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def failing(text: str) -> ParseError:
     return error.value
 
 
-def test_an_error_shows_the_line_and_points() -> None:
+def test_an_error_points_at_its_source_line() -> None:
     error = failing(
         "func.func @f(%x: tensor<8xf32>) {\n  %y = stablehlo.sine %xx : tensor<8xf32>\n}"
     )
@@ -150,7 +150,7 @@ def parameter(sharding: str) -> str:
         ('"foo.bar"() : () -> ()', "a module may contain only meshes and functions", '"foo.bar"'),
     ],
 )
-def test_messages(text: str, message: str, pointed: str) -> None:
+def test_invalid_text_has_an_exact_error(text: str, message: str, pointed: str) -> None:
     error = failing(text)
     line = text.splitlines()[error.line - 1]
 
@@ -159,14 +159,14 @@ def test_messages(text: str, message: str, pointed: str) -> None:
     assert str(error).count("^") == max(len(pointed), 1)
 
 
-def test_deep_text_is_an_error() -> None:
+def test_deeply_nested_text_is_an_error() -> None:
     text = "func.func @f() {\n" + '"a.b"() ({' * 5000 + "}) : () -> ()" * 5000 + "}"
     error = failing(text)
     assert str(error).splitlines()[0] in ("this text is nested too deeply", "unexpected '}'")
 
 
 def chain(length: int) -> str:
-    """Functions each of which calls the next one twice."""
+    """Return functions each of which calls the next one twice."""
     type = "tensor<4xf32>"
     parts = []
     for i in range(length):
@@ -181,7 +181,7 @@ def chain(length: int) -> str:
     return "".join(parts)
 
 
-def test_calls_are_read_in_place_up_to_a_limit() -> None:
+def test_calls_are_inlined_up_to_a_limit() -> None:
     assert len(read(chain(8)).main.body.ops) == 2**7
     for length in (23, 60):
         assert str(failing(chain(length))).splitlines()[:2] == [
@@ -201,7 +201,7 @@ def test_calls_are_read_in_place_up_to_a_limit() -> None:
         ("[0, 1, 2, 3]", "these are elements of shape [4], not i64[2, 2]"),
     ],
 )
-def test_groups_of_devices_are_read_by_the_grammar(groups: str, message: str) -> None:
+def test_device_groups_are_parsed_by_the_grammar(groups: str, message: str) -> None:
     error = failing(
         'sdy.mesh @m = <["a"=2, "b"=2]>\n'
         "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n"

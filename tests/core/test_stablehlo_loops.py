@@ -1,4 +1,4 @@
-"""The loops of operations that are carried through as text."""
+"""Factor rules of operations that stay opaque text."""
 
 import pytest
 
@@ -21,7 +21,7 @@ func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {}
 """
 
 
-def test_a_stated_rule_is_propagated_along_and_printed() -> None:
+def test_a_stated_rule_is_used_and_printed() -> None:
     module = Propagate()(read(PROGRAM))
 
     assert "f32[4@-, 8@x]" in show_ir(module)
@@ -52,7 +52,7 @@ def test_a_stated_rule_is_propagated_along_and_printed() -> None:
         ),
     ],
 )
-def test_operations_without_counterpart_have_shardys_loops(text: str, rule: str) -> None:
+def test_operations_without_counterpart_have_the_factors_of_shardy(text: str, rule: str) -> None:
     start = "func.func @main(%a: tensor<8x4xf32>) {\n"
     (op,) = read(f"{start}  {text}\n  return\n}}\n").main.body.ops
 
@@ -60,7 +60,7 @@ def test_operations_without_counterpart_have_shardys_loops(text: str, rule: str)
     assert op.factors() == (parse_rule(rule) if rule else None)
 
 
-def test_a_stated_rule_that_is_none_is_pointed_at() -> None:
+def test_the_error_of_an_invalid_rule_points_at_it() -> None:
     with pytest.raises(ParseError) as caught:
         read(PROGRAM.replace("([i, j])->([j, i]) {i=8, j=4}, custom", "([i])"))
 

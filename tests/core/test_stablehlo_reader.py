@@ -1,4 +1,4 @@
-"""MLIR text to modules: both spellings, shardings, calls, and what has no counterpart."""
+"""MLIR text to modules: both forms, shardings, calls, and operations without counterpart."""
 
 import pytest
 
@@ -38,7 +38,7 @@ func @main(
 
 
 def body(*lines: str, params: str = "%x: tensor<8x4xf32>", head: str = "") -> str:
-    """The operations that these lines become, one a line."""
+    """Return the operations that these lines become, one per line."""
     text = "\n".join(["%done = stablehlo.constant dense<0> : tensor<i32>", "return"])
     module = read(f"{head}\nfunc.func @f({params}) {{\n" + "\n".join(lines) + f"\n{text}\n}}")
     verify(module)
@@ -79,13 +79,13 @@ def body(*lines: str, params: str = "%x: tensor<8x4xf32>", head: str = "") -> st
          "propagation_barrier(%x, direction=forward) : f32[8, 4]"),
     ],
 )  # fmt: skip
-def test_spellings(written: str, read_as: str) -> None:
+def test_both_forms_of_operations(written: str, read_as: str) -> None:
     names = "%y:2" if "top_k" in written else "%y"
     line = body(f"{names} = {written}").splitlines()[-1]
     assert line.partition(" = ")[2] == read_as
 
 
-def test_the_numbers_of_a_convolution() -> None:
+def test_dimension_numbers_of_a_convolution() -> None:
     text = body(
         "%y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
         "window = {stride = [2, 2], pad = [[1, 0], [1, 1]], reverse = [false, true]} "
@@ -150,7 +150,7 @@ def test_loops_and_branches() -> None:
         ),
     ],
 )
-def test_a_reduction_begins_with_what_it_is_given(init: str, made: str) -> None:
+def test_a_reduction_combines_its_initial_value(init: str, made: str) -> None:
     text = body(
         f"%c = stablehlo.constant dense<{init}> : tensor<f32>",
         "%y = stablehlo.reduce(%x init: %c) across dimensions = [0] : "
@@ -207,7 +207,7 @@ def test_meshes_of_shardings_become_meshes_of_the_module() -> None:
     assert [s and s.mesh for s in said] == ["mesh", "maximal_mesh_3", "mesh_0", "mesh"]
 
 
-def test_devices_in_another_order() -> None:
+def test_meshes_with_another_device_order() -> None:
     module = read(
         'sdy.mesh @a = <["x"=2], device_ids=[1, 0]>\nsdy.mesh @b = <["x"=2], device_ids=[0, 1]>\n'
         "func.func @f() { return }"
@@ -215,7 +215,7 @@ def test_devices_in_another_order() -> None:
     assert [mesh.device_ids for mesh in module.meshes] == [(1, 0), None]
 
 
-def test_what_a_callee_says_of_its_values_is_said_where_it_is_entered() -> None:
+def test_shardings_of_a_callee_become_constraints_at_the_call() -> None:
     text = """\
 sdy.mesh @m = <["a"=2]>
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
@@ -244,7 +244,7 @@ func.func private @g(%y: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]
     )
 
 
-def test_locations_lead_to_the_users_line() -> None:
+def test_locations_refer_to_the_source_line_of_the_user() -> None:
     module = read("""\
 #loc1 = loc("mlp.py":12:9)
 func.func @f(%x: tensor<8xf32> loc("x")) {
@@ -258,12 +258,12 @@ func.func @f(%x: tensor<8xf32> loc("x")) {
     assert [str(op.loc) for op in module.main.body.ops] == ["mlp.py:12", "a b.py:3", "None"]
 
 
-def test_a_program_starts_at_main() -> None:
+def test_the_main_function_is_the_program() -> None:
     module = read("func.func @f() { return }\nfunc.func @main() { return }")
     assert [function.name for function in module.functions] == ["main", "f"]
 
 
-def test_the_generic_spelling_of_a_module() -> None:
+def test_the_generic_form_of_a_module() -> None:
     module = read("""\
 "builtin.module"() <{sym_name = "jit"}> ({
   "sdy.mesh"() <{mesh = #sdy.mesh<["a"=2]>, sym_name = "m"}> : () -> ()
@@ -285,7 +285,7 @@ def test_the_generic_spelling_of_a_module() -> None:
     ]
 
 
-def test_parts_of_a_file_keep_their_lines() -> None:
+def test_parts_of_a_file_keep_their_line_numbers() -> None:
     parts = split_modules("// -----\nfunc.func @f() { return }\n// -----\n\nfunc.func @g() { }\n")
     assert [part.strip() for part in parts] == [
         "func.func @f() { return }",

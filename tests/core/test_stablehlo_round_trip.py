@@ -1,4 +1,4 @@
-"""What is printed as StableHLO reads back as the program that it was."""
+"""StableHLO text of a module reads back as the same program."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ COMPUTED = [
 
 
 @pytest.mark.parametrize("sample", SAME, ids=lambda sample: sample.id)
-def test_an_operation_comes_back(sample: Sample) -> None:
+def test_an_operation_round_trips(sample: Sample) -> None:
     module = sample.module()
     again = read(show(module))
 
@@ -40,7 +40,7 @@ def test_an_operation_comes_back(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", COMPUTED, ids=lambda sample: sample.id)
-def test_a_paraphrase_computes_the_same(sample: Sample) -> None:
+def test_operations_without_counterpart_compute_the_same(sample: Sample) -> None:
     module = sample.module()
     again = read(show(module))
 
@@ -54,8 +54,8 @@ NAMES = [name for name in sampled(spmd=False) if OPS[name] in WRITERS and name n
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
 @given(sharded_modules())
-def test_random_modules_come_back(module: Module) -> None:
-    """A second time even to the letter, whatever is in them."""
+def test_random_modules_round_trip(module: Module) -> None:
+    """The second round trip reproduces the text exactly, for any module."""
     try:
         text = show(module)
     except ExportError:
@@ -81,7 +81,7 @@ def test_random_programs_compute_the_same(module: Module) -> None:
 
 
 def _on_one_device(module: Module) -> bool:
-    """Whether something is said to be on one device, which closes all its dimensions there."""
+    """Return whether a sharding is on one device, which closes all of its dimensions."""
     said = [value.sharding for value in values(module.main.body)]
     return any(
         sharding is not None and module.mesh(sharding.mesh).is_maximal

@@ -1,4 +1,4 @@
-"""Shardy's own operations, read and printed."""
+"""Reading and printing of the operations of the sdy dialect."""
 
 import pytest
 
@@ -28,7 +28,7 @@ func.func @main(%a: tensor<16x32xf32>) -> tensor<16x32xf32> {
 """
 
 
-def test_a_manual_computation_sees_no_manual_axes() -> None:
+def test_manual_axes_are_removed_inside_a_manual_computation() -> None:
     module = read(MANUAL)
     verify(module)
 
@@ -53,7 +53,7 @@ func @main(
     assert find_difference(module, read(show(module))) is None
 
 
-def test_a_part_of_an_axis_cannot_be_manual_there() -> None:
+def test_a_manual_sub_axis_is_an_error() -> None:
     module = parse(
         """\
 mesh @m = [x=4]
@@ -74,7 +74,7 @@ func @main(%a: f32[8]) -> (f32[8]) {
     )
 
 
-def test_a_manual_computation_is_along_axes_of_its_mesh() -> None:
+def test_manual_axes_must_be_axes_of_the_mesh() -> None:
     with pytest.raises(ParseError) as caught:
         read(MANUAL.replace('manual_axes={"x"}', 'manual_axes={"z"}'))
 
@@ -87,7 +87,7 @@ def test_a_manual_computation_is_along_axes_of_its_mesh() -> None:
     )
 
 
-def test_what_an_edge_says_is_said_of_what_it_stands_behind() -> None:
+def test_the_sharding_of_a_data_flow_edge_applies_to_its_operand() -> None:
     module = read("""\
 sdy.mesh @m = <["x"=2]>
 func.func @main(%i: tensor<i32>, %a: tensor<8xf32>) -> tensor<8xf32> {
@@ -106,7 +106,7 @@ func.func @main(%i: tensor<i32>, %a: tensor<8xf32>) -> tensor<8xf32> {
     assert module.main.body.returns == case.results
 
 
-def test_tokens_go_through() -> None:
+def test_tokens_are_accepted() -> None:
     module = read("""\
 sdy.mesh @m = <["x"=2]>
 func.func @main(%t: !stablehlo.token {sdy.sharding = #sdy.sharding<@m, []>}, %a: tensor<4xf32>)

@@ -1,4 +1,4 @@
-"""StableHLO that has no counterpart here is carried through; what makes no sense is an error."""
+"""StableHLO operations without counterpart stay opaque text; invalid text is an error."""
 
 import random
 import re
@@ -28,7 +28,7 @@ tensor<8xf32>
 """
 
 
-def test_what_is_not_known_is_carried_through_and_reported() -> None:
+def test_unknown_operations_stay_opaque_and_are_reported() -> None:
     module = read(UNKNOWN)
 
     verify(module)
@@ -60,13 +60,13 @@ tensor<8xf32>
     assert show(read(show(module))) == show(module)
 
 
-def test_shardings_pass_what_is_known_to_be_pointwise() -> None:
+def test_shardings_propagate_through_known_elementwise_operations() -> None:
     module = Pipeline.parse("propagate")(read(UNKNOWN))
     assert '%v1.0, %v1.1 = "foo.bar"' in show(module)
     assert [op.results[0].sharding is None for op in module.main.body.ops] == [False] * 3
 
 
-def test_what_has_an_effect_stays() -> None:
+def test_operations_with_effects_are_kept() -> None:
     module = Pipeline.parse("dce,cse")(
         read(
             "func.func @f(%x: tensor<8xf32>) {\n"
@@ -79,7 +79,7 @@ def test_what_has_an_effect_stays() -> None:
 
 
 def random_texts(count: int) -> list[str]:
-    """Texts with some tokens left out, repeated, exchanged or replaced."""
+    """Draw texts with some tokens omitted, repeated, exchanged or replaced."""
     rng = random.Random(7)
     pieces = [re.findall(r'%[\w#.]+|"[^"\n]*"|[\w.]+|->|\S|\s+', text) for text in (MLP, UNKNOWN)]
     texts = []
@@ -100,7 +100,7 @@ def random_texts(count: int) -> list[str]:
     return texts
 
 
-def test_nothing_but_errors_that_point_comes_of_garbage() -> None:
+def test_random_texts_raise_errors_with_locations() -> None:
     for text in random_texts(1500):
         try:
             module = read(text)

@@ -1,4 +1,4 @@
-"""Text and IR are two spellings of one thing."""
+"""Text and IR convert into each other without loss."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -118,7 +118,7 @@ func @"not a word"(
 
 
 @pytest.mark.parametrize("text", [MLP, PARTITIONED, BLOCKS, SHARDINGS, SMALL, ""])
-def test_printing_what_was_parsed_gives_the_text_back(text: str) -> None:
+def test_printing_a_parsed_text_reproduces_it(text: str) -> None:
     module = parse(text)
     verify(module)
 
@@ -126,7 +126,7 @@ def test_printing_what_was_parsed_gives_the_text_back(text: str) -> None:
 
 
 @given(any_modules())
-def test_every_module_prints_and_parses_back(module: Module) -> None:
+def test_random_modules_round_trip(module: Module) -> None:
     text = print_module(module, locations=True)
     again = parse(text)
 
@@ -135,7 +135,7 @@ def test_every_module_prints_and_parses_back(module: Module) -> None:
 
 
 @given(any_modules())
-def test_without_locations_the_rest_comes_back(module: Module) -> None:
+def test_text_without_locations_keeps_everything_else(module: Module) -> None:
     again = parse(str(module))
 
     assert find_difference(module, again) is None
@@ -143,7 +143,7 @@ def test_without_locations_the_rest_comes_back(module: Module) -> None:
 
 
 @pytest.mark.parametrize("name", list(OPS))
-def test_every_operation_prints_and_parses_back(name: str) -> None:
+def test_every_operation_round_trips(name: str) -> None:
     @settings(max_examples=10)
     @given(modules(ops=[name], size=2))
     def check(module: Module) -> None:
@@ -152,7 +152,7 @@ def test_every_operation_prints_and_parses_back(name: str) -> None:
     check()
 
 
-def test_random_modules_have_all_operations() -> None:
+def test_random_modules_contain_all_operations() -> None:
     assert sorted(SAMPLERS) == sorted(OPS)
 
 
@@ -182,8 +182,8 @@ def attributes() -> st.SearchStrategy[Any]:
 
 
 @contextmanager
-def anything() -> Iterator[OpSpec]:
-    """An operation that takes any operands, attributes and blocks, and gives what is stated."""
+def any_operation() -> Iterator[OpSpec]:
+    """Return an operation with any operands, attributes and blocks, and the stated results."""
 
     def type(*operands: TensorType, result: Any, blocks: Any, **attrs: Any) -> Any:
         return result
@@ -200,8 +200,8 @@ BARE = Block((), (), ())
 
 
 @given(st.dictionaries(st.sampled_from(["a", "value", "axes", "on", "loc"]), attributes()))
-def test_every_attribute_comes_back_to_the_bit(attrs: dict[str, Any]) -> None:
-    with anything() as spec:
+def test_every_attribute_round_trips_bitwise(attrs: dict[str, Any]) -> None:
+    with any_operation() as spec:
         if "axes" in attrs:
             attrs["axes"] = (Axis("x", 1, 8), Axis("x", 2, 2))
         op = Op(spec, (), (), attrs, (BARE,))
@@ -224,7 +224,7 @@ func @f() -> () {
   return
 }
 """
-    with anything():
+    with any_operation():
         assert str(parse(text)) == text
 
 
@@ -258,14 +258,14 @@ func @f() -> () {
     ],
 )
 def test_the_text_of_an_attribute(attr: Any, text: str) -> None:
-    with anything() as spec:
+    with any_operation() as spec:
         op = Op(spec, (), (), {"axes": attr}, (BARE,))
         module = Module((MESH,), (Function("f", Block((), (op,), ()), ()),))
 
         assert f"  any-thing(axes={text}) {{\n" in str(module)
 
 
-def test_names_are_made_unique_only_where_they_clash() -> None:
+def test_only_clashing_names_are_made_unique() -> None:
     type = TensorType((), "f32")
     values = [Value(type, name) for name in ("x", "x", "", "0", "x.1", "")]
     module = Module((), (Function("f", Block(tuple(values), (), ()), ()),))
@@ -304,7 +304,7 @@ func @f(
     assert "why" not in str(module)
 
 
-def test_nothing_said_and_everything_open_are_two_things() -> None:
+def test_no_sharding_and_an_open_sharding_differ() -> None:
     module = parse("mesh @m = [x=2]\nfunc @f(%a: f32[4], %b: f32[4] on @m) -> () { return }")
     a, b = module.main.body.params
 
@@ -312,13 +312,13 @@ def test_nothing_said_and_everything_open_are_two_things() -> None:
     assert b.sharding == Sharding.open("m", 1)
 
 
-def test_texts_can_be_parsed_on_many_threads() -> None:
+def test_texts_are_parsed_concurrently() -> None:
     texts = [MLP, PARTITIONED, BLOCKS, SHARDINGS] * 25
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda text: str(parse(text)), texts)) == texts
 
 
-def test_comments_and_layout_do_not_matter() -> None:
+def test_comments_and_whitespace_are_ignored() -> None:
     text = "// one\nmesh@m=[x=2]// two\nfunc@f(%a:f32[4@x,2@-])->(){return}"
 
     assert str(parse(text)) == (
@@ -326,7 +326,7 @@ def test_comments_and_layout_do_not_matter() -> None:
     )
 
 
-def test_a_broken_module_prints_too() -> None:
+def test_an_invalid_module_is_printed() -> None:
     sharding = Sharding.of("none", [(Axis("q", 1, 2),)] * 2)
     ghost = Value(TensorType((2,), "f32"), "ghost", sharding)
     module = parse(MLP)
@@ -342,7 +342,7 @@ def test_a_broken_module_prints_too() -> None:
     assert "-> (f32[2@q:(1)2, ?@q:(1)2] on @none)" in text
 
 
-def test_a_nan_with_other_bits_comes_back_with_its_bits() -> None:
+def test_bits_of_nan_round_trip() -> None:
     array = np.array([np.nan, -np.nan, 1.0])
     array.view(np.uint64)[0] |= 1
     constant = OPS["constant"]

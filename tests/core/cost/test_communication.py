@@ -1,4 +1,4 @@
-"""What per-device programs communicate, added up."""
+"""Totals of the communication of per-device programs."""
 
 from shardir.cost.communication import (
     CommunicationTotal,
@@ -35,7 +35,7 @@ spmd func @f(%a: f32[4, 4] of f32[8@x, 16@y], %n: i32[] of i32[]) -> (f32[4, 4] 
 """
 
 
-def test_every_collective_with_its_group_bytes_and_executions() -> None:
+def test_every_collective_has_group_bytes_and_executions() -> None:
     found = list_collectives(parse(TEXT))
     assert [
         (c.kind, format_axes(c), c.group_size, c.nbytes, c.sent, c.executions) for c in found
@@ -46,7 +46,7 @@ def test_every_collective_with_its_group_bytes_and_executions() -> None:
     ]
 
 
-def test_totals_multiply_loops_out_and_count_a_while_once() -> None:
+def test_totals_multiply_scans_and_count_a_while_once() -> None:
     found = list_collectives(parse(TEXT))
     assert sum_collectives(found) == CommunicationTotal(3, 5, 64 + 3 * 128 + 64, 112 + 3 * 64 + 64)
     assert sum_by(found, lambda each: each.kind) == {

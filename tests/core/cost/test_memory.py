@@ -1,4 +1,4 @@
-"""How much memory programs need, by the lives of their values."""
+"""Peak memory of programs by the live ranges of their values."""
 
 import pytest
 
@@ -18,11 +18,11 @@ def test_a_value_lives_until_its_last_use() -> None:
       %c = cos(%b) : f32[256]
       return %c
     }"""
-    # Two of the three values are alive at once: an operand and a result.
+    # Two of the three values are live at the same time: an operand and a result.
     assert memory(chain) == MemoryEstimate(1024, 1024, 1024, 3072)
 
 
-def test_a_value_that_is_used_late_lives_long() -> None:
+def test_a_late_use_extends_the_live_range() -> None:
     late = """
     func @f(%x: f32[256]) -> (f32[256]) {
       %a = exp(%x) : f32[256]
@@ -34,7 +34,7 @@ def test_a_value_that_is_used_late_lives_long() -> None:
     assert memory(late) == MemoryEstimate(1024, 1024, 2048, 4096)
 
 
-def test_a_value_that_nobody_uses_is_gone_at_once() -> None:
+def test_an_unused_value_is_freed_immediately() -> None:
     unused = """
     func @f(%x: f32[256]) -> (f32[256]) {
       %a = exp(%x) : f32[256]
@@ -50,7 +50,7 @@ def test_results_that_are_arguments_count_twice() -> None:
 
 
 @pytest.mark.parametrize("length", [2, 200])
-def test_a_loop_needs_what_one_step_needs(length: int) -> None:
+def test_a_loop_needs_the_memory_of_one_iteration(length: int) -> None:
     loop = f"""
     func @f(%x: f32[256]) -> (f32[256]) {{
       %y = scan(%x, carries=1, length={length}, reverse=false) : f32[256] {{
@@ -61,9 +61,9 @@ def test_a_loop_needs_what_one_step_needs(length: int) -> None:
       }}
       return %y
     }}"""
-    # The result, the carried value and both values of the body.
+    # The live values are the result, the carried value and both values of the body.
     assert memory(loop) == MemoryEstimate(1024, 1024, 3072, 5120)
 
 
-def test_nothing_needs_nothing() -> None:
+def test_an_empty_program_needs_no_memory() -> None:
     assert memory("func @f() -> () {\n  return\n}") == MemoryEstimate(0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What operations cost, in bytes and floating-point operations."""
+"""Costs of operations in bytes and floating-point operations."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_floating_point_operations(line: str, flops: int) -> None:
     assert flops_of(op(line)) == flops
 
 
-def test_memory_is_what_goes_in_and_out() -> None:
+def test_memory_traffic_is_operands_and_results() -> None:
     assert memory_of(op('%y = dot(%x, %w, dims="bi,ih->bh") : f32[4, 2]')) == 4 * (32 + 16 + 8)
     assert memory_of(op("%y = convert(%x) : bf16[4, 8]")) == 4 * 32 + 2 * 32
 
@@ -81,7 +81,7 @@ def test_bytes_sent_by_each_device(line: str, sent: int) -> None:
     assert sent_by(parse(text).main.body.ops[0]) == sent
 
 
-def test_blocks_cost_as_often_as_they_run() -> None:
+def test_costs_of_blocks_are_multiplied_by_executions() -> None:
     body = """\
   {BLOCKED} {
     (%c: f32[4]) =>

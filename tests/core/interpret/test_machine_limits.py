@@ -1,4 +1,4 @@
-"""Programs that no machine runs are refused before anything is allocated."""
+"""Programs that exceed the limits of the machine are errors before anything is allocated."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How near results must be, and when a difference counts."""
+"""Tolerances of results, and detection of ill-conditioned programs."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def test_arguments_are_the_same_for_the_same_seed() -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_the_narrowest_type_sets_the_tolerance() -> None:
+def test_the_narrowest_dtype_sets_the_tolerance() -> None:
     module = parse(TEXT)
     assert tolerance_of(module) == 2e-4
     assert tolerance_of(parse(TEXT.replace("f32", "bf16"))) == 1e-1
@@ -51,7 +51,7 @@ def test_distance_is_relative_to_the_largest_number() -> None:
     assert are_close([want], [want], 0.0)
 
 
-def test_a_program_that_makes_much_of_a_last_digit_is_not_steady() -> None:
+def test_an_ill_conditioned_program_is_not_stable() -> None:
     text = "func @f(\n  %x: f32[4],\n) -> (f32[4]) {{\n  %y = {}(%x) : f32[4]\n  return %y\n}}\n"
     for name, calm in (("exp", True), ("floor", False)):
         module = parse(text.format(name))
@@ -59,6 +59,6 @@ def test_a_program_that_makes_much_of_a_last_digit_is_not_steady() -> None:
         assert is_stable(module, arguments, run(module, arguments), 2e-4) is calm
 
 
-def test_numbers_that_signal_are_equal_without_a_warning() -> None:
+def test_signaling_nans_compare_equal_without_a_warning() -> None:
     signalling = np.array([0x7F81], np.uint16).view(NUMPY_DTYPES["bf16"])
     assert are_close([signalling], [signalling], 0.0)

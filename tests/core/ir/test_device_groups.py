@@ -1,4 +1,4 @@
-"""Groups: which devices talk to which along mesh axes and parts of them."""
+"""Groups of devices that communicate along mesh axes and sub-axes."""
 
 import pytest
 
@@ -24,19 +24,19 @@ def test_positions_count_along_the_axes_major_to_minor() -> None:
     assert device_positions(MESH, ()).tolist() == [0] * 8
 
 
-def test_parts_of_an_axis_have_positions_of_their_own() -> None:
+def test_sub_axes_have_separate_positions() -> None:
     assert device_positions(MESH, (MAJOR,)).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert device_positions(MESH, (MINOR,)).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert device_positions(MESH, (MAJOR, MINOR)).tolist() == device_positions(MESH, (X,)).tolist()
 
 
-def test_groups_hold_the_devices_that_differ_only_along_the_axes() -> None:
+def test_groups_contain_devices_that_differ_only_along_the_axes() -> None:
     assert device_groups(MESH, (Y,)) == ((0, 1), (2, 3), (4, 5), (6, 7))
     assert device_groups(MESH, (X,)) == ((0, 2, 4, 6), (1, 3, 5, 7))
     assert device_groups(MESH, (MINOR, MAJOR)) == ((0, 4, 2, 6), (1, 5, 3, 7))
 
 
-def test_a_piece_comes_from_who_has_its_position_along_the_source() -> None:
+def test_a_shard_comes_from_the_device_at_its_source_position() -> None:
     sender = permute_senders(MESH, (X,), (MINOR, MAJOR))
     assert (
         device_positions(MESH, (X,))[sender].tolist()
@@ -64,6 +64,6 @@ def test_axes_split_where_another_one_starts_or_ends() -> None:
     assert merge_axes((MINOR, MAJOR)) == (MINOR, MAJOR)
 
 
-def test_halves_and_thirds_of_an_axis_have_no_common_parts() -> None:
+def test_halves_and_thirds_of_an_axis_have_no_common_sub_axes() -> None:
     with pytest.raises(ValueError, match="parts of axis 'z' overlap without a common refinement"):
         refine_axes((Axis("z", 1, 2), Axis("z", 1, 3)))

@@ -1,4 +1,4 @@
-"""Modules are equal when they are the same program, and say where they are not."""
+"""Comparison of modules: equality, and the first difference."""
 
 from typing import Any
 
@@ -89,14 +89,14 @@ def test_a_module_equals_its_copy(module: Module) -> None:
         ),
     ],
 )
-def test_the_first_difference_is_told(old: str, new: str, expected: str) -> None:
+def test_the_first_difference_is_reported(old: str, new: str, expected: str) -> None:
     module, other = parse(PROGRAM), parse(PROGRAM.replace(old, new, 1))
 
     assert find_difference(module, other) == expected
     assert not are_equal(module, other)
 
 
-def test_names_count_unless_told_otherwise() -> None:
+def test_names_are_compared_unless_ignored() -> None:
     module, other = parse(PROGRAM), parse(PROGRAM.replace("%c", "%z"))
 
     assert find_difference(module, other) == (
@@ -107,7 +107,7 @@ def test_names_count_unless_told_otherwise() -> None:
     assert are_equal(module, other, names=False)
 
 
-def test_locations_count_when_asked() -> None:
+def test_locations_are_compared_on_request() -> None:
     at = PROGRAM.replace("length=2) : f32[8]", 'length=2) : f32[8] loc("a.py":1:2)')
     module, other = parse(PROGRAM), parse(at)
 
@@ -119,7 +119,7 @@ def test_locations_count_when_asked() -> None:
     )
 
 
-def test_functions_are_counted() -> None:
+def test_numbers_of_functions_are_compared() -> None:
     module = parse(PROGRAM)
 
     assert find_difference(module, Module(module.meshes, ())) == (
@@ -147,5 +147,5 @@ def test_functions_are_counted() -> None:
         (Dense(np.array([0.0])), Dense(np.array([-0.0])), False),
     ],
 )
-def test_attributes_are_compared_to_the_bit(a: Any, b: Any, same: bool) -> None:
+def test_attributes_are_compared_bitwise(a: Any, b: Any, same: bool) -> None:
     assert are_attrs_equal(a, b) is same

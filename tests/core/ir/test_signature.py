@@ -1,4 +1,4 @@
-"""What operations take is read off their type rules, and misuse is named."""
+"""Signatures of operations follow from their type rules, and wrong arguments are errors."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_every_operation_has_a_signature() -> None:
         {"size": 1, "axes": (Axis("x", 1, 2),)},
     ],
 )
-def test_what_fits_passes(attrs: dict[str, Any]) -> None:
+def test_valid_arguments_are_accepted(attrs: dict[str, Any]) -> None:
     check_call(SOME, 2, attrs, 2)
 
 
@@ -78,7 +78,9 @@ def test_what_fits_passes(attrs: dict[str, Any]) -> None:
         (1, {"size": 1}, 1, "some: takes 2 blocks, got 1"),
     ],
 )
-def test_misuse_is_named(operands: int, attrs: dict[str, Any], blocks: int, message: str) -> None:
+def test_invalid_arguments_are_errors(
+    operands: int, attrs: dict[str, Any], blocks: int, message: str
+) -> None:
     with pytest.raises(OperationTypeError) as error:
         check_call(SOME, operands, attrs, blocks)
 
@@ -94,7 +96,9 @@ def test_misuse_is_named(operands: int, attrs: dict[str, Any], blocks: int, mess
         ("clamp", 3, 1, "clamp: takes no blocks, got 1"),
     ],
 )
-def test_misuse_of_operations(op: str, operands: int, blocks: int, message: str) -> None:
+def test_invalid_arguments_of_operations_are_errors(
+    op: str, operands: int, blocks: int, message: str
+) -> None:
     with pytest.raises(OperationTypeError) as error:
         check_call(OPS[op], operands, {}, blocks)
 

@@ -1,4 +1,4 @@
-"""The algebra of sub-axes: prefixes, overlaps and what coexists."""
+"""The algebra of sub-axes: prefixes, overlaps and compatibility."""
 
 import pytest
 
@@ -35,7 +35,7 @@ B = Axis("b", 1, 4)
         (a(1, 2), Axis("b", 3, 2), True),
     ],
 )
-def test_parts_coexist_when_one_reshape_shows_both(
+def test_sub_axes_coexist_if_one_reshape_contains_both(
     first: Axis, second: Axis, together: bool
 ) -> None:
     assert can_coexist(first, second) is together
@@ -54,20 +54,20 @@ def test_parts_coexist_when_one_reshape_shows_both(
         (a(1, 2), (a(3, 2),), None),
     ],
 )
-def test_what_is_clear_of_others_is_the_major_part(
+def test_the_part_disjoint_from_other_axes_is_the_major_part(
     axis: Axis, others: Axes, left: Axis | None
 ) -> None:
     assert take_disjoint_part(axis, others) == left
 
 
-def test_a_part_starts_what_it_is_the_major_part_of() -> None:
+def test_a_major_part_is_a_prefix() -> None:
     assert is_major_part(a(2, 2), a(2, 4))
     assert is_major_part(a(2, 2), a(2, 2))
     assert not is_major_part(a(1, 2), a(2, 4))
     assert not is_major_part(a(2, 4), a(2, 2))
 
 
-def test_an_axis_that_goes_on_is_merged() -> None:
+def test_adjacent_sub_axes_are_merged() -> None:
     assert append_axis((B, a(1, 2)), a(2, 4)) == (B, a(1, 8))
     assert append_axis((a(2, 4),), a(1, 2)) == (a(2, 4), a(1, 2))
     assert append_axis((), B) == (B,)
@@ -84,7 +84,7 @@ def test_an_axis_that_goes_on_is_merged() -> None:
         ((), (), False),
     ],
 )
-def test_a_prefix_may_end_in_a_part(axes: Axes, of: Axes, strict: bool) -> None:
+def test_a_prefix_may_end_in_a_sub_axis(axes: Axes, of: Axes, strict: bool) -> None:
     assert is_prefix(axes, of)
     assert is_strict_prefix(axes, of) is strict
 
@@ -93,11 +93,11 @@ def test_a_prefix_may_end_in_a_part(axes: Axes, of: Axes, strict: bool) -> None:
     ("axes", "of"),
     [((B,), ()), ((a(1, 2), B), (a(1, 4), B)), ((a(2, 2),), (a(1, 4),)), ((B,), (a(1, 4),))],
 )
-def test_a_part_inside_a_list_is_no_prefix(axes: Axes, of: Axes) -> None:
+def test_a_sub_axis_inside_a_list_is_no_prefix(axes: Axes, of: Axes) -> None:
     assert not is_prefix(axes, of)
 
 
-def test_a_common_prefix_ends_with_the_smaller_part() -> None:
+def test_a_common_prefix_ends_with_the_smaller_sub_axis() -> None:
     assert find_common_prefix((B, a(1, 4)), (B, a(1, 2))) == (B, a(1, 2))
     assert find_common_prefix((a(1, 2), B), (a(1, 4), B)) == (a(1, 2),)
     assert find_common_prefix((B,), (a(1, 2),)) == ()
@@ -115,7 +115,7 @@ def test_a_common_prefix_ends_with_the_smaller_part() -> None:
         ((B,), 0, (B,)),
     ],
 )
-def test_what_does_not_divide_is_trimmed(axes: Axes, size: int, even: Axes) -> None:
+def test_indivisible_axes_are_trimmed(axes: Axes, size: int, even: Axes) -> None:
     assert take_dividing_prefix(axes, size) == even
 
 

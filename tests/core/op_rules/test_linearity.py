@@ -1,4 +1,4 @@
-"""Linearity: what is declared holds on numbers, for a sample of every operation."""
+"""The declared linearity holds on random numbers, for a sample of every operation."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def made(build: Any) -> Op:
 
 
 @pytest.mark.parametrize("sample", LINEAR, ids=lambda sample: sample.id)
-def test_a_sum_may_be_taken_after_what_is_linear(sample: Sample) -> None:
+def test_linear_operations_commute_with_sums(sample: Sample) -> None:
     function = sample.function()
     (op,) = (op for op in function.body.ops if op.results[0] in function.body.returns)
     number = {param: i for i, param in enumerate(function.body.params)}
@@ -55,25 +55,25 @@ def rounding_of(op: Op) -> float:
     return max(tolerance_of(Module((), (Function("f", block, (None,)),))), 1e-9)
 
 
-def test_products_are_linear_in_each_factor_alone() -> None:
+def test_products_are_linear_in_each_factor() -> None:
     op = made(lambda b, x: b.mul(x("f32"), x("f32")))
     assert linear_groups(op) == ((0,), (1,))
 
 
-def test_sums_are_linear_in_all_terms_together() -> None:
+def test_sums_are_linear_in_all_terms() -> None:
     assert linear_groups(made(lambda b, x: b.add(x("f32"), x("f32")))) == ((0, 1),)
     assert linear_groups(made(lambda b, x: b.select(x("bool"), x("f32"), x("f32")))) == ((1, 2),)
 
 
-def test_quotients_are_linear_in_what_is_divided() -> None:
+def test_quotients_are_linear_in_the_dividend() -> None:
     assert linear_groups(made(lambda b, x: b.div(x("f32"), x("f32")))) == ((0,),)
 
 
-def test_whole_numbers_are_not_linear() -> None:
+def test_integer_operations_are_not_linear() -> None:
     assert linear_groups(made(lambda b, x: b.add(x("i32"), x("i32")))) == ()
 
 
-def test_converting_to_fewer_digits_is_not_linear() -> None:
+def test_narrowing_conversions_are_not_linear() -> None:
     def to(dtype: str, source: str) -> Any:
         return lambda b, x: b.convert(x(source), result=TensorType((4,), dtype))
 
@@ -84,7 +84,7 @@ def test_converting_to_fewer_digits_is_not_linear() -> None:
     assert linear_groups(made(to("c64", "c128"))) == ()
 
 
-def test_curves_are_not_linear() -> None:
+def test_nonlinear_functions_are_not_linear() -> None:
     assert linear_groups(made(lambda b, x: b.exp(x("f32")))) == ()
     assert linear_groups(made(lambda b, x: b.maximum(x("f32"), x("f32")))) == ()
 
@@ -98,7 +98,7 @@ CHOOSING = [
 
 
 @pytest.mark.parametrize(("sample", "reduction"), CHOOSING)
-def test_an_extreme_may_be_taken_after_what_chooses(sample: Sample, reduction: str) -> None:
+def test_selecting_operations_commute_with_extremes(sample: Sample, reduction: str) -> None:
     function = sample.function()
     op = function.body.ops[-1]
     number = {param: i for i, param in enumerate(function.body.params)}
@@ -123,7 +123,7 @@ def test_an_extreme_may_be_taken_after_what_chooses(sample: Sample, reduction: s
         np.testing.assert_array_equal(found, extreme(one, other))
 
 
-def test_an_extreme_is_not_taken_after_what_computes() -> None:
+def test_computing_operations_do_not_commute_with_extremes() -> None:
     for build in (lambda b, x: b.add(x("f32"), x("f32")), lambda b, x: b.sqrt(x("f32"))):
         assert commuting_groups(made(build), "max") == ()
     assert commuting_groups(made(lambda b, x: b.or_(x("i32"), x("i32"))), "max") == ()

@@ -1,4 +1,4 @@
-"""What operations declare about running in pieces, and what holds without it."""
+"""Declarations of operations about partitioned execution."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from shardir.op_rules.partitioning import default_shardable_factors, identity_el
 from shardir.ops.communication.collectives import REDUCTIONS
 
 
-def test_a_loop_may_be_cut_if_a_result_has_it_or_parts_combine() -> None:
+def test_a_factor_may_be_sharded_if_a_result_has_it_or_partial_results_combine() -> None:
     builder = RuleBuilder([(2, 3, 4, 5)], [(2, 6)])
     builder.add([0], [0], 2)
     builder.add([1], [None], 3, FactorKind.REDUCE)
@@ -23,7 +23,7 @@ def test_a_loop_may_be_cut_if_a_result_has_it_or_parts_combine() -> None:
 
 @pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
 @pytest.mark.parametrize("dtype", ["bool", *INTEGERS, *FLOATS, *COMPLEX])
-def test_the_identity_of_a_reduction_changes_nothing(reduction: str, dtype: str) -> None:
+def test_the_identity_of_a_reduction_is_neutral(reduction: str, dtype: str) -> None:
     if dtype in COMPLEX and reduction in ("max", "min"):
         return
     type = TensorType((), dtype)
@@ -37,7 +37,7 @@ def test_the_identity_of_a_reduction_changes_nothing(reduction: str, dtype: str)
 
 
 def test_every_operation_can_be_partitioned_by_its_rule_or_a_declaration() -> None:
-    """Operations without either run whole on every device."""
+    """Operations without either are replicated on every device."""
     whole = sorted(
         spec.name
         for spec in OPS.values()

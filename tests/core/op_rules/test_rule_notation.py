@@ -1,4 +1,4 @@
-"""Rules as people write them: what they mean for tensors of given shapes, and every error."""
+"""The text notation of factor rules: factors of tensors with given shapes, and errors."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ MEANINGS: list[tuple[str, dict[str, Any], Shapes, Shapes, str]] = [
 
 
 @pytest.mark.parametrize(("text", "kinds", "operands", "results", "meaning"), MEANINGS)
-def test_a_rule_means(
+def test_a_rule_has_the_stated_factors(
     text: str, kinds: dict[str, Any], operands: Shapes, results: Shapes, meaning: str
 ) -> None:
     rule = sharding_rule(text, **kinds)
@@ -54,7 +54,7 @@ def test_a_rule_means(
     assert rule.for_shapes(operands, results) is found
 
 
-def test_a_rule_prints_as_it_is_read() -> None:
+def test_a_rule_is_printed_as_it_is_parsed() -> None:
     rule = sharding_rule(
         "...1 (i j) k,  -> ...1 k", reduction="i", permutation=["k"], blocked=("k", "i"),
         sizes={"i": 2, "j": 3},
@@ -123,7 +123,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("text", "kinds", "message"), WRONG)
-def test_what_is_no_rule(text: str, kinds: dict[str, Any], message: str) -> None:
+def test_invalid_text_is_an_error(text: str, kinds: dict[str, Any], message: str) -> None:
     with pytest.raises(RuleError) as raised:
         sharding_rule(text, **kinds)
 
@@ -149,7 +149,7 @@ MISFITS: list[tuple[str, Shapes, Shapes, str]] = [
 
 
 @pytest.mark.parametrize(("text", "operands", "results", "message"), MISFITS)
-def test_a_rule_that_does_not_fit(
+def test_a_rule_that_does_not_match_the_shapes_is_an_error(
     text: str, operands: Shapes, results: Shapes, message: str
 ) -> None:
     with pytest.raises(RuleError) as raised:
@@ -158,7 +158,7 @@ def test_a_rule_that_does_not_fit(
     assert str(raised.value) == message
 
 
-def test_factors_that_do_not_make_a_dimension() -> None:
+def test_factors_that_do_not_multiply_to_a_dimension_are_errors() -> None:
     with pytest.raises(RuleError) as raised:
         sharding_rule("(i j) -> i j").for_shapes([(8,)], [(2, 3)])
 

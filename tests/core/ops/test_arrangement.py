@@ -1,4 +1,4 @@
-"""Operations that make and arrange data, in the cases where it matters how."""
+"""Operations that create and arrange elements, in special cases."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.op_evaluation import apply_op, cotangents, infer_types
 from tests.op_sample import t
 
 
-def test_broadcast_repeats_dimensions_of_one() -> None:
+def test_broadcast_repeats_dimensions_of_size_1() -> None:
     x = np.array([[1], [2]], "f4")
     made = apply_op(ops.broadcast, x, dims=(0, 2), result=t("f32", 2, 3, 2))
     np.testing.assert_array_equal(made[:, 0, 0], [1, 2])
@@ -31,9 +31,9 @@ def test_iota_counts_along_its_dimension() -> None:
     )
 
 
-def test_a_long_bf16_iota_is_rounded_not_counted() -> None:
+def test_a_long_bf16_iota_is_rounded() -> None:
     made = apply_op(ops.iota, dim=0, result=t("bf16", 300))
-    assert float(made[-1]) == 300  # 299 has no bf16
+    assert float(made[-1]) == 300  # 299 is not representable in bf16
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_long_bf16_iota_is_rounded_not_counted() -> None:
         (2.0**70, t("bf16", 2)),
     ],
 )
-def test_a_splat_has_its_value_everywhere(value: float, type: TensorType) -> None:
+def test_a_splat_fills_the_tensor(value: float, type: TensorType) -> None:
     made = apply_op(ops.constant, value=value, result=type)
     np.testing.assert_array_equal(made, np.full(type.shape, value, type.numpy))
     if type.dtype == "f32":
@@ -64,7 +64,7 @@ def test_a_dense_constant_is_its_array() -> None:
     assert apply_op(ops.constant, value=keys, result=t("key", 1))[0] == 2**63 + 1
 
 
-def test_bits_of_one_are_what_ieee_says() -> None:
+def test_the_bits_of_one_follow_ieee_754() -> None:
     one = np.ones(1, np.float32)
     assert apply_op(ops.bitcast, one, result=t("u32", 1))[0] == 0x3F800000
     parts = apply_op(ops.bitcast, one, result=t("u8", 1, 4))
@@ -83,17 +83,17 @@ def test_a_key_shows_its_high_word_first() -> None:
     np.testing.assert_array_equal(ops.bitcast.reference(key, result=t("u32", 1, 2)), words)
 
 
-def test_slices_are_numpys() -> None:
+def test_slices_agree_with_numpy() -> None:
     x = np.arange(24).reshape(4, 6)
     made = apply_op(ops.slice_, x, starts=(1, 0), strides=(2, 3), result=t("i64", 2, 2))
     np.testing.assert_array_equal(made, x[1:4:2, 0:6:3])
 
 
 @given(st.integers(0, 4), st.integers(-6, 4), st.integers(-6, 4), st.integers(0, 3))
-def test_pad_spreads_out_then_widens_or_narrows(
+def test_pad_adds_interior_padding_before_edge_padding(
     size: int, low: int, high: int, interior: int
 ) -> None:
-    """Element by element: position i of the result is position i - low of the spread line."""
+    """Position i of the result is position i - low of the dilated dimension."""
     spread = size + max(size - 1, 0) * interior
     if spread + low + high < 0:
         return
@@ -105,13 +105,13 @@ def test_pad_spreads_out_then_widens_or_narrows(
     np.testing.assert_array_equal(made, expected)
 
 
-def test_negative_padding_may_take_more_than_there_is() -> None:
+def test_negative_padding_may_exceed_the_size() -> None:
     made = apply_op(ops.pad, np.array([1, 2]), 0, low=(-3,), high=(4,), interior=(0,))
     np.testing.assert_array_equal(made, [0, 0, 0])
 
 
 @pytest.mark.parametrize(("start", "expected"), [(1, [1, 2]), (9, [3, 4]), (-3, [0, 1])])
-def test_a_window_that_sticks_out_moves_inside(start: int, expected: list[int]) -> None:
+def test_a_window_out_of_bounds_is_clamped(start: int, expected: list[int]) -> None:
     x = np.arange(5)
     made = apply_op(ops.dynamic_slice, x, np.int32(start), result=t("i64", 2))
     np.testing.assert_array_equal(made, expected)
@@ -126,25 +126,25 @@ def test_unsigned_starts_do_not_wrap() -> None:
     np.testing.assert_array_equal(made, [3, 4])
 
 
-def test_the_update_keeps_its_operand() -> None:
+def test_an_update_does_not_change_its_operand() -> None:
     x = np.zeros(3)
     apply_op(ops.dynamic_update_slice, x, np.ones(1), np.int32(0))
     np.testing.assert_array_equal(x, 0)
 
 
-def test_the_cotangent_of_a_padding_value_is_that_of_the_padding() -> None:
+def test_the_cotangent_of_a_padding_value_sums_over_the_padding() -> None:
     g = np.arange(6.0)
     x, value = cotangents(ops.pad, np.ones(3), 0.0, low=(1,), high=(-1,), interior=(1,), g=g[:5])
     np.testing.assert_array_equal(x, [1, 3, 0])
     np.testing.assert_array_equal(value, 0 + 2 + 4)
 
 
-def test_a_barrier_gives_back_all_operands() -> None:
+def test_a_barrier_returns_all_operands() -> None:
     x, y = t("f32", 3), t("i32")
     assert infer_types(ops.optimization_barrier, x, y) == (x, y)
 
 
-def test_the_cotangent_of_a_constraint_is_constrained_alike() -> None:
+def test_the_cotangent_of_a_constraint_has_the_same_constraint() -> None:
     b = Builder()
     sharding = Sharding.fully_replicated("m", 1)
     x, g = b.param(t("f32", 3)), b.param(t("f32", 3))

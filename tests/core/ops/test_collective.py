@@ -1,4 +1,4 @@
-"""Collectives: what every device gets, and which uses are refused."""
+"""Collectives: the result of every device, and errors of invalid operands."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def typed(spec: OpSpec, type: TensorType | None, **attrs: Any) -> TensorType:
 
 
 def exchanged(spec: OpSpec, parts: list[Any], dtype: str = "f32", **attrs: Any) -> list[Any]:
-    """What each device of the mesh gets when they hold `parts`."""
+    """Return the result of each device of the mesh, where `parts` are their operands."""
     arrays = [np.asarray(part, TensorType((), dtype).numpy) for part in parts]
     result = typed(spec, TensorType(arrays[0].shape, dtype), **attrs)
     assert spec.exchange is not None
@@ -43,20 +43,20 @@ def test_all_reduce_combines_within_each_group() -> None:
     assert exchanged(reduced, parts, axes=(X, Y), op=Symbol("mul")) == [[2400]] * 4
 
 
-def test_all_reduce_of_truth_values() -> None:
+def test_all_reduce_of_bools() -> None:
     parts = [[True], [False], [True], [True]]
     for op, want in (("and", [False, False, True, True]), ("or", [True] * 4)):
         got = exchanged(collectives.all_reduce, parts, "bool", axes=(Y,), op=Symbol(op))
         assert got == [[w] for w in want]
 
 
-def test_half_width_floats_are_added_up_in_single_precision() -> None:
+def test_16_bit_floats_are_summed_in_f32() -> None:
     parts = [[256.0], [1.0], [1.0], [0.0]]
     got = exchanged(collectives.all_reduce, parts, "bf16", axes=(X, Y), op=Symbol("add"))
     assert got == [[float(ml_dtypes.bfloat16(258.0))]] * 4
 
 
-def test_what_overflows_is_infinite() -> None:
+def test_overflow_gives_infinity() -> None:
     parts = [[3e38], [3e38], [-3e38], [np.inf]]
     got = exchanged(collectives.all_reduce, parts, axes=(X,), op=Symbol("add"))
     assert got == [[0.0], [np.inf]] * 2
@@ -64,7 +64,7 @@ def test_what_overflows_is_infinite() -> None:
     assert got == [[np.inf]] * 4
 
 
-def test_devices_that_end_with_the_same_value_share_one_array() -> None:
+def test_devices_with_equal_results_share_one_array() -> None:
     parts = [(np.ones(2, np.float32),)] * 4
     assert collectives.all_reduce.exchange is not None
     results = collectives.all_reduce.exchange(
@@ -73,7 +73,7 @@ def test_devices_that_end_with_the_same_value_share_one_array() -> None:
     assert len({id(r) for r in results}) == 1
 
 
-def test_all_gather_puts_pieces_together_in_order_of_position() -> None:
+def test_all_gather_concatenates_shards_in_order_of_position() -> None:
     gather = collectives.all_gather
     assert exchanged(gather, [[0], [1], [2], [3]], dim=0, axes=(X, Y)) == [[0, 1, 2, 3]] * 4
     assert exchanged(gather, [[0], [1], [2], [3]], dim=0, axes=(Y, X)) == [[0, 2, 1, 3]] * 4
@@ -86,21 +86,21 @@ def test_all_slice_undoes_all_gather() -> None:
     ]  # fmt: skip
 
 
-def test_reduce_scatter_is_all_reduce_and_all_slice() -> None:
+def test_reduce_scatter_equals_all_reduce_and_all_slice() -> None:
     parts = [[1, 2], [10, 20], [100, 200], [1000, 2000]]
     got = exchanged(collectives.reduce_scatter, parts, dim=0, axes=(Y,), op=Symbol("add"))
     assert got == [[11], [22], [1100], [2200]]
 
 
-def test_all_to_all_moves_a_cut_between_dimensions() -> None:
-    # x[i, j] = 10 i + j, cut along rows over y, becomes cut along columns.
+def test_all_to_all_moves_an_axis_between_dimensions() -> None:
+    # x[i, j] = 10 i + j; the axis y moves from the rows to the columns.
     parts = [[[0, 1]], [[10, 11]], [[0, 1]], [[10, 11]]]
     assert exchanged(collectives.all_to_all, parts, split=1, concat=0, axes=(Y,)) == [
         [[0], [10]], [[1], [11]], [[0], [10]], [[1], [11]],
     ]  # fmt: skip
 
 
-def test_collective_permute_moves_pieces_to_other_axes() -> None:
+def test_collective_permute_moves_shards_to_other_axes() -> None:
     permute = collectives.collective_permute
     assert exchanged(permute, [[0], [1], [2], [3]], source=(X, Y), target=(Y, X)) == [
         [0], [2], [1], [3],
@@ -110,7 +110,7 @@ def test_collective_permute_moves_pieces_to_other_axes() -> None:
     ]  # fmt: skip
 
 
-def test_collective_permute_of_pairs_gives_zeros_where_nothing_is_sent() -> None:
+def test_collective_permute_of_pairs_gives_zeros_without_a_source() -> None:
     got = exchanged(
         collectives.collective_permute, [[1], [2], [3], [4]], axes=(X, Y), pairs=((0, 1), (1, 2))
     )
@@ -153,7 +153,7 @@ VECTOR = TensorType((6,), "f32")
          "collective-permute: pairs=[(0, 2)] leave the 2 positions along [x:(1)2]"),
     ],
 )  # fmt: skip
-def test_misuse_is_named(
+def test_invalid_operands_are_errors(
     spec: OpSpec, type: TensorType, attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OperationTypeError) as caught:

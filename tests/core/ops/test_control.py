@@ -1,4 +1,4 @@
-"""Control flow: what loops and branches take, and how values flow through them."""
+"""Control flow operations: types, data flow, and execution."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ func @f(%n: i32[], %x: f32[]) -> (i32[], f32[]) {
 
 
 @pytest.mark.parametrize(("rounds", "power"), [(0, 3.0), (1, 9.0), (3, 81.0), (-2, 3.0)])
-def test_while_goes_on_as_long_as_the_condition_holds(rounds: int, power: float) -> None:
+def test_while_iterates_while_the_condition_is_true(rounds: int, power: float) -> None:
     assert ran(POWERS, rounds, 3) == [min(rounds, 0), power]
 
 
@@ -60,7 +60,7 @@ def test_scan_carries_and_stacks() -> None:
     assert ran(SUMS.replace("REVERSE", "false"), 0, 10, [1, 2, 3, 4]) == [20, [10, 11, 13, 16]]
 
 
-def test_scan_in_reverse_puts_slices_where_they_came_from() -> None:
+def test_reverse_scan_stacks_slices_at_their_positions() -> None:
     assert ran(SUMS.replace("REVERSE", "true"), 0, 10, [1, 2, 3, 4]) == [20, [19, 17, 14, 10]]
 
 
@@ -81,12 +81,12 @@ func @f(%i: i32[], %x: f32[]) -> (f32[]) {
 
 
 @pytest.mark.parametrize(("index", "value"), [(0, -3), (1, 3), (2, 6), (3, 6), (-1, 6)])
-def test_an_index_without_a_branch_takes_the_last(index: int, value: float) -> None:
+def test_an_index_out_of_range_selects_the_last_branch(index: int, value: float) -> None:
     assert ran(CHOICE, index, 3) == [value]
 
 
 @pytest.mark.parametrize(("positive", "value"), [(1, 1), (0, 0)])
-def test_a_bool_chooses_the_second_branch_when_it_holds(positive: int, value: float) -> None:
+def test_true_selects_the_second_branch(positive: int, value: float) -> None:
     text = """\
 func @f(%i: i32[]) -> (f32[]) {
   %b = convert(%i) : bool[]
@@ -105,7 +105,7 @@ func @f(%i: i32[]) -> (f32[]) {
 
 
 def names(op: Op) -> list[tuple[str, str, str]]:
-    """The edges by names: sources, targets, stacked."""
+    """Return the data flow edges by names: sources, targets, stacked."""
 
     def joined(values: tuple[object, ...]) -> str:
         return " ".join(getattr(value, "name", "") for value in values)
@@ -113,20 +113,22 @@ def names(op: Op) -> list[tuple[str, str, str]]:
     return [(joined(e.sources), joined(e.targets), joined(e.stacked)) for e in op.edges()]
 
 
-def test_a_while_carries_each_value_round() -> None:
+def test_the_edges_of_a_while() -> None:
     (op,) = parse(POWERS).main.body.ops
 
     assert names(op) == [("n e", "i a c", ""), ("x g", "y b d", "")]
 
 
-def test_a_scan_carries_takes_apart_and_puts_together() -> None:
-    """Carried values; then slices, owned by the parameter; then stacks, owned by the result."""
+def test_the_edges_of_a_scan() -> None:
+    """The edges are: carried values; slices, owned by the parameter; stacks, owned by the
+    result.
+    """
     (op,) = parse(SUMS.replace("REVERSE", "false")).main.body.ops
 
     assert names(op) == [("x c", "y a", ""), ("s", "b", "s"), ("a", "t", "t")]
 
 
-def test_a_case_joins_its_branches() -> None:
+def test_the_edges_of_a_case() -> None:
     (op,) = parse(CHOICE).main.body.ops
 
     assert names(op) == [("a x c", "y", "")]
@@ -175,14 +177,14 @@ MISFITS: list[tuple[Make, str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), MISFITS, ids=[m for _, m in MISFITS])
-def test_blocks_that_do_not_fit_say_why(make: Make, message: str) -> None:
+def test_mismatched_blocks_are_errors(make: Make, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         make(Builder())
 
     assert str(caught.value) == message
 
 
-def test_control_flow_needs_its_blocks() -> None:
+def test_missing_blocks_are_errors() -> None:
     one = block([], [BOOL])
     made: list[tuple[Make, str]] = [
         (lambda b: b.while_(blocks=(one,)), "while: takes 2 blocks, got 1"),

@@ -1,4 +1,4 @@
-"""Convolution means what StableHLO says, and its cotangents are two more convolutions."""
+"""Convolution has StableHLO's semantics, and its cotangents are two more convolutions."""
 
 from itertools import product
 from typing import Any
@@ -26,7 +26,7 @@ PLAIN = {
 
 
 class Setting:
-    """A random convolution of up to two spatial dimensions."""
+    """A random convolution with up to two spatial dimensions."""
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ class Setting:
         return [self.rng.normal(size=self.x.shape), self.rng.normal(size=self.w.shape)]
 
     def expected(self, x: Array, w: Array) -> Array:
-        """One product after the other, at the places that the specification names."""
+        """Return the sum of all products, at the positions that the specification states."""
         result = infer_types(ops.convolution, self.x, self.w, **self.attrs)
         of, by, to = self.terms
         digits = sorted(set(of) - set("bf"))
@@ -98,7 +98,7 @@ seeds = given(strategies.integers(0, 2**32 - 1))
 
 @settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
-def test_every_product_is_summed_where_it_belongs(seed: int) -> None:
+def test_results_agree_with_the_specification(seed: int) -> None:
     s = Setting(seed)
     x, w = s.arrays()
 
@@ -109,7 +109,7 @@ def test_every_product_is_summed_where_it_belongs(seed: int) -> None:
 
 @settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
-def test_its_cotangents_are_its_derivatives(seed: int) -> None:
+def test_cotangents_agree_with_differences(seed: int) -> None:
     s = Setting(seed)
     b = Builder()
     x, w = b.param(s.x, "x"), b.param(s.w, "w")
@@ -118,8 +118,8 @@ def test_its_cotangents_are_its_derivatives(seed: int) -> None:
     check_gradients(Function("f", b.block([x, w], [made]), (None,)), s.arrays(), order=2)
 
 
-def test_its_cotangents_are_convolutions_without_copies() -> None:
-    """The filter is turned around, and nothing else is moved."""
+def test_cotangents_are_convolutions_without_copies() -> None:
+    """The filter is reversed; no other operation moves data."""
     b = Builder()
     x, w = b.param(t("f32", 2, 8, 8, 4)), b.param(t("f32", 3, 3, 4, 6))
     y = b.convolution(x, w, **PLAIN)
@@ -137,7 +137,7 @@ def test_its_cotangents_are_convolutions_without_copies() -> None:
     ]
 
 
-def test_integers_wrap_around_in_the_type_of_the_result() -> None:
+def test_integers_wrap_around_in_the_dtype_of_the_result() -> None:
     x, w = np.full((1, 3, 1), 100, np.int8), np.full((2, 1, 1), 2, np.int8)
     attrs = {**{k: v[:1] for k, v in PLAIN.items() if k != "dims"}, "dims": "b0f,0io->b0f"}
 
@@ -148,7 +148,7 @@ def test_integers_wrap_around_in_the_type_of_the_result() -> None:
     assert wide[0, :, 0].tolist() == [400, 400]
 
 
-def test_large_batches_are_done_in_chunks() -> None:
+def test_large_batches_are_computed_in_chunks() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(70, 40, 40, 8)), rng.normal(size=(3, 3, 8, 2))
 
@@ -165,9 +165,10 @@ def rule(x: TensorType, w: TensorType, **attrs: Any) -> str:
     return str(factors(x, w, result=infer_types(ops.convolution, x, w, **attrs), **attrs))
 
 
-def test_its_loops_are_those_of_shardy() -> None:
-    """As `sdy-populate-op-sharding-rules` of jaxlib 0.10.2 prints them, but that a dimension
-    without a loop may not be cut."""
+def test_factors_agree_with_shardy() -> None:
+    """The expected rules are printed by `sdy-populate-op-sharding-rules` of jaxlib 0.10.2;
+    additionally, a dimension without a factor may not be sharded.
+    """
     image = t("f32", 2, 16, 12, 4)
     same = ((1, 1), (1, 1))
 
@@ -205,7 +206,7 @@ def devices(cut: str, window: int, stride: int) -> str:
     return " ".join(op.name for op in module.main.body.ops if "-" in op.name)
 
 
-def test_patches_are_cut_without_communication() -> None:
+def test_patches_are_sharded_without_communication() -> None:
     assert devices("2, 16@x", window=4, stride=4) == ""
     assert devices("2, 16@x", window=1, stride=1) == ""
     assert devices("2, 16@x", window=5, stride=4) == "all-gather"
@@ -240,7 +241,7 @@ MISFITS: list[tuple[tuple[TensorType, TensorType], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("operands", "attrs", "message"), MISFITS)
-def test_a_convolution_that_does_not_fit_says_why(
+def test_invalid_convolutions_are_errors(
     operands: tuple[TensorType, TensorType], attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:

@@ -1,8 +1,8 @@
-"""Factor rules are Shardy's: order, kinds, sizes and where propagation is blocked.
+"""Factor rules agree with Shardy: order, kinds, sizes and blocked factors.
 
-tests/data/factor_rules.json holds what Shardy (in jaxlib 0.10.2, `sdy-populate-op-sharding-rules`)
-gives for the operations of StableHLO that ours stand for. Initial values of reductions, which
-take no part there, are left out.
+tests/data/factor_rules.json has the rules of Shardy (in jaxlib 0.10.2,
+`sdy-populate-op-sharding-rules`) for the StableHLO operations that correspond to ours, without the
+initial values of reductions, which have no factors.
 """
 
 import json
@@ -35,7 +35,7 @@ def _as_shardy_writes_it(rule: FactorRule | None) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{'-'.join(row[1])}")
-def test_the_rule_is_shardys(row: list[Any]) -> None:
+def test_the_rule_agrees_with_shardy(row: list[Any]) -> None:
     name, operands, attrs, results, expected = row
     attrs = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
     types = tuple(map(_type, results))
@@ -51,7 +51,7 @@ def _rule(name: str, *operands: TensorType, result: Any, **attrs: Any) -> str:
     return str(factors(*operands, result=result, **attrs))
 
 
-def test_positions_of_extremes_have_no_reduction() -> None:
+def test_argmax_has_no_reduction_factor() -> None:
     factors = ops.argmax.factors
     assert factors is not None
     rule = factors(t("f32", 4, 6), dim=1, result=t("i32", 4))
@@ -70,26 +70,26 @@ def test_positions_of_extremes_have_no_reduction() -> None:
         ("all", "and"),
     ],
 )  # fmt: skip
-def test_partial_results_combine_as_the_whole_does(name: str, joined: str) -> None:
+def test_partial_results_combine_by_the_kind_of_reduction(name: str, joined: str) -> None:
     factors = OPS[name].factors
     assert factors is not None
     rule = factors(t("f32", 4, 6), dims=(0,), result=t("f32", 6))
     assert rule.reduction == joined
 
 
-def test_a_whole_selection_needs_its_line_but_lets_cuts_through() -> None:
+def test_a_full_top_k_needs_replication_but_propagates_other_axes() -> None:
     rule = _rule("top_k", t("f32", 2, 6), result=(t("f32", 2, 6), t("i32", 2, 6)))
     assert rule == "([i, j]) -> ([i, j], [i, j]) {i=2, j=6} need-replication={j}"
 
 
-def test_a_barrier_keeps_its_operands_apart() -> None:
+def test_a_barrier_has_separate_factors_per_operand() -> None:
     x, y = t("f32", 4), t("i32", 6)
     rule = _rule("optimization_barrier", x, y, result=(x, y))
     assert rule == "([i], [j]) -> ([i], [j]) {i=4, j=6}"
 
 
 @pytest.mark.parametrize("name", ["constant", "iota", "reshard"])
-def test_nothing_propagates_through(name: str) -> None:
+def test_operations_that_block_propagation(name: str) -> None:
     assert OPS[name].factors is None
 
 

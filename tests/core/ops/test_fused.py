@@ -1,4 +1,4 @@
-"""Operations that are computed together: what a nest of loops holds, and what it does not."""
+"""The `fused` operation: the axes of its loop nest, and invalid blocks."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ func @f(
 """
 
 
-def test_it_is_its_block() -> None:
+def test_fused_computes_its_block() -> None:
     module = parse(SOFTMAX)
     verify(module)
     assert str(module) == SOFTMAX
@@ -48,7 +48,7 @@ def test_it_is_its_block() -> None:
     np.testing.assert_array_equal(run(inlined, [x, b])[0], y)
 
 
-def test_its_nest_has_an_axis_for_what_meets() -> None:
+def test_the_loop_nest_has_an_axis_per_matched_dimension() -> None:
     (op,) = parse(SOFTMAX).main.body.ops
     nest = build_loop_nest(op.blocks[0])
     lies = {value.name: lie for value, lie in nest.mappings.items()}
@@ -139,7 +139,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
     ],
     ids=["transpose", "twice", "axes", "part", "yield", "outside", "array"],
 )
-def test_what_is_no_nest_is_refused(
+def test_blocks_that_are_no_loop_nest_are_errors(
     params: str, body: str, yields: str, types: str, wanted: str
 ) -> None:
     assert _fault(params, body, yields, types) == wanted

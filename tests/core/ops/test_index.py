@@ -1,4 +1,6 @@
-"""Gather and scatter mean what StableHLO says, element by element; so do their derivatives."""
+"""Gather and scatter have StableHLO's semantics, element by element, and so do their
+derivatives.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from tests.op_sample import t
 
 @dataclass(frozen=True)
 class Setting:
-    """A random way to index: types, the attributes of a gather, and indices, some out of range."""
+    """A random indexing operation: types, gather attributes, and indices, some out of range."""
 
     x: TensorType
     slices: TensorType
@@ -43,7 +45,7 @@ class Setting:
             if roles[d] in ("window", "whole")
         }
         mapped = [d for d in range(len(shape)) if d not in batching and rng.random() < 0.8]
-        # The dimensions of the indices: free ones (with their size), and those of batching.
+        # The dimensions of the indices: free dimensions with their sizes, and batching dimensions.
         batch: list[tuple[int | None, int]] = [
             (None, int(n)) for n in rng.integers(1, 4, rng.integers(0, 3))
         ]
@@ -77,7 +79,7 @@ class Setting:
         return dict(zip(names, (window, dropped, mapped), strict=True)) | dict(rest)
 
     def start(self, place: tuple[int, ...]) -> list[int]:
-        """Where the window begins that an element of the slices belongs to."""
+        """Return the start of the window that contains an element of the slices."""
         batch = tuple(p for s, p in enumerate(place) if s not in self.dims["offset_dims"])
         start = [0] * self.x.rank
         for i, d in enumerate(self.dims["start_index_map"]):
@@ -87,14 +89,14 @@ class Setting:
         return start
 
     def offset(self, place: tuple[int, ...]) -> list[int]:
-        """How far inside its window an element of the slices is."""
+        """Return the offset of an element of the slices inside of its window."""
         offset = [0] * self.x.rank
         for s, d in self._windows:
             offset[d] = place[s]
         return offset
 
     def extent(self, d: int) -> int:
-        """The size of the windows along a dimension of the operand."""
+        """Return the size of the windows along a dimension of the operand."""
         return {d: self.slices.shape[s] for s, d in self._windows}.get(d, 1)
 
     @property
@@ -113,7 +115,7 @@ seeds = given(strategies.integers(0, 2**32 - 1))
 
 
 @seeds
-def test_gather_reads_windows_moved_inside(seed: int) -> None:
+def test_gather_clamps_windows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     s = Setting.random(rng)
     x = rng.normal(size=s.x.shape)
@@ -142,7 +144,7 @@ each_op = pytest.mark.parametrize("op", [*COMBINE])
 @each_op
 @settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
-def test_scatter_writes_what_falls_inside(op: str, seed: int) -> None:
+def test_scatter_drops_windows_out_of_bounds(op: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     s = Setting.random(rng)
     x, updates = rng.normal(size=s.x.shape), rng.normal(size=s.slices.shape)
@@ -174,8 +176,8 @@ def _dtype(array: Array) -> str:
 
 @settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
-def test_gather_has_its_derivatives(seed: int) -> None:
-    """Where windows are inside: what is read by a window that sticks out has no derivative."""
+def test_derivatives_of_gather(seed: int) -> None:
+    """All windows are in bounds, because a window out of bounds has no derivative."""
     rng = np.random.default_rng(seed)
     s = Setting.random(rng)
     last = [s.x.shape[d] - s.extent(d) for d in s.dims["start_index_map"]]
@@ -186,7 +188,7 @@ def test_gather_has_its_derivatives(seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize(("op", "wanted"), [("min", True), ("max", False)])
-def test_a_scatter_puts_negative_zero_below_zero(op: str, wanted: bool, dtype: str) -> None:
+def test_scatter_orders_negative_zero_below_zero(op: str, wanted: bool, dtype: str) -> None:
     kind = NUMPY_DTYPES[dtype]
     x, news = np.array([0.0, -0.0, 0.0, 1.0], kind), np.array([-0.0, 0.0, 0.0], kind)
     places = np.array([[0], [1], [2]], np.int32)
@@ -202,7 +204,7 @@ def test_a_scatter_puts_negative_zero_below_zero(op: str, wanted: bool, dtype: s
 @each_op
 @settings(max_examples=max(settings().max_examples // 8, 12))
 @seeds
-def test_scatter_has_its_derivatives(op: str, seed: int) -> None:
+def test_derivatives_of_scatter(op: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     s = Setting.random(rng)
     updates = rng.normal(size=s.slices.shape)
@@ -221,7 +223,7 @@ LINES = {"update_window_dims": (), "inserted_window_dims": (0,), "scatter_dims":
 ROWS = {"offset_dims": (1,), "collapsed_dims": (0,), "start_index_map": (0,)}
 
 
-def test_the_last_of_several_updates_stays() -> None:
+def test_the_last_of_several_updates_is_kept() -> None:
     got = apply_op(
         ops.scatter, [0.0, 0, 0], [[1], [1], [2], [1]], [1.0, 2, 3, 4], op=Symbol("set"), **LINES
     )
@@ -229,7 +231,7 @@ def test_the_last_of_several_updates_stays() -> None:
     np.testing.assert_array_equal(got, [0, 4, 3])
 
 
-def test_narrow_floats_are_added_in_f32() -> None:
+def test_16_bit_floats_are_added_in_f32() -> None:
     ones = np.ones(1000, ml_dtypes.bfloat16)
 
     got = apply_op(
@@ -240,7 +242,7 @@ def test_narrow_floats_are_added_in_f32() -> None:
     assert got.astype(float).tolist() == [1000.0, 1.0]
 
 
-def test_indices_beyond_any_integer_are_out_of_range() -> None:
+def test_huge_indices_are_out_of_range() -> None:
     far = np.array([[2**64 - 1], [2**63], [1]], np.uint64)
     x = np.arange(3.0)
 
@@ -250,7 +252,7 @@ def test_indices_beyond_any_integer_are_out_of_range() -> None:
     assert (read[:, 0].tolist(), written.tolist()) == ([2, 2, 1], [0, 9, 2])
 
 
-def test_nothing_may_be_read_from_nothing() -> None:
+def test_gather_from_an_empty_operand() -> None:
     got = apply_op(
         ops.gather, np.zeros((0, 3)), np.zeros((0, 1), np.int32), result=t("f64", 0, 3), **ROWS
     )
@@ -293,7 +295,7 @@ MISFITS: list[tuple[tuple[TensorType, TensorType], TensorType | None, dict[str, 
 
 
 @pytest.mark.parametrize(("operands", "result", "dims", "message"), MISFITS)
-def test_a_gather_that_does_not_fit_says_why(
+def test_invalid_gathers_are_errors(
     operands: tuple[TensorType, TensorType],
     result: TensorType | None,
     dims: dict[str, Any],
@@ -313,7 +315,7 @@ def test_a_gather_that_does_not_fit_says_why(
         ("c64", "max", "takes bool, integer or floating-point operands, got c64[8]"),
     ],
 )
-def test_a_scatter_combines_what_can_be(dtype: str, op: str, message: str) -> None:
+def test_unsupported_scatter_combinations_are_errors(dtype: str, op: str, message: str) -> None:
     operands = t(dtype, 8), t("i32", 4, 1), t(dtype, 4)
 
     with pytest.raises(TypeError) as caught:
@@ -322,7 +324,7 @@ def test_a_scatter_combines_what_can_be(dtype: str, op: str, message: str) -> No
     assert str(caught.value) == f"scatter: {message}"
 
 
-def test_keys_may_be_moved() -> None:
+def test_keys_are_gathered_and_scattered() -> None:
     keys = np.arange(8, dtype=np.uint64)
     b = Builder()
     x, i, u = b.param(t("key", 8)), b.param(t("i32", 2, 1)), b.param(t("key", 2))

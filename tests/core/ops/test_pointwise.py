@@ -1,4 +1,4 @@
-"""Pointwise operations mean what StableHLO says, special cases included."""
+"""Elementwise operations have StableHLO's semantics, including special cases."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -20,7 +20,7 @@ BF16 = ml_dtypes.bfloat16
 
 
 def _same(made: Array, expected: Array) -> None:
-    """Equal, with equal signs of zeros and NaN in the same places."""
+    """Check that arrays are equal, with equal signs of zeros and NaN at the same positions."""
     assert made.dtype == expected.dtype
     np.testing.assert_array_equal(made, expected)
     if expected.dtype.kind == "f":
@@ -88,7 +88,7 @@ MEANINGS: dict[OpSpec, Callable[[int, int], int]] = {
 
 
 @given(_pairs())
-def test_integers_wrap(pair: tuple[str, int, int]) -> None:
+def test_integers_wrap_around(pair: tuple[str, int, int]) -> None:
     dtype, x, y = pair
     for spec, meaning in MEANINGS.items():
         made = _each(spec, NUMPY_DTYPES[dtype], [x], [y])
@@ -96,7 +96,7 @@ def test_integers_wrap(pair: tuple[str, int, int]) -> None:
 
 
 @given(_pairs())
-def test_shifts_count_bits(pair: tuple[str, int, int]) -> None:
+def test_shifts_by_any_amount(pair: tuple[str, int, int]) -> None:
     dtype, x, amount = pair
     bits = int(dtype[1:])
     amount = amount % (1 << bits)
@@ -122,7 +122,7 @@ def test_bits_are_counted(pair: tuple[str, int, int]) -> None:
     assert int(_each(ops.not_, NUMPY_DTYPES[dtype], [x])[0]) == _wrapped(~x, dtype)
 
 
-def test_the_least_integer_has_no_positive() -> None:
+def test_negation_of_the_minimum_wraps_around() -> None:
     least = [-(2**31)]
     _same(_each(ops.neg, "i4", least), np.array(least, "i4"))
     _same(_each(ops.abs_, "i4", least), np.array(least, "i4"))
@@ -133,7 +133,7 @@ def test_the_least_integer_has_no_positive() -> None:
 # Floats
 
 
-def test_extremes_order_zeros_and_keep_nan() -> None:
+def test_extremes_order_zeros_and_propagate_nan() -> None:
     x, y = [0.0, -0.0, -0.0, NAN, 1.0, 2.0, -INF], [-0.0, 0.0, -0.0, 1.0, NAN, 3.0, INF]
     highest = np.array([0.0, 0.0, -0.0, NAN, NAN, 3.0, INF], "f4")
     lowest = np.array([-0.0, -0.0, -0.0, NAN, NAN, 2.0, -INF], "f4")
@@ -146,11 +146,11 @@ def test_round_goes_to_even() -> None:
     _same(_each(ops.round_, "f4", x), np.array([0, 2, 2, -0.0, -2, 0, -0.0, NAN, INF], "f4"))
 
 
-def test_sign_keeps_zeros_and_nan() -> None:
+def test_sign_preserves_zeros_and_nan() -> None:
     _same(_each(ops.sign, "f4", [-0.0, 0.0, NAN, -INF, 3]), np.array([-0.0, 0, NAN, -1, 1], "f4"))
 
 
-def test_the_sign_of_a_complex_number_is_its_direction() -> None:
+def test_the_sign_of_a_complex_number_has_modulus_one() -> None:
     made = _each(ops.sign, "c8", [3 + 4j, 0, -2j])
     np.testing.assert_allclose(made, np.array([0.6 + 0.8j, 0, -1j], "c8"), rtol=1e-6)
 
@@ -170,19 +170,19 @@ def test_powers() -> None:
     _same(_each(ops.pow_, "f8", x, y), np.array([NAN, 1, INF, 1, 1, 2, -8], "f8"))
 
 
-def test_logistic_reaches_both_ends() -> None:
+def test_logistic_saturates() -> None:
     made = _each(ops.logistic, "f4", [-INF, -100, 0, 100, INF, NAN])
     expected = np.array([0, np.exp(-100.0), 0.5, 1, 1, NAN], "f4")
     np.testing.assert_allclose(made, expected, rtol=1e-6)
     assert made[1] > 0
 
 
-def test_rsqrt_at_the_edges() -> None:
+def test_rsqrt_of_special_values() -> None:
     expected = np.array([INF, -INF, 0, NAN, 0.5], "f4")
     _same(_each(ops.rsqrt, "f4", [0.0, -0.0, INF, -1, 4]), expected)
 
 
-def test_neighbours_are_in_the_spacing_of_the_type() -> None:
+def test_next_after_uses_the_spacing_of_the_dtype() -> None:
     _same(_each(ops.nextafter, "f4", [0.0], [1.0]), np.array([2.0**-149], "f4"))
     assert _each(ops.nextafter, BF16, [1.0], [2.0])[0] == BF16(1 + 2.0**-7)
     assert _each(ops.nextafter, "f2", [1.0], [0.0])[0] == np.float16(1 - 2.0**-11)
@@ -195,17 +195,17 @@ def test_comparisons_with_nan_are_false() -> None:
     assert _each(ops.eq, "f4", [0.0], [-0.0]).all()
 
 
-def test_clamp_prefers_the_upper_bound_and_keeps_nan() -> None:
+def test_clamp_prefers_the_upper_bound_and_propagates_nan() -> None:
     made = apply_op(ops.clamp, np.float32(2), np.array([0, 1.5, NAN], "f4"), np.float32(1))
     _same(made, np.array([1, 1, NAN], "f4"))
 
 
-def test_select_takes_a_whole_side_by_a_scalar() -> None:
+def test_select_with_a_scalar_predicate() -> None:
     x, y = np.arange(3), np.arange(3) + 10
     _same(apply_op(ops.select, np.array(False), x, y), y)
 
 
-def test_complex_parts_come_back_as_they_were() -> None:
+def test_complex_parts_round_trip() -> None:
     real, imag = np.array([INF, -0.0, 1], "f4"), np.array([NAN, INF, -0.0], "f4")
     whole = apply_op(ops.complex_, real, imag)
     _same(apply_op(ops.real, whole), real)
@@ -218,14 +218,16 @@ def test_complex_parts_come_back_as_they_were() -> None:
 
 @cache
 def _positive(dtype: Any) -> tuple[Array, Array]:
-    """The finite positive numbers of a narrow type, rising, and the same in f64."""
+    """Return the finite positive numbers of a narrow dtype in ascending order, and the same in
+    f64.
+    """
     numbers = np.arange(1 << 15, dtype=np.uint16).view(dtype)
     numbers = numbers[np.isfinite(numbers.astype(np.float32))]
     return numbers, numbers.astype(np.float64)
 
 
 def _exactly(value: Fraction, dtype: Any) -> Array:
-    """The nearest number of a narrow type, ties to even, from the exact value."""
+    """Return the nearest number of a narrow dtype to an exact value, ties to even."""
     numbers, wide = _positive(dtype)
     size = abs(value)
     start = max(int(np.searchsorted(wide, float(size))) - 2, 0)
@@ -286,7 +288,7 @@ def test_integers_wrap_into_narrower_ones() -> None:
     _same(_converted(np.array([-1, 300], "i4"), "u8"), np.array([255, 44], "u1"))
 
 
-def test_everything_but_zero_is_true() -> None:
+def test_every_number_except_zero_is_true() -> None:
     _same(_converted(np.array([0.0, -0.0, NAN, 0.1]), "bool"), np.array([0, 0, 1, 1], "?"))
     _same(_converted(np.array([0, 1j]), "bool"), np.array([False, True]))
 
@@ -301,10 +303,10 @@ def test_large_numbers_become_infinite() -> None:
     assert np.isinf(_converted(np.array([3.4e38], "f4"), "bf16")).all()
 
 
-# Derivatives where they are a choice
+# Derivatives at points where several values are valid
 
 
-def test_a_draw_shares_its_cotangent() -> None:
+def test_equal_operands_of_extremes_share_the_cotangent() -> None:
     x, y = np.array([1.0, 2, 3]), np.array([1.0, 3, 2])
     for spec, wins in ((ops.maximum, [0.5, 0, 1]), (ops.minimum, [0.5, 1, 0])):
         first, second = cotangents(spec, x, y)
@@ -312,20 +314,20 @@ def test_a_draw_shares_its_cotangent() -> None:
         np.testing.assert_array_equal(second, 1 - np.array(wins))
 
 
-def test_powers_are_flat_where_jax_says_so() -> None:
+def test_powers_have_the_zero_derivatives_of_jax() -> None:
     in_base, in_exponent = cotangents(ops.pow_, np.array([0.0, 0, 2]), np.array([0.0, 2, 0]))
     np.testing.assert_array_equal(in_base, [0, 0, 0])
     np.testing.assert_array_equal(in_exponent, [0, 0, np.log(2.0)])
 
 
-def test_abs_rises_at_zero_as_in_jax_and_is_flat_there_for_complex_numbers() -> None:
+def test_abs_has_the_derivative_of_jax_at_zero() -> None:
     (real,) = cotangents(ops.abs_, np.array([0.0, -2]))
     (whole,) = cotangents(ops.abs_, np.array([0j]))
     np.testing.assert_array_equal(real, [1, -1])
     np.testing.assert_array_equal(whole, [0])
 
 
-def test_a_clamped_scalar_bound_gathers_cotangents() -> None:
+def test_the_cotangent_of_a_scalar_bound_is_a_sum() -> None:
     low, inner, high = cotangents(ops.clamp, 0.0, np.array([-2.0, -1, 0.5, 3, 0, 1]), 1.0)
     np.testing.assert_array_equal(inner, [0, 0, 1, 0, 0, 0])
     np.testing.assert_array_equal(np.array([low, high]), [2, 1])
@@ -335,7 +337,7 @@ def test_no_cotangent_flows_through_stop_gradient() -> None:
     assert cotangents(ops.stop_gradient, np.ones(3)) == [None]
 
 
-def test_converting_to_integers_and_back_is_flat() -> None:
+def test_conversion_to_integers_and_back_has_zero_derivative() -> None:
     made = TensorType((2,), "i32")
     assert cotangents(ops.convert, np.ones(2), result=made) == [None]
 

@@ -1,4 +1,4 @@
-"""Random bits: JAX's, wherever a piece of them is made."""
+"""Random bits agree with JAX for every sharding."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def made(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any) -> Arra
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_bits_and_keys_are_those_of_jax(scheme: str) -> None:
+def test_bits_and_keys_agree_with_jax(scheme: str) -> None:
     key, wanted = np.array(42, np.uint64), VECTORS[scheme]["42"]
 
     bits = made(ops.random_bits, key, result=t("u32", 3, 4), scheme=Symbol(scheme))
@@ -42,7 +42,7 @@ def test_bits_and_keys_are_those_of_jax(scheme: str) -> None:
     assert halves == wanted["split2"]
 
 
-def test_the_scheme_is_partitionable_unless_said() -> None:
+def test_the_default_scheme_is_partitionable() -> None:
     key = np.array(1, np.uint64)
 
     plain = made(ops.random_bits, key, result=t("u8", 5))
@@ -53,7 +53,7 @@ def test_the_scheme_is_partitionable_unless_said() -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dtype", [*UNSIGNED, "key"])
-def test_a_piece_is_made_where_it_is_needed(dtype: str, scheme: str) -> None:
+def test_devices_generate_their_shards(dtype: str, scheme: str) -> None:
     whole_op = ops.random_split if dtype == "key" else ops.random_bits
     piece_op = ops.random_split_at if dtype == "key" else ops.random_bits_at
     key, name = np.array(3, np.uint64), Symbol(scheme)
@@ -65,7 +65,7 @@ def test_a_piece_is_made_where_it_is_needed(dtype: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_each_of_many_keys_makes_what_it_makes_alone(scheme: str) -> None:
+def test_a_batch_of_keys_agrees_with_single_keys(scheme: str) -> None:
     keys, name = np.array([[1, 2, 3]], np.uint64), {"scheme": Symbol(scheme)}
     bits = ops.random_bits.reference
     assert bits is not None
@@ -96,7 +96,7 @@ def test_partitioned_bits_need_no_communication() -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_folding_in_takes_keys_one_by_one() -> None:
+def test_fold_in_of_a_batch_of_keys() -> None:
     keys, data = np.array([1, 2, 3], np.uint64), np.array([7, 8, 9], np.uint32)
     fold = ops.random_fold_in.reference
     assert fold is not None
@@ -107,7 +107,7 @@ def test_folding_in_takes_keys_one_by_one() -> None:
     assert together.tolist() == alone
 
 
-def test_folding_in_is_a_hash_whose_first_words_are_0() -> None:
+def test_fold_in_is_a_hash_with_zero_first_words() -> None:
     keys, data = np.array([1, 2, 3], np.uint64), np.array([7, 8, 9], np.uint32)
     fold, hash_pairs = ops.random_fold_in.reference, ops.random_hash.reference
     assert fold is not None
@@ -118,7 +118,7 @@ def test_folding_in_is_a_hash_whose_first_words_are_0() -> None:
     assert hashed.tolist() == fold(keys, data, result=t("key", 3)).tolist()
 
 
-def test_the_loops_of_bits_are_those_of_the_result() -> None:
+def test_the_factors_of_bits_are_dimensions_of_the_result() -> None:
     factors = ops.random_bits.factors
     assert factors is not None
 
@@ -157,7 +157,7 @@ MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("spec", "operands", "attrs", "message"), MISFITS)
-def test_what_makes_no_bits_says_why(
+def test_invalid_arguments_are_errors(
     spec: OpSpec, operands: tuple[TensorType, ...], attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:

@@ -1,4 +1,4 @@
-"""What must hold for every operation, tested over the samples."""
+"""Properties of every operation, tested over the samples."""
 
 from itertools import product
 from math import prod
@@ -20,7 +20,7 @@ each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
 
 
 def test_every_operation_has_a_sample() -> None:
-    """But for those that nothing can run alone, or that make nothing to look at."""
+    """Exceptions are operations that cannot run alone, and operations without results."""
     apart = {"manual_computation", "opaque", "sharding_group"}
     apart |= {"checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp", "fused"}
     apart |= {"callback", "inspect-sharding", "pure-callback"}
@@ -28,7 +28,7 @@ def test_every_operation_has_a_sample() -> None:
     assert [name for name, spec in OPS.items() if name not in sampled and not spec.spmd] == []
 
 
-def test_a_few_of_each_are_its_ends_and_what_is_between() -> None:
+def test_few_of_each_includes_the_first_and_the_last() -> None:
     dots, transposes = samples_of("dot"), samples_of("transpose")
     few = few_of_each([*dots, *transposes], long=False)
     assert few == [dots[0], dots[(len(dots) - 1) // 2], dots[-1], *transposes]
@@ -37,7 +37,7 @@ def test_a_few_of_each_are_its_ends_and_what_is_between() -> None:
 
 
 @each
-def test_the_reference_gives_the_inferred_types(sample: Sample) -> None:
+def test_the_interpreter_returns_the_inferred_types(sample: Sample) -> None:
     function = sample.function()
     results = evaluate(function, sample.arrays())
     for array, value in zip(results, function.body.returns, strict=True):
@@ -45,7 +45,7 @@ def test_the_reference_gives_the_inferred_types(sample: Sample) -> None:
 
 
 @each
-def test_the_stated_types_are_inferred_again(sample: Sample) -> None:
+def test_stated_types_agree_with_inferred_types(sample: Sample) -> None:
     (op,) = sample.function().body.ops
     types = tuple(value.type for value in op.results)
     stated = types[0] if len(types) == 1 else types
@@ -53,7 +53,7 @@ def test_the_stated_types_are_inferred_again(sample: Sample) -> None:
 
 
 @each
-def test_the_factors_make_up_the_shapes(sample: Sample) -> None:
+def test_factors_multiply_to_the_shapes(sample: Sample) -> None:
     (op,) = sample.function().body.ops
     rule = op.factors()
     if rule is None:
@@ -67,7 +67,7 @@ def test_the_factors_make_up_the_shapes(sample: Sample) -> None:
 
 
 @each
-def test_what_is_reduced_is_not_in_the_results(sample: Sample) -> None:
+def test_reduction_factors_are_not_in_results(sample: Sample) -> None:
     (op,) = sample.function().body.ops
     rule = op.factors()
     if rule is not None:
@@ -90,7 +90,9 @@ def _places(dims: tuple[tuple[int, ...], ...], factor: int) -> list[int]:
 
 
 def _halvable(rule: FactorRule, index: int, factor: Factor) -> bool:
-    """Cutting a factor cuts its dimension in halves only where it is the major one."""
+    """Return whether sharding a factor halves its dimension, that is, whether the factor is
+    major.
+    """
     majors = all(dims[d][0] == index for dims in rule.tensors for d in _places(dims, index))
     combined = factor.kind is FactorKind.PASS or (
         factor.kind is FactorKind.REDUCE and rule.reduction is not None
@@ -99,10 +101,10 @@ def _halvable(rule: FactorRule, index: int, factor: Factor) -> bool:
 
 
 @each
-def test_a_cut_loop_runs_in_pieces(sample: Sample) -> None:
-    """A factor splits an operation: two halves of the operands give the two halves of the result.
+def test_a_sharded_factor_splits_the_operation(sample: Sample) -> None:
+    """Two halves of the operands give the two halves of the result.
 
-    Operations with their own partitioning rule guarantee less; see
+    Operations with a partitioning rule of their own guarantee less; see
     `tests/passes/test_sharded_evaluation.py`.
     """
     sample = sample.widened() if sample.smooth else sample
@@ -143,7 +145,7 @@ def test_a_cut_loop_runs_in_pieces(sample: Sample) -> None:
 
 
 def _apply(sample: Sample, arrays: list[Array], types: list[TensorType]) -> list[Array]:
-    """The sample's operation on other operands, with other stated types."""
+    """Apply the operation of the sample to other operands, with other stated types."""
     b = Builder()
     operands = [
         b.param(type.with_shape(array.shape))
@@ -158,8 +160,8 @@ def _apply(sample: Sample, arrays: list[Array], types: list[TensorType]) -> list
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)
-def test_the_vjp_is_the_derivative(sample: Sample) -> None:
-    """Against central differences along random directions, in f64.
+def test_the_vjp_agrees_with_differences(sample: Sample) -> None:
+    """The differences are central, along random directions, in f64.
 
     The cotangent of z pairs with dz as Re(g * dz).
     """
@@ -195,7 +197,9 @@ def _direction(rng: np.random.Generator, type: TensorType) -> Array:
 
 
 def _backward(sample: Sample) -> Function:
-    """Operands and cotangents of the inexact results -> cotangents of the inexact operands."""
+    """Return the function from operands and cotangents of inexact results to cotangents of
+    inexact operands.
+    """
     b = Builder()
     operands = [b.param(type) for type in sample.operands]
     results = sample.emit(b, operands)

@@ -1,4 +1,4 @@
-"""Special functions, against values of 30 digits (mpmath) and XLA's f32 (tests/data)."""
+"""Special functions against values of 30 digits (mpmath) and XLA's f32 (tests/data)."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_f64_is_within_its_bound(name: str, bound: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
-def test_left_of_zero_f64_is_within_its_bound(name: str) -> None:
+def test_f64_of_negative_arguments_is_within_its_bound(name: str) -> None:
     x, expected = _points(f"{name}_left")
     error = np.abs(apply_op(OPS[name], x) - expected) / np.maximum(1, np.abs(expected))
     assert error.max() < 2e-15
@@ -47,13 +47,13 @@ def test_f32_is_rounded_once(name: str) -> None:
     np.testing.assert_array_equal(apply_op(OPS[name], x), exact)
 
 
-def test_f32_erf_inv_is_xlas_to_three_units() -> None:
+def test_f32_erf_inv_agrees_with_xla_to_three_ulp() -> None:
     x, expected = _points("erf_inv_f32_xla")
     made = apply_op(ops.erf_inv, x.astype(np.float32), as_xla=True)
     np.testing.assert_array_max_ulp(made, expected.astype(np.float32), 3)
 
 
-def test_trigamma_is_a_program() -> None:
+def test_trigamma_is_a_composition() -> None:
     x, expected = _points("trigamma")
     b = Builder()
     param = b.param(t("f64", len(x)))

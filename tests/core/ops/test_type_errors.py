@@ -1,4 +1,4 @@
-"""Type rules say what is wrong with an application, in one sentence."""
+"""Errors of type rules, with their exact texts."""
 
 import re
 from typing import Any
@@ -172,7 +172,7 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("spec", "operands", "options", "message"), CASES, ids=[f"{c[0].name}-{c[3]}" for c in CASES]
 )
-def test_message(
+def test_an_invalid_application_has_an_exact_error(
     spec: OpSpec, operands: tuple[TensorType, ...], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OperationTypeError, match=f"^{re.escape(message)}$"):

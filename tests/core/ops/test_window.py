@@ -1,4 +1,4 @@
-"""Pooling means what StableHLO says, and sends cotangents back to what was in the window."""
+"""Pooling has StableHLO's semantics, and cotangents reach the elements in the windows."""
 
 from collections.abc import Callable
 from itertools import product
@@ -31,7 +31,7 @@ some = settings(max_examples=max(settings().max_examples // 4, 25))
 
 
 class Setting:
-    """A random tensor with random windows over it."""
+    """A random tensor with random windows."""
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ class Setting:
         return self.rng.normal(size=self.x.shape)
 
     def seen(self, place: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The elements in one window, in order."""
+        """Return the elements of one window in order."""
         elements = []
         for inner in product(*map(range, self.attrs["window"])):
             spot = []
@@ -70,7 +70,7 @@ class Setting:
 @each_op
 @some
 @seeds
-def test_every_element_in_a_window_counts_once(op: str, seed: int) -> None:
+def test_every_element_in_a_window_is_reduced_once(op: str, seed: int) -> None:
     s = Setting(seed)
     x, (start, combine) = s.array(), COMBINE[op]
     expected = np.full(s.pooled(op).shape, start)
@@ -87,7 +87,7 @@ def test_every_element_in_a_window_counts_once(op: str, seed: int) -> None:
 @some
 @seeds
 def test_each_window_selects_its_best_element(op: str, seed: int) -> None:
-    """Also when several are equal (the first) or none is there."""
+    """Equal elements select the first, and empty windows select none."""
     s = Setting(seed)
     x = np.round(s.array())
     source = s.rng.normal(size=s.pooled(op).shape)
@@ -105,8 +105,10 @@ def test_each_window_selects_its_best_element(op: str, seed: int) -> None:
 @each_op
 @some
 @seeds
-def test_cotangents_of_pooling_are_its_derivatives(op: str, seed: int) -> None:
-    """Also of these cotangents. Windows with nothing in them are left out: they are infinite."""
+def test_cotangents_of_pooling_agree_with_differences(op: str, seed: int) -> None:
+    """Cotangents of second order are tested too. Empty windows are excluded, because their
+    results are infinite.
+    """
     s = Setting(seed)
     b = Builder()
     x = b.param(s.x, "x")
@@ -126,7 +128,7 @@ LINE = {
 }
 
 
-def test_not_a_number_is_seen_by_every_window_it_is_in() -> None:
+def test_nan_propagates_to_every_window_that_contains_it() -> None:
     x = np.array([1.0, 2, np.nan, 0, 5, 4, 3])
 
     for op in ("max", "min", "add"):
@@ -137,7 +139,7 @@ def test_not_a_number_is_seen_by_every_window_it_is_in() -> None:
     assert chosen.tolist() == [0, 0, 3, 0, 2, 0, 0]
 
 
-def test_what_is_not_there_loses_against_the_lowest_number() -> None:
+def test_padding_is_below_the_lowest_number() -> None:
     low = np.full(4, -np.inf)
     attrs = {**LINE, "padding": ((1, 1),), "base_dilation": (2,)}
 
@@ -147,7 +149,7 @@ def test_what_is_not_there_loses_against_the_lowest_number() -> None:
 
 
 @pytest.mark.parametrize(("op", "edge"), [("max", -128), ("min", 127), ("add", 0), ("mul", 1)])
-def test_padding_holds_what_changes_nothing(op: str, edge: int) -> None:
+def test_padding_has_the_identity_of_the_reduction(op: str, edge: int) -> None:
     attrs = {**LINE, "window": (1,), "padding": ((1, 0),)}
 
     got = apply_op(ops.reduce_window, np.array([7], np.int8), op=Symbol(op), **attrs)
@@ -155,7 +157,7 @@ def test_padding_holds_what_changes_nothing(op: str, edge: int) -> None:
     assert got.tolist() == [edge, 7]
 
 
-def test_narrow_floats_are_added_in_f32() -> None:
+def test_16_bit_floats_are_added_in_f32() -> None:
     ones = np.ones(1000, ml_dtypes.bfloat16)
 
     got = apply_op(ops.reduce_window, ones, op=Symbol("add"), **{**LINE, "window": (1000,)})
@@ -172,8 +174,8 @@ def rules(x: TensorType, **attrs: Any) -> tuple[str, str]:
     return str(pool(x, result=places, **attrs)), str(back(x, places, result=x, **attrs))
 
 
-def test_its_loops_are_those_of_shardy() -> None:
-    """As `sdy-populate-op-sharding-rules` of jaxlib 0.10.2 prints them."""
+def test_factors_agree_with_shardy() -> None:
+    """The expected rules are printed by `sdy-populate-op-sharding-rules` of jaxlib 0.10.2."""
     ones, none = (1, 1, 1), ((0, 0),) * 3
     found = rules(
         t("f32", 2, 8, 6),
@@ -204,14 +206,14 @@ def devices(window: int, stride: int) -> list[str]:
     return [op.name for op in module.main.body.ops if op.spec.collective]
 
 
-def test_pools_that_share_nothing_need_no_communication() -> None:
+def test_disjoint_windows_need_no_communication() -> None:
     assert devices(window=2, stride=2) == []
     assert devices(window=1, stride=4) == []
 
 
-def test_pools_that_share_fetch_a_row() -> None:
+def test_overlapping_windows_exchange_a_row() -> None:
     assert devices(window=3, stride=1) == ["collective-permute"]
-    # Seven places are not cut evenly, which a result must be.
+    # Seven positions are not divisible, and results must be sharded evenly.
     assert devices(window=3, stride=2) == ["collective-permute", "all-gather"]
 
 
@@ -238,7 +240,7 @@ MISFITS: list[tuple[str, tuple[TensorType, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "operands", "attrs", "message"), MISFITS)
-def test_windows_that_do_not_fit_say_why(
+def test_invalid_windows_are_errors(
     name: str, operands: tuple[TensorType, ...], attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:

@@ -1,4 +1,4 @@
-"""Collectives that only some devices would meet are found before anything runs."""
+"""Collectives in control flow that diverges between devices are errors of the verifier."""
 
 import pytest
 
@@ -11,7 +11,7 @@ MESH = "mesh @m = [x=4, y=2]\n\n"
 
 
 def loop(condition: str, body: str, *, param: str = "f32[] of f32[]") -> str:
-    """A loop that runs as long as its `condition`, a few lines that make %more, says so."""
+    """Return a loop that runs while its `condition`, a few lines that define %more, is true."""
     return (
         MESH
         + f"""\
@@ -48,7 +48,7 @@ def found(text: str) -> int:
     return len(find_divergences(parse(text).main))
 
 
-def test_a_loop_that_goes_on_as_long_as_its_own_piece_says() -> None:
+def test_a_loop_with_a_varying_condition_is_an_error() -> None:
     with pytest.raises(VerifyError) as caught:
         verify(parse(loop(LOCAL, SWAP)))
     assert str(caught.value).splitlines()[0] == (
@@ -58,7 +58,7 @@ def test_a_loop_that_goes_on_as_long_as_its_own_piece_says() -> None:
     assert "^^^^^^^^^^^^^^^^^^" in str(caught.value)
 
 
-def test_collectives_of_the_condition_count() -> None:
+def test_collectives_in_the_condition_are_checked() -> None:
     condition = (
         "%t = sum(%c, dims=[0]) : f32[]\n    %u = all-reduce(%t, axes=[y], op=add) : f32[]\n"
         "    %more = gt(%u, %zero) : bool[]"
@@ -66,25 +66,25 @@ def test_collectives_of_the_condition_count() -> None:
     assert found(loop(condition, ALONE)) == 1
 
 
-def test_what_is_reduced_over_the_axes_decides_for_all() -> None:
+def test_a_condition_reduced_over_the_axes_is_uniform() -> None:
     verify(parse(loop(ALIKE, SWAP)))
 
 
-def test_without_collectives_devices_may_go_their_ways() -> None:
+def test_divergence_without_collectives_is_allowed() -> None:
     verify(parse(loop(LOCAL, ALONE)))
 
 
-def test_what_all_devices_are_given_decides_for_all() -> None:
+def test_a_condition_of_replicated_values_is_uniform() -> None:
     verify(parse(loop("%more = gt(%s, %zero) : bool[]", SWAP)))
 
 
-def test_a_pending_argument_differs_along_its_axes() -> None:
+def test_an_unreduced_argument_varies_along_its_axes() -> None:
     text = loop("%more = gt(%s, %zero) : bool[]", SWAP, param="f32[] of f32[] unreduced(y)")
     (one,) = find_divergences(parse(text).main)
     assert [axis.name for axis in one.axes] == ["y"]
 
 
-def test_what_a_loop_carries_may_come_to_differ() -> None:
+def test_a_carried_value_may_become_varying() -> None:
     text = (
         MESH
         + """\

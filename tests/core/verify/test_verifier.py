@@ -1,4 +1,4 @@
-"""The verifier accepts what the IR allows, and names every place where a module breaks it."""
+"""The verifier accepts valid modules, and reports the location of every violation."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ func @f(
 
 
 def changed(at: int, **changes: Any) -> Module:
-    """The program with one of its operations changed."""
+    """Return the program with one changed operation."""
     module = parse(PROGRAM)
     body = module.main.body
     ops = list(body.ops)
@@ -49,12 +49,12 @@ def messages(module: Module) -> list[str]:
 
 
 def of_params(*params: Value, mesh: Mesh = MESH, spmd: Any = None) -> Module:
-    """A function of these parameters that does nothing."""
+    """Return a function with these parameters and an empty body."""
     return Module((mesh,), (Function("f", Block(params, (), ()), (), spmd),))
 
 
 def of_sharding(sharding: Sharding) -> list[str]:
-    """What is wrong with the sharding of a tensor of rank 2."""
+    """Return the violations of a sharding of a tensor of rank 2."""
     value = Value(TensorType((8, 8), "f32"), "v", sharding)
     return messages(of_params(value))
 
@@ -64,7 +64,7 @@ def test_every_random_module_is_valid(module: Module) -> None:
     verify(module)
 
 
-def test_all_faults_are_reported_at_once() -> None:
+def test_all_violations_are_reported_together() -> None:
     module = parse(PROGRAM)
     body = module.main.body
     add, exp = body.ops
@@ -102,7 +102,7 @@ exp: has no attribute 'fast'; it has none
     )
 
 
-def test_one_fault_needs_no_count() -> None:
+def test_a_single_violation_is_reported_without_a_count() -> None:
     module = changed(1, results=(Value(ROW.with_dtype("f64"), "d"),))
     module = replace(
         module,
@@ -127,7 +127,7 @@ the result of exp is f32[8], not f64[8]
     )
 
 
-def test_a_fault_knows_its_operation_and_value() -> None:
+def test_a_violation_has_its_operation_and_value() -> None:
     module = parse(PROGRAM)
     ghost = Value(ROW, "ghost")
     op = replace(module.main.body.ops[0], operands=(ghost, ghost))
@@ -157,7 +157,7 @@ def test_a_value_is_used_after_its_definition() -> None:
     ]
 
 
-def test_blocks_see_out_but_nobody_sees_in() -> None:
+def test_blocks_may_use_outer_values_but_not_the_reverse() -> None:
     text = """\
 func @f(
   %x: f32[4],
@@ -180,7 +180,7 @@ func @f(
     ]
 
 
-def test_blocks_have_the_parameters_and_results_of_their_operation() -> None:
+def test_block_signatures_match_their_operation() -> None:
     x = Value(ROW, "x")
     block = Block((), (), ())
     result = Value(ROW, "y")
@@ -198,7 +198,7 @@ def test_blocks_have_the_parameters_and_results_of_their_operation() -> None:
     ("attr", "kind"),
     [([1, 0], "list"), (np.int64(1), "int64"), ((1, np.float32(0)), "float32"), (None, "NoneType")],
 )
-def test_attributes_are_of_a_kind_that_text_has(attr: Any, kind: str) -> None:
+def test_attributes_have_types_with_a_text_form(attr: Any, kind: str) -> None:
     x = Value(TensorType((2, 2), "f32"), "x")
     op = Op(OPS["transpose"], (x,), (Value(x.type, "y"),), {"perm": attr})
     found = messages(Module((), (Function("f", Block((x,), (op,), ()), ()),)))
@@ -272,7 +272,7 @@ def test_shardings_are_well_formed(sharding: Sharding, expected: list[str]) -> N
         ("key", "add", ["values of key do not combine by add"]),
     ],
 )
-def test_pending_values_are_of_a_type_that_combines(
+def test_unreduced_values_have_a_dtype_that_combines(
     dtype: str, reduction: str, expected: list[str]
 ) -> None:
     sharding = Sharding("m", (), unreduced=(X4,), reduction=reduction)
@@ -280,7 +280,7 @@ def test_pending_values_are_of_a_type_that_combines(
     assert messages(of_params(Value(TensorType((), dtype), "v", sharding))) == expected
 
 
-def test_parts_of_an_axis_fit_into_one_reshape() -> None:
+def test_sub_axes_fit_into_one_reshape() -> None:
     mesh = Mesh("m", (("x", 6),))
     sharding = Sharding.of("m", [(Axis("x", 1, 2),), (Axis("x", 3, 2),)])
     value = Value(TensorType((8, 8), "f32"), "v", sharding)
@@ -303,7 +303,7 @@ def test_meshes_are_well_formed(mesh: Mesh, expected: str) -> None:
     assert messages(of_params(mesh=mesh)) == [expected]
 
 
-def test_meshes_and_functions_have_names_of_their_own() -> None:
+def test_names_of_meshes_and_functions_are_unique() -> None:
     function = of_params().main
 
     assert messages(Module((MESH, MESH), (function, function))) == [
@@ -335,7 +335,7 @@ spmd func @f(
 """
 
 
-def test_collectives_belong_into_per_device_programs() -> None:
+def test_collectives_require_per_device_programs() -> None:
     module = parse(SPMD)
     verify(module)
 
@@ -345,7 +345,7 @@ def test_collectives_belong_into_per_device_programs() -> None:
     ]
 
 
-def test_shardings_do_not_belong_into_per_device_programs() -> None:
+def test_shardings_in_per_device_programs_are_errors() -> None:
     text = SPMD.replace("all-reduce(%a, axes=[y], op=add) : f32[2]", "reshard(%a) : f32[2@y]")
 
     assert messages(parse(text)) == [
@@ -374,7 +374,7 @@ def test_uneven_shards_are_rounded_up() -> None:
     verify(parse(SPMD.replace("of f32[8@x]", "of f32[7@x]")))
 
 
-def test_axes_of_collectives_exist() -> None:
+def test_axes_of_collectives_must_exist() -> None:
     module = parse(SPMD)
     body = module.main.body
     for axis, message in (
@@ -386,7 +386,7 @@ def test_axes_of_collectives_exist() -> None:
         assert messages(replace(module, functions=(broken,))) == [message]
 
 
-def test_a_function_asks_for_as_many_shardings_as_it_has_results() -> None:
+def test_the_number_of_result_shardings_equals_the_number_of_results() -> None:
     module = parse(PROGRAM)
 
     assert messages(replace(module, functions=(replace(module.main, result_shardings=()),))) == [

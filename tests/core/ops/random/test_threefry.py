@@ -1,4 +1,4 @@
-"""Threefry makes JAX's bits, whole or piece by piece."""
+"""Threefry generates the bits of JAX, for whole arrays and for shards."""
 
 import hashlib
 import json
@@ -18,12 +18,12 @@ SEEDS = [*VECTORS["original"]]
 
 
 def words(pairs: Any) -> Array:
-    """Keys from a flat list of 32-bit halves."""
+    """Return keys made of a flat list of 32-bit halves."""
     return np.array(pairs, np.uint64).reshape(-1, 2) @ np.array([1 << 32, 1], np.uint64)
 
 
 def key_of(seed: str) -> Array:
-    """The key, of rank 0, that JAX makes of a seed."""
+    """Return the key, of rank 0, that JAX makes of a seed."""
     key: Array = words(VECTORS["seed_to_key"][seed])[0]
     return key
 
@@ -39,7 +39,7 @@ def agrees(got: Array, wanted: dict[str, Any]) -> bool:
     return digest.startswith(wanted["sha256"])
 
 
-def test_the_hash_is_the_published_one() -> None:
+def test_the_hash_has_the_published_values() -> None:
     for vector in VECTORS["hash"]:
         counter = [np.array([c], np.uint32) for c in vector["ctr"]]
 
@@ -64,7 +64,7 @@ def test_keys_split_and_fold_as_in_jax(scheme: str, seed: str) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_bits_are_those_of_jax(scheme: str, seed: str) -> None:
+def test_bits_agree_with_jax(scheme: str, seed: str) -> None:
     key, wanted = key_of(seed), VECTORS[scheme][seed]
     names = [name for name in wanted if name.startswith("bits")]
     assert len(names) == 8
@@ -78,14 +78,14 @@ def test_bits_are_those_of_jax(scheme: str, seed: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_64_bits_are_those_of_jax(scheme: str) -> None:
+def test_64_bits_agree_with_jax(scheme: str) -> None:
     made = threefry.random_bits(key_of("42"), every(6), 6, 64, scheme)
 
     assert agrees(made, VECTORS[f"{scheme}_x64_seed42"]["bits64_6"])
 
 
 @pytest.mark.parametrize(("scheme", "width"), [*product(SCHEMES, (8, 16, 32, 64))])
-def test_a_piece_holds_the_bits_of_the_whole(scheme: str, width: int) -> None:
+def test_a_shard_has_the_bits_of_the_global_array(scheme: str, width: int) -> None:
     key, shape = np.array(7, np.uint64), (5, 3, 7)
     whole = threefry.random_bits(key, every(*shape), prod(shape), width, scheme)
 
@@ -118,6 +118,6 @@ def test_elements_past_2_to_the_32_use_the_high_counter() -> None:
     assert far_bits != near
 
 
-def test_a_window_begins_where_the_array_does_at_the_earliest() -> None:
+def test_a_window_before_the_array_is_clamped() -> None:
     indices = threefry.window_indices((4, 3), (-1, 1), (2, 2))
     assert indices.tolist() == [[1, 2], [4, 5]]
