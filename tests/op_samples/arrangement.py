@@ -1,4 +1,4 @@
-"""Samples of operations that make, arrange, cut out and annotate data."""
+"""Samples of operations that create, arrange, slice and annotate data."""
 
 import numpy as np
 

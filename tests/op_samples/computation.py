@@ -1,4 +1,4 @@
-"""Samples of contractions, reductions, running reductions and sorts."""
+"""Samples of contractions, reductions, cumulative operations and sorts."""
 
 from collections.abc import Iterator
 

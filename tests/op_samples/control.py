@@ -1,4 +1,4 @@
-"""Samples of control flow, whose blocks also use what is around them, and of random bits."""
+"""Samples of control flow, whose blocks capture outer values, and of random bits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ LINE = t("f32", 4)
 
 
 def _twice_until(b: Builder, operands: Sequence[Value]) -> tuple[Block, ...]:
-    """Doubles until the counter is there, adding the captured third operand."""
+    """Return a loop that doubles until the counter has a value, adding the captured operand."""
     test, step = b.inner(), b.inner()
     count, line = test.param(t("i32")), test.param(LINE)
     condition = test.block([count, line], [test.lt(count, test.full(3, t("i32")))])

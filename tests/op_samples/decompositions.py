@@ -1,4 +1,4 @@
-"""Samples of Fourier transforms and of decompositions of matrices."""
+"""Samples of Fourier transforms and matrix decompositions."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,14 @@ from tests.op_sample import Array, Sample, any_values, between, exactly, t
 
 
 def definite(rng: np.random.Generator, type: TensorType) -> Array:
-    """Hermitian positive definite matrices, with noise above the diagonal, which is not read."""
+    """Return Hermitian positive definite matrices, with unused noise above the diagonal."""
     x = any_values(rng, type).astype(np.complex128 if type.numpy.kind == "c" else np.float64)
     made = x @ np.swapaxes(x.conj(), -1, -2) + 2 * np.eye(type.shape[-1])
     return np.asarray(np.tril(made) + np.triu(x, 1)).astype(type.numpy)
 
 
 def regular(rng: np.random.Generator, type: TensorType) -> Array:
-    """Matrices far from singular, with pivots and eigenvalues far from each other."""
+    """Return well-conditioned matrices with separated pivots and eigenvalues."""
     x = between(-1, 1)(rng, type)
     size = min(type.shape[-2:])
     steps = np.zeros(type.shape[-2:])

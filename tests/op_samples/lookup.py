@@ -1,4 +1,4 @@
-"""Samples of operations that index, and of operations on windows."""
+"""Samples of indexing operations and window operations."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def _gather() -> Iterator[Sample]:
             ROWS,
             t("f32", 4, 6),
             sources=(any_values, indices),
-            # A window that sticks out is read from inside, and has no derivative.
+            # A window out of bounds is clamped, and has no derivative.
             smooth=indices is INSIDE,
         )
     yield Sample(
@@ -53,7 +53,7 @@ def _gather() -> Iterator[Sample]:
         t("f32", 4, 2),
         sources=(any_values, INSIDE),
     )
-    yield Sample(  # windows that move along one dimension and stand still along another
+    yield Sample(  # windows with indices along one dimension, and a fixed start along another
         ops.gather,
         (t("f32", 6, 4, 8), t("i8", 2, 4, 1)),
         {
@@ -97,7 +97,7 @@ def _scatter() -> Iterator[Sample]:
         sources=(any_values, INSIDE, any_values),
     )
     for op in ("add", "set", "mul", "max"):
-        yield Sample(  # windows that reach outside, or lie over each other
+        yield Sample(  # windows out of bounds, or overlapping windows
             ops.scatter,
             (t("f32", 6, 4, 8), t("u8", 2, 4, 1), t("f32", 2, 2, 4, 3)),
             {
@@ -110,7 +110,7 @@ def _scatter() -> Iterator[Sample]:
             },
             sources=(any_values, between(0, 8), between(0.5, 2)),
         )
-    yield Sample(  # a window that is seen from pieces of `x` begins before them
+    yield Sample(  # a window that begins before a shard of `x`
         ops.scatter,
         (t("f32", 6), t("u32", 1), t("f32", 4)),
         {"update_window_dims": (0,), "inserted_window_dims": (), "scatter_dims": (0,), "op": "set"},
@@ -139,7 +139,7 @@ def _convolution() -> Iterator[Sample]:
     yield over(t("f32", 2, 8, 4), t("f32", 3, 2, 4), "b0f,0io->b0f", groups=2)
     yield over(t("f32", 4, 8, 3), t("f32", 3, 3, 4), "b0f,0io->b0f", batch_groups=2)
     yield over(t("bf16", 2, 8, 4), t("bf16", 3, 4, 2), "b0f,0io->b0f")
-    # windows with elements of their own: patches, single elements, one window of everything
+    # disjoint windows: patches, single elements, one window of all elements
     yield over(t("f32", 2, 8, 8, 4), t("f32", 2, 2, 4, 6), plain, stride=2)
     yield over(t("f32", 2, 8, 4, 4), t("f32", 1, 1, 4, 6), plain)
     yield over(t("f32", 2, 8, 4, 4), t("f32", 8, 4, 4, 6), plain)

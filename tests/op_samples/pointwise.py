@@ -1,4 +1,4 @@
-"""Samples of pointwise operations: each on the element types it is about."""
+"""Samples of elementwise operations on the dtypes that they support."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,18 +1,18 @@
-"""Processes that are killed at a chosen file system call."""
+"""Simulation of a process that is killed at a chosen file system call."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class Killed(BaseException):
-    """The process does not live any longer."""
+    """The process was killed."""
 
 
 class Killer:
-    """Ends a process at a call, counted from 0, before or after the call is done.
+    """Kills at the call with a number, counted from 0, before or after the call.
 
-    From then on no call through it does anything but raise `Killed`, so what a writer does when it
-    sees an exception has no effect, as in a process that is gone.
+    All later calls only raise `Killed`, so that exception handlers of the code under test have no
+    effect, as in a killed process.
     """
 
     def __init__(self, at: int, after: bool) -> None:
@@ -21,8 +21,9 @@ class Killer:
         self.has_killed = False
 
     def of(self, call: Callable[..., Any], name: str, torn: Any = None) -> Callable[..., Any]:
-        """`call` as one of the calls. `torn` does half of it, where killing after the call is
-        killing in its middle."""
+        """Wrap `call` as one of the counted calls; `torn` does half of it, to kill in its
+        middle.
+        """
 
         def counted(*args: Any, **options: Any) -> Any:
             if self.has_killed:

@@ -12,7 +12,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class Interrupted(Exception):
-    """What `interrupt` raises."""
+    """The exception that `interrupt` raises."""
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -21,7 +21,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def handled(number: int, handler: Handler = interrupt) -> Iterator[None]:
-    """Inside, `handler` gets the signals of a number."""
+    """Install `handler` for a signal inside of the block."""
     before = signal.signal(number, handler)
     try:
         yield
@@ -31,7 +31,7 @@ def handled(number: int, handler: Handler = interrupt) -> Iterator[None]:
 
 @contextmanager
 def alarm(seconds: float, handler: Handler = interrupt) -> Iterator[None]:
-    """`handler` is called after so many seconds, unless what is in here has ended."""
+    """Call `handler` after the given number of seconds, unless the block has ended."""
     with handled(signal.SIGALRM, handler):
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
@@ -41,7 +41,7 @@ def alarm(seconds: float, handler: Handler = interrupt) -> Iterator[None]:
 
 
 def assert_another_thread_ends(work: Callable[[], object], before: Callable[[], object]) -> None:
-    """`work` without an end lets another thread do something `before` it sends a signal."""
+    """Check that endless `work` lets another thread call `before` and send a signal."""
     main, begun = threading.main_thread().ident, threading.Event()
     assert main is not None
 

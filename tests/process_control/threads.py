@@ -7,14 +7,16 @@ from typing import TypeVar
 Given = TypeVar("Given")
 
 
-def at_once(work: Callable[[Given], object], each: Iterable[Given]) -> None:
-    """Call `work` for each, all at the same time; raises the first of what the calls raise."""
+def run_concurrently(work: Callable[[Given], object], each: Iterable[Given]) -> None:
+    """Call `work` for each item concurrently; raise the first exception of the calls."""
     errors: list[BaseException] = []
 
     def call(given: Given) -> None:
         try:
             work(given)
-        except BaseException as error:  # Raised again below: a thread would only print it.
+        except (
+            BaseException
+        ) as error:  # The exception is raised below, because a thread would only print it.
             errors.append(error)
 
     threads = [Thread(target=call, args=(given,)) for given in each]

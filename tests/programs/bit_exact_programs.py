@@ -9,7 +9,7 @@ from shardir.ir.module import Module
 
 
 def must_be_exact(before: Module, after: Module) -> None:
-    """Both modules give the same bits; which NaN a NaN is does not matter."""
+    """Check that both modules return the same bits; any NaN equals any NaN."""
     arguments = random_arguments(before, whole=True)
     for want, got in zip(run(before, arguments), run(after, arguments), strict=True):
         assert want.dtype == got.dtype

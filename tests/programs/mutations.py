@@ -1,4 +1,4 @@
-"""Mutations of valid texts, which imitate mistakes of users and damaged files.
+"""Mutations of valid texts, which simulate mistakes of users and damaged files.
 
 `python -m tests.programs.mutations [first seed] [how many]` parses mutated texts until it is
 stopped. It prints every text that raises an error of another library, or that exceeds `SECONDS`.
@@ -102,7 +102,7 @@ PIPELINES = (
 
 
 def _texts() -> tuple[list[str], list[str]]:
-    """Texts of the IR and of StableHLO, one of each operation that both have."""
+    """Return texts of the IR and of StableHLO: one of each operation that both have."""
     ours, theirs = [SHARDED], [MLP, MANUAL]
     for sample in {sample.spec.name: sample for sample in SAMPLES}.values():
         module = sample.module()
@@ -115,7 +115,7 @@ def _texts() -> tuple[list[str], list[str]]:
 
 
 def mutated(text: str, rng: random.Random) -> str:
-    """The text with one or a few changes to its tokens, most of which keep their kind."""
+    """Return the text with one or a few changes of tokens, most of which keep their kind."""
     tokens = TOKEN.findall(text) or [""]
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = rng.randrange(len(tokens))
@@ -142,12 +142,12 @@ def mutated(text: str, rng: random.Random) -> str:
 
 
 def _kind(token: str) -> str:
-    """Numbers, words and marks."""
+    """Return the kind of a token: number, word or punctuation."""
     return "0" if token.isdecimal() else "a" if token[:1].isalpha() else "."
 
 
 def check_ours(text: str) -> None:
-    """Read a text of the IR; what is valid goes through the passes and is printed."""
+    """Parse a text of the IR; run passes on a valid module and print it."""
     module = parse(text)
     verify(module)
     if module.functions:
@@ -156,14 +156,14 @@ def check_ours(text: str) -> None:
 
 
 def check_theirs(text: str) -> None:
-    """Read a text of StableHLO; what is valid is propagated and printed."""
+    """Parse a text of StableHLO; propagate and print a valid module."""
     module = read(text)
     verify(module)
     print_module(Pipeline.parse("propagate")(module) if module.functions else module)
 
 
 def check_rule(text: str) -> None:
-    """Read a text as a factor rule of either notation."""
+    """Parse a text as a factor rule in either notation."""
     with suppress(ValueError):
         parse_rule(text)
     rule = sharding_rule(text)
@@ -172,7 +172,7 @@ def check_rule(text: str) -> None:
 
 
 def check_pipeline(text: str) -> None:
-    """Read a pipeline, and run it on a small program."""
+    """Parse a pipeline, and run it on a small program."""
     Pipeline.parse(text)(parse(SHARDED))
 
 
@@ -186,7 +186,7 @@ KINDS: dict[str, tuple[Callable[[str], None], Sequence[str]]] = {
 
 
 def fault(kind: str, text: str) -> str:
-    """What is wrong with how a text ends; empty if nothing is."""
+    """Return the fault of the outcome of a text; an empty string if there is none."""
     check, _ = KINDS[kind]
     try:
         with alarm(SECONDS):
@@ -196,7 +196,7 @@ def fault(kind: str, text: str) -> str:
         if len(said) > MAX_MESSAGE_CHARACTERS + 100:
             return f"a message of {len(said)} characters"
         odd = [c for c in said if not (c.isprintable() or c in "\n\t")]
-        # A pass that raises anything but an error of ours is one of ours around it.
+        # An unexpected exception of a pass is wrapped in an error of this package.
         inner = error.__cause__
         if inner is not None and not isinstance(inner, ShardirError):
             return "".join(traceback.format_exception(inner)[-4:])
@@ -209,7 +209,7 @@ def fault(kind: str, text: str) -> str:
 
 
 def case(seed: int) -> tuple[str, str]:
-    """The kind of a text and a text, the same for the same seed."""
+    """Return the kind of a text and the text, which are equal for equal seeds."""
     rng = random.Random(seed)
     kind = rng.choice([*KINDS])
     return kind, mutated(rng.choice(KINDS[kind][1]), rng)

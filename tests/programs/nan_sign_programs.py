@@ -5,9 +5,9 @@ from shardir.ir.types import FLOATS
 
 
 def ranks_signs(module: Module) -> bool:
-    """Whether floats that were computed are put in total order, which tells signs of NaN apart.
+    """Return whether a program puts computed floats in total order, which depends on signs of NaN.
 
-    An arccosine of 2 is a NaN with a sign or without: IEEE 754 leaves it open (section 6.3).
+    An arccosine of 2 is a NaN with or without a sign: IEEE 754 leaves it open (section 6.3).
     """
     return any(
         op.name == "top_k" and x.type.dtype in FLOATS and x not in module.main.body.params

@@ -11,7 +11,7 @@ from tests.shardy.random_programs.regions import without_dead
 
 
 def smallest(module: Module, fails: Callable[[Module], bool]) -> Module:
-    """A part of a program that fails which still does, and of which no smaller part does."""
+    """Return a part of a failing program that still fails, and of which no smaller part fails."""
     while True:
         found = next(filter(fails, smaller(module)), None)
         if found is None:
@@ -20,10 +20,10 @@ def smallest(module: Module, fails: Callable[[Module], bool]) -> Module:
 
 
 def smaller(module: Module) -> Iterator[Module]:
-    """Programs with one result, one operation or one sharding less.
+    """Yield programs with one result, one operation or one sharding less.
 
-    A result may give way to what it is made of. In functions that are called, which keep their
-    types, what an operation makes may give way to another value of the same type.
+    A result may be replaced by an operand of its operation. In called functions, which keep their
+    types, the result of an operation may be replaced by another value of the same type.
     """
     function = module.main
     body = function.body
@@ -58,7 +58,7 @@ def smaller(module: Module) -> Iterator[Module]:
 
 
 def _simpler(function: Function) -> Iterator[Function]:
-    """Forms of a function that is called, of the same type."""
+    """Yield simpler forms of a called function, with the same type."""
     body = function.body
     known = list(body.params)
     for op in body.ops:
@@ -80,7 +80,7 @@ def _simpler(function: Function) -> Iterator[Function]:
 
 
 def _plain(body: Block, value: Value) -> Block:
-    """The body without the sharding of one value."""
+    """Return the body without the sharding of one value."""
     plain = replace(value, sharding=None)
 
     def swap(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -97,7 +97,7 @@ def _plain(body: Block, value: Value) -> Block:
 
 
 def _tidy(module: Module, body: Block, results: tuple[Sharding | None, ...]) -> Module:
-    """Without dead operations, unused parameters, and functions that nothing calls."""
+    """Remove dead operations, unused parameters, and functions that are not called."""
     body = without_dead(body)
     used = {v for op in body.ops for v in op.uses()} | set(body.returns)
     params = tuple(p for p in body.params if p in used)
@@ -112,6 +112,6 @@ def _tidy(module: Module, body: Block, results: tuple[Sharding | None, ...]) -> 
 
 
 def _callees(op: Op) -> list[str]:
-    """The functions that an operation calls, which is carried through as text."""
+    """Return the functions that an operation calls; the operation is opaque text."""
     head = op.attrs.get("head", "")
     return re.findall(r"func\.call @([\w.]+)", head) if isinstance(head, str) else []

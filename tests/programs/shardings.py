@@ -1,4 +1,4 @@
-"""Random shardings: hypothesis strategies over meshes, axes and parts of axes."""
+"""Random shardings: hypothesis strategies over meshes, axes and sub-axes."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ MESHES = (
 
 
 def parts(mesh: Mesh, name: str) -> Sequence[Axes]:
-    """Ways to use an axis: whole, or its major and minor parts."""
+    """Return the ways to use an axis: the full axis, or its major and minor sub-axes."""
     size = mesh.sizes[name]
     ways: list[Axes] = [(Axis(name, 1, size),)]
     for major in range(2, size):
@@ -35,10 +35,10 @@ def shardings(
     uneven: bool = False,
     pending: bool = False,
 ) -> Sharding:
-    """A closed sharding of a tensor of `shape`.
+    """Draw a closed sharding of a tensor of `shape`.
 
-    `split`: axes may be used in parts; `uneven`: cuts need not divide; `pending`: axes may wait
-    for a sum.
+    `split` allows sub-axes, `uneven` allows indivisible dimensions, and `pending` allows unreduced
+    axes.
     """
     atoms = [
         axis
@@ -58,7 +58,7 @@ def shardings(
 
 
 def merged(axes: Sequence[Axis]) -> Axes:
-    """Neighbouring parts of one axis joined, as shardings have to be written."""
+    """Merge adjacent sub-axes of one axis, as shardings require."""
     joined: list[Axis] = []
     for axis in axes:
         if joined and joined[-1].name == axis.name and joined[-1].next == axis.pre:

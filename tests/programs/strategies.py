@@ -28,9 +28,9 @@ def modules(
     mesh: Mesh | None = None,
     size: int = 6,
 ) -> Module:
-    """A function of up to `size` operations (those named, or any) without shardings.
+    """Draw a function of up to `size` operations (those named, or any) without shardings.
 
-    It returns all values that nothing uses, so nothing in it is dead.
+    It returns all values without uses, so that no operation is dead.
     """
     mesh = mesh or draw(st.sampled_from(MESHES))
     return Module((mesh,), (_function(draw, mesh, ops or sampled(spmd=False), size),))
@@ -38,7 +38,7 @@ def modules(
 
 @st.composite
 def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
-    """A module with any valid shardings on some of its values and results, on several meshes."""
+    """Draw a module with any valid shardings on some values and results, on several meshes."""
     module = draw(modules(size=size))
     meshes = module.meshes + OTHER_MESHES[: draw(st.integers(0, 2))]
 
@@ -54,7 +54,7 @@ def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
 
 @st.composite
 def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
-    """A per-device program, with collectives."""
+    """Draw a per-device program with collectives."""
     mesh = draw(st.sampled_from(MESHES))
     names = [name for name in SAMPLERS if name not in GLOBAL_ONLY]
     function = _function(draw, mesh, names, size, spmd=True)
@@ -72,13 +72,13 @@ def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
 
 
 def any_modules() -> st.SearchStrategy[Module]:
-    """A module of any kind; some of its operations have locations and reasons."""
+    """Draw a module of any kind; some of its operations have locations and reasons."""
     return st.one_of(sharded_modules(), spmd_modules())
 
 
 @st.composite
 def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
-    """Every kind of sharding: open and closed, parts of axes, priorities, pending sums."""
+    """Draw every kind of sharding: open and closed, sub-axes, priorities, unreduced axes."""
     atoms = [axis for name, _ in mesh.axes for axis in draw(st.sampled_from(parts(mesh, name)))]
     lists: list[list[Axes]] = [[] for _ in range(type.rank + 3)]
     for axis in draw(st.permutations(atoms)):
@@ -95,7 +95,7 @@ def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
         open = draw(st.booleans())
         priority = draw(st.none() | st.integers(0, 3)) if axes or open else None
         dims.append(DimSharding(axes, open, priority))
-    # Complex numbers cannot begin to wait for a product: times 1, infinite ones become NaN.
+    # Complex values cannot be unreduced products: multiplied by 1, infinities become NaN.
     combine = ("add",) if type.dtype in COMPLEX else ("add", "max", "min", "mul")
     reduction = draw(st.sampled_from(combine)) if unreduced else "add"
     return Sharding(mesh.name, tuple(dims), in_order(replicated), in_order(unreduced), reduction)
@@ -121,7 +121,7 @@ def _changed(
     op: Callable[[Op], Op],
     new: dict[Value, Value],
 ) -> Block:
-    """The block with every value and every operation changed; `new` collects the values."""
+    """Return the block with every value and operation changed; `new` collects the values."""
 
     def define(old: Value) -> Value:
         new[old] = value(old)

@@ -1,7 +1,8 @@
-"""One way per operation to add it to a random program.
+"""One function per operation that adds the operation to a random program.
 
-A sampler draws operands and attributes that the operation takes, and appends it. Every program
-made so runs: indices may be out of range, since the operations say what that means, but loops end.
+A sampler draws operands and attributes that the operation accepts, and appends it. Every program
+made so runs: indices may be out of range, because the operations define the result, but loops
+terminate.
 """
 
 from tests.samplers import (

@@ -22,7 +22,7 @@ def _pieces(axes: Axes) -> int:
 
 
 def _divided(s: Scope, dtypes: Sequence[str], pieces: int, rank: int = 1) -> tuple[Value, int]:
-    """A value of at least this rank, and a dimension of it that divides into pieces."""
+    """Draw a value of at least this rank, and a dimension of it that is divisible."""
     type = s.type(dtypes, rank)
     dim = s.integer(0, type.rank - 1)
     shape = [n * pieces if d == dim else n for d, n in enumerate(type.shape)]

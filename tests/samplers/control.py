@@ -1,4 +1,4 @@
-"""Operations with blocks."""
+"""Samplers of operations with blocks."""
 
 from shardir.ir.module import Value
 from shardir.ir.types import DTYPES, TensorType

@@ -1,4 +1,4 @@
-"""Operations that make tensors: constants, counts, random numbers."""
+"""Samplers of operations that create tensors: constants, iota, random numbers."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def _(s: Scope, name: str) -> None:
 
 
 def splats(dtype: str) -> st.SearchStrategy[Any]:
-    """A Python number for every element of a constant."""
+    """Draw a Python number for every element of a constant."""
     if dtype == "bool":
         return st.booleans()
     if dtype in INTEGERS:
@@ -37,7 +37,7 @@ def splats(dtype: str) -> st.SearchStrategy[Any]:
 
 
 def arrays(type: TensorType) -> st.SearchStrategy[Dense]:
-    """An array of any content, to the bit (of bools: false and true)."""
+    """Draw an array with any bits (of bools: false and true)."""
     content = st.binary(min_size=type.nbytes, max_size=type.nbytes)
     if type.dtype == "bool":
         content = content.map(lambda data: bytes(byte & 1 for byte in data))

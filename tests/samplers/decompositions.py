@@ -1,7 +1,7 @@
-"""Fourier transforms and operations on matrices.
+"""Samplers of Fourier transforms and matrix operations.
 
-What decomposes is made regular first: close to a diagonal with rising numbers, so that no
-decomposition hangs on the last bit.
+Operands of decompositions are made well-conditioned first: close to a diagonal of ascending
+numbers, so that results do not depend on the last bit.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ def _(s: Scope, name: str) -> None:
 
 
 def _regular(s: Scope, rows: int, columns: int) -> Value:
-    """Matrices that are close to a diagonal."""
+    """Return matrices that are close to a diagonal."""
     dtype, outer = s.choose(*FIELD), s.shape(0, 1)
     x = s.value(TensorType((*outer, rows, columns), dtype))
     type = x.type
@@ -73,7 +73,7 @@ def _(s: Scope, name: str) -> None:
 @sampler("eigh", "eig")
 def _(s: Scope, name: str) -> None:
     rows, _ = _sizes(s)
-    # The sign of a vector of `eig` turns with the last bit of the matrix.
+    # The sign of an eigenvector of `eig` depends on the last bit of the matrix.
     s.emit(name, _regular(s, rows, rows), vectors=name == "eigh" and s.flag())
 
 

@@ -1,4 +1,4 @@
-"""Operations that say how they are differentiated, and those that call Python."""
+"""Samplers of operations with custom derivatives, and of callbacks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ def _(s: Scope, name: str) -> None:
 
 
 def counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
-    """A function of any arrays that returns how many elements there are, as these types."""
+    """Return a function of any arrays that returns the number of elements, as these types."""
 
     def count(*arrays: Any) -> tuple[Any, ...]:
         total = sum(array.size for array in arrays)

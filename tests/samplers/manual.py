@@ -1,4 +1,4 @@
-"""Manual computations: programs of one device inside programs of all."""
+"""Samplers of manual computations: per-device programs inside of global programs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Cuts = tuple[Axes, ...]
 
 @dataclass
 class Inside(Scope):
-    """Inside of a manual computation, which uses nothing from outside."""
+    """The scope inside of a manual computation, which uses no outer values."""
 
     def any(self, fits: Callable[[Value], bool], new: Callable[[], TensorType]) -> Value:
         fitting = [value for value in self.seen if fits(value)]
@@ -74,7 +74,7 @@ def _(s: Scope, name: str) -> None:
 
 
 def _cuts(s: Scope, rank: int, axes: Axes, *, all: bool) -> Cuts:
-    """Each of the axes (with `all`; otherwise some) cuts one of `rank` dimensions."""
+    """Draw dimensions for axes: each axis (all with `all`, otherwise some) shards one of `rank`."""
     lists: list[list[Axis]] = [[] for _ in range(rank)]
     for axis in s.draw(st.permutations(axes)):
         if rank and (all or s.flag()):
@@ -83,7 +83,7 @@ def _cuts(s: Scope, rank: int, axes: Axes, *, all: bool) -> Cuts:
 
 
 def _collective(s: Scope, manual: Axes) -> None:
-    """A collective along some of the manual axes."""
+    """Add a collective along some of the manual axes."""
     axes = tuple(s.draw(st.permutations(manual)))[: s.integer(1, len(manual))]
     count = prod(axis.size for axis in axes)
     kind = s.integer(0, 4)

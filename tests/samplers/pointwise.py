@@ -1,4 +1,4 @@
-"""Pointwise operations."""
+"""Samplers of elementwise operations."""
 
 from shardir.ir.operation import OPS, OpSpec, Symbol
 from shardir.ir.types import COMPLEX, DTYPES, TensorType
@@ -55,7 +55,7 @@ def _(s: Scope, name: str) -> None:
 @sampler("sharding_group")
 def _(s: Scope, name: str) -> None:
     x = s.tensor()
-    # Members of one group have one shape; no dimension has a hundred.
+    # Members of one group have one shape; 100 exceeds the size of every dimension.
     s.emit(name, x, group=sum((size + 1) * 100**dim for dim, size in enumerate(x.type.shape)))
 
 

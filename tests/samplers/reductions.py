@@ -1,4 +1,4 @@
-"""Operations along dimensions: reductions, running reductions, sorting, contractions."""
+"""Samplers of reductions, cumulative operations, sorts and contractions."""
 
 from hypothesis import strategies as st
 

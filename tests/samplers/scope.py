@@ -1,4 +1,4 @@
-"""What samplers draw from, and the table of them."""
+"""The scope from which samplers draw, and the table of samplers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ INDEX = TensorType((), "i32")
 
 @dataclass
 class Scope:
-    """What a sampler draws from: values seen so far, and parameters added when none fits."""
+    """The values defined so far, and parameters added when no value fits."""
 
     draw: st.DrawFn
     b: Builder
@@ -53,11 +53,11 @@ class Scope:
         return TensorType(self.shape(low, high), self.draw(st.sampled_from(dtypes)))
 
     def value(self, type: TensorType) -> Value:
-        """A value of this type, seen or new."""
+        """Draw a value of this type, defined or new."""
         return self.any(lambda value: value.type == type, lambda: type)
 
     def tensor(self, dtypes: Sequence[str] = DTYPES, low: int = 0, high: int = 3) -> Value:
-        """A value whose element type is one of these, of a rank between `low` and `high`."""
+        """Draw a value with one of these dtypes, of a rank between `low` and `high`."""
         return self.any(
             lambda value: value.type.dtype in dtypes and low <= value.type.rank <= high,
             lambda: self.type(dtypes, low, high),
@@ -74,18 +74,18 @@ class Scope:
         return self.params[-1]
 
     def dims(self, x: Value) -> tuple[int, ...]:
-        """Some of the dimensions of a value, rising."""
+        """Draw some of the dimensions of a value, ascending."""
         return tuple(d for d in range(x.type.rank) if self.flag())
 
     def dim(self, x: Value) -> int:
         return self.integer(0, x.type.rank - 1)
 
     def each(self, x: Value, low: int, high: int) -> tuple[int, ...]:
-        """An integer for each dimension."""
+        """Draw an integer for each dimension."""
         return tuple(self.integer(low, high) for _ in x.type.shape)
 
     def axes(self) -> Axes:
-        """Some axes of the mesh or parts of them, at least one, in some order."""
+        """Draw some axes of the mesh or sub-axes, at least one, in some order."""
         ways = [self.draw(st.sampled_from(parts(self.mesh, name))) for name, _ in self.mesh.axes]
         atoms = self.draw(st.permutations([axis for way in ways for axis in way]))
         return merged(atoms[: self.integer(1, len(atoms))])
@@ -99,7 +99,7 @@ class Scope:
     def block(
         self, params: Sequence[TensorType], body: Callable[["Scope", list[Value]], Sequence[Value]]
     ) -> Block:
-        """A block; `body` makes its operations and says what it returns."""
+        """Return a block; `body` adds its operations and returns its results."""
         b = self.b.inner()
         values = [b.param(type, self.choose("", "c")) for type in params]
         scope = Scope(
@@ -109,7 +109,7 @@ class Scope:
         return b.block(values, returns)
 
     def some(self) -> None:
-        """Add a few operations, none with blocks when blocks are deep."""
+        """Add a few operations; deeply nested blocks get no operations with blocks."""
         for _ in range(self.integer(0, 2)):
             simple = [name for name in self.inner if not OPS[name].blocks]
             SAMPLERS[self.draw(st.sampled_from(simple))](self)
@@ -136,7 +136,7 @@ here, call Python, or are gone before a program is partitioned."""
 
 
 def sampled(*, spmd: bool) -> list[str]:
-    """The operations for per-device programs, or for all programs, that can be run."""
+    """Return the executable operations of per-device programs, or of all programs."""
     known = [name for name in SAMPLERS if name in OPS and name not in APART]
     return [name for name in known if OPS[name].spmd is spmd]
 

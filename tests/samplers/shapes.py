@@ -1,4 +1,4 @@
-"""Operations that arrange elements."""
+"""Samplers of operations that arrange elements."""
 
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     x = s.tensor()
     low, high = s.each(x, 0, 2), s.each(x, 0, 2)
-    if s.flag():  # cut instead, where that leaves something
+    if s.flag():  # remove elements instead, if some are left
         low = tuple(-min(n - 1, k) for n, k in zip(x.type.shape, low, strict=True))
     value = s.value(x.type.with_shape(()))
     s.emit(name, x, value, low=low, high=high, interior=s.each(x, 0, 2))

@@ -1,4 +1,4 @@
-"""Operations on windows and with indices."""
+"""Samplers of window operations and indexing operations."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +60,7 @@ def _(s: Scope, name: str) -> None:
 
 @dataclass
 class _Indexing:
-    """How gather and scatter relate an operand, indices and slices."""
+    """The relation between operand, indices and slices of gather and scatter."""
 
     indices: TensorType
     slices: TensorType
@@ -72,7 +72,9 @@ class _Indexing:
 
 
 def _indexing(s: Scope, x: Value) -> _Indexing:
-    """Batching, dropped and window dimensions of the operand; batch dimensions of the indices."""
+    """Draw batching, collapsed and window dimensions of the operand, and batch dimensions of
+    indices.
+    """
     roles = [s.choose("window", "dropped", "batching") for _ in x.type.shape]
     batching = tuple(d for d, role in enumerate(roles) if role == "batching")[:1]
     dropped = tuple(d for d, role in enumerate(roles) if role == "dropped")

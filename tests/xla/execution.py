@@ -1,4 +1,4 @@
-"""Runs modules on XLA's CPU devices: whole programs with shardings, and programs of each device."""
+"""Runs modules on XLA's CPU devices: global programs with shardings, and per-device programs."""
 
 import os
 import pickle
@@ -21,7 +21,7 @@ COUNT = 8
 
 
 class XLA:
-    """XLA in a process of its own, with eight devices."""
+    """XLA in a separate process, with eight devices."""
 
     def __init__(self) -> None:
         require("jax")
@@ -43,14 +43,16 @@ class XLA:
         self._process.wait(timeout=30)
 
     def replicas(self, program: Module, args: Sequence[Any]) -> list[Any]:
-        """The whole results of a program of each device, run as replicas."""
+        """Return the global results of a per-device program, run as replicas."""
         spmd = program.main.spmd
         assert spmd is not None
         outer = [(each.type, each.sharding) for each in (*spmd.params, *spmd.results)]
         return self._run(program, False, args, outer)
 
     def sharded(self, module: Module, args: Sequence[Any]) -> list[Any]:
-        """The results of a whole program; at its border, what has no sharding is whole."""
+        """Return the results of a global program, whose unsharded parameters and results are
+        replicated.
+        """
         main = module.main
         border = [(param.type, param.sharding) for param in main.body.params]
         border += [
@@ -69,7 +71,7 @@ class XLA:
         outer: Sequence[tuple[TensorType, Sharding]],
     ) -> list[Any]:
         mesh = module.meshes[0] if sharded else spmd_mesh_of(module)
-        # Partition i is the device of this number, replica i the device at this position.
+        # Partition i is the device with this id, and replica i the device at this position.
         order = mesh.device_ids if sharded and mesh.device_ids else range(mesh.size)
         position = sorted(range(mesh.size), key=list(order).__getitem__)
         text = show(module, own_words=True).replace(f"@{module.main.name}(", "@main(", 1)

@@ -35,7 +35,7 @@ def check(xla: XLA, lowered: Any, args: list[Any], wanted: Any) -> None:
             np.testing.assert_allclose(a, np.asarray(b), rtol=1e-4, atol=1e-5)
 
 
-def test_what_devices_do_each_on_their_own(xla: XLA) -> None:
+def test_shard_map_round_trips(xla: XLA) -> None:
     mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"))
 
     def moved(x: Any) -> Any:
@@ -56,7 +56,7 @@ def test_what_devices_do_each_on_their_own(xla: XLA) -> None:
     check(xla, imported.lower(X), [X], imported(X))
 
 
-def test_a_gradient_with_random_numbers(xla: XLA) -> None:
+def test_a_gradient_with_random_numbers_round_trips(xla: XLA) -> None:
     def loss(w: Any, x: Any, key: Any) -> Any:
         kept = jax.random.bernoulli(key, 0.8, x.shape)
         return jnp.mean(jnp.tanh(jnp.where(kept, x / 0.8, 0) @ w) ** 2)
@@ -69,7 +69,7 @@ def test_a_gradient_with_random_numbers(xla: XLA) -> None:
     check(xla, from_jax(gradient).lower(w, x, key), [W, X, key], [gradient(W, X, key)])
 
 
-def test_a_mapped_loop_whose_counts_differ(xla: XLA) -> None:
+def test_a_vmapped_loop_with_different_trip_counts_round_trips(xla: XLA) -> None:
     def each(row: Any, count: Any) -> Any:
         return lax.fori_loop(0, count, lambda i, x: x * 0.9, row)
 

@@ -1,5 +1,7 @@
-"""XLA computes from our StableHLO what we compute: whole programs with shardings, and programs of
-each device as replicas, over fixed and over random programs."""
+"""XLA computes equal results from our StableHLO, for fixed and random programs.
+
+Programs are global programs with shardings, and per-device programs as replicas.
+"""
 
 import re
 from collections.abc import Iterator
@@ -113,7 +115,7 @@ def xla() -> Iterator[XLA]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_replicas_compute_the_whole(name: str, xla: XLA) -> None:
+def test_replicas_compute_the_global_result(name: str, xla: XLA) -> None:
     module = parse(PROGRAMS[name])
     args = random_arguments(module)
     program = Pipeline.parse(DEFAULT_PIPELINE)(module)
@@ -122,7 +124,7 @@ def test_replicas_compute_the_whole(name: str, xla: XLA) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_cut_by_its_shardings_computes_the_same(name: str, xla: XLA) -> None:
+def test_a_program_with_shardings_computes_the_same(name: str, xla: XLA) -> None:
     module = Pipeline.parse("propagate")(parse(PROGRAMS[name]))
     args = random_arguments(module)
     for want, got in zip(run(module, args), xla.sharded(module, args), strict=True):
@@ -151,7 +153,7 @@ XLA_FAULTS = (
 
 @contextmanager
 def without_xla_faults() -> Iterator[None]:
-    """Reject a drawn program on which XLA fails by a fault of its own."""
+    """Reject a drawn program for which XLA has a bug."""
     try:
         yield
     except AssertionError as error:
@@ -179,7 +181,7 @@ def test_replicas_of_random_programs(xla: XLA, case: Case) -> None:
 
 @RANDOM
 @given(case=cases())
-def test_random_programs_cut_by_their_shardings(xla: XLA, case: Case) -> None:
+def test_random_programs_with_shardings(xla: XLA, case: Case) -> None:
     assume(sayable(case.module) and "reshard" not in names(case.module.main.body))
     module = Pipeline.parse("propagate")(case.module)
     assume(is_plain(module))
@@ -190,7 +192,7 @@ def test_random_programs_cut_by_their_shardings(xla: XLA, case: Case) -> None:
 
 
 def every(block: Block) -> Iterator[Op]:
-    """The operations of a block and those inside of it."""
+    """Return the operations of a block, including those of nested blocks."""
     for op in block.ops:
         yield op
         for inner in op.blocks:
@@ -202,7 +204,7 @@ def names(block: Block) -> set[str]:
 
 
 def sayable(module: Module) -> bool:
-    """Whether XLA knows all operations: no decompositions of ours, no calls of the host."""
+    """Return whether XLA has all operations: no decompositions of ours, no callbacks."""
     unknown = {*CUSTOM_CALL_OPERATIONS, "callback", "pure-callback", "inspect-sharding"}
     body = module.main.body
     scatters = [op for op in every(body) if op.name == "scatter"]
@@ -212,7 +214,7 @@ def sayable(module: Module) -> bool:
 
 
 def sticks_out(op: Op) -> bool:
-    """Whether a window may be partly outside: XLA drops it then, we drop what is outside."""
+    """Return whether a window may be partly out of bounds, which XLA handles differently."""
     x, _, updates = (value.type for value in op.operands)
     gone = (*op.attrs["inserted_window_dims"], *op.attrs.get("operand_batching_dims", ()))
     windowed = [dim for dim in range(x.rank) if dim not in gone]
@@ -221,12 +223,12 @@ def sticks_out(op: Op) -> bool:
 
 
 def is_nowhere(op: Op) -> bool:
-    """Whether indices have no numbers: XLA's own simplification of such scatters goes wrong."""
+    """Return whether the indices are empty; XLA's simplification of such scatters is wrong."""
     return op.operands[1].type.shape[-1] == 0
 
 
 def is_plain(module: Module) -> bool:
-    """Whether everything at the border is cut evenly, and nothing is pending, as XLA demands."""
+    """Return whether all parameters and results are sharded evenly and reduced, as XLA requires."""
     main = module.main
     border = [(param, param.sharding) for param in main.body.params]
     border += list(zip(main.body.returns, main.result_shardings, strict=True))
@@ -238,7 +240,7 @@ def is_plain(module: Module) -> bool:
     return "unreduced" not in str(module)
 
 
-def test_the_random_scheme_of_old_has_no_text() -> None:
+def test_the_original_random_scheme_has_no_stablehlo_text() -> None:
     module = parse(PROGRAMS["random numbers"].replace("=partitionable", "=original"))
     assert "shardir.random_bits" in show(module)
     with pytest.raises(ExportError) as caught:
@@ -249,7 +251,7 @@ def test_the_random_scheme_of_old_has_no_text() -> None:
     )
 
 
-def test_programs_of_one_module_are_all_of_one_world() -> None:
+def test_functions_of_one_module_are_all_global_or_all_per_device() -> None:
     module = parse(PROGRAMS["moves"])
     partitioned = Pipeline.parse(DEFAULT_PIPELINE)(module)
     mixed = Module(module.meshes, (partitioned.main, module.main))

@@ -1,8 +1,8 @@
-"""Runs StableHLO text on XLA's CPU devices, for `tests.xla.execution`, by pickles over pipes.
+"""Runs StableHLO text on XLA's CPU devices for `tests.xla.execution`, with pickles over pipes.
 
 A job is (text, sharded, arguments): `arguments` has for each parameter the array of each device;
-`sharded` tells whether the text is one program cut by its shardings, or that of each replica. The
-answer has for each result the array of each device, or is what XLA says against the text.
+`sharded` states whether the text is one program with shardings, or the program of each replica. The
+answer has for each result the array of each device, or is the error text of XLA.
 """
 
 import pickle
@@ -19,7 +19,7 @@ Parts = list[list[Any]]
 
 
 def run(text: str, sharded: bool, count: int, arguments: Parts) -> Parts:
-    """The results of the program on as many devices."""
+    """Return the results of the program on as many devices as it has arguments."""
     devices = jax.devices()[:count]
     options = _jax.CompileOptions()
     options.num_replicas, options.num_partitions = (1, count) if sharded else (count, 1)
@@ -52,7 +52,7 @@ def main() -> None:
             return
         try:
             answer: Any = run(*job)
-        except Exception as error:  # What XLA says is for the test to judge.
+        except Exception as error:  # The test decides about errors of XLA.
             answer = f"{type(error).__name__}: {error}"
         pickle.dump(answer, sink)
         sink.flush()

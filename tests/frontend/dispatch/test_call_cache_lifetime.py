@@ -28,7 +28,7 @@ from tests.frontend.dispatch.native_call_samples import (
     plus,
     scaled,
 )
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 
 def test_settings_are_thread_local() -> None:
@@ -42,7 +42,7 @@ def test_settings_are_thread_local() -> None:
                 if (WHOLE * 1.5).dtype != (np.float64 if wide else np.float32):
                     wrong.append(wide)
 
-    at_once(work, (True, False))
+    run_concurrently(work, (True, False))
     assert wrong == []
 
 
@@ -60,7 +60,7 @@ def test_threads_call_while_the_cache_is_cleared() -> None:
             if turn % 20 == number:
                 fun.clear_cache()
 
-    at_once(work, range(4))
+    run_concurrently(work, range(4))
     assert wrong == []
 
 

@@ -20,7 +20,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from tests.call_count import count_calls
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 X = from_numpy(np.arange(4, dtype=np.float32))
 Y = from_numpy(np.arange(4, dtype=np.int32))
@@ -240,7 +240,7 @@ def test_threads_call_one_function_concurrently() -> None:
             if not all((np.asarray(x) == number + 1).all() for x in tree.leaves(fun(given))):
                 wrong.append(number)
 
-    at_once(work, range(4))
+    run_concurrently(work, range(4))
     assert wrong == []
 
 

@@ -15,7 +15,7 @@ from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.pytree import tree
 from tests.call_count import count_calls
 from tests.process_control.signals import Interrupted, alarm
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 SIZE = 1 << 13
 
@@ -177,7 +177,7 @@ def test_threads_donate_different_arrays_concurrently() -> None:
         if not (np.asarray(x) == start + 100).all():
             faults.append(x)
 
-    at_once(call, range(0, 4000, 1000))
+    run_concurrently(call, range(0, 4000, 1000))
     assert not faults
 
 

@@ -14,7 +14,7 @@ from shardir.backends.cpu import availability
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import _format_time
 from tests.error_assertions import error_line
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 HERE = Path(__file__).name
 
@@ -147,7 +147,7 @@ def test_invalid_arguments_are_errors() -> None:
 def test_threads_profile_concurrently() -> None:
     x, w = jnp.ones((30, 20)), jnp.ones((20, 10))
     found: list[sd.Profile] = []
-    at_once(lambda _: found.append(sd.profile(step, x, w)), range(4))
+    run_concurrently(lambda _: found.append(sd.profile(step, x, w)), range(4))
     for each in found:
         assert {row.name.rpartition("= ")[2] for row in each.rows} >= {"dot", "sort"}
         assert all(run.spans for run in each.runs)

@@ -19,7 +19,7 @@ import pytest
 
 from shardir.backends.cpu.codegen import object_cache
 from tests.process_control.process_kill import Killed, Killer
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 ROOT = Path(__file__).parents[4]
 IMPORT = "from shardir.backends.cpu.codegen import object_cache"
@@ -387,7 +387,7 @@ def test_concurrent_saves_and_loads_are_consistent(code_folder: Path) -> None:
                 if object_cache.load(key) != code:
                     mismatches.append(key)
 
-    at_once(save_and_load, range(4))
+    run_concurrently(save_and_load, range(4))
     assert mismatches == []
     assert sorted(file.name for file in code_folder.iterdir()) == [f"{key}.o" for key in codes]
 

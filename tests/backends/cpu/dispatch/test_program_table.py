@@ -18,7 +18,7 @@ from tests.backends.cpu.sample_kernels import (
     WORKER_INDEX,
     neighbor_hash,
 )
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 LONG_PHASE_NANOSECONDS = 1e6
 
@@ -106,7 +106,7 @@ def test_threads_may_call_programs_concurrently(oversubscribed_pool: WorkerPool)
             run(out.ctypes.data)
             mismatch_counts.append(int((out != want).sum()))
 
-    at_once(call, range(6))
+    run_concurrently(call, range(6))
     assert mismatch_counts == [0] * 120
 
 
@@ -142,7 +142,7 @@ def test_more_callers_than_slots_wait(oversubscribed_pool: WorkerPool) -> None:
         [Phase(WORKER_INDEX, (2_000_000,), 4, LONG_PHASE_NANOSECONDS)], 2, oversubscribed_pool
     )
     outs = [np.full(4, -1) for _ in range(at.MAX_CALLERS + 8)]
-    at_once(run, [out.ctypes.data for out in outs])
+    run_concurrently(run, [out.ctypes.data for out in outs])
     assert all((out >= 0).all() for out in outs)
 
 

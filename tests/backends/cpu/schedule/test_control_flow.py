@@ -15,7 +15,7 @@ from shardir.backends.cpu.threads import memory
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.call_count import count_calls
 from tests.process_control.signals import Interrupted, alarm, assert_another_thread_ends
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 X = np.linspace(0.5, 2, 8, dtype=np.float32)
 
@@ -157,7 +157,7 @@ def test_threads_may_run_one_program_concurrently() -> None:
             if int(count) != wanted[number][0] or not np.array_equal(y, wanted[number][1]):
                 mismatches.append((number, count, y))
 
-    at_once(call, range(4))
+    run_concurrently(call, range(4))
     assert not mismatches
 
 

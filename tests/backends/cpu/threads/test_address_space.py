@@ -16,7 +16,7 @@ from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import address_space, workers
 from tests.backends.cpu.sample_kernels import SCRATCH_SUM
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 linux_only = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux limits address space so"
@@ -119,5 +119,5 @@ def test_a_pool_in_limited_address_space_has_few_caller_slots(
             run(words.ctypes.data)
             assert words.tolist() == [sum(range(task, task + 3000)) for task in range(8)]
 
-    at_once(call, range(3 * workers.MAX_CALLERS_IN_LIMITED_MEMORY))
+    run_concurrently(call, range(3 * workers.MAX_CALLERS_IN_LIMITED_MEMORY))
     pool.stop()

@@ -26,7 +26,7 @@ from tests.backends.cpu.sample_kernels import (
     neighbor_hash,
 )
 from tests.process_control.signals import Interrupted, alarm
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 LONG_PHASE_NANOSECONDS = 1e6
 ROOT = Path(__file__).parents[4]
@@ -482,6 +482,6 @@ def test_random_concurrent_programs_give_the_expected_results(
             run(*(part.ctypes.data for part in parts))
             mismatch_counts.append(int((parts != want).sum()))
 
-    at_once(call, range(5))
+    run_concurrently(call, range(5))
     pool.stop()
     assert mismatch_counts == [0] * (5 * rounds)
