@@ -44,7 +44,7 @@ import sys
 from threading import Barrier
 import numpy as np
 import shardir as sd, shardir.numpy as snp
-from tests.process_control.threads import at_once
+from tests.process_control.threads import run_concurrently
 
 sys.setswitchinterval(1e-6)
 both, passed = sd.jit(lambda x, y: (x + y, {"sum": (x * y).sum()})), sd.jit(lambda x: x * 2)
@@ -60,7 +60,7 @@ def work(_):
         assert np.array_equal(snp.add(numbers, numbers), numbers + numbers)
         assert np.array_equal(snp.zeros_like(numbers)[1:3] + snp.asarray(numbers)[:2], numbers[:2])
 
-at_once(work, range(8))
+run_concurrently(work, range(8))
 """
 
 
