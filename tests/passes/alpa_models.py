@@ -1,7 +1,7 @@
-"""Training steps of Alpa's tests: attention, experts, convolutions, and how they are placed.
+"""Training steps of Alpa's tests: attention, experts, convolutions, and their shardings.
 
-A parameter has a shape and the mesh axes that its dimensions are cut along. Meshes have the axes
-"data" and "model", and four devices.
+A parameter has a shape and the mesh axes that shard its dimensions. Meshes have the axes "data" and
+"model", and four devices.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ def mesh_of(shape: tuple[int, int]) -> Any:
 
 
 def structs(mesh: Any, shapes: Shapes, pieces: Mapping[str, P] | None = None) -> Any:
-    """What is placed as `shapes` say, or where `pieces` name another place."""
+    """Return structs with the shapes `shapes`, sharded as stated there or in `pieces`."""
     pieces = pieces or {}
     return {
         name: sd.ShapeDtypeStruct(
@@ -38,7 +38,7 @@ def structs(mesh: Any, shapes: Shapes, pieces: Mapping[str, P] | None = None) ->
 
 
 def adam(params: Any, gradients: Any, state: Any, pieces: Any) -> tuple[Any, Any]:
-    """One update, without correction of the bias; its state stays in `pieces`."""
+    """Compute one update without bias correction; the state is sharded as in `pieces`."""
     first, second = state
     gradients = sd.tree.map(with_sharding_constraint, gradients, pieces)
     first = sd.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradients)
@@ -47,14 +47,14 @@ def adam(params: Any, gradients: Any, state: Any, pieces: Any) -> tuple[Any, Any
     return sd.tree.map(lambda p, u: p - u, params, update), (first, second)
 
 
-def trained(
+def train_step(
     loss: Callable[..., Any],
     shape: tuple[int, int],
     shapes: Shapes,
     batch: Sequence[tuple[tuple[int, ...], P, str]],
     pieces: Mapping[str, P] | None = None,
 ) -> Module:
-    """A step of Adam, whose state lies in `pieces`; weights lie where `shapes` say."""
+    """Return a step of Adam with state sharded as in `pieces`, and weights as in `shapes`."""
     mesh = mesh_of(shape)
     params = structs(mesh, shapes)
     moments = structs(mesh, shapes, pieces)
@@ -72,8 +72,8 @@ def trained(
     return compiled(step, params, (moments, moments), placed, results=(places, (at, at)))
 
 
-def counted(module: Module, axes: tuple[str, ...] | None = None) -> dict[str, int]:
-    """Collectives that a program executes, by kind; as in Alpa without sums of single numbers."""
+def count_collectives(module: Module, axes: tuple[str, ...] | None = None) -> dict[str, int]:
+    """Return the collectives that a program executes by kind; like Alpa without scalar sums."""
     count: Counter[str] = Counter()
     for each in list_collectives(module):
         assert each.executions is not None
@@ -129,7 +129,7 @@ def bert_shapes(layers: int, width: int, heads: int, cut: str | None = None) -> 
 
 
 def bert_layer(params: Any, at: str, x: Any) -> Any:
-    """Attention and a perceptron, each normalized after it has been added."""
+    """Compute attention and a perceptron, each normalized after the residual connection."""
     x = attended(params, at, x)
     h = gelu(x @ params[f"{at}.up"] + params[f"{at}.up_bias"])
     x = x + h @ params[f"{at}.down"] + params[f"{at}.down_bias"]
@@ -145,7 +145,7 @@ def expert_shapes(at: str, width: int, heads: int, experts: int, cut: str) -> Sh
 
 
 def routed(gates: Any, capacity: int) -> tuple[Any, Any]:
-    """Weights and a mask [group, token, expert, slot]: two experts a token, first come."""
+    """Return weights and a mask [group, token, expert, slot]: two experts per token, in order."""
     experts = gates.shape[-1]
     left: Any = gates
     used: Any = 0.0
@@ -163,7 +163,9 @@ def routed(gates: Any, capacity: int) -> tuple[Any, Any]:
 
 
 def expert_layer(params: Any, at: str, x: Any, group: int, mesh: Any) -> Any:
-    """Attention, and experts that tokens are sent to in groups, from group to expert and back."""
+    """Compute attention, and experts to which tokens are sent in groups and from which they
+    return.
+    """
     groups = NamedSharding(mesh, P(None, "data")), NamedSharding(mesh, P("data"))
     x = attended(params, at, x)
     tokens = x.reshape(-1, group, x.shape[-1])
@@ -181,7 +183,10 @@ def expert_layer(params: Any, at: str, x: Any, group: int, mesh: Any) -> Any:
 
 
 def perceptron_shapes(width: int, cut: str | None = None, piece: str | None = None) -> Shapes:
-    """Six layers: even ones are cut by columns, odd ones by rows; `piece` cuts the other way."""
+    """Return the shapes of six layers: even ones sharded by columns, odd ones by rows.
+
+    `piece` shards the other dimension.
+    """
     shapes: Shapes = {}
     for i in range(0, 6, 2):
         both = P((cut, piece)) if cut and piece else P(cut or piece)
@@ -220,7 +225,7 @@ def convolution_shapes(layers: int, width: int, cut: str | None = None) -> Shape
 
 
 def convolution_loss(params: Any, x: Any, target: Any) -> Any:
-    """Convolutions that halve the image; Alpa's also pool, which moves nothing."""
+    """Compute convolutions that halve the image; Alpa's also pool, which moves no data."""
     for i in range(len(params) // 3):
         x = convolved(x, params[f"{i}.kernel"], 2)
         x = relu(batch_normalized(x, params[f"{i}.scale"], params[f"{i}.shift"]))

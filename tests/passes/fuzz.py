@@ -1,7 +1,7 @@
-"""Try random programs until stopped: `python -m tests.passes.fuzz [first seed] [how many]`.
+"""Test random programs until stopped: `python -m tests.passes.fuzz [first seed] [count]`.
 
-Each seed is a hundred programs, see `tests.passes.random_cases`; `how many` counts seeds. Prints
-the smallest case that fails, and goes on with the next seed if `--on` is given.
+Each seed is a hundred programs, see `tests.passes.random_cases`; `count` is the number of seeds.
+Prints the smallest failing case, and continues with the next seed if `--on` is given.
 """
 
 import sys
@@ -33,9 +33,9 @@ LIMIT = 60
 
 
 def check(case: Case) -> bool:
-    """The program of each device is valid and gives the numbers of the whole one.
+    """Check that the per-device program is valid and computes the results of the global program.
 
-    Returns whether it could be told: programs that make much of the last bit are not judged.
+    Return whether the results were comparable: ill-conditioned programs are not compared.
     """
     module = case.module
     verify(module)
@@ -64,7 +64,7 @@ class Batch:
     """The case that failed last: in the end the smallest."""
 
     def run(self) -> BaseException | None:
-        """What went wrong with the smallest case that fails, if one does."""
+        """Return the failure of the smallest failing case, if there is one."""
 
         @seed(self.seed)
         @settings(
@@ -88,7 +88,7 @@ class Batch:
 
     def try_out(self, case: Case) -> None:
         try:
-            with at_most(LIMIT):
+            with limit_seconds(LIMIT):
                 known = check(case)
         except Exception:
             self.last = case
@@ -99,14 +99,14 @@ class Batch:
         self.seen += self.last is None
 
     def smallest(self, error: BaseException) -> Case | None:
-        """The smallest part of the case that failed last which still does so."""
+        """Return the smallest part of the last failing case that still fails."""
         if self.last is None:
             return None
         pipeline = self.last.pipeline
 
         def fails(module: Module) -> bool:
             try:
-                with at_most(LIMIT):
+                with limit_seconds(LIMIT):
                     check(Case(pipeline, module))
             except Exception as other:
                 return type(other) is type(error)
@@ -116,8 +116,8 @@ class Batch:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raises `TimeoutError` in what takes longer."""
+def limit_seconds(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` if the block takes longer."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"this took longer than {seconds:g} seconds")

@@ -1,7 +1,7 @@
-"""The models whose communication is known: a decoder of nine weights a layer, and its steps.
+"""Models with known communication: a decoder with nine weights per layer, and its training steps.
 
-Sizes are those that the counts were measured with elsewhere (batch 16, sequence 32, width 64,
-eight heads, hidden 256, vocabulary 128); counts do not depend on them.
+Sizes are those of the published counts (batch 16, sequence 32, width 64, eight heads, hidden 256,
+vocabulary 128); counts do not depend on them.
 """
 
 from collections import Counter
@@ -85,8 +85,8 @@ def softmax(x: Any) -> Any:
     return raised / snp.sum(raised, axis=-1, keepdims=True)
 
 
-def kept(*axes: Any) -> "Place":
-    """A constraint on activations, and on their cotangents."""
+def constrain_both(*axes: Any) -> "Place":
+    """Constrain activations and their cotangents."""
     return lambda x: with_sharding_constraint(x, sharding(*axes))
 
 
@@ -99,8 +99,9 @@ Place = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Places:
-    """Where a layer keeps its activations: between its halves, what goes into a half, and what is
-    cut by heads or by hidden features inside."""
+    """The shardings of the activations of a layer: between the two blocks, at the input of a
+    block, and inside, by heads or hidden features.
+    """
 
     between: Place = unchanged
     entering: Place = unchanged
@@ -151,8 +152,8 @@ def compiled(
     return Pipeline.parse(passes)(step.lower(*args).module)
 
 
-def counted(module: Module) -> dict[str, int]:
-    """How many collectives of each kind a program executes."""
+def count_collectives(module: Module) -> dict[str, int]:
+    """Return the number of collectives of each kind that a program executes."""
     count: Counter[str] = Counter()
     for each in list_collectives(module):
         assert each.executions is not None
@@ -161,12 +162,12 @@ def counted(module: Module) -> dict[str, int]:
 
 
 def places(params: Any) -> Any:
-    """Where parameters are, for asking their successors to be there too."""
+    """Return the shardings of parameters, to request them for the updated parameters."""
     return sd.tree.map(lambda leaf: leaf.sharding, params)
 
 
 def received(found: Collective) -> float:
-    """Bytes that a device receives: what the scaling book counts, by its own formulas."""
+    """Return the bytes that a device receives, by the formulas of the scaling book."""
     n = found.group_size
     part = (n - 1) / n
     match found.kind:

@@ -9,8 +9,11 @@ from tests.passes.random_cases import Case
 from tests.passes.whole_program.merge_comparison import merged, run_merged
 
 
-def judged(case: Case, pipeline: str) -> bool:
-    """Whether the merged program gives the numbers of the devices' program, and could be told."""
+def compare_merged(case: Case, pipeline: str) -> bool:
+    """Check the merged program against the per-device program.
+
+    Return whether there is a merged program whose results are comparable.
+    """
     program = Pipeline.parse(case.pipeline)(case.module)
     try:
         one = merged(program, pipeline)

@@ -13,7 +13,7 @@ COUNT = TensorType((), "i32")
 
 
 class Programs:
-    """Grows blocks out of random choices; `depth` bounds how deep blocks are nested."""
+    """Generates nested blocks at random; `depth` bounds the nesting."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -26,7 +26,7 @@ class Programs:
         return Function("f", b.block(params, returns), (None, None))
 
     def choose(self, known: list[Value]) -> Value:
-        """A value, rather a late one."""
+        """Choose a value; later values are more likely."""
         late = int(min(self.rng.geometric(0.3), len(known)))
         return known[-late]
 

@@ -4,10 +4,10 @@ from shardir.ir.module import Module
 
 
 def body(module: Module) -> list[str]:
-    """The operations of the function, one a line."""
+    """Return the operations of the function, one per line."""
     return [line.strip() for line in str(module).splitlines() if " = " in line and "@m" not in line]
 
 
 def reasons(module: Module) -> list[str]:
-    """What each `reshard` says that it is for."""
+    """Return the reason that each `reshard` states."""
     return [op.why for op in module.main.body.walk() if op.name == "reshard"]

@@ -31,13 +31,13 @@ from tests.programs.strategies import modules
 Array = npt.NDArray[Any]
 
 
-def checked(pipeline: str, program: Module) -> Module:
-    """The program after the passes, valid after each."""
+def run_verified_passes(pipeline: str, program: Module) -> Module:
+    """Return the program after the passes, and verify it after each."""
     return Pipeline.parse(pipeline)(program, lambda step, before, after, _: verify(after))
 
 
 def on_devices(program: Module, arguments: Sequence[Array]) -> list[list[Array]]:
-    """What each device returns."""
+    """Return the results of each device."""
     mesh, spmd = spmd_mesh_of(program), program.main.spmd
     assert spmd is not None
     shards = [
@@ -53,8 +53,11 @@ def on_devices(program: Module, arguments: Sequence[Array]) -> list[list[Array]]
 def on_processes(
     program: Module, grouped: Sequence[Module], across: str, arguments: Sequence[Array]
 ) -> list[list[Array]]:
-    """What each device returns where each process runs one of `grouped` for its block of devices;
-    all the same one, if there is one."""
+    """Return the results of each device, where each process runs one of `grouped` for its block of
+    devices.
+
+    If there is only one program, all processes run it.
+    """
     mesh, spmd = spmd_mesh_of(program), program.main.spmd
     assert spmd is not None
     levels = ProcessLevels.parse(mesh, across)
@@ -62,10 +65,12 @@ def on_processes(
     given: list[list[Array]] = [[] for _ in range(levels.processes.size)]
     for x, outer, param in zip(arguments, spmd.params, grouped[0].main.body.params, strict=True):
         shards = [slice_shard(x, outer.sharding, mesh, d) for d in range(mesh.size)]
-        for column, whole in zip(given, _joined(levels, outer.sharding, shards), strict=True):
+        for column, whole in zip(
+            given, _stack_per_process(levels, outer.sharding, shards), strict=True
+        ):
             assert whole.shape == param.type.shape
             column.append(whole)
-    made = _together(grouped if len(grouped) > 1 else list(grouped) * len(given), given)
+    made = _run_in_lock_step(grouped if len(grouped) > 1 else list(grouped) * len(given), given)
     found: list[list[Array]] = [[] for _ in range(mesh.size)]
     for i, outer in enumerate(spmd.results):
         pieces = levels.local_shard_indices(outer.sharding)
@@ -77,8 +82,8 @@ def on_processes(
     return found
 
 
-def _together(programs: Sequence[Module], given: Sequence[Sequence[Array]]) -> list[Any]:
-    """Run programs that differ in what they know of their place, step by step."""
+def _run_in_lock_step(programs: Sequence[Module], given: Sequence[Sequence[Array]]) -> list[Any]:
+    """Run programs that differ in their process, step by step."""
     mesh = spmd_mesh_of(programs[0])
     bodies = [program.main.body for program in programs]
     envs = [dict(zip(b.params, args, strict=True)) for b, args in zip(bodies, given, strict=True)]
@@ -103,7 +108,7 @@ def _kind(op: Op) -> tuple[object, ...]:
 
 
 def process_of(levels: ProcessLevels) -> list[int]:
-    """The process of each device, in order of the blocks."""
+    """Return the process of each device, in the order of the blocks."""
     found = []
     for coordinates in levels.mesh.coordinates():
         at = 0
@@ -113,8 +118,10 @@ def process_of(levels: ProcessLevels) -> list[int]:
     return found
 
 
-def _joined(levels: ProcessLevels, sharding: Sharding, shards: Sequence[Array]) -> list[Array]:
-    """For each process what its devices have, side by side."""
+def _stack_per_process(
+    levels: ProcessLevels, sharding: Sharding, shards: Sequence[Array]
+) -> list[Array]:
+    """Return for each process the values of its devices, stacked."""
     pieces, process = levels.local_shard_indices(sharding), process_of(levels)
     counts = [max(column) + 1 for column in zip(*pieces, strict=True)]
     shape = [n * count for n, count in zip(shards[0].shape, counts, strict=True)]
@@ -126,8 +133,8 @@ def _joined(levels: ProcessLevels, sharding: Sharding, shards: Sequence[Array]) 
     return made
 
 
-def ways(mesh: Mesh) -> list[str]:
-    """All ways to cut a mesh into several blocks."""
+def block_shapes(mesh: Mesh) -> list[str]:
+    """Return all ways to divide a mesh into several blocks."""
     counts = [[k for k in range(1, size + 1) if size % k == 0] for _, size in mesh.axes]
     return [
         "/".join(f"{name}:{k}" for (name, _), k in zip(mesh.axes, cut, strict=True) if k > 1)
@@ -137,7 +144,7 @@ def ways(mesh: Mesh) -> list[str]:
 
 
 def places(levels: ProcessLevels) -> list[str]:
-    """Where each process is, in their order."""
+    """Return the coordinates of each process, in order."""
     return [
         "/".join(f"{name}:{i}" for name, i in coordinates.items())
         for coordinates in levels.processes.coordinates()
@@ -145,8 +152,8 @@ def places(levels: ProcessLevels) -> list[str]:
 
 
 @st.composite
-def partitioned(draw: st.DrawFn) -> Module:
-    """The program of each device, some with collectives in two halves."""
+def partition_some(draw: st.DrawFn) -> Module:
+    """Return the per-device program; some collectives are split into start and end."""
     module = draw(modules())
     (mesh,) = module.meshes
     body = module.main.body

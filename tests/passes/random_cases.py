@@ -1,8 +1,8 @@
-"""Random programs, shardings, meshes and pipelines: what the fuzzer tries.
+"""Random programs, shardings, meshes and pipelines of the fuzzer.
 
-A case is a program of all devices over any operations, in blocks, manual computations and
-derivatives too, with shardings of any kind on some of its values, for one to eight devices in any
-arrangement; and the passes that make of it what each device runs.
+A case is a global program over any operations, including blocks, manual computations and
+derivatives, with any shardings on some of its values, for one to eight devices in any mesh; and the
+passes that make the per-device program.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from tests.samplers.scope import SIZES
 
 
 def changed(pipeline: str, name: str, **options: str) -> str:
-    """The pipeline with other options for the pass of this name."""
+    """Return the pipeline with other options of the pass with this name."""
     passes = Pipeline.parse(pipeline).passes
     return ",".join(str(replace(p, **options) if p.name == name else p) for p in passes)
 
@@ -62,7 +62,7 @@ SHAPES = (SIZES, SIZES, SIZES, (1, 2, 3, 5, 6, 7, 9), (2, 4, 8), (0, 1, 4))
 
 @dataclass(frozen=True)
 class Case:
-    """A program and what is done to it."""
+    """A program, and the pipeline that transforms it."""
 
     pipeline: str
     module: Module
@@ -76,7 +76,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, *, size: int = 6) -> Case:
-    """A random program of about `size` operations, and a pipeline."""
+    """Draw a program of about `size` operations, and a pipeline."""
     mesh = draw(meshes())
     function = draw(functions(mesh, size))
     derived = draw(st.sampled_from(("", "", "", "", "", "vmap", "jvp", "vjp")))
@@ -85,13 +85,13 @@ def cases(draw: st.DrawFn, *, size: int = 6) -> Case:
     except (DifferentiateError, VectorizeError, OperationTypeError):
         reject()
     pipeline = draw(st.sampled_from(PIPELINES))
-    module = Module((mesh,), (annotated(draw, inline_regions(function), mesh),))
+    module = Module((mesh,), (annotate(draw, inline_regions(function), mesh),))
     return Case(pipeline, module)
 
 
 @st.composite
 def meshes(draw: st.DrawFn) -> Mesh:
-    """One to eight devices, in some order, along up to three axes."""
+    """Draw one to eight devices, in some order, along up to three axes."""
     sizes: list[int] = []
     for _ in range(draw(st.integers(1, 3))):
         most = 8 // prod(sizes)
@@ -104,7 +104,7 @@ def meshes(draw: st.DrawFn) -> Mesh:
 
 @st.composite
 def functions(draw: st.DrawFn, mesh: Mesh, size: int) -> Function:
-    """A program over any operations, without shardings; it returns all that nothing uses."""
+    """Draw a program over any operations without shardings, which returns all unused values."""
     b = Builder()
     inner = [*sampled(spmd=False), "checkpoint-name", "pure-callback"]
     scope = Scope(draw, b, mesh, inner=inner, sizes=draw(st.sampled_from(SHAPES)))
@@ -113,7 +113,7 @@ def functions(draw: st.DrawFn, mesh: Mesh, size: int) -> Function:
         try:
             SAMPLERS[draw(st.sampled_from(tuple(names)))](scope)
         except (InvalidArgument, OperationTypeError):
-            # Not every operation takes tensors without elements.
+            # Some operations reject tensors without elements.
             if 0 not in scope.sizes:
                 raise
             reject()
@@ -136,8 +136,8 @@ def _derived(draw: st.DrawFn, function: Function, how: str) -> Function:
     return function
 
 
-def annotated(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
-    """The function with shardings on some values and results: all, many, few or parameters."""
+def annotate(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
+    """Add shardings to values and results of the function: all, many, few or parameters."""
     often = draw(st.sampled_from((1, 2, 5, 0)))
     closed = draw(st.booleans())
     new: dict[Value, Value] = {}
@@ -155,7 +155,7 @@ def annotated(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
 
     def rebuilt(op: Op, mesh: Mesh) -> Op:
         operands = tuple(new[v] for v in op.operands)
-        blocks = tuple(block(inner, _free(mesh, op), chosen) for inner in op.blocks)
+        blocks = tuple(block(inner, _free_axes(mesh, op), chosen) for inner in op.blocks)
         results = tuple(define(v, mesh, chosen()) for v in op.results)
         return replace(op, operands=operands, blocks=blocks, results=results)
 
@@ -173,8 +173,8 @@ def annotated(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
     return replace(function, body=body, result_shardings=results)
 
 
-def _free(mesh: Mesh, op: Op) -> Mesh:
-    """The axes that shardings inside of an operation may speak of."""
+def _free_axes(mesh: Mesh, op: Op) -> Mesh:
+    """Return the axes that shardings inside of an operation may use."""
     if op.name != "manual_computation":
         return mesh
     manual = {axis.name for axis in op.attrs["axes"]}

@@ -21,22 +21,24 @@ Array = npt.NDArray[Any]
 
 
 def reject_the_simplest(data: st.DataObject) -> None:
-    """Reject what hypothesis draws first, where each number is 0, and few of the other draws.
+    """Reject the first draw of hypothesis, where each number is 0, and few other draws.
 
-    Where it tries one or two programs for each operation, all are random ones then.
+    A test that tries one or two programs per operation then uses random programs only.
     """
     assume(data.draw(st.integers(0, 15)))
 
 
-def annotated(data: st.DataObject, module: Module, chosen: Callable[[Value], bool]) -> Module:
-    """The module with random closed shardings on values that are chosen, and on results."""
+def annotate_randomly(
+    data: st.DataObject, module: Module, chosen: Callable[[Value], bool]
+) -> Module:
+    """Return the module with random closed shardings on some values and on results."""
     (mesh,) = module.meshes
     new: dict[Value, Value] = {}
 
     def cut(value: Value) -> Sharding | None:
         if not chosen(value):
             return None
-        # Keys cannot be added up.
+        # Keys cannot be unreduced sums.
         pending = value.type.dtype != "key" and data.draw(st.integers(0, 9)) == 0
         return data.draw(shardings(mesh, value.type.shape, uneven=True, pending=pending))
 
@@ -59,8 +61,8 @@ def annotated(data: st.DataObject, module: Module, chosen: Callable[[Value], boo
     return replace(module, functions=(replace(module.main, body=body, result_shardings=results),))
 
 
-def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = None) -> None:
-    """The pipeline's program is valid and gives the numbers of the module."""
+def check_agreement(module: Module, pipeline: str, arguments: list[Array] | None = None) -> None:
+    """Check that the program of the pipeline is valid and computes the results of the module."""
     program = Pipeline.parse(pipeline)(module, lambda step, before, after, _: verify(after))
     if currently_in_test_context():
         note(f"{module}\n{program}")
@@ -70,7 +72,7 @@ def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = No
     want, got = run(module, arguments), run(program, arguments)
     tolerance = tolerance_of(module)
     if not are_close(want, got, tolerance):
-        # A comparison, a rounding or a division by nothing makes much of the last bit.
+        # Comparisons, rounding and division by zero amplify differences in the last bit.
         assume(is_stable(module, arguments, want, tolerance))
         for a, b in zip(want, got, strict=True):
             np.testing.assert_array_equal(b, a)

@@ -52,19 +52,19 @@ MINE = {"mine": "i j, j k -> i k reduction={j}"}
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this test registers for the process is gone behind it."""
+def restore_registered_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the rules that the test registers for the process."""
     monkeypatch.setattr(custom_rules, "_process", {})
 
 
-def test_cuts_pass_an_operation_that_is_text() -> None:
+def test_shardings_propagate_through_an_opaque_operation() -> None:
     with shardir.rules(MINE):
         after = Propagate()(parse(BEFORE))
 
     assert print_module(after) == AFTER
     assert print_module(parse(AFTER)) == AFTER
-    assert print_module(Propagate()(parse(AFTER))) == AFTER  # it keeps the rule it got
-    assert "8@-, 4@-" in print_module(Propagate()(parse(BEFORE)))  # and the block is over
+    assert print_module(Propagate()(parse(AFTER))) == AFTER  # the operation keeps its rule
+    assert "8@-, 4@-" in print_module(Propagate()(parse(BEFORE)))  # the block has ended
 
 
 def types(module: Module) -> list[str]:
@@ -72,7 +72,7 @@ def types(module: Module) -> list[str]:
     return [printer.sharded_type(value.type, value.sharding) for value in module.main.body.values()]
 
 
-def test_a_rule_goes_along_to_stablehlo_and_back() -> None:
+def test_a_rule_round_trips_through_stablehlo() -> None:
     with shardir.rules(MINE):
         text = show_stablehlo(Propagate()(parse(BEFORE)))
 
@@ -99,7 +99,7 @@ def result(module: Module) -> str:
     return print_module(module).partition("-> (")[2].partition(")")[0]
 
 
-def test_what_a_text_states_comes_first() -> None:
+def test_a_rule_stated_in_the_text_has_priority() -> None:
     with shardir.rules({"mine": "i j -> j i"}):
         stated = Propagate()(read(STABLEHLO))
         unstated = Propagate()(read(STABLEHLO.replace("sdy.sharding_rule", "other")))
@@ -108,7 +108,7 @@ def test_what_a_text_states_comes_first() -> None:
     assert result(unstated) == "f32[8@-, 4@a]"
 
 
-def test_operations_in_blocks_have_rules_as_well() -> None:
+def test_operations_in_blocks_have_rules() -> None:
     made = BEFORE[BEFORE.index("opaque") : BEFORE.index("\n  return %z")]
     branch = f"{{\n    %c = {made}\n    yield %c\n  }}"
     text = BEFORE.replace(made, f"case(%i) : f32[8, 4] {branch} {branch.replace('%c', '%d')}")
@@ -132,7 +132,7 @@ func @f(
 """
 
 
-def test_the_rule_of_an_operation_of_ours_is_replaced() -> None:
+def test_the_rule_of_a_known_operation_is_replaced() -> None:
     with shardir.rules({"tanh": "i j -> i k"}):
         module = Propagate()(parse(OURS))
         missing = explain(parse(OURS), "y").absences
@@ -142,8 +142,8 @@ def test_the_rule_of_an_operation_of_ours_is_replaced() -> None:
     assert result(Propagate()(parse(OURS))) == "f32[8@a, 4@b]"
 
 
-def test_a_program_runs_right_whatever_rule_was_stated() -> None:
-    """Rules decide where cuts go; how an operation runs in pieces is its own matter."""
+def test_results_do_not_depend_on_the_stated_rule() -> None:
+    """Rules guide propagation; partitioning of an operation does not depend on them."""
     mesh = shardir.make_mesh((2, 2), ("a", "b"))
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
 
@@ -161,13 +161,13 @@ def test_a_program_runs_right_whatever_rule_was_stated() -> None:
     assert turned.sharding.spec != plain.sharding.spec
 
 
-def test_inner_blocks_come_first() -> None:
+def test_inner_blocks_have_priority() -> None:
     with shardir.rules({"mine": "i j, k l -> m n"}), shardir.rules(MINE):
         assert result(Propagate()(parse(BEFORE))) == "f32[8@a, 4@b]"
 
 
-@pytest.mark.usefixtures("fresh")
-def test_a_rule_for_the_process() -> None:
+@pytest.mark.usefixtures("restore_registered_rules")
+def test_a_rule_registered_for_the_process() -> None:
     shardir.register_rule("mine", "i j, j k -> i k", reduction=("j",))
     shardir.register_rule("mine", "i j, j k -> i k", reduction="j")
 
@@ -182,14 +182,14 @@ def test_a_rule_for_the_process() -> None:
     assert result(Propagate()(parse(BEFORE))) == "f32[8@a, 4@-]"
 
 
-def test_with_a_rule_an_operation_is_covered() -> None:
+def test_an_operation_with_a_rule_is_not_reported_as_unknown() -> None:
     module = parse(BEFORE)
     with shardir.rules(MINE):
         assert not coverage(module).unruled
     assert [each.op for each in coverage(module).unruled] == ["%z = opaque"]
 
 
-def test_a_rule_that_does_not_fit_says_where() -> None:
+def test_the_error_of_a_mismatched_rule_states_the_location() -> None:
     with shardir.rules({"mine": "i, i -> i"}), pytest.raises(RuleError) as raised:
         Propagate()(parse(BEFORE))
 
@@ -199,7 +199,7 @@ def test_a_rule_that_does_not_fit_says_where() -> None:
     )
 
 
-def test_loops_have_no_rule() -> None:
+def test_a_rule_of_a_loop_is_an_error() -> None:
     with pytest.raises(RuleError) as raised, shardir.rules({"while": "i -> i"}):
         pass
 
@@ -209,7 +209,7 @@ def test_loops_have_no_rule() -> None:
     )
 
 
-def test_opt_takes_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opt_accepts_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.ir"
     file.write_text(BEFORE, "utf-8")
     stated = ["--rule", "mine: i j, j k -> i k reduction={j}"]
@@ -220,7 +220,7 @@ def test_opt_takes_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "0 operations without a factor rule" in capsys.readouterr().out
 
 
-def test_opt_does_not_take_all_rules(tmp_path: Path) -> None:
+def test_opt_rejects_invalid_rules(tmp_path: Path) -> None:
     file = tmp_path / "mine.ir"
     file.write_text(BEFORE, "utf-8")
     with pytest.raises(shardir.ShardirError) as raised:
@@ -230,7 +230,7 @@ def test_opt_does_not_take_all_rules(tmp_path: Path) -> None:
     )
 
 
-def test_passes_after_propagation_go_by_the_rule() -> None:
+def test_passes_after_propagation_use_the_rule() -> None:
     with shardir.rules(MINE):
         text = BEFORE.replace("8@a, 16", "8, 16@a")
         module = Pipeline.parse("propagate,reshard")(parse(text))

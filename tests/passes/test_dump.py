@@ -1,4 +1,4 @@
-"""`Dump`: a numbered file for every stage, each of which can be read back."""
+"""`Dump`: one numbered file per stage, each of which is parseable."""
 
 import re
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_every_stage_has_a_numbered_file(tmp_path: Path) -> None:
         assert str(parse(file.read_text("utf-8"), file.name)) in file.read_text("utf-8")
 
 
-def test_the_header_spells_out_options(tmp_path: Path) -> None:
+def test_the_header_states_options(tmp_path: Path) -> None:
     Pipeline.parse("propagate{level=basic}")(parse(TEXT), Dump(tmp_path))
     assert (
         (tmp_path / "01-propagate.ir")
@@ -75,7 +75,7 @@ def test_programs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
     assert names == ["step__lambda_", "step__lambda_.1", "step__lambda_.2"]
 
 
-def test_several_watches_are_called_in_order(tmp_path: Path) -> None:
+def test_several_observers_are_called_in_order(tmp_path: Path) -> None:
     seen = []
     watch = combine_observers(
         Dump(tmp_path), lambda step, before, after, seconds: seen.append(step.name)
@@ -96,7 +96,7 @@ def test_a_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     )
 
 
-def test_a_dump_of_a_running_program_warns_and_goes_on(tmp_path: Path) -> None:
+def test_a_failed_dump_of_a_running_program_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     pipeline = Pipeline.parse("cse,dce")
     with pytest.warns(DumpWarning) as caught:

@@ -1,4 +1,6 @@
-"""A slice of what `python -m tests.passes.fuzz` tries without end, and what it found."""
+"""A sample of the programs of `python -m tests.passes.fuzz`, and regression tests of its
+findings.
+"""
 
 import time
 
@@ -8,7 +10,7 @@ from hypothesis import assume, given
 from shardir.ir.module import Module, Op
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.text.parser import parse
-from tests.passes.fuzz import at_most, check
+from tests.passes.fuzz import check, limit_seconds
 from tests.passes.random_cases import UNEVEN, Case, cases
 from tests.programs.program_reduction import smallest
 
@@ -118,17 +120,20 @@ func @main(
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found(name: str) -> None:
+def test_earlier_findings(name: str) -> None:
     pipeline, text = FOUND[name]
     assert check(Case(pipeline, parse(text)))
 
 
-def test_what_takes_too_long_is_stopped() -> None:
-    with pytest.raises(TimeoutError, match=r"this took longer than 0\.01 seconds"), at_most(0.01):
+def test_a_long_computation_is_stopped() -> None:
+    with (
+        pytest.raises(TimeoutError, match=r"this took longer than 0\.01 seconds"),
+        limit_seconds(0.01),
+    ):
         time.sleep(10)
 
 
-def test_a_program_is_cut_down_to_what_fails() -> None:
+def test_a_program_is_reduced_to_the_failing_part() -> None:
     text = """\
 mesh @m = [x=2]
 

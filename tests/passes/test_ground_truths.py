@@ -18,9 +18,9 @@ from tests.passes.ground_truth_models import (
     Places,
     body,
     compiled,
-    counted,
+    constrain_both,
+    count_collectives,
     forward,
-    kept,
     loss,
     parameters,
     places,
@@ -34,49 +34,51 @@ LAYERS = pytest.mark.parametrize("layers", [1, 2, 4])
 
 
 @LAYERS
-def test_megatron_reduces_twice_a_layer_forward(layers: int) -> None:
-    """Narayanan et al. 2021: two all-reduces a layer in the forward pass."""
+def test_megatron_reduces_twice_per_layer_forward(layers: int) -> None:
+    """Narayanan et al. 2021: two all-reduces per layer in the forward pass."""
     module = compiled(forward, parameters(layers, MEGATRON), tokens())
-    assert counted(module) == {"all-reduce": 2 * layers}
+    assert count_collectives(module) == {"all-reduce": 2 * layers}
     for found in list_collectives(module):
         assert found.axes == ("y",)
         assert found.nbytes == BATCH * SEQUENCE * WIDTH * 4
 
 
 @LAYERS
-def test_megatron_reduces_four_times_a_layer_in_training(layers: int) -> None:
-    """Two in the forward pass and two in the backward pass."""
+def test_megatron_reduces_four_times_per_layer_in_training(layers: int) -> None:
+    """There are two all-reduces in the forward pass and two in the backward pass."""
     module = compiled(train, parameters(layers, MEGATRON), tokens(), tokens())
-    assert counted(module) == {"all-reduce": 4 * layers}
+    assert count_collectives(module) == {"all-reduce": 4 * layers}
 
 
 @LAYERS
 def test_data_parallelism_reduces_each_gradient_and_the_loss(layers: int) -> None:
-    """Nine gradients a layer, that of the embedding, which is used twice, and the loss."""
+    """There are nine gradients per layer, one of the embedding, which is used twice, and the
+    loss.
+    """
     batch = tokens(P("x"))
     module = compiled(train, parameters(layers, {}), batch, batch)
-    assert counted(module) == {"all-reduce": 9 * layers + 2}
+    assert count_collectives(module) == {"all-reduce": 9 * layers + 2}
 
 
 @LAYERS
-def test_data_and_tensor_parallelism_add_up(layers: int) -> None:
+def test_data_and_tensor_parallelism_have_the_sum_of_collectives(layers: int) -> None:
     batch = tokens(P("x"))
     module = compiled(train, parameters(layers, MEGATRON), batch, batch)
-    assert counted(module) == {"all-reduce": 13 * layers + 2}
+    assert count_collectives(module) == {"all-reduce": 13 * layers + 2}
 
 
 @LAYERS
 def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
     """Korthikanti et al. 2022: each all-reduce becomes an all-gather and a reduce-scatter.
 
-    Four of each a layer, forward and backward. No activation is all-reduced, only the
-    gradients of the layer norms' scales, which see a part of the sequence each, and the loss.
+    There are four of each per layer, forward and backward. No activation is all-reduced, only the
+    gradients of the layer norms' scales, each of a part of the sequence, and the loss.
     """
     at = Places(
-        between=kept(None, "y", None),
-        entering=kept(None, None, None),
-        heads=kept(None, None, "y", None),
-        hidden=kept(None, None, "y"),
+        between=constrain_both(None, "y", None),
+        entering=constrain_both(None, None, None),
+        heads=constrain_both(None, None, "y", None),
+        hidden=constrain_both(None, None, "y"),
     )
 
     def step(params: Any, x: Any) -> Any:
@@ -89,7 +91,7 @@ def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
     module = compiled(step, parameters(layers, MEGATRON), x)
     found = list_collectives(module)
     activation = BATCH * SEQUENCE * WIDTH * 4
-    count = counted(module)
+    count = count_collectives(module)
     assert count["all-gather"] == 4 * layers
     assert count["reduce-scatter"] == 4 * layers
     reduced = [c.nbytes for c in found if c.kind == "all-reduce"]
@@ -99,7 +101,9 @@ def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
 
 @LAYERS
 def test_zero_2_scatters_gradients(layers: int) -> None:
-    """Weights whole, their momentum in pieces: scatter each gradient, gather each weight."""
+    """Weights are replicated and their momentum is sharded: gradients are scattered and weights
+    gathered.
+    """
     params = parameters(layers, {})
     momentum = parameters(layers, ZERO, P("x"))
     batch = tokens(P("x"))
@@ -115,7 +119,7 @@ def test_zero_2_scatters_gradients(layers: int) -> None:
     results = (sharding(), places(params), pieces)
     module = compiled(step, params, momentum, batch, batch, results=results)
     weights = 9 * layers + 1
-    assert counted(module) == {
+    assert count_collectives(module) == {
         "all-reduce": 1,
         "reduce-scatter": weights,
         "all-gather": weights,
@@ -124,13 +128,13 @@ def test_zero_2_scatters_gradients(layers: int) -> None:
 
 @LAYERS
 def test_zero_3_gathers_each_weight_once(layers: int) -> None:
-    """Weights in pieces: gathered once for both passes, their gradients scattered."""
+    """Weights are sharded: gathered once for both passes, and gradients are scattered."""
     params = parameters(layers, ZERO, P("x"))
     batch = tokens(P("x"))
     results = (sharding(), places(params))
     module = compiled(train, params, batch, batch, results=results)
     weights = 9 * layers + 1
-    assert counted(module) == {
+    assert count_collectives(module) == {
         "all-reduce": 1,
         "reduce-scatter": weights,
         "all-gather": weights,

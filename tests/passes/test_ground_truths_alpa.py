@@ -1,4 +1,4 @@
-"""Counts that Alpa's tests state for multilayer perceptrons, with the shardings given."""
+"""Collective counts in Alpa's tests of multilayer perceptrons, with the given shardings."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from shardir.frontend.shardings.devices import virtual_devices
 from shardir.ir.module import Module
 from shardir.nn import relu
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.passes.ground_truth_models import counted
+from tests.passes.ground_truth_models import count_collectives
 
 LAYERS = 6
 
 
-def trained(shape: tuple[int, int], batch: int, hidden: int, tensor: bool, data: bool) -> Module:
-    """A step of gradient descent; even layers are cut by columns, odd ones by rows."""
+def train_step(shape: tuple[int, int], batch: int, hidden: int, tensor: bool, data: bool) -> Module:
+    """Return a step of gradient descent; even layers are sharded by columns, odd ones by rows."""
     devices = virtual_devices(shape[0] * shape[1])
     mesh = sd.make_mesh(shape, ("data", "model"), devices=devices)
 
@@ -47,21 +47,23 @@ def trained(shape: tuple[int, int], batch: int, hidden: int, tensor: bool, data:
 
 @pytest.mark.parametrize("shape", [(4, 1), (2, 2)])
 def test_data_parallel_steps_reduce_each_gradient(shape: tuple[int, int]) -> None:
-    """Alpa counts one, since XLA merges them."""
-    module = trained(shape, 256, 32, tensor=False, data=True)
-    assert counted(module) == {"all-reduce": 2 * LAYERS}
+    """Alpa counts one all-reduce, because XLA merges them."""
+    module = train_step(shape, 256, 32, tensor=False, data=True)
+    assert count_collectives(module) == {"all-reduce": 2 * LAYERS}
 
 
 def test_tensor_parallel_steps_reduce_activations() -> None:
-    """n - 1 for n layers, of batch x hidden each."""
-    module = trained((1, 4), 32, 256, tensor=True, data=False)
-    assert counted(module) == {"all-reduce": LAYERS - 1}
+    """There are n - 1 all-reduces for n layers, of batch x hidden elements each."""
+    module = train_step((1, 4), 32, 256, tensor=True, data=False)
+    assert count_collectives(module) == {"all-reduce": LAYERS - 1}
     assert {found.nbytes for found in list_collectives(module)} == {32 * 256 * 4}
 
 
-def test_steps_in_two_dimensions_do_both() -> None:
-    """Gradients over one axis and activations over the other; Alpa counts n, merging gradients."""
-    module = trained((2, 2), 256, 32, tensor=True, data=True)
+def test_steps_on_two_mesh_axes_reduce_gradients_and_activations() -> None:
+    """Gradients are reduced over one axis and activations over the other; Alpa counts n, with
+    merged gradients.
+    """
+    module = train_step((2, 2), 256, 32, tensor=True, data=True)
     found = list_collectives(module)
     along = [each.axes for each in found]
     assert along.count(("model",)) == LAYERS - 1

@@ -1,7 +1,7 @@
-"""Counts that Alpa's tests state for attention, embeddings, convolutions and experts.
+"""Collective counts in Alpa's tests of attention, embeddings, convolutions and experts.
 
-Alpa searches for shardings; here those that it finds are given. It counts what XLA has merged:
-one all-reduce for all gradients, where here each gradient has its own.
+Alpa searches for shardings; these tests state those that it finds. Alpa counts collectives after
+merging in XLA: one all-reduce for all gradients, where here each gradient has its own.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from tests.passes.alpa_models import (
     convolution_loss,
     convolution_shapes,
     convolved,
-    counted,
+    count_collectives,
     dense_shapes,
     error,
     expert_layer,
@@ -27,7 +27,7 @@ from tests.passes.alpa_models import (
     mesh_of,
     normalized,
     surprise,
-    trained,
+    train_step,
 )
 
 LAYERS = 2
@@ -35,45 +35,50 @@ Batch = list[tuple[tuple[int, ...], P, str]]
 
 
 def pair(shape: tuple[int, ...], spec: P, dtype: str = "float32") -> Batch:
-    """What goes in and what should come out, which look alike."""
+    """Return the input and the target, which have the same type."""
     return [(shape, spec, dtype)] * 2
 
 
 def test_data_parallel_attention_reduces_each_gradient() -> None:
-    """Twelve weights a layer; Alpa counts one, merged."""
+    """There are twelve weights per layer; Alpa counts one merged all-reduce."""
     batch = pair((64, 64, 32), P("data"))
-    module = trained(bert_loss, (4, 1), bert_shapes(LAYERS, 32, 8), batch)
-    assert counted(module) == {"all-reduce": 12 * LAYERS}
+    module = train_step(bert_loss, (4, 1), bert_shapes(LAYERS, 32, 8), batch)
+    assert count_collectives(module) == {"all-reduce": 12 * LAYERS}
 
 
 def test_tensor_parallel_attention_reduces_activations() -> None:
-    """4L - 1 for L layers: what goes into the first has no gradient. Alpa has the same."""
+    """There are 4L - 1 all-reduces for L layers, because the input of the first layer has no
+    gradient. Alpa has the same count.
+    """
     batch = pair((8, 8, 128), P())
-    module = trained(bert_loss, (1, 4), bert_shapes(LAYERS, 128, 8, "model"), batch)
-    assert counted(module) == {"all-reduce": 4 * LAYERS - 1}
+    module = train_step(bert_loss, (1, 4), bert_shapes(LAYERS, 128, 8, "model"), batch)
+    assert count_collectives(module) == {"all-reduce": 4 * LAYERS - 1}
     assert {found.nbytes for found in list_collectives(module)} == {8 * 8 * 128 * 4}
 
 
-def test_attention_in_two_dimensions_does_both() -> None:
-    """4L - 1 along one axis as in Alpa, and gradients along the other, which Alpa merges to one."""
+def test_attention_on_two_mesh_axes_reduces_activations_and_gradients() -> None:
+    """There are 4L - 1 along one axis as in Alpa, and gradients along the other, which Alpa
+    merges into one.
+    """
     batch = pair((8, 8, 128), P("data"))
-    module = trained(bert_loss, (2, 2), bert_shapes(LAYERS, 128, 8, "model"), batch)
-    assert counted(module, ("model",)) == {"all-reduce": 4 * LAYERS - 1}
-    assert counted(module, ("data",)) == {"all-reduce": 12 * LAYERS}
+    module = train_step(bert_loss, (2, 2), bert_shapes(LAYERS, 128, 8, "model"), batch)
+    assert count_collectives(module, ("model",)) == {"all-reduce": 4 * LAYERS - 1}
+    assert count_collectives(module, ("data",)) == {"all-reduce": 12 * LAYERS}
     assert len(list_collectives(module)) == 16 * LAYERS - 1
 
 
-def test_an_embedding_cut_by_words_only_reduces() -> None:
-    """Alpa's objective has two reductions of rows and two of single numbers a token; here three
-    of those: the largest logit, the sum of exponentials, and what the gradient sums up."""
+def test_an_embedding_sharded_by_words_only_reduces() -> None:
+    """Alpa's objective has two reductions of rows and two of scalars per token; here there are
+    three of scalars: the largest logit, the sum of exponentials, and the sum of the gradient.
+    """
     batch, words, width = 8 * 8 // 2, 1024, 8
 
     def loss(params: Any, x: Any, y: Any) -> Any:
         return surprise(params["words"][x] @ params["words"].T, y)
 
     shapes: Shapes = {"words": ((words, width), P("model"))}
-    module = trained(loss, (2, 2), shapes, pair((8, 8), P("data"), "int32"))
-    assert set(counted(module)) == {"all-reduce"}
+    module = train_step(loss, (2, 2), shapes, pair((8, 8), P("data"), "int32"))
+    assert set(count_collectives(module)) == {"all-reduce"}
     along = [(found.axes, found.nbytes) for found in list_collectives(module)]
     assert along.count((("data",), words // 2 * width * 4)) == 1
     assert along.count((("model",), batch * width * 4)) == 2
@@ -102,36 +107,41 @@ def masked_loss(params: Any, x: Any, y: Any) -> Any:
 
 
 def test_a_data_parallel_language_model_reduces_each_gradient() -> None:
-    """Alpa counts one, merged; the embedding is used twice and reduced once."""
+    """Alpa counts one merged all-reduce; the embedding is used twice and reduced once."""
     shapes = masked_shapes(128, 32, 16, 4, None)
-    module = trained(masked_loss, (4, 1), shapes, pair((32, 32), P("data"), "int32"))
-    assert counted(module) == {"all-reduce": len(shapes)}
+    module = train_step(masked_loss, (4, 1), shapes, pair((32, 32), P("data"), "int32"))
+    assert count_collectives(module) == {"all-reduce": len(shapes)}
 
 
 def test_a_tensor_parallel_language_model_reduces_activations_and_logits() -> None:
-    """4L in the layers, two of rows at the embedding, three over words; Alpa has 4L + 4."""
+    """There are 4L in the layers, two of rows at the embedding, and three over words; Alpa has
+    4L + 4.
+    """
     shapes = masked_shapes(512, 16, 128, 8, "model")
-    module = trained(masked_loss, (1, 4), shapes, pair((16, 16), P(), "int32"))
-    assert counted(module) == {"all-reduce": 4 * LAYERS + 5}
+    module = train_step(masked_loss, (1, 4), shapes, pair((16, 16), P(), "int32"))
+    assert count_collectives(module) == {"all-reduce": 4 * LAYERS + 5}
 
 
 def test_data_parallel_convolutions_reduce_gradients_and_statistics() -> None:
-    """Four numbers a channel and normalization; Alpa counts two each, merged, and one for all
-    gradients."""
+    """There are four numbers per channel and normalization; Alpa counts two each, merged, and
+    one for all gradients.
+    """
     batch = [((16, 16, 16, 4), P("data"), "float32"), ((16, 2, 2, 4), P("data"), "float32")]
-    module = trained(convolution_loss, (4, 1), convolution_shapes(3, 4), batch)
-    assert counted(module) == {"all-reduce": 3 * 3 + 4 * 3}
+    module = train_step(convolution_loss, (4, 1), convolution_shapes(3, 4), batch)
+    assert count_collectives(module) == {"all-reduce": 3 * 3 + 4 * 3}
 
 
 def test_tensor_parallel_convolutions_reduce_activations() -> None:
-    """n - 1 for n layers, as in Alpa."""
+    """There are n - 1 all-reduces for n layers, as in Alpa."""
     batch = [((8, 16, 16, 256), P(), "float32"), ((8, 1, 1, 256), P(), "float32")]
-    module = trained(convolution_loss, (1, 4), convolution_shapes(4, 256, "model"), batch)
-    assert counted(module) == {"all-reduce": 3}
+    module = train_step(convolution_loss, (1, 4), convolution_shapes(4, 256, "model"), batch)
+    assert count_collectives(module) == {"all-reduce": 3}
 
 
 def test_convolutions_by_channel_reduce_once() -> None:
-    """Wide, by channel, narrow: one all-reduce, after the last, as in Alpa."""
+    """The layers are wide, depthwise and narrow: there is one all-reduce, after the last, as in
+    Alpa.
+    """
     width = 256
 
     def loss(params: Any, x: Any, target: Any) -> Any:
@@ -147,20 +157,22 @@ def test_convolutions_by_channel_reduce_once() -> None:
         "scale": ((width,), P()),
         "shift": ((width,), P()),
     }
-    module = trained(loss, (1, 4), shapes, pair((4, 8, 8, width), P()))
-    assert counted(module) == {"all-reduce": 1}
+    module = train_step(loss, (1, 4), shapes, pair((4, 8, 8, width), P()))
+    assert count_collectives(module) == {"all-reduce": 1}
 
 
 def test_experts_exchange_tokens_four_times() -> None:
-    """To the experts and back, forward and backward, as in Alpa; and the gradients of attention
-    and gate, which Alpa counts as one, merged. Those of experts stay where they are."""
+    """Tokens are sent to the experts and back, forward and backward, as in Alpa. The gradients
+    of attention and gate are reduced, which Alpa counts as one, merged. Those of experts stay
+    local.
+    """
 
     def loss(params: Any, x: Any, target: Any) -> Any:
         return error(expert_layer(params, "0", x, 32, mesh_of((4, 1))), target)
 
     shapes = expert_shapes("0", 64, 16, 16, "data")
-    module = trained(loss, (4, 1), shapes, pair((64, 16, 64), P("data")))
-    assert counted(module) == {"all-to-all": 4, "all-reduce": len(shapes) - 2}
+    module = train_step(loss, (4, 1), shapes, pair((64, 16, 64), P("data")))
+    assert count_collectives(module) == {"all-to-all": 4, "all-reduce": len(shapes) - 2}
 
 
 def test_a_language_model_with_experts_exchanges_tokens_four_times() -> None:
@@ -173,5 +185,5 @@ def test_a_language_model_with_experts_exchanges_tokens_four_times() -> None:
     shapes = expert_shapes("0", 64, 16, 16, "data")
     shapes |= attention_shapes("1", 64, 16, None) | dense_shapes("1", 64, None)
     shapes["words"] = ((32, 64), P())
-    module = trained(loss, (4, 1), shapes, pair((64, 16), P("data"), "int32"))
-    assert counted(module) == {"all-to-all": 4, "all-reduce": len(shapes) - 2}
+    module = train_step(loss, (4, 1), shapes, pair((64, 16), P("data"), "int32"))
+    assert count_collectives(module) == {"all-to-all": 4, "all-reduce": len(shapes) - 2}

@@ -1,6 +1,7 @@
-"""Counts that Alpa's tests state for optimizers whose state is in pieces, and for microbatches.
+"""Collective counts in Alpa's tests of optimizers with sharded state, and of microbatches.
 
-Alpa counts what XLA has merged: one reduce-scatter and one all-gather for all weights.
+Alpa counts collectives after merging in XLA: one reduce-scatter and one all-gather for all weights.
+!
 """
 
 from typing import Any
@@ -15,12 +16,12 @@ from tests.passes.alpa_models import (
     bert_shapes,
     convolution_loss,
     convolution_shapes,
-    counted,
+    count_collectives,
     mesh_of,
     perceptron_loss,
     perceptron_shapes,
     structs,
-    trained,
+    train_step,
 )
 from tests.passes.ground_truth_models import compiled
 
@@ -32,34 +33,39 @@ def places(shapes: Shapes) -> dict[str, P]:
     return {name: spec for name, (_, spec) in shapes.items()}
 
 
-def test_state_in_pieces_scatters_and_gathers() -> None:
-    """ZeRO-2: in Alpa one of each, merged, and no all-reduce."""
+def test_sharded_state_scatters_and_gathers() -> None:
+    """ZeRO-2: Alpa has one of each, merged, and no all-reduce."""
     pieces = places(perceptron_shapes(32, piece="data"))
-    module = trained(perceptron_loss, (4, 1), perceptron_shapes(32), ROWS, pieces)
-    assert counted(module) == {"reduce-scatter": WEIGHTS, "all-gather": WEIGHTS}
+    module = train_step(perceptron_loss, (4, 1), perceptron_shapes(32), ROWS, pieces)
+    assert count_collectives(module) == {"reduce-scatter": WEIGHTS, "all-gather": WEIGHTS}
 
 
-def test_weights_in_pieces_are_gathered_once() -> None:
-    """ZeRO-3: Alpa has two all-gathers and one reduce-scatter, merged; here what has been gathered
-    serves both passes."""
-    module = trained(perceptron_loss, (4, 1), perceptron_shapes(32, piece="data"), ROWS)
-    assert counted(module) == {"reduce-scatter": WEIGHTS, "all-gather": WEIGHTS}
+def test_sharded_weights_are_gathered_once() -> None:
+    """ZeRO-3: Alpa has two all-gathers and one reduce-scatter, merged; here both passes use the
+    gathered weights.
+    """
+    module = train_step(perceptron_loss, (4, 1), perceptron_shapes(32, piece="data"), ROWS)
+    assert count_collectives(module) == {"reduce-scatter": WEIGHTS, "all-gather": WEIGHTS}
 
 
-def test_state_in_pieces_leaves_activations_alone() -> None:
-    """Both dimensions: n - 1 all-reduces as in Alpa, which has two reduce-scatters and up to two
-    all-gathers, merged."""
+def test_sharded_state_does_not_affect_activations() -> None:
+    """On two mesh axes there are n - 1 all-reduces as in Alpa, which has two reduce-scatters and
+    up to two all-gathers, merged.
+    """
     pieces = places(perceptron_shapes(32, "model", "data"))
-    module = trained(perceptron_loss, (2, 2), perceptron_shapes(32, "model"), ROWS, pieces)
-    assert counted(module, ("model",)) == {"all-reduce": 5}
-    assert counted(module, ("data",)) == {"reduce-scatter": WEIGHTS, "all-gather": WEIGHTS}
+    module = train_step(perceptron_loss, (2, 2), perceptron_shapes(32, "model"), ROWS, pieces)
+    assert count_collectives(module, ("model",)) == {"all-reduce": 5}
+    assert count_collectives(module, ("data",)) == {
+        "reduce-scatter": WEIGHTS,
+        "all-gather": WEIGHTS,
+    }
 
 
-def test_attention_with_state_in_pieces_leaves_activations_alone() -> None:
-    """4L - 1 all-reduces as in Alpa, and the rest as in a perceptron.
+def test_attention_with_sharded_state_does_not_affect_activations() -> None:
+    """There are 4L - 1 all-reduces as in Alpa, and the other counts are as for a perceptron.
 
-    Alpa's batch is 8 x 8, with which moving activations sends less here than scattering weights
-    does; this one is 64 x 64.
+    Alpa's batch is 8 x 8, for which moving activations sends less here than scattering weights; the
+    batch of this test is 64 x 64.
     """
     shapes = bert_shapes(2, 128, 8, "model")
     pieces = places(shapes)
@@ -76,26 +82,28 @@ def test_attention_with_state_in_pieces_leaves_activations_alone() -> None:
             case (None, *rest):
                 pieces[name] = P("data", *rest)
     batch = [((64, 64, 128), P("data"), "float32")] * 2
-    module = trained(bert_loss, (2, 2), shapes, batch, pieces)
-    assert counted(module, ("model",)) == {"all-reduce": 7}
-    assert counted(module, ("data",)) == {"reduce-scatter": 24, "all-gather": 24}
+    module = train_step(bert_loss, (2, 2), shapes, batch, pieces)
+    assert count_collectives(module, ("model",)) == {"all-reduce": 7}
+    assert count_collectives(module, ("data",)) == {"reduce-scatter": 24, "all-gather": 24}
 
 
-def test_convolutions_with_state_in_pieces_reduce_statistics_only() -> None:
-    """Alpa has two all-reduces a normalization, merged, some reduce-scatters and up to two
-    all-gathers."""
+def test_convolutions_with_sharded_state_reduce_statistics_only() -> None:
+    """Alpa has two all-reduces per normalization, merged, some reduce-scatters and up to two
+    all-gathers.
+    """
     shapes = convolution_shapes(3, 4)
     pieces = {
         name: P(None, None, "data") if name.endswith("kernel") else P("data") for name in shapes
     }
     batch = [((16, 16, 16, 4), P("data"), "float32"), ((16, 2, 2, 4), P("data"), "float32")]
-    module = trained(convolution_loss, (4, 1), shapes, batch, pieces)
-    assert counted(module) == {"all-reduce": 12, "reduce-scatter": 9, "all-gather": 9}
+    module = train_step(convolution_loss, (4, 1), shapes, batch, pieces)
+    assert count_collectives(module) == {"all-reduce": 12, "reduce-scatter": 9, "all-gather": 9}
 
 
 def test_factored_state_reduces_columns() -> None:
-    """Adafactor keeps a row and a column of squares; Alpa has one reduce-scatter and up to two of
-    the others, merged. Columns are sums over pieces, and rows are not."""
+    """Adafactor stores a row and a column of squares; Alpa has one reduce-scatter and up to two
+    other collectives, merged. Columns are sums over shards, and rows are not.
+    """
     mesh = mesh_of((4, 1))
     params = structs(mesh, perceptron_shapes(32))
     whole, cut = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
@@ -124,7 +132,7 @@ def test_factored_state_reduces_columns() -> None:
     rows = sd.ShapeDtypeStruct((256, 32), "float32", sharding=cut)
     results = sd.tree.map(lambda leaf: leaf.sharding, (params, state))
     module = compiled(step, params, state, rows, rows, results=results)
-    assert counted(module) == {
+    assert count_collectives(module) == {
         "all-reduce": WEIGHTS // 2,
         "reduce-scatter": WEIGHTS,
         "all-gather": WEIGHTS,
@@ -132,7 +140,9 @@ def test_factored_state_reduces_columns() -> None:
 
 
 def test_microbatches_reduce_after_the_last() -> None:
-    """Nothing while gradients are added up, then each once; Alpa counts one, merged."""
+    """There is no collective while gradients are accumulated, then one each; Alpa counts one,
+    merged.
+    """
     mesh = mesh_of((4, 1))
     params = structs(mesh, perceptron_shapes(32))
     place = NamedSharding(mesh, P(None, "data"))
@@ -149,4 +159,4 @@ def test_microbatches_reduce_after_the_last() -> None:
 
     results = sd.tree.map(lambda leaf: leaf.sharding, params)
     module = compiled(step, params, rows, rows, results=results)
-    assert counted(module) == {"all-reduce": WEIGHTS}
+    assert count_collectives(module) == {"all-reduce": WEIGHTS}

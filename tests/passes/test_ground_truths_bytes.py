@@ -1,8 +1,9 @@
-"""What the scaling book (jax-ml/scaling-book) says that a dense layer sends, in bytes.
+"""The bytes that a dense layer communicates according to the scaling book (jax-ml/scaling-book).
 
-Two matrices of D by F in bf16 and a batch of B: bytes that a device receives, of which a ring
-spares the last n-th. Weights that are gathered serve both passes here, so that fully sharded
-training sends 4DF + 4DF where the book, which gathers again, has 4DF + 8DF.
+The layer has two matrices of D by F in bf16 and a batch of B. The bytes are those that a device
+receives; a ring needs only (n - 1) / n of the book's numbers. Both passes use the weights that are
+gathered once, so that fully sharded training communicates 4DF + 4DF, where the book, which gathers
+again, has 4DF + 8DF.
 """
 
 from typing import Any
@@ -23,7 +24,7 @@ def layer(x: Any, up: Any, down: Any) -> Any:
 
 
 def step(x: Any, up: Any, down: Any, seed: Any) -> Any:
-    """The layer, and what its backward pass gives for a cotangent."""
+    """Return the layer, and the results of its backward pass for a cotangent."""
     y, back = sd.vjp(layer, x, up, down)
     return y, back(seed)
 
@@ -37,7 +38,9 @@ def step(x: Any, up: Any, down: Any, seed: Any) -> Any:
     ],
     ids=["data", "tensor", "fully sharded"],
 )
-def test_a_dense_layer_sends_what_the_book_says(x: P, up: P, down: P, nbytes: int) -> None:
+def test_a_dense_layer_communicates_the_bytes_of_the_book(
+    x: P, up: P, down: P, nbytes: int
+) -> None:
     args = [
         struct((B, D), x, "bfloat16"),
         struct((D, F), up, "bfloat16"),

@@ -1,4 +1,4 @@
-"""Manual computations become per-device code; along free axes they are programs as any other."""
+"""Manual computations become per-device code; the partitioner handles their free axes."""
 
 from dataclasses import replace
 
@@ -98,7 +98,7 @@ ALL = {"matmul": MATMUL, "collectives": COLLECTIVES, "nested": NESTED, "loop": L
 
 @pytest.mark.parametrize("pipeline", [DEFAULT_PIPELINE, "reshard,partition"])
 @pytest.mark.parametrize("text", ALL.values(), ids=ALL)
-def test_devices_compute_what_the_whole_program_means(text: str, pipeline: str) -> None:
+def test_per_device_programs_compute_the_global_result(text: str, pipeline: str) -> None:
     module = parse(text)
     verify(module)
     arguments = random_arguments(module, 0)
@@ -110,11 +110,11 @@ def test_devices_compute_what_the_whole_program_means(text: str, pipeline: str) 
 
 
 def body_of(module: Module) -> str:
-    """The operations of a partitioned module, apart from its signature."""
+    """Return the operations of a partitioned module without its signature."""
     return str(module).split("{\n", 1)[1]
 
 
-def test_it_runs_as_what_the_compiler_makes_of_the_same_program() -> None:
+def test_a_manual_program_equals_the_partitioned_program() -> None:
     automatic = f"""{HEAD}func @f(
   %a: f32[8@-, 16@x],
   %b: f32[16@x, 8@y],
@@ -128,14 +128,14 @@ def test_it_runs_as_what_the_compiler_makes_of_the_same_program() -> None:
     assert body_of(one).replace("%c.partial", "%part") == body_of(other)
 
 
-def test_free_axes_cut_collectives_too() -> None:
+def test_collectives_are_partitioned_along_free_axes() -> None:
     module = Pipeline.parse("reshard,partition")(parse(COLLECTIVES))
     text = str(module)
     assert "all-gather(%a, dim=0, axes=[x]) : f32[8, 2]" in text
     assert "axes=[y], dim" not in text
 
 
-def test_a_computation_that_is_not_the_same_everywhere_is_no_replica() -> None:
+def test_a_varying_computation_is_not_replicated() -> None:
     module = parse(NESTED.replace("%i, axes=[x, y], op=max", "%i, axes=[y], op=max"))
     with pytest.raises(InterpretError, match="hold different values for the same shard"):
         run(module, random_arguments(module, 0))
@@ -147,7 +147,7 @@ def through(pipeline: str, text: str) -> str:
     return str(module)
 
 
-def test_nothing_inside_is_taken_from_outside() -> None:
+def test_cse_inside_does_not_capture_outer_values() -> None:
     text = f"""{HEAD}func @f(
   %a: f32[8],
 ) -> (f32[8]) {{
@@ -169,7 +169,7 @@ def test_nothing_inside_is_taken_from_outside() -> None:
     assert "%again" not in merged
 
 
-def test_what_nobody_uses_is_left_out() -> None:
+def test_unused_results_are_removed() -> None:
     text = f"""{HEAD}func @f(
   %a: f32[8],
   %b: f32[8],
@@ -217,8 +217,8 @@ WHOLE = f"""{HEAD}func @f(
 """
 
 
-def test_the_way_back_is_one_too() -> None:
-    """What it needs stays on the devices; what all used gets the sum of their gradients."""
+def test_the_backward_pass_is_a_manual_computation() -> None:
+    """Residuals stay on the devices, and replicated operands get the sum of the gradients."""
     module = parse(WHOLE)
     both = replace(module, functions=(vjp(module.main, [0, 1]),))
     verify(both)
@@ -233,7 +233,7 @@ def test_the_way_back_is_one_too() -> None:
     assert "%t.saved" in str(both)
 
 
-def test_the_way_forward_and_many_times_at_once() -> None:
+def test_tangents_and_batches_of_manual_computations() -> None:
     module = parse(WHOLE)
     x, w = np.arange(8, dtype=np.float32), np.float32(3)
     ahead = replace(module, functions=(jvp(module.main, [0, 1]),))

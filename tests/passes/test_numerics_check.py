@@ -1,4 +1,4 @@
-"""`Check`: stops at the pass that changed the numbers, and shows the operation that did."""
+"""`Check`: finds the pass that changed the results, and shows the wrong operation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from shardir.ir.operation import OPS
 from shardir.passes import PASSES, Pass, Pipeline
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.text.parser import parse
-from tests.passes.sharded_evaluation import annotated
+from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.strategies import modules
 
 TEXT = """\
@@ -33,7 +33,7 @@ PIPELINE = "propagate,reshard,partition,cse,dce"
 
 @contextmanager
 def broken(old: str, new: str) -> Iterator[None]:
-    """A pass `break` that takes one operation for another."""
+    """Register a pass `break` that replaces one operation by another."""
 
     @dataclass(frozen=True)
     class Break(Pass, name="break"):
@@ -51,11 +51,11 @@ def broken(old: str, new: str) -> Iterator[None]:
         del PASSES["break"]
 
 
-def test_passes_that_change_nothing_pass() -> None:
+def test_correct_passes_are_accepted() -> None:
     Pipeline.parse(PIPELINE)(parse(TEXT), NumericsCheck())
 
 
-def test_the_pass_the_result_and_the_operation_are_named() -> None:
+def test_the_error_names_the_pass_the_result_and_the_operation() -> None:
     with broken("neg", "abs"), pytest.raises(NumbersError) as caught:
         Pipeline.parse("propagate,break,reshard")(parse(TEXT), NumericsCheck())
     assert str(caught.value) == (
@@ -75,7 +75,7 @@ def test_the_first_wrong_operation_of_a_partitioned_program_is_found() -> None:
     assert str(caught.value).splitlines()[-1] == '  | %e = sin(%a) : f32[2] loc("mlp.py":7:3)'
 
 
-def test_devices_that_disagree_are_found() -> None:
+def test_disagreement_between_devices_is_found() -> None:
     with broken("all-reduce", "neg"), pytest.raises(NumbersError) as caught:
         Pipeline.parse(f"{PIPELINE},break")(parse(TEXT), NumericsCheck())
     assert str(caught.value) == (
@@ -87,7 +87,7 @@ def test_devices_that_disagree_are_found() -> None:
     )
 
 
-def test_results_that_hang_on_the_last_digit_are_not_blamed() -> None:
+def test_ill_conditioned_results_are_not_errors() -> None:
     text = """\
 mesh @m = [x=8]
 
@@ -109,5 +109,5 @@ func @f(
 @settings(max_examples=30)
 @given(st.data())
 def test_random_programs_pass_through_the_whole_pipeline(data: st.DataObject) -> None:
-    module = annotated(data, data.draw(modules()), lambda _: data.draw(st.booleans()))
+    module = annotate_randomly(data, data.draw(modules()), lambda _: data.draw(st.booleans()))
     Pipeline.parse(f"{PIPELINE},simplify,dce")(module, NumericsCheck())

@@ -23,8 +23,8 @@ func @f(
 
 
 @pytest.fixture(autouse=True)
-def passes() -> Iterator[None]:
-    """What is registered inside is gone behind it."""
+def restore_passes() -> Iterator[None]:
+    """Remove the passes that the test registers."""
     before = dict(PASSES)
     yield
     PASSES.clear()
@@ -38,7 +38,7 @@ def message(name: str, *, checked: bool = False) -> str:
 
 
 @pytest.mark.parametrize("checked", [False, True])
-def test_a_pass_that_returns_nothing(checked: bool) -> None:
+def test_a_pass_that_returns_none_is_an_error(checked: bool) -> None:
     class Forgets(Pass, name="forgets"):
         def __call__(self, module: Module) -> Module:
             return None  # type: ignore[return-value]
@@ -48,7 +48,7 @@ def test_a_pass_that_returns_nothing(checked: bool) -> None:
     )
 
 
-def test_a_pass_without_a_call() -> None:
+def test_a_pass_without_a_call_method_is_an_error() -> None:
     class Empty(Pass, name="empty"):
         pass
 
@@ -57,7 +57,7 @@ def test_a_pass_without_a_call() -> None:
     )
 
 
-def test_a_pass_that_raises() -> None:
+def test_the_error_of_a_pass_that_raises_names_it() -> None:
     class Divides(Pass, name="divides"):
         def __call__(self, module: Module) -> Module:
             raise ZeroDivisionError("by nothing")
@@ -65,7 +65,7 @@ def test_a_pass_that_raises() -> None:
     assert message("divides") == "pass 'divides' raised ZeroDivisionError: by nothing"
 
 
-def test_a_pass_that_drops_a_definition() -> None:
+def test_a_pass_that_removes_a_used_definition_is_an_error() -> None:
     class Drops(Pass, name="drops"):
         def __call__(self, module: Module) -> Module:
             body = module.main.body

@@ -1,7 +1,7 @@
-"""Operations that move rows along a dimension that is cut: any window, any mesh, any cuts.
+"""Operations that move rows along a sharded dimension, for any window, mesh and shardings.
 
-The whole program and the one of the devices must give the same numbers, also where pieces differ
-in size, where a result has other pieces than its operand, and where parts of axes are used.
+The global program and the per-device program must compute the same results, also where shards
+differ in size, where a result has another sharding than its operand, and with sub-axes.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.reductions.window_geometry import dilated_size
 from shardir.ops.type_checks import Ints
-from tests.passes.sharded_evaluation import must_agree
+from tests.passes.sharded_evaluation import check_agreement
 from tests.programs.shardings import shardings
 
 MESHES = (
@@ -140,7 +140,7 @@ def choices(draw: Draw, b: Builder, x: Value) -> Value:
 def padding(
     draw: Draw, shape: Ints, window: Ints, dilations: Ints, inner: Ints
 ) -> tuple[tuple[int, int], ...]:
-    """Random padding, such that there is room for a window."""
+    """Draw random padding such that there is room for a window."""
     pairs = []
     for n, size, step, between in zip(shape, window, dilations, inner, strict=True):
         low = draw(st.integers(-1, 4))
@@ -152,25 +152,25 @@ def padding(
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_pieces_make_what_the_whole_makes(name: str, data: st.DataObject) -> None:
+def test_per_device_programs_compute_the_global_result(name: str, data: st.DataObject) -> None:
     mesh = data.draw(st.sampled_from(MESHES))
     shape = (data.draw(st.integers(1, 20)), data.draw(st.integers(1, 6)))
     b = Builder()
     x = b.param(TensorType(shape, "f32"), "x", data.draw(shardings(mesh, shape)))
     y = CASES[name](data.draw, b, x)
-    body = cut_alike(Block((x,), tuple(b.ops), (y,)), x)
+    body = shard_like_x(Block((x,), tuple(b.ops), (y,)), x)
     module = Module((mesh,), (Function("f", body, (None,)),))
     numbers = LOWEST if name == "choices" else WHOLE
     arguments = [np.resize(np.array(numbers, np.float32), shape)]
-    must_agree(module, "partition,dce", arguments)
+    check_agreement(module, "partition,dce", arguments)
 
 
 WHOLE = (-2, -1, 0, 1, 2)
 LOWEST = (-np.inf, -np.inf, -np.inf, 1, 2, -np.inf, -np.inf, np.inf, np.nan)
 
 
-def cut_alike(block: Block, x: Value) -> Block:
-    """All values with dimensions cut as `x` is, but for dimensions that become single rows."""
+def shard_like_x(block: Block, x: Value) -> Block:
+    """Shard all values as `x`, except dimensions that become single rows."""
     assert x.sharding
     values = [x, *(v for op in block.ops for v in op.results if v.type.rank)]
     single = {d for v in values for d, size in enumerate(v.type.shape) if size == 1}
@@ -182,8 +182,8 @@ def cut_alike(block: Block, x: Value) -> Block:
 
 
 @given(data=st.data())
-def test_convolutions_of_pieces(data: st.DataObject) -> None:
-    """Batch, features and space of images and filters cut in any way, groups included."""
+def test_sharded_convolutions(data: st.DataObject) -> None:
+    """Batch, features and space of images and filters are sharded in any way, including groups."""
     draw = data.draw
     mesh = draw(st.sampled_from(MESHES))
     groups, batch_groups = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2)]))
@@ -211,14 +211,14 @@ def test_convolutions_of_pieces(data: st.DataObject) -> None:
     cut = draw(shardings(mesh, y.type.shape))
     body = Block((x, w), tuple(b.ops), (y,))
     module = Module((mesh,), (Function("f", body, (cut,)),))
-    must_agree(module, draw(st.sampled_from(PIPELINES)))
+    check_agreement(module, draw(st.sampled_from(PIPELINES)))
 
 
 PIPELINES = ("reshard,partition,dce", "propagate,reshard,partition,cse,dce")
 
 
 def searched(draw: Draw, b: Builder, x: Value) -> tuple[Value, ...]:
-    """Results of operations that look for something along a dimension."""
+    """Draw results of operations that search along a dimension."""
     dim = draw(st.integers(0, 1))
     line = x.type.with_shape((x.type.shape[1 - dim],)).with_dtype(draw(st.sampled_from(POSITIONS)))
     count = draw(st.integers(1, x.type.shape[1]))
@@ -237,8 +237,8 @@ POSITIONS = ("i8", "u32", "i64")
 
 
 @given(data=st.data())
-def test_what_is_found_in_pieces(data: st.DataObject) -> None:
-    """Extremes, the largest few and slices: draws, NaN and infinities included."""
+def test_sharded_searches(data: st.DataObject) -> None:
+    """The operations are extremes, top-k and slices of values with ties, NaN and infinities."""
     draw = data.draw
     mesh = draw(st.sampled_from(MESHES))
     shape = (draw(st.integers(1, 12)), draw(st.integers(1, 12)))
@@ -255,4 +255,4 @@ def test_what_is_found_in_pieces(data: st.DataObject) -> None:
         np.array(values, np.float32).reshape(shape),
         np.array(draw(st.integers(-3, 12)), np.int32),
     ]
-    must_agree(module, draw(st.sampled_from(PIPELINES)), arguments)
+    check_agreement(module, draw(st.sampled_from(PIPELINES)), arguments)

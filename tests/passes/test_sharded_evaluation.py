@@ -1,7 +1,7 @@
-"""Whatever the shardings, the program that the devices run computes what the whole one does.
+"""Per-device programs compute the results of the global program for any shardings.
 
-Random programs over all operations, random shardings on meshes of one, two and three dimensions;
-the partitioned program runs on a simulated mesh. `pytest --long` tries thousands.
+Programs are random, over all operations, with random shardings on meshes of one, two and three
+axes; the partitioned program runs on a simulated mesh. `pytest --long` tests thousands.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.ir.module import Module
 from tests.op_sample import Sample
-from tests.passes.sharded_evaluation import annotated, must_agree, reject_the_simplest
+from tests.passes.sharded_evaluation import annotate_randomly, check_agreement, reject_the_simplest
 from tests.programs.shardings import MESHES
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES
@@ -24,15 +24,15 @@ EXAMPLES = max(settings().max_examples // 50, 1)
 
 @given(st.data())
 def test_programs_with_any_shardings(data: st.DataObject) -> None:
-    module = annotated(data, data.draw(modules()), lambda _: True)
-    must_agree(module, "reshard,partition")
+    module = annotate_randomly(data, data.draw(modules()), lambda _: True)
+    check_agreement(module, "reshard,partition")
 
 
 @given(st.data())
 def test_programs_with_some_shardings(data: st.DataObject) -> None:
     some = st.integers(0, 3).map(lambda n: n == 0)
-    module = annotated(data, data.draw(modules()), lambda _: data.draw(some))
-    must_agree(module, "propagate,reshard,partition,cse,dce")
+    module = annotate_randomly(data, data.draw(modules()), lambda _: data.draw(some))
+    check_agreement(module, "propagate,reshard,partition,cse,dce")
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -41,5 +41,5 @@ def test_programs_with_some_shardings(data: st.DataObject) -> None:
 def test_every_operation_with_any_shardings(sample: Sample, data: st.DataObject) -> None:
     reject_the_simplest(data)
     mesh = data.draw(st.sampled_from(MESHES))
-    module = annotated(data, Module((mesh,), (sample.function(),)), lambda _: True)
-    must_agree(module, "reshard,partition", sample.arrays())
+    module = annotate_randomly(data, Module((mesh,), (sample.function(),)), lambda _: True)
+    check_agreement(module, "reshard,partition", sample.arrays())

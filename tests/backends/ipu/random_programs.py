@@ -24,7 +24,7 @@ def modules(draw: st.DrawFn) -> tuple[str, Module]:
     """Return a pipeline and a random program over a mesh of two to eight devices."""
     mesh = Mesh("m", tuple(zip("xyz", draw(st.sampled_from(MESH_SIZES)), strict=False)))
     function = inline_regions(draw(functions(mesh, 6)))
-    return draw(st.sampled_from(PIPELINES)), Module((mesh,), (annotated(draw, function, mesh),))
+    return draw(st.sampled_from(PIPELINES)), Module((mesh,), (annotate(draw, function, mesh),))
 
 
 def random_programs(number: int, count: int) -> Iterator[tuple[str, Case]]:

@@ -12,7 +12,7 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
-from tests.passes.processes import checked, on_devices, ways
+from tests.passes.processes import block_shapes, on_devices, run_verified_passes
 from tests.programs.strategies import spmd_modules
 
 HEAD = """\
@@ -31,7 +31,7 @@ END = """\
 
 def split(line: str, options: str = "small=0") -> str:
     """What becomes of an operation where two processes have two of the four rows of devices."""
-    made = checked(
+    made = run_verified_passes(
         f"hierarchical-collectives{{across=data:2,{options}}}", parse(f"{HEAD}  {line}\n{END}")
     )
     lines = str(made).removeprefix(HEAD).removesuffix(END).splitlines()
@@ -205,7 +205,7 @@ spmd func @f(
 
 @given(spmd_modules(), st.data())
 def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
-    across = data.draw(st.sampled_from([*ways(spmd_mesh_of(module)), ""]))
+    across = data.draw(st.sampled_from([*block_shapes(spmd_mesh_of(module)), ""]))
     assume(across)
     small = data.draw(st.sampled_from([-1, 1 << 16]))
     arguments = random_arguments(module, whole=True)
@@ -214,7 +214,9 @@ def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
     except InterpretError:
         assume(False)
     try:
-        made = checked(f"hierarchical-collectives{{across={across},small={small}}}", module)
+        made = run_verified_passes(
+            f"hierarchical-collectives{{across={across},small={small}}}", module
+        )
     except MergeError:
         assume(False)
     for expected, got in zip(want, on_devices(made, arguments), strict=True):

@@ -11,7 +11,7 @@ from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.call_count import count_calls
 from tests.passes.op_lines import body
-from tests.passes.sharded_evaluation import must_agree
+from tests.passes.sharded_evaluation import check_agreement
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 
@@ -217,7 +217,7 @@ func @f(
 }}
 """
     )
-    must_agree(module, "reshard,partition")
+    check_agreement(module, "reshard,partition")
     program = Pipeline.parse("reshard,partition,cse,dce")(module)
     assert kinds(program) == ["all-gather", "axis-index", "axis-index", "all-reduce"]
 

@@ -8,7 +8,7 @@ from shardir.ir.module import Module, Op
 from shardir.passes import Propagate
 from shardir.passes.propagation.propagation_levels import PROPAGATION_LEVELS, WORKLIST_ORDERS
 from shardir.verify.verifier import verify
-from tests.passes.sharded_evaluation import annotated
+from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.strategies import modules, sharded_modules
 
 passes = st.builds(
@@ -46,7 +46,7 @@ def _is_constrained_scalar(op: Op) -> bool:
 @given(modules(), st.data())
 def test_no_number_changes(module: Module, data: st.DataObject) -> None:
     """Copies of constants and constraints that others read are all that changes."""
-    module = annotated(data, module, lambda _: data.draw(st.booleans()))
+    module = annotate_randomly(data, module, lambda _: data.draw(st.booleans()))
     arguments = random_arguments(module)
     before, after = run(module, arguments), run(Propagate()(module), arguments)
     for want, got in zip(before, after, strict=True):

@@ -12,7 +12,7 @@ from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.text.parser import parse
 from tests.op_sample import Sample
 from tests.passes.op_lines import body
-from tests.passes.sharded_evaluation import annotated, must_agree, reject_the_simplest
+from tests.passes.sharded_evaluation import annotate_randomly, check_agreement, reject_the_simplest
 from tests.programs.shardings import MESHES
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
@@ -88,7 +88,7 @@ def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObje
     """Of several together they may, where Shardy's choices happen to share a move."""
     reject_the_simplest(data)
     mesh = data.draw(st.sampled_from(MESHES))
-    module = annotated(data, Module((mesh,), (sample.function(),)), lambda _: True)
+    module = annotate_randomly(data, Module((mesh,), (sample.function(),)), lambda _: True)
     # Nor is there another move of what it gives.
     function = module.main
     kept = tuple(value.sharding for value in function.body.returns)
@@ -99,8 +99,8 @@ def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObje
 @settings(max_examples=30)
 @given(st.data())
 def test_the_exact_pipeline_keeps_the_meaning(data: st.DataObject) -> None:
-    module = annotated(data, data.draw(modules()), lambda _: True)
-    must_agree(module, SHARDY_PIPELINE.removeprefix("propagate,"))
+    module = annotate_randomly(data, data.draw(modules()), lambda _: True)
+    check_agreement(module, SHARDY_PIPELINE.removeprefix("propagate,"))
 
 
 def received(module: Module) -> int:

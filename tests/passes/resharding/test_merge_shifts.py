@@ -5,7 +5,7 @@ import pytest
 from shardir.cost.communication import list_collectives
 from shardir.passes import MergeShifts, Pipeline
 from shardir.text.parser import parse
-from tests.passes.sharded_evaluation import must_agree
+from tests.passes.sharded_evaluation import check_agreement
 
 MESH = "mesh @m = [x=4]\n\n"
 
@@ -13,7 +13,7 @@ MESH = "mesh @m = [x=4]\n\n"
 def joined(body: str, cut: str = "@x", result: str = "f32[8@x]") -> list[str]:
     text = f"{MESH}func @f(%x: f32[8{cut}], %v: f32[]) -> ({result}) {{\n{body}  return %y\n}}\n"
     module = MergeShifts()(parse(text))
-    must_agree(module, "reshard,partition,dce")
+    check_agreement(module, "reshard,partition,dce")
     return [line.strip() for line in str(module).splitlines() if " = " in line and "@m" not in line]
 
 
@@ -101,6 +101,6 @@ def test_many_devices_pass_totals_on(size: int, name: str, reverse: str) -> None
         f"  %y = {name}(%x, dim=0, reverse={reverse}) : f32[{size}@x]\n  return %y\n}}\n"
     )
     module = parse(text)
-    must_agree(module, "partition,dce")
+    check_agreement(module, "partition,dce")
     program = Pipeline.parse("partition,dce")(module)
     assert [c.kind for c in list_collectives(program)] == ["collective-permute"] * 5

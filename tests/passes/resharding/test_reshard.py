@@ -9,7 +9,7 @@ from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.passes.op_lines import body, reasons
 from tests.passes.resharding.reshard_programs import MESH, resharded
-from tests.passes.sharded_evaluation import annotated
+from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.strategies import modules
 
 
@@ -337,6 +337,6 @@ func @f(
 
 @given(st.data())
 def test_resharding_again_changes_nothing(data: st.DataObject) -> None:
-    module = Reshard()(annotated(data, data.draw(modules()), lambda _: True))
+    module = Reshard()(annotate_randomly(data, data.draw(modules()), lambda _: True))
     verify(module)
     assert str(Reshard()(module)) == str(module)

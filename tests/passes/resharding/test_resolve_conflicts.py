@@ -11,7 +11,7 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.passes.resharding.resolve_conflicts import received_bytes
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.passes.sharded_evaluation import annotated, must_agree
+from tests.passes.sharded_evaluation import annotate_randomly, check_agreement
 from tests.programs.strategies import modules
 
 PROGRAM = """\
@@ -146,12 +146,14 @@ def test_the_exact_pipeline_resolves_nothing() -> None:
 @settings(max_examples=20)
 @given(st.data())
 def test_programs_send_no_more_and_mean_the_same(data: st.DataObject) -> None:
-    module = opened(annotated(data, data.draw(modules()), lambda _: data.draw(st.booleans())))
+    module = opened(
+        annotate_randomly(data, data.draw(modules()), lambda _: data.draw(st.booleans()))
+    )
     plain = Propagate()(module)
     chosen = ResolveConflicts()(Propagate(leave_open=True)(module))
     assert received_bytes(chosen) <= received_bytes(plain)
     rest = Pipeline.parse(DEFAULT_PIPELINE).passes[2:]
-    must_agree(chosen, ",".join(map(str, rest)))
+    check_agreement(chosen, ",".join(map(str, rest)))
 
 
 def opened(module: Module) -> Module:

@@ -8,7 +8,7 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.passes.op_lines import body
-from tests.passes.sharded_evaluation import annotated, must_agree
+from tests.passes.sharded_evaluation import annotate_randomly, check_agreement
 from tests.programs.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
@@ -204,8 +204,8 @@ func @f(
 @settings(max_examples=30)
 @given(st.data())
 def test_programs_keep_their_meaning(data: st.DataObject) -> None:
-    module = annotated(data, data.draw(modules()), lambda _: True)
-    must_agree(module, AFTER_PROPAGATE)
+    module = annotate_randomly(data, data.draw(modules()), lambda _: True)
+    check_agreement(module, AFTER_PROPAGATE)
 
 
 def test_an_all_reduce_whose_result_is_cut_is_a_reduce_scatter() -> None:

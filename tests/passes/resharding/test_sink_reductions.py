@@ -10,7 +10,7 @@ from shardir.passes import Partition, Pipeline, Reshard, SinkReductions
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.passes.op_lines import body, reasons
-from tests.passes.sharded_evaluation import annotated, must_agree
+from tests.passes.sharded_evaluation import annotate_randomly, check_agreement
 from tests.programs.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
@@ -155,14 +155,14 @@ func @f(
 @settings(max_examples=30)
 @given(st.data())
 def test_programs_keep_their_meaning(data: st.DataObject) -> None:
-    module = annotated(data, data.draw(modules()), lambda _: True)
-    must_agree(module, "reshard,sink-reductions,partition")
+    module = annotate_randomly(data, data.draw(modules()), lambda _: True)
+    check_agreement(module, "reshard,sink-reductions,partition")
 
 
 @settings(max_examples=30)
 @given(st.data())
 def test_programs_never_send_more(data: st.DataObject) -> None:
-    module = Reshard()(annotated(data, data.draw(modules()), lambda _: True))
+    module = Reshard()(annotate_randomly(data, data.draw(modules()), lambda _: True))
     rest = Pipeline.parse("partition,dce")
     assert sent(rest(SinkReductions()(module))) <= sent(rest(module))
 
@@ -222,7 +222,7 @@ def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
     names = [op.name for op in module.main.body.walk()]
     assert names == ["max", "max", "maximum", "max", "reshard"]
     assert body(module)[-1].startswith("%s = reshard(%s.partial)")
-    must_agree(module, "partition")
+    check_agreement(module, "partition")
 
 
 def test_whether_any_is_true_is_known_after_one_reduction() -> None:
@@ -243,7 +243,7 @@ func @f(
         )
     )
     assert [op.name for op in module.main.body.walk()] == ["any", "any", "or", "reshard"]
-    must_agree(module, "partition")
+    check_agreement(module, "partition")
 
 
 def test_sums_of_maxima_wait_for_both() -> None:
@@ -252,4 +252,4 @@ def test_sums_of_maxima_wait_for_both() -> None:
     )
     module = Pipeline.parse("sink-reductions,sink-reshards,share-reshards")(parse(MESH + text))
     assert [op.name for op in module.main.body.walk()].count("reshard") == 2
-    must_agree(module, "partition")
+    check_agreement(module, "partition")

@@ -23,7 +23,7 @@ from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.op_sample import Sample
 from tests.passes.op_lines import body
-from tests.passes.sharded_evaluation import annotated, must_agree, reject_the_simplest
+from tests.passes.sharded_evaluation import annotate_randomly, check_agreement, reject_the_simplest
 from tests.programs.shardings import MESHES as EIGHT, shardings
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
@@ -41,8 +41,8 @@ EXAMPLES = max(settings().max_examples // 100, 1)
 @given(st.data())
 def test_programs_on_meshes_that_divide_nothing(data: st.DataObject) -> None:
     module = data.draw(modules(mesh=data.draw(st.sampled_from(MESHES))))
-    annotations = annotated(data, module, lambda _: data.draw(st.booleans()))
-    must_agree(annotations, "propagate,reshard,sink-reductions,partition,cse,dce")
+    annotations = annotate_randomly(data, module, lambda _: data.draw(st.booleans()))
+    check_agreement(annotations, "propagate,reshard,sink-reductions,partition,cse,dce")
 
 
 @pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
@@ -51,8 +51,8 @@ def test_programs_on_meshes_that_divide_nothing(data: st.DataObject) -> None:
 def test_every_operation_on_meshes_that_divide_nothing(sample: Sample, data: st.DataObject) -> None:
     reject_the_simplest(data)
     mesh = data.draw(st.sampled_from(MESHES))
-    module = annotated(data, Module((mesh,), (sample.function(),)), lambda _: True)
-    must_agree(module, "reshard,partition", sample.arrays())
+    module = annotate_randomly(data, Module((mesh,), (sample.function(),)), lambda _: True)
+    check_agreement(module, "reshard,partition", sample.arrays())
 
 
 @given(st.data())
@@ -68,7 +68,7 @@ def test_every_move_between_uneven_shardings(data: st.DataObject) -> None:
     b = Value(type, "b", target)
     move = Op(OPS["reshard"], (a,), (b,))
     module = Module((mesh,), (Function("f", Block((a,), (move,), (b,)), (None,)),))
-    must_agree(module, "partition")
+    check_agreement(module, "partition")
 
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
@@ -119,7 +119,7 @@ func @f(
 }
 """)
     assert sum(op.name == "select" for op in module.main.body.ops) == 2
-    must_agree(parse(MESH + """\
+    check_agreement(parse(MESH + """\
 func @f(
   %a: f32[5@-, 3@y],
   %b: f32[3@y, 4@x],
@@ -180,7 +180,7 @@ func @f(
   return %out, %t
 }
 """
-    must_agree(parse(MESH + text), "reshard,partition,cse,dce")
+    check_agreement(parse(MESH + text), "reshard,partition,cse,dce")
     assert "scan" in str(partitioned(text))
 
 

@@ -9,7 +9,7 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
-from tests.passes.merge_verification import judged
+from tests.passes.merge_verification import compare_merged
 from tests.passes.random_cases import Case, cases
 
 FOLDING = "merge-devices,fold-reductions,fold-views,cse,dce"
@@ -242,7 +242,7 @@ def test_before_and_after(before: str, after: str) -> None:
 @settings(max_examples=max(settings().max_examples // 4, 25))
 @given(cases())
 def test_random_programs_of_many_devices(case: Case) -> None:
-    assume(judged(case, FOLDING))
+    assume(compare_merged(case, FOLDING))
 
 
 def test_what_a_loop_takes_apart_is_made_where_it_lies() -> None:

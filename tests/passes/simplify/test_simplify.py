@@ -10,7 +10,7 @@ from shardir.ir.types import INTEGERS, TensorType
 from shardir.passes import Pipeline, Simplify
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.passes.sharded_evaluation import annotated
+from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules
 
@@ -223,7 +223,7 @@ def test_whole_programs_compute_the_same_to_the_bit(module: Module) -> None:
 
 @given(st.data())
 def test_partitioned_programs_compute_the_same_to_the_bit(data: st.DataObject) -> None:
-    module = annotated(data, data.draw(modules()), lambda _: True)
+    module = annotate_randomly(data, data.draw(modules()), lambda _: True)
     resharded = Pipeline.parse("reshard")(module)
     program = Pipeline.parse("partition")(resharded)
     for before, pipeline in ((program, "simplify,cse,dce"), (resharded, "simplify,partition")):

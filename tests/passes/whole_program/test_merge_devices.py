@@ -11,7 +11,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.whole_program.collective_origins import map_collectives_to_operations
-from tests.passes.merge_verification import judged
+from tests.passes.merge_verification import compare_merged
 from tests.passes.random_cases import Case, cases
 from tests.passes.whole_program.merge_comparison import merged, run_merged
 
@@ -153,7 +153,7 @@ def test_collectives(ops: str) -> None:
 @settings(max_examples=max(settings().max_examples // 4, 25))
 @given(cases())
 def test_random_programs_on_random_meshes(case: Case) -> None:
-    assume(judged(case, "merge-devices"))
+    assume(compare_merged(case, "merge-devices"))
 
 
 LOOPS = """\

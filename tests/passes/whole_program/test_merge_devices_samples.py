@@ -11,7 +11,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from tests.op_sample import Sample
-from tests.passes.sharded_evaluation import annotated, reject_the_simplest
+from tests.passes.sharded_evaluation import annotate_randomly, reject_the_simplest
 from tests.passes.whole_program.merge_comparison import merged, run_merged
 from tests.samples import SAMPLES, few_of_each
 
@@ -32,7 +32,7 @@ EXAMPLES = max(settings().max_examples // 100, 1)
 def test_every_operation(sample: Sample, data: st.DataObject) -> None:
     reject_the_simplest(data)
     mesh = data.draw(st.sampled_from(MESHES))
-    module = annotated(data, Module((mesh,), (sample.function(),)), lambda _: True)
+    module = annotate_randomly(data, Module((mesh,), (sample.function(),)), lambda _: True)
     try:
         program = Pipeline.parse("reshard,partition,cse,dce")(module)
     except PartitionError:

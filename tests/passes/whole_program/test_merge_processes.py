@@ -16,12 +16,12 @@ from shardir.ir.process_levels import ProcessLevels
 from shardir.passes import Pipeline
 from tests.passes.processes import (
     Array,
-    checked,
+    block_shapes,
     on_devices,
     on_processes,
-    partitioned,
+    partition_some,
     places,
-    ways,
+    run_verified_passes,
 )
 
 EXAMPLES = 40 if settings().max_examples <= 200 else settings().max_examples
@@ -54,7 +54,9 @@ def of_devices(text: str) -> Module:
 def same(program: Module, across: str, *, small: int = 0) -> Module:
     """The program of the first process, which gives with the others what the devices give."""
     levels = ProcessLevels.parse(spmd_mesh_of(program), across)
-    grouped = [checked(process_pipeline(across, at, small), program) for at in places(levels)]
+    grouped = [
+        run_verified_passes(process_pipeline(across, at, small), program) for at in places(levels)
+    ]
     arguments = random_arguments(program, whole=True)
     want, got = on_devices(program, arguments), on_processes(program, grouped, across, arguments)
     for expected, made in zip(want, got, strict=True):
@@ -110,7 +112,7 @@ def test_only_the_rows_at_the_border_leave_a_process() -> None:
     program = parse(HALO)
     same(program, "x:2")
     passes = "hierarchical-collectives{across=x:2},merge-devices{across=x:2},cse,dce,fold-views,dce"
-    made = checked(passes, program)
+    made = run_verified_passes(passes, program)
     assert [str(op.operands[0].type) for op in made.main.body.ops if op.spec.collective] == [
         "f32[1, 3]"
     ]
@@ -179,9 +181,9 @@ def test_two_levels_come_before() -> None:
 
 
 @settings(max_examples=EXAMPLES)
-@given(partitioned(), st.data())
+@given(partition_some(), st.data())
 def test_devices_of_processes_get_what_devices_get(module: Module, data: st.DataObject) -> None:
-    across = data.draw(st.sampled_from([*ways(spmd_mesh_of(module)), ""]))
+    across = data.draw(st.sampled_from([*block_shapes(spmd_mesh_of(module)), ""]))
     assume(across and all(op.spec.effect is False for op in module.main.body.walk()))
     small = data.draw(st.sampled_from([-1, 1 << 16]))
     levels = ProcessLevels.parse(spmd_mesh_of(module), across)
@@ -189,8 +191,11 @@ def test_devices_of_processes_get_what_devices_get(module: Module, data: st.Data
     try:
         split = f"hierarchical-collectives{{across={across},small={small}}}"
         merged = f"{split},merge-devices{{across={across}}}"
-        grouped = [checked(merged, module)]
-        placed = [checked(process_pipeline(across, at, small), module) for at in places(levels)]
+        grouped = [run_verified_passes(merged, module)]
+        placed = [
+            run_verified_passes(process_pipeline(across, at, small), module)
+            for at in places(levels)
+        ]
     except MergeError:
         assume(False)
     want = on_devices(module, arguments)
