@@ -22,7 +22,7 @@ MOVING = [
     and any(value.type.dtype in INEXACT for value in sample.function().body.returns)
 ]
 SMOOTH = [sample for sample in MOVING if sample.smooth]
-# As in JAX, windows out of range are read from inside, tangents too, and have no cotangent.
+# As in JAX, windows out of bounds are clamped, also of tangents, and have no cotangent.
 PAIRED = [
     sample
     for sample in MOVING
@@ -31,14 +31,16 @@ PAIRED = [
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)
-def test_tangents_are_the_change(sample: Sample) -> None:
+def test_tangents_agree_with_differences(sample: Sample) -> None:
     wide = sample.widened()
     check_tangents(wide.function(), wide.arrays())
 
 
 @pytest.mark.parametrize("sample", PAIRED, ids=lambda sample: sample.id)
 def test_tangents_pair_with_cotangents(sample: Sample) -> None:
-    """What the results gain along a tangent, a cotangent of theirs sees in the operands."""
+    """The inner product of the cotangent and the tangent of the results equals that of the
+    operands.
+    """
     wide = sample.widened()
     function, args = wide.function(), wide.arrays()
     wrt = [i for i, type in enumerate(wide.operands) if type.dtype in INEXACT]
@@ -58,7 +60,7 @@ def test_tangents_pair_with_cotangents(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", MOVING, ids=lambda sample: sample.id)
-def test_types_are_those_of_the_operation(sample: Sample) -> None:
+def test_tangents_have_the_types_of_the_operation(sample: Sample) -> None:
     function = sample.function()
     wrt = [i for i, type in enumerate(sample.operands) if type.dtype in INEXACT]
     for chosen in ([i] for i in wrt):

@@ -1,4 +1,4 @@
-"""`forward`: propagation and names of tangents, and operations without tangents."""
+"""`forward`: names of tangents, and operations without tangents."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ func @layer(
 """
 
 
-def test_tangents_are_made_along_the_way() -> None:
+def test_tangent_operations_follow_their_operation() -> None:
     assert (
         shown(jvp(function(LAYER), [1]))
         == """\
@@ -64,27 +64,29 @@ func @layer.jvp(
     )
 
 
-def test_every_operation_says_whom_it_serves() -> None:
+def test_every_operation_states_its_reason() -> None:
     plain = function(LAYER.replace("f64[2, 4]\n  return", 'f64[2, 4] loc("mlp.py":7:3)\n  return'))
     ahead = jvp(plain, [1]).body.ops
     assert [op.why for op in ahead] == ["", "tangent of %h", "", *["tangent of %y"] * 4]
     assert {op.loc for op in ahead[3:]} == {Loc("mlp.py", 7, 3)}
 
 
-def test_what_does_not_move_has_zeros() -> None:
+def test_constant_results_have_zero_tangents() -> None:
     still = function("func @f(%x: f64[2], %y: f64[2]) -> (f64[2]) {\n  return %y\n}\n")
     (_, tangent) = evaluate(jvp(still, [0]), [np.ones(2), np.ones(2), np.ones(2)])
     np.testing.assert_array_equal(tangent, [0, 0])
 
 
-def test_a_parameter_may_be_chosen_twice() -> None:
+def test_a_parameter_may_be_selected_twice() -> None:
     plain = function("func @f(%x: f64[]) -> (f64[]) {\n  %y = sin(%x) : f64[]\n  return %y\n}\n")
     (_, tangent) = evaluate(jvp(plain, [0, 0]), [0.0, 2.0, 3.0])
     assert tangent == 5
 
 
 def power() -> Function:
-    """`x` to the power of n / 2, rounded up, by a while loop that swaps what it carries."""
+    """Compute `x` to the power of n / 2, rounded up, by a while loop that swaps its carried
+    values.
+    """
     vector, count = TensorType((3,), "f64"), TensorType((), "i32")
     b = Builder()
     x, n = b.param(vector, "x"), b.param(count, "n")
@@ -127,7 +129,7 @@ def test_gradients_of_tangents_and_tangents_of_gradients(seed: int) -> None:
     check_tangents(back, [*args, rng.normal(size=3), rng.normal(size=3)], rel=1e-4)
 
 
-def test_the_point_and_the_direction_are_two_functions() -> None:
+def test_linearization_makes_two_functions() -> None:
     parts = linearize_forward(function(LAYER), [1])
     assert parts.residuals == 2
     assert (
@@ -148,7 +150,7 @@ func @layer.pushforward(
 
 @settings(max_examples=30)
 @given(seed=strategies.integers(0, 2**32 - 1))
-def test_both_parts_do_what_the_whole_does(seed: int) -> None:
+def test_both_parts_of_a_linearization_compute_the_jvp(seed: int) -> None:
     plain, args = Programs(seed).function(), arguments(seed)
     parts, rng = linearize_forward(plain, [0, 2]), np.random.default_rng(seed)
     directions = [rng.normal(size=3), rng.normal(size=(4, 3))]
@@ -161,7 +163,7 @@ def test_both_parts_do_what_the_whole_does(seed: int) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_integers_do_not_move() -> None:
+def test_integers_have_no_tangents() -> None:
     with pytest.raises(DifferentiateError) as caught:
         jvp(function(LAYER), [2])
     assert str(caught.value) == (
@@ -170,7 +172,7 @@ def test_integers_do_not_move() -> None:
     )
 
 
-def test_parameters_are_counted() -> None:
+def test_invalid_parameter_numbers_are_errors() -> None:
     with pytest.raises(DifferentiateError) as caught:
         jvp(function(LAYER), [3])
     assert str(caught.value) == "@layer has no parameter 3; it has 3 parameters"

@@ -83,13 +83,13 @@ def module(function: Function) -> Module:
 
 
 @pytest.mark.parametrize("text", [TWICE_COS, THRICE_COS, CHECKPOINT])
-def test_they_are_read_and_printed(text: str) -> None:
+def test_custom_derivative_operations_round_trip(text: str) -> None:
     parsed = parse(text)
     assert str(parse(str(parsed))) == str(parsed)
     verify(parsed)
 
 
-def test_inlining_puts_the_first_block_in_its_place() -> None:
+def test_inlining_replaces_the_operation_by_its_first_block() -> None:
     assert (
         str(Inline()(parse(TWICE_COS)))
         == """\
@@ -103,12 +103,12 @@ func @f(
     )
 
 
-def test_inlining_leaves_other_programs_as_they_are() -> None:
+def test_inlining_does_not_change_other_programs() -> None:
     plain = parse("func @f(\n  %x: f32[],\n) -> (f32[]) {\n  return %x\n}\n")
     assert Inline()(plain).main is plain.main
 
 
-def test_a_custom_jvp_counts_forward_and_back() -> None:
+def test_a_custom_jvp_applies_in_both_modes() -> None:
     function = parse(TWICE_COS).main
     ahead = module(jvp.jvp(function, [0]))
     back = module(vjp.vjp(function, [0]))
@@ -118,13 +118,13 @@ def test_a_custom_jvp_counts_forward_and_back() -> None:
         np.testing.assert_allclose(results[1], 2 * np.cos(X), rtol=1e-6)
 
 
-def test_a_custom_vjp_counts_back() -> None:
+def test_a_custom_vjp_applies_in_reverse_mode() -> None:
     function = parse(THRICE_COS).main
     results = run(module(vjp.vjp(function, [0])), [X, np.int32(4), ONES])
     np.testing.assert_allclose(results[1], 3 * np.cos(X), rtol=1e-6)
 
 
-def test_a_custom_vjp_has_no_way_forward() -> None:
+def test_forward_mode_of_a_custom_vjp_is_an_error() -> None:
     with pytest.raises(DifferentiateError) as caught:
         jvp.jvp(parse(THRICE_COS).main, [0])
     assert str(caught.value) == (
@@ -133,26 +133,26 @@ def test_a_custom_vjp_has_no_way_forward() -> None:
     )
 
 
-def test_a_checkpoint_is_computed_again_behind_a_barrier() -> None:
+def test_a_checkpoint_is_recomputed_after_a_barrier() -> None:
     back = vjp.vjp(parse(CHECKPOINT).main, [0])
     names = [op.name for op in back.body.ops]
     turn = names.index("optimization_barrier")
     assert names[:turn] == ["mul", "sin", "exp"]
     assert names[turn + 1 : turn + 4] == ["mul", "sin", "exp"]
     both = vjp.linearize(parse(CHECKPOINT).main, [0, 1])
-    assert both.residuals == 2  # its operand and what it captures
+    assert both.residuals == 2  # its operand and its captured values
     results = run(module(back), [X, X, ONES])
     wanted = np.exp(np.sin(X * X)) * np.cos(X * X) * X
     np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
 
 
-def test_what_a_checkpoint_saves_is_not_computed_again() -> None:
+def test_saved_values_of_a_checkpoint_are_not_recomputed() -> None:
     text = CHECKPOINT.replace("checkpoint(%x)", 'checkpoint(%x, save=["anything"])')
     names = [op.name for op in vjp.vjp(parse(text).main, [0]).body.ops]
     assert names.count("exp") == names.count("sin") == 1
 
 
-def test_a_checkpoint_stays_one_forward() -> None:
+def test_forward_mode_keeps_a_checkpoint() -> None:
     ahead = jvp.jvp(parse(CHECKPOINT).main, [0, 1])
     assert [op.name for op in ahead.body.ops if op.blocks] == ["checkpoint"]
     results = run(module(ahead), [X, X, ONES, 0 * ONES])
@@ -160,7 +160,7 @@ def test_a_checkpoint_stays_one_forward() -> None:
     np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
 
 
-def test_their_rules_are_vectorized_too() -> None:
+def test_rules_are_vectorized() -> None:
     many = vectorize(parse(TWICE_COS).main, [True], 4)
     xs = np.stack([X, X + 1, X + 2, X + 3])
     back = module(vjp.vjp(many, [0]))
@@ -168,7 +168,7 @@ def test_their_rules_are_vectorized_too() -> None:
     np.testing.assert_allclose(results[1], 2 * np.cos(xs), rtol=1e-5)
 
 
-def test_one_gradient_for_what_a_batch_shares() -> None:
+def test_gradients_of_unbatched_operands_are_summed() -> None:
     text = THRICE_COS.replace("i32[]", "f32[]").replace("  yield %h\n", "  yield %h, %z\n")
     text = text.replace("%h = mul", "%z = sum(%d.grad, dims=[0]) : f32[]\n    %h = mul")
     function = parse(text).main
@@ -178,7 +178,7 @@ def test_one_gradient_for_what_a_batch_shares() -> None:
     assert results[1] == 6
 
 
-def test_a_rule_of_which_only_the_name_is_known() -> None:
+def test_a_rule_known_by_name_only_is_an_error() -> None:
     text = TWICE_COS[: TWICE_COS.index(" {\n    (%c: f32[3], %c.tangent")] + "\n  return %y\n}\n"
     with pytest.raises(DifferentiateError) as caught:
         vjp.vjp(parse(text).main, [0])
@@ -188,7 +188,7 @@ def test_a_rule_of_which_only_the_name_is_known() -> None:
     )
 
 
-def test_a_checkpoint_that_saves_what_there_is_not() -> None:
+def test_a_checkpoint_with_unknown_saved_values_is_an_error() -> None:
     (op, *_) = parse(CHECKPOINT).main.body.ops[0].blocks[0].ops
     with pytest.raises(DifferentiateError) as caught:
         is_saved(("dotz",), op)
@@ -213,7 +213,7 @@ def test_a_checkpoint_that_saves_what_there_is_not() -> None:
         ),
     ],
 )
-def test_a_rule_that_does_not_fit(before: str, after: str, message: str) -> None:
+def test_mismatched_rules_are_errors(before: str, after: str, message: str) -> None:
     with pytest.raises(Exception, match="custom-jvp: its rule") as caught:
         parse(TWICE_COS.replace(before, after).replace("mul(%g, %c.tangent)", "mul(%g, %g)"))
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Gradients of loops and branches, as programs."""
+"""Reverse mode of loops and branches: text of the programs."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from tests.derivatives import check_gradients
 from tests.passes.autodiff.derivative_programs import CASE, SCAN, function, normal, shown
 
 
-def test_a_scan_runs_back_over_what_it_stacked() -> None:
-    """What is stacked anyhow (`%xs`, `%ys`) is not stacked again."""
+def test_the_backward_scan_reads_stacked_residuals() -> None:
+    """Values that the scan stacks already (`%xs`, `%ys`) are not stacked again."""
     assert (
         shown(vjp(function(SCAN), [0, 1, 2]))
         == """\
@@ -88,8 +88,8 @@ def test_counters_of_a_loop_have_no_cotangents() -> None:
     check_gradients(plain, normal(()), order=2)
 
 
-def test_what_costs_nothing_is_made_again() -> None:
-    """Only the argument of the sine is stacked, no constant and nothing spread out."""
+def test_cheap_values_are_recomputed() -> None:
+    """Only the argument of the sine is stacked, and neither constants nor broadcasts."""
     plain = function(
         "func @f(%x: f64[2], %s: f64[]) -> (f64[2]) {\n"
         "  %y = scan(%x, carries=1, length=3) : f64[2] { (%a: f64[2]) =>\n"
@@ -110,7 +110,7 @@ def test_what_costs_nothing_is_made_again() -> None:
     check_gradients(plain, normal((2,), ()), order=2)
 
 
-def test_branches_share_the_places_of_what_they_hand_over() -> None:
+def test_branches_share_slots_for_residuals() -> None:
     assert (
         shown(vjp(function(CASE), [1, 2]))
         == """\
@@ -164,7 +164,7 @@ def test_each_branch_has_its_gradients(index: int) -> None:
     check_gradients(function(CASE), args, order=3)
 
 
-def test_a_function_comes_apart_at_the_turning_point() -> None:
+def test_a_function_is_split_into_forward_and_backward() -> None:
     apart = linearize(function(SCAN), [0, 2])
     args = normal((2,), (5, 2), (2, 2))
     (*given,) = normal((2,), (5, 2))
@@ -179,7 +179,7 @@ def test_a_function_comes_apart_at_the_turning_point() -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_pullback_makes_constants_itself() -> None:
+def test_the_backward_function_recomputes_constants() -> None:
     plain = function(
         "func @f(%x: f64[2]) -> (f64[2]) {\n"
         "  %k = constant(value=0.5) : f64[2]\n"
@@ -195,7 +195,7 @@ def test_a_pullback_makes_constants_itself() -> None:
 
 
 @pytest.mark.parametrize("count", [200, 400])
-def test_the_way_back_is_as_long_as_the_way_forward(count: int) -> None:
+def test_the_backward_loop_has_the_trip_count_of_the_forward_loop(count: int) -> None:
     lines = [f"  %v{i + 1} = sin(%v{i}) : f64[2]\n" for i in range(count)]
     plain = function(
         f"func @f(%v0: f64[2]) -> (f64[2]) {{\n{''.join(lines)}  return %v{count}\n}}\n"

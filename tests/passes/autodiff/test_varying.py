@@ -1,4 +1,4 @@
-"""Manual axes along which values vary, and casts that derivatives insert for them."""
+"""Varying manual axes of values, and the casts that derivatives insert."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def program(
     attrs: str = "",
     result: str = "f32[8]",
 ) -> Module:
-    """A manual computation of `%v`, which all devices have, and `%p`, of which each has a piece."""
+    """Return a manual computation with a replicated value `%v` and a sharded value `%p`."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     return parse(
         f"{HEAD}func @f(\n  %w: f32[],\n  %a: f32[8],\n) -> ({result}) {{\n"
@@ -43,7 +43,7 @@ def computation(module: Module) -> Op:
 
 
 def vma(body: str, axes: str = "x") -> dict[str, str]:
-    """Along which axes the values of a body vary, by their names."""
+    """Return the varying axes of the values of a body by name."""
     op = computation(program(body, axes=axes, result="f32[8]"))
     (block,) = op.blocks
     known = {
@@ -56,7 +56,7 @@ def vma(body: str, axes: str = "x") -> dict[str, str]:
 
 
 def shown(body: str) -> str:
-    """The body with what `explicit` adds."""
+    """Return the body with the casts that `explicit` inserts."""
     module = program(body)
     op = computation(module)
     (block,) = op.blocks
@@ -78,7 +78,7 @@ def with_body(module: Module, block: Block) -> Module:
 
 
 def text_of(module: Module, number: int = 0) -> str:
-    """The body of a manual computation of a program."""
+    """Return the body of a manual computation of a program."""
     lines = str(Module(module.meshes, module.functions)).splitlines()
     starts = [i for i, line in enumerate(lines) if "manual_computation(" in line]
     start = starts[number] + 2
@@ -86,12 +86,12 @@ def text_of(module: Module, number: int = 0) -> str:
     return "\n".join(line.removeprefix("    ") for line in lines[start:end])
 
 
-def test_every_operation_of_devices_says_what_varies() -> None:
+def test_every_per_device_operation_declares_varying_axes() -> None:
     silent = [spec.name for spec in OPS.values() if spec.spmd and spec.vma is None]
     assert silent == []
 
 
-def test_what_varies_follows_from_how_a_value_is_made() -> None:
+def test_varying_axes_follow_from_the_operation() -> None:
     found = vma(
         """
 %two = constant(value=2) : f32[2]
@@ -110,7 +110,7 @@ yield %d
     assert {name: axes for name, axes in found.items() if axes} == whole
 
 
-def test_communication_among_groups_leaves_values_that_vary() -> None:
+def test_collectives_in_groups_give_varying_values() -> None:
     found = vma(
         """
 %s = all-reduce(%v, axes=[x:(1)2], op=add) : f32[]
@@ -121,7 +121,7 @@ yield %t
     assert (found["s"], found["t"]) == ("x", "x")
 
 
-def test_what_goes_round_a_loop_varies_if_it_does_anywhere() -> None:
+def test_a_carried_value_varies_if_it_varies_in_any_iteration() -> None:
     found = vma(
         """
 %c, %k = scan(%v, %v, carries=2, length=3) : f32[], f32[] {
@@ -137,7 +137,7 @@ yield %p
     assert [found[name] for name in ("c", "c0", "c1", "k", "k0", "k1")] == ["x"] * 3 + [""] * 3
 
 
-def test_devices_that_stop_at_different_times_have_different_values() -> None:
+def test_a_varying_condition_makes_carried_values_varying() -> None:
     found = vma(
         """
 %i = axis-index(axes=[x]) : i32[]
@@ -159,8 +159,8 @@ yield %p
     assert (found["c"], found["one"], found["c2"]) == ("x", "x", "x")
 
 
-def test_a_value_becomes_varying_once_where_it_is_defined() -> None:
-    """Not in the loop that uses it, so that cotangents are added up before they are summed."""
+def test_a_cast_is_inserted_once_at_the_definition() -> None:
+    """A cast in the loop that uses the value would sum cotangents in every iteration."""
     assert shown(
         """
 %q = mul(%p, %v) : f32[2]
@@ -215,7 +215,7 @@ yield %z
 """
 
 
-def test_nothing_becomes_varying_in_a_branch_that_only_some_devices_take() -> None:
+def test_no_cast_is_inserted_in_a_divergent_branch() -> None:
     assert shown(BRANCHES).splitlines()[:7] == [
         "%i = axis-index(axes=[x]) : i32[]",
         "%v.varying = vary(%v, axes=[x]) : f32[]",
@@ -232,13 +232,13 @@ def test_nothing_becomes_varying_in_a_branch_that_only_some_devices_take() -> No
     )
 
 
-def test_what_varies_already_does_not_become_varying() -> None:
-    """Or its cotangent would be summed."""
+def test_varying_values_are_not_cast() -> None:
+    """The cotangent of a cast would be summed."""
     made = shown("%q = vary(%p, axes=[x]) : f32[2]\nyield %q")
     assert made == "%q = reshape(%p) : f32[2]\nyield %q"
 
 
-def test_a_sum_along_several_axes_is_shared_along_those_that_count() -> None:
+def test_a_sum_along_several_axes_is_replicated_along_them() -> None:
     module = program("%q = all-reduce(%p, axes=[y, x], op=add) : f32[2]\nyield %q", axes="x, y")
     op = computation(module)
     (block,) = op.blocks
@@ -261,7 +261,7 @@ yield %u
 """
 
 
-def test_the_way_back_of_what_devices_share_sends_nothing() -> None:
+def test_the_backward_pass_of_replicated_values_does_not_communicate() -> None:
     module = program(MEAN, outs="[]", result="f32[]")
     both = Module(module.meshes, (vjp(module.main, [0, 1]),))
     verify(both)
@@ -271,7 +271,7 @@ def test_the_way_back_of_what_devices_share_sends_nothing() -> None:
         "%p.grad = broadcast(%t.grad, dims=[]) : f32[2]\n"
         "yield %v.grad, %p.grad"
     )
-    # What is shared is handed over as one value, and not by each device.
+    # A replicated residual is one value, and not one value per device.
     assert "in_axes=[[], [[x]]], out_axes=[[], []])" in str(both)
 
 
@@ -286,7 +286,7 @@ def test_without_check_vma_every_value_varies() -> None:
 
 
 @pytest.mark.parametrize("attrs", ["", ", check_vma=false"])
-def test_both_mean_the_same_from_outside(attrs: str) -> None:
+def test_results_are_equal_with_and_without_check_vma(attrs: str) -> None:
     rng = np.random.default_rng(0)
     a, w = rng.standard_normal(8).astype("f"), np.float32(0.5)
     module = program(MEAN, outs="[]", result="f32[]", attrs=attrs)
@@ -300,7 +300,7 @@ def test_both_mean_the_same_from_outside(attrs: str) -> None:
     np.testing.assert_allclose(tangent, 2 * a.sum() + w * step.sum(), 1e-5)
 
 
-def test_vary_is_the_identity_forward() -> None:
+def test_vary_is_the_identity() -> None:
     module = program("%q = vary(%v, axes=[x]) : f32[]\n%z = mul(%q, %v) : f32[]\nyield %p")
     op = computation(module)
     (block,) = op.blocks
@@ -335,7 +335,7 @@ def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
     )
 
 
-def test_what_depends_on_a_value_in_whatever_way() -> None:
+def test_dependence_on_a_value() -> None:
     module = program(
         """
 %i = convert(%v) : i32[]

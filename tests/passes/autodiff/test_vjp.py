@@ -28,7 +28,7 @@ func @layer(
 """
 
 
-def test_the_program_runs_forward_then_back() -> None:
+def test_the_backward_pass_follows_the_forward_pass() -> None:
     assert (
         shown(vjp(function(LAYER), [1, 2]))
         == """\
@@ -54,7 +54,7 @@ func @layer.vjp(
     )
 
 
-def test_every_operation_says_whom_it_serves() -> None:
+def test_every_operation_states_its_reason() -> None:
     plain = function(LAYER.replace("f64[2, 4]\n  %y", 'f64[2, 4] loc("mlp.py":7:3)\n  %y'))
     assert plain.body.ops[2].loc == Loc("mlp.py", 7, 3)
 
@@ -66,7 +66,7 @@ def test_every_operation_says_whom_it_serves() -> None:
     assert (last.name, last.why) == ("dot", "gradient of %h")
 
 
-def test_operations_keep_the_line_they_serve() -> None:
+def test_operations_have_the_source_line_of_the_forward_operation() -> None:
     plain = function(
         "func @f(%x: f64[2]) -> (f64[2]) {\n"
         '  %y = sin(%x) : f64[2] loc("wave.py":3:5)\n'
@@ -82,13 +82,13 @@ def test_operations_keep_the_line_they_serve() -> None:
     ]
 
 
-def test_nothing_is_done_for_what_is_not_asked() -> None:
+def test_unselected_parameters_add_no_operations() -> None:
     ops = vjp(function(LAYER), [2]).body.ops
 
     assert Counter(op.name for op in ops)["dot"] == 1
 
 
-def test_gradients_come_in_the_order_asked_for() -> None:
+def test_gradients_have_the_selected_order() -> None:
     x, w, b, g = normal((2, 3), (3, 4), (4,), (2, 4))
 
     _, first, second, third = evaluate(vjp(function(LAYER), [2, 0, 2]), [x, w, b, g])
@@ -97,7 +97,7 @@ def test_gradients_come_in_the_order_asked_for() -> None:
     np.testing.assert_array_equal(first, third)
 
 
-def test_a_parameter_that_changes_nothing_has_gradient_zero() -> None:
+def test_an_unused_parameter_has_gradient_zero() -> None:
     plain = function("func @f(%x: f64[2], %y: f64[2]) -> (f64[2]) {\n  return %x\n}\n")
     x, y, g = normal((2,), (2,), (2,))
 
@@ -156,7 +156,7 @@ def test_no_cotangent_passes_stop_gradient() -> None:
     assert [float(y), float(gradient)] == [0.3 * 1.2, 1.2]
 
 
-def test_a_constraint_constrains_the_cotangent_too() -> None:
+def test_a_constraint_applies_to_the_cotangent() -> None:
     plain = parse(
         "mesh @m = [x=2]\n\n"
         "func @f(%x: f64[4]) -> (f64[4]) {\n"
@@ -170,7 +170,7 @@ def test_a_constraint_constrains_the_cotangent_too() -> None:
     assert "%h.grad = sharding_constraint(%y.grad) : f64[4@x]" in str(made)
 
 
-def test_while_has_no_way_back() -> None:
+def test_reverse_mode_of_while_is_an_error() -> None:
     plain = function(
         "func @f(%x: f64[]) -> (f64[]) {\n"
         '  %r = while(%x) : f64[] loc("train.py":12:9) { (%a: f64[]) =>\n'
@@ -205,14 +205,14 @@ def test_integers_have_no_gradient() -> None:
     )
 
 
-def test_there_must_be_such_a_parameter() -> None:
+def test_an_unknown_parameter_is_an_error() -> None:
     with pytest.raises(DifferentiateError) as caught:
         vjp(function(CASE), [3])
 
     assert str(caught.value) == "@choose has no parameter 3; it has 3 parameters"
 
 
-def test_integer_results_cannot_be_chosen() -> None:
+def test_a_selected_integer_result_is_an_error() -> None:
     plain = function(
         "func @f(%x: f64[2]) -> (i32[]) {\n"
         '  %n = argmax(%x, dim=0) : i32[] loc("best.py":4:2)\n'
@@ -229,7 +229,7 @@ def test_integer_results_cannot_be_chosen() -> None:
     assert len(vjp(plain, [0]).body.params) == 1
 
 
-def test_per_device_programs_are_too_late() -> None:
+def test_per_device_programs_are_errors() -> None:
     plain = function(
         "mesh @m = [x=2]\n\n"
         "spmd func @f(%x: f64[2] of f64[4@x]) -> (f64[2] of f64[4@x]) {\n  return %x\n}\n"

@@ -31,7 +31,7 @@ def shown(made: Function, *meshes: Mesh) -> str:
 
 
 def check(plain: Function, batched: Sequence[bool], args: Sequence[Array]) -> Function:
-    """It does what a loop over slices does; returns it."""
+    """Check the vectorized program against a loop over slices, and return it."""
     sizes = {x.shape[0] for x, flag in zip(args, batched, strict=True) if flag}
     (size,) = sizes
     many = vectorize(plain, batched, size)
@@ -62,7 +62,7 @@ func @layer(
 """
 
 
-def test_only_what_depends_gets_the_dimension() -> None:
+def test_only_dependent_values_get_the_batch_dimension() -> None:
     made = vectorize(function(LAYER), [True, False, False], 5)
     assert (
         shown(made)
@@ -84,7 +84,7 @@ func @layer.vmap(
     )
 
 
-def test_it_can_be_vectorized_again() -> None:
+def test_a_vectorized_program_may_be_vectorized_again() -> None:
     once = vectorize(function(LAYER), [True, False, False], 5)
     twice = vectorize(once, [False, True, False], 2)
     assert [value.type.shape for value in twice.body.returns] == [(2, 5, 4), (2, 3, 4)]
@@ -94,7 +94,7 @@ def test_it_can_be_vectorized_again() -> None:
     ])  # fmt: skip
 
 
-def test_operations_keep_their_lines() -> None:
+def test_operations_keep_their_source_lines() -> None:
     plain = function(LAYER)
     loc = Loc("a.py", 7, 1)
     ops = tuple(replace(op, loc=loc, why="asked for") for op in plain.body.ops)
@@ -176,18 +176,20 @@ def arrays(*shapes: tuple[int, ...]) -> list[Array]:
         ((True, True, True), ((5,), (5, 2), (5,))),
     ],
 )
-def test_loops_end_one_by_one(batched: Sequence[bool], shapes: Sequence[tuple[int, ...]]) -> None:
+def test_examples_leave_a_loop_at_different_iterations(
+    batched: Sequence[bool], shapes: Sequence[tuple[int, ...]]
+) -> None:
     check(
         function(UNTIL), batched, [10 * x if i == 2 else x for i, x in enumerate(arrays(*shapes))]
     )
 
 
-def test_what_a_loop_does_not_change_stays_as_it_is() -> None:
+def test_loop_invariant_values_stay_unbatched() -> None:
     made = vectorize(function(UNTIL), [True, False, False], 5)
     assert [value.type.shape for value in made.body.returns] == [(5,), (5,), (2,)]
 
 
-def test_a_loop_that_runs_alike_keeps_its_condition() -> None:
+def test_a_loop_with_an_unbatched_condition_keeps_it() -> None:
     text = UNTIL.replace("lt(%a, %limit) : bool[]", "lt(%n, %zero) : bool[]")
     made = vectorize(function(text), [True, False, False], 5)
     assert (
@@ -239,7 +241,7 @@ f32[3, 2], f32[3] {
 
 
 @pytest.mark.parametrize("batched", list(product((True, False), repeat=3))[:-1])
-def test_scans_carry_what_has_to_be_carried(batched: Sequence[bool]) -> None:
+def test_carries_that_become_batched(batched: Sequence[bool]) -> None:
     shapes = ((2,), (3, 2), (2,))
     args = arrays(*((4, *s) if flag else s for s, flag in zip(shapes, batched, strict=True)))
     made = check(function(SUMS), batched, args)
@@ -267,20 +269,20 @@ func @choice(
 
 @pytest.mark.parametrize("dtype", ["i32", "bool"])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-def test_choices(dtype: str, batched: Sequence[bool]) -> None:
+def test_branches_and_selections(dtype: str, batched: Sequence[bool]) -> None:
     index = np.array([0, 1, 1, 0] if dtype == "bool" else [0, 1, 9, -3], dtype.replace("i32", "i4"))
     x = arrays((4, 2))[0]
     args = [a if flag else np.asarray(a[1]) for a, flag in zip((index, x), batched, strict=True)]
     check(function(CHOICE.replace("INDEX", dtype)), batched, args)
 
 
-def test_nothing_of_a_batch_of_none() -> None:
+def test_an_empty_batch() -> None:
     for text, shapes in ((LAYER, ((0, 3), (3, 4), (4,))), (SUMS, ((0, 2), (3, 2), (2,)))):
         made = evaluate(vectorize(function(text), [True, False, False], 0), arrays(*shapes))
         assert made[0].shape[0] == 0
 
 
-def test_what_cannot_be_vectorized() -> None:
+def test_unsupported_operations_are_errors() -> None:
     with pytest.raises(VectorizeError) as caught:
         vectorize(function(LAYER), [True], 2)
     assert str(caught.value) == ("@layer has 3 parameters, but batched has 1 entries")
@@ -323,7 +325,7 @@ def test_random_programs(module: Module, seed: int) -> None:
 
 
 def close(made: Array, expected: Array) -> None:
-    """Sums taken in another order, and what came of them, may differ a little."""
+    """Compare results, with a tolerance for sums in another order."""
     if made.dtype.kind in "biu":
         return
     wide = np.complex128 if made.dtype.kind == "c" else np.float64

@@ -26,7 +26,7 @@ TAKING = [sample for sample in SAMPLES if sample.operands]
 
 
 def choices(count: int) -> Iterator[tuple[bool, ...]]:
-    """Which operands are batched: any of a few, of many only one or all."""
+    """Return which operands are batched: any subset of few operands, one or all of many."""
     for chosen in product((True, False), repeat=count):
         if sum(chosen) in (1, count) or (any(chosen) and count <= 3):
             yield chosen
@@ -37,7 +37,7 @@ def slices(arrays: Sequence[Array], batched: Sequence[bool], i: int) -> list[Arr
 
 
 def same(made: Array, expected: Sequence[Array], type: TensorType) -> None:
-    """Equal, but for the order in which sums were taken."""
+    """Compare results, with a tolerance for sums in another order."""
     stacked = np.stack(expected)
     assert made.dtype == stacked.dtype
     if type.dtype in (*FLOATS, "c64", "c128"):
@@ -51,7 +51,7 @@ def same(made: Array, expected: Sequence[Array], type: TensorType) -> None:
 
 
 @pytest.mark.parametrize("sample", TAKING, ids=lambda sample: sample.id)
-def test_it_is_the_loop_over_slices(sample: Sample) -> None:
+def test_results_agree_with_a_loop_over_slices(sample: Sample) -> None:
     function = sample.function()
     seeds = [sample.arrays(seed) for seed in range(SIZE)]
     for batched in choices(len(sample.operands)):
@@ -66,13 +66,13 @@ def test_it_is_the_loop_over_slices(sample: Sample) -> None:
         for n, value in enumerate(function.body.returns):
             outs = [results[n] for results in alone]
             got: npt.NDArray[np.generic] = made[n]
-            if got.ndim == outs[0].ndim:  # a result that depends on nothing that differs
+            if got.ndim == outs[0].ndim:  # a result that depends on no batched operand
                 got = np.stack([got] * SIZE)
             same(got, outs, value.type)
 
 
 def grouped(sample: Sample) -> bool:
-    """Whether a group is the major part of the dimension that takes the batch."""
+    """Return whether a group is the major part of the dimension that takes the batch."""
     return any(sample.attrs.get(name, 1) > 1 for name in ("groups", "batch_groups"))
 
 
@@ -84,15 +84,15 @@ STAYING = [
 
 
 @pytest.mark.parametrize("sample", STAYING, ids=lambda sample: sample.id)
-def test_a_batch_that_is_cut_stays_where_it_is(sample: Sample) -> None:
-    """The devices exchange nothing, but for whether any goes on with a loop."""
+def test_a_sharded_batch_is_not_moved(sample: Sample) -> None:
+    """The devices communicate only whether any of them continues a loop."""
     plain = sample.function()
     for batched in choices(len(sample.operands)):
         many = vectorize(plain, batched, 4)
         params = zip(many.body.params, batched, strict=True)
-        cut = {x: replace(x, sharding=in_pieces(x)) for x, flag in params if flag}
+        cut = {x: replace(x, sharding=shard_first_dimension(x)) for x, flag in params if flag}
         results = tuple(
-            in_pieces(y) if y.type.rank > old.type.rank else None
+            shard_first_dimension(y) if y.type.rank > old.type.rank else None
             for y, old in zip(many.body.returns, plain.body.returns, strict=True)
         )
         function = replace(many, body=substitute(many.body, cut), result_shardings=results)
@@ -101,8 +101,8 @@ def test_a_batch_that_is_cut_stays_where_it_is(sample: Sample) -> None:
         assert exchanged <= ({"all-reduce"} if sample.spec.name == "while" else set())
 
 
-def in_pieces(value: Value) -> Sharding:
-    """The first dimension in two pieces, the others whole."""
+def shard_first_dimension(value: Value) -> Sharding:
+    """Shard the first dimension in two, and no other."""
     whole = DimSharding((), open=False)
     first = DimSharding((Axis("batch", 1, 2),), open=False)
     return Sharding(MESH.name, (first, *[whole] * (value.type.rank - 1)))

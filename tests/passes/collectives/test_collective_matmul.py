@@ -1,4 +1,4 @@
-"""`collective-matmul`: rings in place of gathers and scattered sums around contractions."""
+"""`collective-matmul`: rings of collective permutes replace collectives around contractions."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def rings(module: Module) -> Module:
 
 
 def test_a_gather_before_a_contraction_becomes_a_ring() -> None:
-    """The operations, here without their types."""
+    """The expected text omits types."""
     lines = str(rings(partitioned(GATHER))).partition(") {\n")[2].splitlines()
     assert [line.partition(" : ")[0] for line in lines] == [
         "  %y.index = axis-index(axes=[x])",
@@ -76,21 +76,21 @@ def test_a_gather_before_a_contraction_becomes_a_ring() -> None:
 
 
 @pytest.mark.parametrize("text", [GATHER, SCATTER])
-def test_a_ring_sends_as_many_bytes_in_one_step_less_than_there_are_devices(text: str) -> None:
+def test_a_ring_sends_equal_bytes_in_n_minus_1_steps(text: str) -> None:
     before = partitioned(text)
     (whole,), (step,) = list_collectives(before), list_collectives(rings(before))
     assert (step.kind, step.executions) == ("collective-permute", whole.group_size - 1)
     assert sum_collectives([step]).sent == whole.sent
 
 
-def test_with_overlap_each_piece_travels_while_another_is_multiplied() -> None:
+def test_with_overlap_permutes_overlap_with_contractions() -> None:
     changed = Overlap()(rings(partitioned(SCATTER)))
     (loop,) = (op for op in changed.main.body.ops if op.name == "scan")
     names = [op.name for op in loop.blocks[0].ops]
     assert names.index("collective-permute-start") < names.index("dot") < names.index("done")
 
 
-def test_small_tensors_stay_as_they_are() -> None:
+def test_small_tensors_are_not_changed() -> None:
     module = partitioned(GATHER)
     assert str(CollectiveMatmul()(module)) == str(module)
     assert CollectiveMatmul(minimum=64 * 32 * 4)(module) is not None
@@ -98,14 +98,14 @@ def test_small_tensors_stay_as_they_are() -> None:
     assert "scan" not in str(CollectiveMatmul(minimum=64 * 32 * 4 + 1)(module))
 
 
-def test_a_gathered_tensor_that_others_need_too_stays_gathered() -> None:
+def test_a_gathered_tensor_with_other_uses_stays_gathered() -> None:
     text = GATHER.replace("-> (f32[64@-, 16@-])", "-> (f32[64@-, 16@-], f32[64@-, 32@-])")
     module = partitioned(text.replace("return %y", "return %y, %g"))
     assert str(rings(module)) == str(module)
 
 
-def test_a_gathered_dimension_that_is_added_up_stays_gathered() -> None:
-    """Devices would add in different orders, and their copies differ."""
+def test_a_gathered_contracted_dimension_stays_gathered() -> None:
+    """Devices would add in different orders, so that replicated results would differ."""
     text = """\
 mesh @m = [x=4]
 
@@ -123,8 +123,10 @@ FORMS = ["bi,io->bo", "ib,io->ob", "cbi,cio->cbo", "bi,bio->bo", "b,i->bi"]
 
 
 @given(st.data())
-def test_numbers_are_the_same(data: st.DataObject) -> None:
-    """Any contraction, any dimension of it gathered or scattered, along one axis or two."""
+def test_results_are_equal(data: st.DataObject) -> None:
+    """The test covers any contraction, with any dimension gathered or scattered along one or two
+    axes.
+    """
     form = data.draw(st.sampled_from(FORMS))
     inputs, output = form.split("->")
     left, right = inputs.split(",")

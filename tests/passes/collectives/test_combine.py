@@ -1,5 +1,4 @@
-"""`combine-collectives`: several small collectives become one, with the same bytes and
-results."""
+"""`combine-collectives`: several small collectives become one with the same bytes and results."""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -25,7 +24,7 @@ spmd func @f(
 
 
 def combined(lines: str, limit: int = 1 << 20) -> str:
-    """The operations after the pass."""
+    """Return the operations after the pass."""
     module = CombineCollectives(limit)(parse(f"{HEAD}{lines}}}\n"))
     verify(module)
     return str(module).removeprefix(HEAD).removesuffix("}\n")
@@ -38,7 +37,7 @@ SUMS = """\
 """
 
 
-def test_sums_travel_in_one_row() -> None:
+def test_all_reduces_are_combined() -> None:
     assert (
         combined(SUMS)
         == """\
@@ -55,7 +54,7 @@ def test_sums_travel_in_one_row() -> None:
     )
 
 
-def test_a_sum_that_is_needed_does_not_wait() -> None:
+def test_a_used_all_reduce_is_not_delayed() -> None:
     lines = """\
   %a = all-reduce(%p, axes=[x], op=add) : f32[4, 2]
   %c = neg(%a) : f32[4, 2]
@@ -65,12 +64,12 @@ def test_a_sum_that_is_needed_does_not_wait() -> None:
     assert combined(lines) == lines
 
 
-def test_only_the_like_travel_together() -> None:
+def test_only_compatible_collectives_are_combined() -> None:
     lines = SUMS.replace("%q, axes=[x], op=add", "%q, axes=[x], op=max")
     assert combined(lines) == lines
 
 
-def test_the_limit_is_one_of_bytes_together() -> None:
+def test_the_limit_is_the_total_of_bytes() -> None:
     assert combined(SUMS, limit=4 * 11) != SUMS
     assert combined(SUMS, limit=4 * 11 - 1) == SUMS
 
@@ -94,7 +93,7 @@ spmd func @f(
 """
 
 
-def test_gathers_along_any_dimension_travel_together() -> None:
+def test_all_gathers_along_any_dimension_are_combined() -> None:
     before = parse(GATHERS)
     after = CombineCollectives()(before)
     verify(after)
@@ -128,7 +127,7 @@ spmd func @f(
 """
 
 
-def test_pieces_and_copies_travel_together_too() -> None:
+def test_reduce_scatters_and_permutes_are_combined() -> None:
     before = parse(DEALT)
     after = CombineCollectives()(before)
     verify(after)
@@ -141,7 +140,7 @@ def test_pieces_and_copies_travel_together_too() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_copies_between_other_places_travel_apart() -> None:
+def test_permutes_with_other_pairs_are_not_combined() -> None:
     lines = """\
   %a = collective-permute(%p, axes=[x], pairs=[[0, 1]]) : f32[4, 2]
   %b = collective-permute(%q, axes=[x], pairs=[[1, 0]]) : f32[3]
@@ -150,7 +149,7 @@ def test_copies_between_other_places_travel_apart() -> None:
     assert combined(lines) == lines
 
 
-def test_a_training_step_sends_the_same_bytes_in_one_message() -> None:
+def test_a_training_step_sends_equal_bytes_in_one_collective() -> None:
     module = parse("""\
 mesh @m = [data=4]
 
@@ -177,7 +176,7 @@ func @step(%w1: f32[16, 32], %w2: f32[32, 8], %x: f32[8@data, 16]) -> (f32[16, 3
 
 
 @given(spmd_modules(), st.sampled_from([16, 256, 1 << 20]))
-def test_every_program_stays_valid_and_sends_the_same(module: Module, limit: int) -> None:
+def test_random_programs_stay_valid_and_send_equal_bytes(module: Module, limit: int) -> None:
     after = CombineCollectives(limit)(module)
     verify(after)
     assert str(parse(str(after))) == str(after)

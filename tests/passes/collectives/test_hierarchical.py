@@ -1,5 +1,4 @@
-"""`hierarchical-collectives`: collectives inside of processes and between them compute
-what one collective did."""
+"""`hierarchical-collectives`: collectives inside of processes and between them replace one."""
 
 import numpy as np
 import pytest
@@ -30,7 +29,9 @@ END = """\
 
 
 def split(line: str, options: str = "small=0") -> str:
-    """What becomes of an operation where two processes have two of the four rows of devices."""
+    """Return the operations after the pass, where two processes have two of the four rows of
+    devices.
+    """
     made = run_verified_passes(
         f"hierarchical-collectives{{across=data:2,{options}}}", parse(f"{HEAD}  {line}\n{END}")
     )
@@ -38,14 +39,14 @@ def split(line: str, options: str = "small=0") -> str:
     return "\n".join(text.removeprefix("  ") for text in lines)
 
 
-def test_sums_begin_inside_of_processes() -> None:
+def test_all_reduces_start_inside_of_processes() -> None:
     assert split("%y = all-reduce(%x, axes=[data, model], op=add) : f32[8, 16]") == (
         "%y.within_process = all-reduce(%x, axes=[data:(2)2, model], op=add) : f32[8, 16]\n"
         "%y = all-reduce(%y.within_process, axes=[data:(1)2], op=add) : f32[8, 16]"
     )
 
 
-def test_small_sums_are_added_up_in_the_order_of_devices() -> None:
+def test_small_sums_keep_the_order_of_devices() -> None:
     line = "%y = all-reduce(%x, axes=[data, model], op=add) : f32[8, 16]"
     want = (
         "%x.row = reshape(%x) : f32[1, 8, 16]\n"
@@ -58,14 +59,14 @@ def test_small_sums_are_added_up_in_the_order_of_devices() -> None:
     assert split(line, "small=2047") != want
 
 
-def test_the_largest_of_all_is_that_in_any_order() -> None:
+def test_maxima_do_not_depend_on_the_order() -> None:
     assert split("%y = all-reduce(%x, axes=[data], op=max) : f32[8, 16]", "small=99999") == (
         "%y.within_process = all-reduce(%x, axes=[data:(2)2], op=max) : f32[8, 16]\n"
         "%y = all-reduce(%y.within_process, axes=[data:(1)2], op=max) : f32[8, 16]"
     )
 
 
-def test_sums_of_halves_are_rounded_once() -> None:
+def test_sums_of_16_bit_floats_are_rounded_once() -> None:
     assert split("%y = all-reduce(%h, axes=[data], op=add) : bf16[8]") == (
         "%h.wide = convert(%h) : f32[8]\n"
         "%y.within_process = all-reduce(%h.wide, axes=[data:(2)2], op=add) : f32[8]\n"
@@ -74,7 +75,7 @@ def test_sums_of_halves_are_rounded_once() -> None:
     )
 
 
-def test_what_is_scattered_is_sent_once() -> None:
+def test_scattered_values_are_sent_once() -> None:
     assert split("%y = reduce-scatter(%x, dim=0, axes=[data], op=add) : f32[2, 16]") == (
         "%y.within_process = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
         "%y.between_processes = reduce-scatter(%y.within_process, dim=0, axes=[data:(1)2], "
@@ -83,7 +84,7 @@ def test_what_is_scattered_is_sent_once() -> None:
     )
 
 
-def test_pieces_are_gathered_from_the_minor_axes_on() -> None:
+def test_gathers_start_at_the_minor_axes() -> None:
     assert split("%y = all-gather(%x, dim=1, axes=[model, data]) : f32[8, 128]") == (
         "%y.within_process = all-gather(%x, dim=1, axes=[data:(2)2]) : f32[8, 32]\n"
         "%y.between_processes = all-gather(%y.within_process, dim=1, axes=[data:(1)2]) : "
@@ -92,7 +93,7 @@ def test_pieces_are_gathered_from_the_minor_axes_on() -> None:
     )
 
 
-def test_an_all_to_all_is_one_on_each_level() -> None:
+def test_an_all_to_all_is_split_into_one_per_level() -> None:
     assert split("%y = all-to-all(%x, split=1, concat=0, axes=[data]) : f32[32, 4]") == (
         "%x.parts = reshape(%x) : f32[1, 1, 8, 2, 2, 4]\n"
         "%y.between_processes = all-to-all(%x.parts, split=3, concat=0, axes=[data:(1)2]) : "
@@ -111,7 +112,7 @@ def test_permutes_that_rename_axes_become_pairs() -> None:
     )
 
 
-def test_a_process_knows_where_its_devices_are() -> None:
+def test_a_process_program_has_constant_device_coordinates() -> None:
     line = "%i = axis-index(axes=[data, model]) : i32[]"
     assert split(line, "at=data:1") == (
         "%i.within_process = axis-index(axes=[data:(2)2, model]) : i32[]\n"
@@ -125,7 +126,7 @@ def test_a_process_knows_where_its_devices_are() -> None:
     )
 
 
-def test_what_was_started_is_waited_for_between_processes_alone() -> None:
+def test_start_and_end_apply_to_collectives_between_processes() -> None:
     assert split(
         "%s = all-reduce-start(%x, axes=[data], op=add) : f32[8, 16]\n"
         "  %y = done(%s) : f32[8, 16]\n"
@@ -142,7 +143,7 @@ def test_what_was_started_is_waited_for_between_processes_alone() -> None:
     )
 
 
-def test_collectives_on_one_level_stay() -> None:
+def test_collectives_on_one_level_are_not_changed() -> None:
     line = "%y = all-reduce(%x, axes=[model], op=add) : f32[8, 16]"
     assert split(line) == line
     line = "%y = all-gather(%x, dim=0, axes=[data:(1)2]) : f32[16, 16]"
@@ -182,13 +183,13 @@ def test_collectives_on_one_level_stay() -> None:
         ),
     ],
 )
-def test_blocks_that_are_none(options: str, message: str) -> None:
+def test_invalid_blocks_are_errors(options: str, message: str) -> None:
     with pytest.raises(PipelineError) as caught:
         Pipeline.parse(f"hierarchical-collectives{{{options}}}")(parse(f"{HEAD}{END}"))
     assert str(caught.value) == message
 
 
-def test_parts_of_axes_that_blocks_cut() -> None:
+def test_sub_axes_that_blocks_divide() -> None:
     text = """\
 mesh @m = [x=12]
 
@@ -204,7 +205,7 @@ spmd func @f(
 
 
 @given(spmd_modules(), st.data())
-def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
+def test_results_are_equal(module: Module, data: st.DataObject) -> None:
     across = data.draw(st.sampled_from([*block_shapes(spmd_mesh_of(module)), ""]))
     assume(across)
     small = data.draw(st.sampled_from([-1, 1 << 16]))
@@ -224,7 +225,7 @@ def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
         assert [x.dtype for x in expected] == [np.asarray(x).dtype for x in got]
 
 
-def test_loops_see_what_comes_at_once() -> None:
+def test_combined_collectives_in_loops() -> None:
     assert split(
         "%s = all-gather-start(%x, dim=0, axes=[model, data]) : f32[64, 16]\n"
         "  %z = done(%s) : f32[64, 16]\n"

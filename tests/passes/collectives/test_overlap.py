@@ -28,13 +28,13 @@ spmd func @f(
 
 
 def overlapped(lines: str) -> str:
-    """The operations after the pass."""
+    """Return the operations after the pass."""
     module = Overlap()(parse(f"{HEAD}{lines}}}\n"))
     verify(module)
     return str(module).removeprefix(HEAD).removesuffix("}\n")
 
 
-def test_computation_that_does_not_need_a_sum_comes_between_its_halves() -> None:
+def test_independent_computation_is_between_start_and_end() -> None:
     assert (
         overlapped("""\
   %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
@@ -52,7 +52,7 @@ def test_computation_that_does_not_need_a_sum_comes_between_its_halves() -> None
     )
 
 
-def test_a_collective_starts_before_computation_that_stood_in_front_of_it() -> None:
+def test_a_collective_starts_before_earlier_independent_computation() -> None:
     assert (
         overlapped("""\
   %b = dot(%u, %u, dims="ij,jk->ik") : f32[512, 512]
@@ -68,7 +68,7 @@ def test_a_collective_starts_before_computation_that_stood_in_front_of_it() -> N
     )
 
 
-def test_a_collective_that_nothing_can_overlap_stays_whole() -> None:
+def test_a_collective_without_overlap_is_not_split() -> None:
     lines = """\
   %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
   %c = neg(%a) : f32[64, 64]
@@ -77,12 +77,12 @@ def test_a_collective_that_nothing_can_overlap_stays_whole() -> None:
     assert overlapped(lines) == lines
 
 
-def test_programs_that_are_not_partitioned_stay_as_they_are() -> None:
+def test_unpartitioned_programs_are_not_changed() -> None:
     module = parse("func @f(%x: f32[4]) -> (f32[4]) {\n  %y = neg(%x) : f32[4]\n  return %y\n}")
     assert str(Overlap()(module)) == str(module)
 
 
-def test_halves_count_as_the_collective_they_are() -> None:
+def test_start_and_end_count_as_one_collective() -> None:
     lines = """\
   %b = dot(%u, %u, dims="ij,jk->ik") : f32[512, 512]
   %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
@@ -94,9 +94,7 @@ def test_halves_count_as_the_collective_they_are() -> None:
 
 
 @given(spmd_modules(), st.floats(1e6, 1e15), st.floats(1e6, 1e15))
-def test_the_text_parses_back_and_nothing_is_lost(
-    module: Module, flops: float, network: float
-) -> None:
+def test_the_text_round_trips(module: Module, flops: float, network: float) -> None:
     changed = Overlap(flops=flops, network=network)(module)
     verify(changed)
     assert str(parse(str(changed))) == str(changed)
@@ -104,7 +102,7 @@ def test_the_text_parses_back_and_nothing_is_lost(
 
 
 def whole_operations(module: Module) -> list[str]:
-    """The operations of a module, collectives whole."""
+    """Return the operations of a module, with start and end joined."""
     names = (op.name.removesuffix("-start") for op in module.main.body.walk())
     return sorted(name for name in names if name != "done")
 
@@ -125,7 +123,7 @@ func @step(%w1: f32[16, 32@model], %w2: f32[32@model, 8], %x: f32[8@data, 16]) -
 """
 
 
-def test_a_training_step_overlaps_and_computes_the_same() -> None:
+def test_a_training_step_overlaps_with_equal_results() -> None:
     module = parse(TRAINING)
     parted = Pipeline.parse(DEFAULT_PIPELINE)(module)
     changed = Overlap()(parted)
@@ -158,20 +156,20 @@ def test_a_training_step_overlaps_and_computes_the_same() -> None:
         ),
     ],
 )
-def test_halves_belong_together(lines: str, message: str) -> None:
+def test_start_and_end_must_match(lines: str, message: str) -> None:
     with pytest.raises(VerifyError) as error:
         verify(parse(f"{HEAD}  {lines}}}\n"))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["flops", "memory", "network"])
-def test_machines_that_do_nothing_are_refused(name: str) -> None:
+def test_invalid_machine_parameters_are_errors(name: str) -> None:
     with pytest.raises(PipelineError) as error:
         Overlap(**{name: 0.0})(parse("func @f() -> () {\n  return\n}"))
     assert str(error.value) == f"{name} of overlap is more than 0, got 0.0"
 
 
-def test_every_collective_has_a_first_half() -> None:
+def test_every_collective_has_a_start_operation() -> None:
     assert sorted(spec.name for spec in START_OPS) == [
         "all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter",
     ]  # fmt: skip

@@ -28,13 +28,13 @@ IDLE = """\
 
 
 def regathered(lines: str, minimum: int = 0, idle: int = 3) -> str:
-    """The operations after the pass."""
+    """Return the operations after the pass."""
     module = RematerializeGathers(minimum, idle)(parse(f"{HEAD}{lines}}}\n"))
     verify(module)
     return str(module).removeprefix(HEAD).removesuffix("}\n")
 
 
-def test_a_late_use_has_a_gather_of_its_own() -> None:
+def test_a_late_use_has_its_own_gather() -> None:
     assert (
         regathered(IDLE)
         == """\
@@ -50,13 +50,13 @@ def test_a_late_use_has_a_gather_of_its_own() -> None:
     )
 
 
-def test_what_is_small_or_soon_used_stays() -> None:
+def test_small_or_soon_used_values_are_not_gathered_again() -> None:
     assert regathered(IDLE, idle=4) == IDLE
     assert regathered(IDLE, minimum=16 * 8 * 4 + 1) == IDLE
 
 
 def test_memory_is_traded_for_communication() -> None:
-    """Between the two uses another large tensor comes and goes."""
+    """Another large tensor is live between the two uses."""
     lines = """\
   %w = all-gather(%p, dim=0, axes=[x]) : f32[16, 8]
   %a = sum(%w, dims=[0]) : f32[8]

@@ -1,5 +1,4 @@
-"""`uniform-control-flow`: loops and branches take the same way on all devices, with the same
-results."""
+"""`uniform-control-flow`: control flow becomes uniform over devices, with equal results."""
 
 import numpy as np
 import pytest
@@ -171,7 +170,7 @@ def body(module: Module) -> str:
     return str(module).removeprefix(HEAD).removesuffix("}\n")
 
 
-def test_a_branch_becomes_both_branches_and_a_selection() -> None:
+def test_a_divergent_branch_becomes_both_branches_and_a_select() -> None:
     assert body(uniform(program(BRANCH))) == (
         PICK
         + "  %a = neg(%s) : f32[2]\n"
@@ -180,7 +179,7 @@ def test_a_branch_becomes_both_branches_and_a_selection() -> None:
     )
 
 
-def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
+def test_a_divergent_loop_iterates_until_all_devices_have_finished() -> None:
     assert (
         body(uniform(program(HERE + LOOP)))
         == """\
@@ -208,12 +207,12 @@ def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
     )
 
 
-def test_a_program_without_decisions_that_differ_stays_as_it_is() -> None:
+def test_a_uniform_program_is_not_changed() -> None:
     module = program(BRANCH.replace("gt(%t, %zero)", "gt(%n, %n)"))
     assert Pipeline.parse("uniform-control-flow")(module) is module
 
 
-def test_what_has_an_effect_cannot_be_executed_everywhere() -> None:
+def test_effects_in_divergent_control_flow_are_errors() -> None:
     text = BRANCH.replace("    yield %s\n", '    callback(%s, function="shout")\n    yield %s\n')
     with pytest.raises(MergeError) as caught:
         uniform(program(text))
@@ -224,7 +223,7 @@ def test_what_has_an_effect_cannot_be_executed_everywhere() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_numbers_stay_and_nothing_is_decided_apart(name: str) -> None:
+def test_results_are_equal_and_control_flow_is_uniform(name: str) -> None:
     module = program(PROGRAMS[name])
     made = uniform(module)
     differs = find_differing(made.main)

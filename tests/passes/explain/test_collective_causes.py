@@ -25,7 +25,7 @@ def said(text: str, name: str) -> str:
     )
 
 
-def test_a_sum_names_its_loop_its_annotations_and_dearer_ways() -> None:
+def test_a_sum_states_its_factor_annotations_and_alternatives() -> None:
     assert (
         said(SCATTERED, "%y")
         == """\
@@ -46,7 +46,7 @@ its axes come from
     )
 
 
-def test_a_moved_operand_names_who_needs_it() -> None:
+def test_a_resharded_operand_states_its_use() -> None:
     module = parse(MLP)
     parted = Pipeline.parse(DEFAULT_PIPELINE)(module)
     for row in list_collectives(parted):
@@ -58,14 +58,14 @@ def test_a_moved_operand_names_who_needs_it() -> None:
         assert all(way.nbytes >= cause.chosen.nbytes for way in cause.dearer)
 
 
-def test_tables_have_lines_of_the_text() -> None:
+def test_tables_have_line_numbers() -> None:
     parted = Pipeline.parse(DEFAULT_PIPELINE)(parse(SCATTERED))
     report = communication(parted, places=find_definition_locations(SCATTERED, "f.ir"))
     assert [str(row.loc) for row in report.rows] == ["f.ir:4"]
     assert [line for line, _ in report.by_line] == ["f.ir:4"]
 
 
-def test_a_collective_that_is_not_there_is_refused() -> None:
+def test_an_unknown_collective_is_an_error() -> None:
     with pytest.raises(ExplainError, match="or the name of its result, got 3"):
         explain_collective(parse(SCATTERED), 3)  # type: ignore[arg-type]
     with pytest.raises(ExplainError) as error:

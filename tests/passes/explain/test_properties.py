@@ -1,4 +1,6 @@
-"""In random programs every axis has an annotation as origin, every absent axis a reason."""
+"""In random programs every axis originates from an annotation, and every absent axis has a
+reason.
+"""
 
 from itertools import pairwise
 
@@ -68,7 +70,7 @@ def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_axis_that_no_loop_leads_here_is_nowhere_near(seed: int) -> None:
+def test_an_axis_without_a_path_is_on_no_connected_value(seed: int) -> None:
     for history in histories(seed, "user-priority"):
         for value in history.story.written:
             for absence in explanation(history, value).absences:
@@ -79,7 +81,7 @@ def test_an_axis_that_no_loop_leads_here_is_nowhere_near(seed: int) -> None:
 
 
 def connected(history: FunctionHistory, cell: int, rank: int) -> list[Axis]:
-    """All axes at places that loops connect with a value."""
+    """Return all axes of values that factors connect with a value."""
     seen = {(cell, dim): None for dim in range(rank)}
     waiting = list(seen)
     found: list[Axis] = []
@@ -103,8 +105,8 @@ def shown(history: FunctionHistory, axis: Axis) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_move_that_costs_has_a_conflict(seed: int) -> None:
-    """A program is moved about only where there is a conflict, or an operation has no rule."""
+def test_every_reshard_with_communication_has_a_conflict(seed: int) -> None:
+    """A value is resharded only because of a conflict, or because an operation has no rule."""
     module = program(seed)
     explained = propagate_with_history(module, None, {})
     rows = [row for history in explained.histories.values() for row in conflicts_of(history)]
@@ -117,7 +119,7 @@ def test_every_move_that_costs_has_a_conflict(seed: int) -> None:
 
 
 def _free(source: Sharding | None, target: Sharding | None) -> bool:
-    """Whether moving is only taking a piece of what is there, or adding up."""
+    """Return whether a reshard only takes a part of local data, or completes a sum."""
     if source is None or target is None or source.unreduced:
         return True
     return all(

@@ -148,21 +148,21 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("reason", PROGRAMS, ids=lambda reason: reason.name)
-def test_every_reason_is_given(reason: RefusalReason) -> None:
+def test_every_reason_is_reported(reason: RefusalReason) -> None:
     explanation = explain(parse(MESHES + PROGRAMS[reason]), "v")
 
     assert reason in [absence.reason for absence in explanation.absences]
 
 
 def test_the_page_lists_the_reasons() -> None:
-    """All of them, in order, in the words in which they are told, each with what helps."""
+    """The page lists all reasons in order, with the exact text, each with a remedy."""
     page = (Path(__file__).parents[3] / "docs" / "explaining.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.+) \|$", page, re.MULTILINE)
 
     assert [row[:2] for row in rows] == [(reason.name, reason.value) for reason in RefusalReason]
 
 
-def test_what_is_told_of_a_manual_axis() -> None:
+def test_the_text_of_a_manual_axis() -> None:
     text = str(explain(parse(MESHES + PROGRAMS[RefusalReason.MANUAL]), "v"))
     assert text.partition("a does not")[2] == (
         " shard it\n"
@@ -177,5 +177,5 @@ def test_what_is_told_of_a_manual_axis() -> None:
     )
 
 
-def test_no_reason_is_left_out() -> None:
+def test_every_reason_has_an_example() -> None:
     assert set(PROGRAMS) == set(RefusalReason)

@@ -19,7 +19,7 @@ def said(text: str, ask: Callable[..., object], *arguments: object) -> str:
     return str(ask(parse(text), *arguments, places=find_definition_locations(text, "f.ir")))
 
 
-def test_an_axis_has_a_chain() -> None:
+def test_the_chain_of_an_axis() -> None:
     assert (
         said(MLP, explain, "h")
         == """\
@@ -39,7 +39,7 @@ model shards dimension 1
     )
 
 
-def test_an_axis_that_lost_names_the_sizes() -> None:
+def test_a_rejected_axis_states_the_sizes() -> None:
     assert (
         said(MLP, explain, "%y")
         == """\
@@ -61,7 +61,7 @@ model does not shard it
     )
 
 
-def test_a_value_in_a_loop_has_its_axis_from_outside() -> None:
+def test_a_value_in_a_loop_gets_its_axis_from_outside() -> None:
     assert (
         said(LOOP, explain, "d")
         == """\
@@ -78,7 +78,7 @@ b does not shard it
     )
 
 
-def test_a_constraint_keeps_axes_away() -> None:
+def test_a_constraint_excludes_axes() -> None:
     assert (
         said(LOOP, explain, "k")
         == """\
@@ -98,7 +98,7 @@ b does not shard it
     )
 
 
-def test_a_conflict_names_both_sides() -> None:
+def test_a_conflict_states_both_sides() -> None:
     assert (
         said(MLP, conflicts)
         == """\
@@ -112,7 +112,7 @@ operation  factor  kept                given up  because        to receive
     )
 
 
-def test_a_constraint_wins_where_it_stands() -> None:
+def test_a_constraint_has_priority_at_its_value() -> None:
     assert (
         said(LOOP, conflicts)
         == """\
@@ -125,7 +125,7 @@ operation                 factor             kept  given up  because      to rec
     )
 
 
-def test_another_annotation_is_tried() -> None:
+def test_what_if_with_another_annotation() -> None:
     assert (
         str(what_if(parse(MLP), ["%w2: f32[256, 128]"]))
         == """\
@@ -142,7 +142,7 @@ communication: 32.0 KiB in 2 collectives -> 16.0 KiB in 1 collective
     )
 
 
-def test_a_result_can_be_annotated() -> None:
+def test_what_if_with_an_annotated_result() -> None:
     assert (
         str(what_if(parse(MLP), ["result 0: f32[64@model, 128]"]))
         == """\
@@ -159,7 +159,7 @@ communication: 32.0 KiB in 2 collectives -> 20.0 KiB in 2 collectives
     )
 
 
-def test_an_annotation_is_left_out() -> None:
+def test_what_if_without_an_annotation() -> None:
     assert (
         str(what_if(parse(MLP), without=["%w1"]))
         == """\
@@ -180,7 +180,7 @@ communication: 32.0 KiB in 2 collectives -> 64.0 KiB in 1 collective
     )
 
 
-def test_shardings_that_hang_on_the_order() -> None:
+def test_order_dependent_shardings() -> None:
     assert (
         said(FRAGILE, order_sensitive)
         == """\
@@ -194,7 +194,7 @@ because of
     )
 
 
-def test_what_is_left_out() -> None:
+def test_unused_annotations() -> None:
     assert (
         said(SORTED, coverage)
         == """\
@@ -214,7 +214,7 @@ def test_what_is_left_out() -> None:
     )
 
 
-def test_all_in_numbers() -> None:
+def test_the_summary_counts() -> None:
     assert (
         said(MLP, summarize)
         == """\

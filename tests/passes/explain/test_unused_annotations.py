@@ -60,7 +60,7 @@ def test_propagation_runs_again_where_replay_is_impossible(seed: int) -> None:
 
 
 def test_annotation_of_a_copied_constant_is_used() -> None:
-    """Each user has its own copy of the constant, so that the annotation occurs several times."""
+    """Each use has its own copy of the constant, so that the annotation occurs several times."""
     module = parse("""
         mesh @m = [a=2]
         func @f(%x: f32[8], %y: f32[8]) -> (f32[8], f32[8]) {

@@ -28,7 +28,7 @@ def program(body: str, returns: str = "%z", types: str = "f32[4, 8]") -> Module:
 
 
 def after(module: Module, pass_: Fuse | None = None) -> Module:
-    """The module with groups, which is valid and computes the same bits."""
+    """Return the module with fused groups, after checks of validity and of equal bits."""
     made = (pass_ or Fuse())(module)
     verify(made)
     arguments = random_arguments(module)
@@ -42,12 +42,12 @@ def names(module: Module) -> list[str]:
 
 
 def inside(module: Module, number: int = 0) -> list[str]:
-    """What the group of this number holds."""
+    """Return the operations of the group with this number."""
     groups = [op for op in module.main.body.ops if op.spec is fused]
     return [op.name for op in groups[number].blocks[0].ops]
 
 
-def test_a_chain_is_one_group() -> None:
+def test_a_chain_is_one_fused_group() -> None:
     module = program(
         "  %a = exp(%x) : f32[4, 8]\n"
         "  %c = constant(value=2.0) : f32[4, 8]\n"
@@ -70,13 +70,13 @@ def test_a_chain_is_one_group() -> None:
     )  # fmt: skip
 
 
-def test_it_says_what_a_group_is() -> None:
+def test_a_group_states_its_reason() -> None:
     module = program("  %a = exp(%x) : f32[4, 8]\n  %z = neg(%a) : f32[4, 8]")
     (op,) = after(module).main.body.ops
     assert op.why == "exp, neg over 4x8"
 
 
-def test_what_others_use_is_a_further_result() -> None:
+def test_values_with_other_uses_are_results_of_the_group() -> None:
     module = program(
         "  %a = exp(%x) : f32[4, 8]\n"
         '  %d = dot(%a, %y, dims="ij,kj->ik") : f32[4, 4]\n'
@@ -89,8 +89,10 @@ def test_what_others_use_is_a_further_result() -> None:
     assert [v.name for v in made.main.body.ops[0].results] == ["a", "z"]
 
 
-def test_a_group_does_not_wait_for_what_waits_for_it() -> None:
-    """exp is used by the dot, whose result meets exp again: two groups."""
+def test_groups_have_no_cyclic_dependence() -> None:
+    """The dot uses exp, and an operation uses both the dot and exp, so that there are two
+    groups.
+    """
     module = program(
         "  %a = exp(%x) : f32[4, 8]\n"
         "  %n = neg(%a) : f32[4, 8]\n"
@@ -104,7 +106,7 @@ def test_a_group_does_not_wait_for_what_waits_for_it() -> None:
     assert inside(made, 1) == ["mul", "sin"]
 
 
-def test_a_group_may_run_later_than_its_first_operation() -> None:
+def test_a_group_is_placed_after_its_operands() -> None:
     module = program(
         "  %a = exp(%x) : f32[4, 8]\n"
         '  %d = dot(%x, %y, dims="ij,kj->ik") : f32[4, 4]\n'
@@ -155,7 +157,7 @@ def test_reductions_of_other_axes_stay_outside() -> None:
     assert inside(made) == ["mul", "sum"]
 
 
-def test_what_lies_in_two_ways_is_two_parameters() -> None:
+def test_a_value_with_two_layouts_is_two_parameters() -> None:
     module = parse(
         "func @f(%x: f32[5]) -> (f32[5, 5]) {\n"
         "  %a = broadcast(%x, dims=[0]) : f32[5, 5]\n"
@@ -168,7 +170,7 @@ def test_what_lies_in_two_ways_is_two_parameters() -> None:
     assert [v.name for v in op.operands] == ["x", "x"]
 
 
-def test_cheap_things_go_into_every_group_and_stay_where_others_need_them() -> None:
+def test_cheap_operations_are_duplicated_into_every_group() -> None:
     module = program(
         "  %w = broadcast(%b, dims=[1]) : f32[4, 8]\n"
         "  %a = add(%x, %w) : f32[4, 8]\n"
@@ -188,14 +190,14 @@ BITS = """\
 """
 
 
-def test_bits_are_read_as_other_numbers_inside() -> None:
+def test_bitcasts_are_fused() -> None:
     module = after(program(BITS + "  %s = mul(%z, %y) : f32[4, 8]", "%s"))
     assert names(module) == ["fused"]
     assert inside(module) == ["exp", "bitcast", "not", "bitcast", "mul"]
 
 
-def test_bits_that_only_others_read_are_read_outside() -> None:
-    """There it moves nothing."""
+def test_bitcasts_used_only_outside_are_not_fused() -> None:
+    """Outside of a group, a bitcast moves no data."""
     module = after(program(BITS.rstrip()))
     assert names(module) == ["fused", "bitcast"]
     assert inside(module) == ["exp", "bitcast", "not"]
@@ -203,14 +205,14 @@ def test_bits_that_only_others_read_are_read_outside() -> None:
     assert names(apart) == ["exp", "bitcast", "not", "bitcast"]
 
 
-def test_bits_of_parts_are_read_outside() -> None:
+def test_bitcasts_of_parts_are_not_fused() -> None:
     body = "  %a = exp(%x) : f32[4, 8]\n  %i = bitcast(%a) : u16[4, 8, 2]\n"
     module = program(body + "  %z = not(%i) : u16[4, 8, 2]", types="u16[4, 8, 2]")
     assert names(after(module)) == ["exp", "bitcast", "not"]
 
 
-def test_what_is_cheap_is_computed_again_rather_than_stored() -> None:
-    """tanh is stored, since it is dear; what is made of it is not."""
+def test_cheap_values_are_recomputed() -> None:
+    """tanh is expensive and stored; values computed from it are recomputed."""
     module = program(
         "  %a = mul(%x, %x) : f32[4, 8]\n"
         "  %t = tanh(%a) : f32[4, 8]\n"
@@ -230,7 +232,7 @@ def test_what_is_cheap_is_computed_again_rather_than_stored() -> None:
     assert inside(made, 1) == ["mul", "mul", "mul", "add", "mul"]
 
 
-def test_groups_that_use_the_same_tensor_in_the_same_loops_are_one() -> None:
+def test_groups_with_a_common_operand_and_equal_loops_are_merged() -> None:
     module = program(
         "  %a = mul(%x, %y) : f32[4, 8]\n"
         "  %p = sum(%a, dims=[0]) : f32[8]\n"
@@ -244,7 +246,7 @@ def test_groups_that_use_the_same_tensor_in_the_same_loops_are_one() -> None:
     assert [v.name for v in made.main.body.ops[0].results] == ["p", "q"]
 
 
-def test_siblings_that_wait_for_each_other_stay_apart() -> None:
+def test_dependent_siblings_are_not_merged() -> None:
     module = program(
         "  %a = exp(%x) : f32[4, 8]\n"
         "  %n = neg(%a) : f32[4, 8]\n"
@@ -256,7 +258,7 @@ def test_siblings_that_wait_for_each_other_stay_apart() -> None:
     assert names(after(module)) == ["fused", "dot", "dot", "fused"]
 
 
-def test_groups_in_loops() -> None:
+def test_groups_inside_loops() -> None:
     module = parse(
         "func @f(%x: f32[3, 4]) -> (f32[4]) {\n"
         "  %c = constant(value=0.0) : f32[4]\n"
@@ -275,7 +277,7 @@ def test_groups_in_loops() -> None:
     assert inner.spec is fused
 
 
-def test_limits() -> None:
+def test_limits_of_group_size() -> None:
     body = "\n".join(f"  %a{i} = exp(%{f'a{i - 1}' if i else 'x'}) : f32[4, 8]" for i in range(9))
     module = program(body, "%a8")
     assert [len(op.blocks[0].ops) for op in after(module, Fuse(most_ops=3)).main.body.ops] == [
@@ -296,14 +298,14 @@ def test_limits() -> None:
     assert all(len(op.operands) <= 4 for op in after(module, Fuse(most_operands=4)).main.body.ops)
 
 
-def test_the_pipeline_knows_it() -> None:
+def test_the_pipeline_accepts_the_pass() -> None:
     text = "fuse{most_operands=4,without=exp+log}"
     assert str(Pipeline.parse(text)) == text
     with pytest.raises(PipelineError, match="no operation is called 'exb', which `without` names"):
         Fuse(without="exb")(program("  %z = exp(%x) : f32[4, 8]"))
 
 
-def test_nothing_to_do_gives_the_module_back() -> None:
+def test_a_program_without_groups_is_returned_unchanged() -> None:
     module = program("  %z = exp(%x) : f32[4, 8]")
     assert Fuse()(module) is module
 
@@ -311,8 +313,8 @@ def test_nothing_to_do_gives_the_module_back() -> None:
 @settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate),
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(functions(ONE, 10))
-def test_any_program_computes_the_same(function: Function) -> None:
-    """To the last bit, before and after, and taken apart again."""
+def test_random_programs_compute_equal_bits(function: Function) -> None:
+    """The test compares the program before fusion, after it, and after inlining of the groups."""
     module = Inline()(Module((ONE,), (function,)))
     made = Fuse()(module)
     verify(made)
@@ -324,7 +326,7 @@ def test_any_program_computes_the_same(function: Function) -> None:
 
 
 def training_step(length: int) -> Module:
-    """A program of so many operations, in the manner of a training step."""
+    """Return a program with this number of operations, similar to a training step."""
     b = Builder()
     type = TensorType((8, 16), "f32")
     x, weight = b.param(type, "x"), b.param(TensorType((16, 16), "f32"), "w")
@@ -339,7 +341,7 @@ def training_step(length: int) -> Module:
     return Module((), (Function("f", b.block(params, [now]), (None,)),))
 
 
-def test_its_work_is_linear_in_the_program() -> None:
+def test_the_work_is_linear_in_the_size_of_the_program() -> None:
     short, long = training_step(1_000), training_step(8_000)
     Fuse()(short)
     base = count_calls(lambda: Fuse()(short))
@@ -347,8 +349,10 @@ def test_its_work_is_linear_in_the_program() -> None:
     assert len(Fuse()(long).main.body.ops) < 3200
 
 
-def test_devices_meet_in_the_order_in_which_they_met() -> None:
-    """One group of `%a` and `%z` would need the second sum before it could give to the first."""
+def test_the_order_of_collectives_is_kept() -> None:
+    """One group of `%a` and `%z` would need the second sum before it returns the operand of the
+    first.
+    """
     module = parse("""\
 mesh @m = [x=2]
 
