@@ -238,7 +238,7 @@ def test_varying_values_are_not_cast() -> None:
     assert made == "%q = reshape(%p) : f32[2]\nyield %q"
 
 
-def test_a_sum_along_several_axes_is_replicated_along_them() -> None:
+def test_an_all_reduce_over_checked_and_other_axes_is_split() -> None:
     module = program("%q = all-reduce(%p, axes=[y, x], op=add) : f32[2]\nyield %q", axes="x, y")
     op = computation(module)
     (block,) = op.blocks

@@ -189,7 +189,7 @@ def test_invalid_blocks_are_errors(options: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_sub_axes_that_blocks_divide() -> None:
+def test_sub_axes_that_blocks_divide_are_errors() -> None:
     text = """\
 mesh @m = [x=12]
 
@@ -225,7 +225,7 @@ def test_results_are_equal(module: Module, data: st.DataObject) -> None:
         assert [x.dtype for x in expected] == [np.asarray(x).dtype for x in got]
 
 
-def test_combined_collectives_in_loops() -> None:
+def test_values_that_complete_immediately_in_loops() -> None:
     assert split(
         "%s = all-gather-start(%x, dim=0, axes=[model, data]) : f32[64, 16]\n"
         "  %z = done(%s) : f32[64, 16]\n"

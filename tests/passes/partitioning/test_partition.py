@@ -26,7 +26,7 @@ def kinds(module: Module) -> list[str]:
     return [op.name for op in module.main.body.walk() if op.spec.spmd]
 
 
-def test_types_shrink_and_the_function_remembers_the_whole() -> None:
+def test_types_become_local_and_the_function_states_global_types() -> None:
     assert str(
         partitioned("""\
 func @f(
@@ -50,7 +50,7 @@ spmd func @f(
     )
 
 
-def test_a_pending_sum_becomes_an_all_reduce() -> None:
+def test_an_unreduced_value_becomes_an_all_reduce() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[8@y, 4@x],
@@ -69,7 +69,7 @@ func @f(
     assert str(reduced.loc) == "mlp.py:3"
 
 
-def test_a_pending_sum_of_which_each_device_wants_a_piece_is_scattered() -> None:
+def test_an_unreduced_value_with_a_sharded_use_becomes_a_reduce_scatter() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[64@x],
@@ -82,7 +82,7 @@ func @f(
     assert body(module)[-1] == "%c = reduce-scatter(%c.partial, dim=0, axes=[x], op=add) : f32[4]"
 
 
-def test_several_steps_on_the_way_have_names_of_their_own() -> None:
+def test_intermediate_results_have_unique_names() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[64@y, 128@-],
@@ -97,7 +97,7 @@ func @f(
     ]
 
 
-def test_parts_of_axes_are_written_as_such() -> None:
+def test_sub_axes_are_printed() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -109,7 +109,7 @@ func @f(
     assert body(module) == ["%b = all-gather(%a, dim=0, axes=[x:(2)2]) : f32[4, 4]"]
 
 
-def test_running_numbers_start_where_the_piece_does() -> None:
+def test_iota_starts_at_the_offset_of_the_shard() -> None:
     module = partitioned("""\
 func @f() -> (bf16[512@x]) {
   %i = iota(dim=0) : bf16[512@x]
@@ -129,7 +129,7 @@ func @f() -> (bf16[512@x]) {
     np.testing.assert_array_equal(counted, np.arange(512).astype(counted.dtype))
 
 
-def test_random_bits_are_made_where_they_are_needed() -> None:
+def test_devices_generate_random_bits_of_their_shards() -> None:
     module = partitioned("""\
 func @f(
   %k: key[],
@@ -141,7 +141,7 @@ func @f(
     assert kinds(module) == ["axis-index", "random_bits_at"]
 
 
-def test_pieces_of_a_constant_are_cut_out_of_it() -> None:
+def test_shards_of_a_constant_are_sliced() -> None:
     module = partitioned("""\
 func @f() -> (i32[4@x]) {
   %c = constant(value=dense(i32, [1, 2, 3, 4])) : i32[4@x]
@@ -158,7 +158,7 @@ func @f() -> (i32[4@x]) {
     ]
 
 
-def test_looking_up_in_a_cut_table_adds_up_what_one_device_has() -> None:
+def test_a_gather_from_a_sharded_table_is_a_sum_of_one_contribution() -> None:
     module = partitioned("""\
 func @f(
   %table: f32[8@x, 4@y],
@@ -171,7 +171,7 @@ func @f(
     assert [k for k in kinds(module) if k != "axis-index"] == ["all-reduce"]
 
 
-def test_writing_rows_of_a_cut_table_needs_no_communication() -> None:
+def test_a_scatter_into_a_sharded_table_needs_no_communication() -> None:
     module = partitioned("""\
 func @f(
   %table: f32[8@x, 4@y],
@@ -186,7 +186,7 @@ func @f(
     assert set(kinds(module)) == {"axis-index"}
 
 
-def test_groups_of_a_convolution_are_shared_out() -> None:
+def test_groups_of_a_convolution_are_sharded() -> None:
     module = partitioned("""\
 func @f(
   %x: f32[2, 8, 8@x],
@@ -203,7 +203,7 @@ dims="b0f,0io->b0f", groups=8, batch_groups=1) : f32[2, 6, 8@x]
 
 @pytest.mark.parametrize("reduction", ["", "[max]", "[min]", "[mul]"])
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
-def test_pending_values_may_be_asked_for(reduction: str, dtype: str) -> None:
+def test_results_may_be_unreduced(reduction: str, dtype: str) -> None:
     module = parse(
         MESH
         + f"""\
@@ -222,7 +222,7 @@ func @f(
     assert kinds(program) == ["all-gather", "axis-index", "axis-index", "all-reduce"]
 
 
-def test_a_sum_is_left_pending_where_that_is_asked_for() -> None:
+def test_a_sum_stays_unreduced_on_request() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[8@x, 4@y],
@@ -239,7 +239,7 @@ func @f(
     ]
 
 
-def test_without_reshard_what_does_not_fit_is_refused() -> None:
+def test_mismatched_shardings_without_reshard_are_errors() -> None:
     with pytest.raises(PartitionError) as caught:
         Partition()(parse(MESH + """\
 func @f(
@@ -256,7 +256,7 @@ func @f(
     )
 
 
-def test_without_reshard_sums_that_nothing_completes_are_refused() -> None:
+def test_incomplete_sums_without_reshard_are_errors() -> None:
     with pytest.raises(PartitionError) as caught:
         Partition()(parse(MESH + """\
 func @f(
@@ -272,7 +272,7 @@ func @f(
     )
 
 
-def test_complex_numbers_do_not_begin_to_wait_for_a_product() -> None:
+def test_complex_values_cannot_be_unreduced_products() -> None:
     with pytest.raises(PartitionError) as caught:
         partitioned("""\
 func @f(
@@ -304,7 +304,7 @@ def chain(devices: int, count: int) -> Module:
     return parse("\n".join(lines))
 
 
-def test_work_is_flat_in_devices_and_linear_in_operations() -> None:
+def test_the_work_is_independent_of_devices_and_linear_in_operations() -> None:
     def work(module: Module) -> int:
         return count_calls(lambda: Partition()(Reshard()(module)))
 
@@ -314,7 +314,7 @@ def test_work_is_flat_in_devices_and_linear_in_operations() -> None:
     assert work(chain(2, 800)) < 4.4 * base
 
 
-def test_a_barrier_leaves_each_value_where_it_is() -> None:
+def test_a_barrier_keeps_the_sharding_of_each_value() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[8@x],
@@ -328,7 +328,7 @@ func @f(
     assert body(module) == ["%c, %d = optimization_barrier(%a, %b) : f32[2], f32[1]"]
 
 
-def test_exchanges_within_an_operation_say_along_which_loop() -> None:
+def test_exchanges_within_an_operation_state_their_factor() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -341,8 +341,8 @@ func @f(
     assert moved.why == "%b = roll runs along dimension 0 of %a, which is sharded over x"
 
 
-def test_windows_are_written_where_their_elements_are() -> None:
-    """Each device writes what falls into its piece, though windows begin in others' pieces."""
+def test_windows_are_written_to_their_shards() -> None:
+    """Each device writes the elements in its shard, also of windows that begin in other shards."""
     rows = "operand_batching_dims=[0], indices_batching_dims=[0]"
     dims = f"update_window_dims=[1], inserted_window_dims=[], op=set, scatter_dims=[1], {rows}"
     module = partitioned(f"""\

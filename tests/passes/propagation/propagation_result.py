@@ -12,14 +12,16 @@ MESH = "mesh @m = [x=2, y=2, z=4]\n\n"
 
 
 def propagated(text: str, **options: Any) -> Module:
-    """The program in `text` after propagation."""
+    """Return the program in `text` after propagation."""
     module = Propagate(**options)(parse(text if "mesh @" in text else MESH + text))
     verify(module)
     return module
 
 
 def found(text: str, **options: Any) -> dict[str, str]:
-    """The type of every value with its sharding, by name; results of the function are `->0`, ..."""
+    """Return the type of every value with its sharding, by name; results of the function are
+    `->0`, ...
+    """
     module = propagated(text, **options)
     printer = Printer(module.meshes, False)
     types: dict[str, str] = {}

@@ -8,7 +8,7 @@ from shardir.text.parser import parse
 from tests.passes.propagation.propagation_result import MESH, found, propagated
 
 
-def test_a_cut_flows_forward_and_back_through_a_contraction() -> None:
+def test_a_sharding_propagates_forward_and_back_through_a_contraction() -> None:
     types = found("""\
 func @f(
   %a: f32[8@x, 4],
@@ -26,7 +26,7 @@ func @f(
     }
 
 
-def test_a_contracted_cut_flows_to_the_other_operand_alone() -> None:
+def test_a_contracted_axis_propagates_only_to_the_other_operand() -> None:
     types = found("""\
 func @f(
   %a: f32[8, 4@x],
@@ -40,8 +40,8 @@ func @f(
     assert types["c"] == "f32[8@-, 6@-]"
 
 
-def test_an_axis_cuts_a_tensor_only_once() -> None:
-    """Both operands are as large, so the first one's factor wins."""
+def test_an_axis_shards_a_tensor_once() -> None:
+    """Both operands have equal sizes, so that the factor of the first has priority."""
     types = found("""\
 func @f(
   %a: f32[6@x, 4],
@@ -54,7 +54,7 @@ func @f(
     assert types["c"] == "f32[6@x, 6@-]"
 
 
-def test_the_larger_tensor_wins_an_axis() -> None:
+def test_the_larger_tensor_has_priority_for_an_axis() -> None:
     types = found("""\
 func @f(
   %a: f32[4@x, 4],
@@ -67,7 +67,7 @@ func @f(
     assert types["c"] == "f32[4@-, 6@x]"
 
 
-def test_in_an_elementwise_operation_more_pieces_win() -> None:
+def test_in_an_elementwise_operation_more_shards_have_priority() -> None:
     text = """\
 func @f(
   %a: f32[8@(x, y), 8],
@@ -80,7 +80,7 @@ func @f(
     assert found(text)["c"] == "f32[8@(x, y), 8@-]"
 
 
-def test_basic_propagation_leaves_conflicts_alone() -> None:
+def test_basic_propagation_does_not_resolve_conflicts() -> None:
     text = """\
 func @f(
   %a: f32[6@x, 4@y],
@@ -95,7 +95,7 @@ func @f(
     assert types["b"] == "f32[4@y, 6@x]"
 
 
-def test_a_closed_dimension_takes_no_more() -> None:
+def test_a_closed_dimension_gets_no_axes() -> None:
     types = found("""\
 func @f(
   %a: f32[8@(x, y)],
@@ -128,7 +128,7 @@ func @f(
     assert types["c"] == "f32[8@-, 8@y]"
 
 
-def test_pending_sums_stay_where_they_are() -> None:
+def test_unreduced_axes_do_not_propagate() -> None:
     types = found("""\
 func @f(
   %a: f32[8@y?] unreduced(x),
@@ -141,8 +141,8 @@ func @f(
     assert types["b"] == "f32[8@y]"
 
 
-def test_a_reshape_hands_parts_of_an_axis_on() -> None:
-    """z has four positions: the major dimension takes two of them, the minor one the others."""
+def test_a_reshape_propagates_sub_axes() -> None:
+    """z has size 4: the major dimension gets a sub-axis of size 2, and the minor one the other."""
     types = found("""\
 func @f(
   %a: f32[16@z, 3],
@@ -154,7 +154,7 @@ func @f(
     assert types["b"] == "f32[2@z:(1)2, 8@z:(2)2, 3@-]"
 
 
-def test_a_reshape_back_merges_the_parts() -> None:
+def test_a_reverse_reshape_merges_sub_axes() -> None:
     types = found("""\
 func @f(
   %a: f32[2@z:(1)2, 8@z:(2)2],
@@ -166,8 +166,10 @@ func @f(
     assert types["b"] == "f32[16@z]"
 
 
-def test_a_reshape_makes_no_strided_pieces() -> None:
-    """Cutting the minor dimension alone would cut every fourth element out of the result."""
+def test_a_reshape_makes_no_strided_shards() -> None:
+    """Sharding only the minor dimension would give each device every fourth element of the
+    result.
+    """
     types = found("""\
 func @f(
   %a: f32[4, 8@x],
@@ -179,8 +181,10 @@ func @f(
     assert types["b"] == "f32[32@-]"
 
 
-def test_what_overflows_a_factor_stays_where_it_is() -> None:
-    """Of three rows nothing is divided by two, so the columns of the reshape are not cut either."""
+def test_axes_beyond_the_size_of_a_factor_do_not_propagate() -> None:
+    """Three rows are not divisible by two, so that the columns of the reshape are not sharded
+    either.
+    """
     types = found("""\
 func @f(
   %a: f32[12@x],
@@ -193,7 +197,7 @@ func @f(
     assert types["b"] == "f32[3@-, 4@-]"
 
 
-def test_a_blocked_factor_lets_nothing_through() -> None:
+def test_a_blocked_factor_does_not_propagate() -> None:
     types = found("""\
 func @f(
   %a: f32[8@x, 8@y],
@@ -206,7 +210,7 @@ func @f(
     assert types["b"] == "f32[8@x, 4@-]"
 
 
-def test_an_operation_on_several_meshes_is_passed_over() -> None:
+def test_an_operation_on_several_meshes_does_not_propagate() -> None:
     types = found("""\
 mesh @m = [x=2]
 mesh @n = [x=4]
@@ -227,7 +231,7 @@ func @f(
     assert types["f"] == "f32[8@x]"
 
 
-def test_values_that_nothing_reaches_are_whole_on_the_first_mesh() -> None:
+def test_values_without_a_sharding_are_replicated_on_the_first_mesh() -> None:
     module = propagated("""\
 mesh @m = [x=2]
 mesh @n = [x=4]
@@ -244,12 +248,12 @@ func @f(
     assert all(v.sharding and v.sharding.is_closed for v in module.main.body.values())
 
 
-def test_a_module_without_meshes_is_left_alone() -> None:
+def test_a_module_without_meshes_is_not_changed() -> None:
     module = parse("func @f(\n  %a: f32[8],\n) -> (f32[8]) {\n  return %a\n}\n")
     assert Propagate()(module) is module
 
 
-def test_a_program_of_one_device_is_left_alone() -> None:
+def test_a_program_of_one_device_is_not_changed() -> None:
     text = (
         MESH
         + """\
@@ -283,8 +287,10 @@ func @f(
     }
 
 
-def test_parameters_and_results_are_cut_evenly() -> None:
-    """z does not divide six; two of its four positions do, but parts are not left at the border."""
+def test_parameters_and_results_are_sharded_evenly() -> None:
+    """z does not divide six. A sub-axis of size 2 does, but parameters and results do not keep
+    sub-axes of an axis.
+    """
     types = found("""\
 func @f(
   %a: f32[6],
@@ -301,7 +307,7 @@ func @f(
     assert types["->1"] == "f32[6@-]"
 
 
-def test_axes_of_one_position_are_dropped() -> None:
+def test_axes_of_size_1_are_removed() -> None:
     types = found("""\
 mesh @m = [x=2, one=1]
 
@@ -316,7 +322,7 @@ func @f(
     assert types["b"] == "f32[8@x, 8@-]"
 
 
-def test_the_result_that_is_asked_for_flows_back() -> None:
+def test_the_sharding_of_the_result_propagates_back() -> None:
     types = found("""\
 func @f(
   %a: f32[8, 8],

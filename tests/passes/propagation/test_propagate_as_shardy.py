@@ -1,4 +1,4 @@
-"""Decisions of OpenXLA Shardy in corner cases, which our propagation reproduces."""
+"""Corner cases in which propagation makes the decisions of OpenXLA Shardy."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def propagated(text: str) -> list[str]:
 
 
 def test_an_axis_of_size_one_in_a_constraint_shards_nothing() -> None:
-    """`%h` is whole by the constraint, and its other users are free to be sharded over `a`."""
+    """The constraint replicates `%h`, and its other users may be sharded over `a`."""
     assert propagated("""\
 mesh @m = [a=2, one=1]
 
@@ -43,7 +43,7 @@ func @main(
     "copied",
     ["propagation_barrier(%i, direction=none)", "neg(%i)", "bitcast(%i)"],
 )
-def test_what_elementwise_operations_make_of_constants_is_copied(copied: str) -> None:
+def test_elementwise_results_of_constants_are_copied(copied: str) -> None:
     name = copied.partition("(")[0]
     made = propagated(f"""\
 mesh @m = [a=2]
@@ -66,7 +66,9 @@ func @main(
 
 @pytest.mark.parametrize("target", ["MoveToHost", "MoveToDevice"])
 def test_a_copy_to_another_memory_comes_before_a_sort(target: str) -> None:
-    """It costs nothing, so that what the result is asked reaches `%h` in the first round."""
+    """The copy costs nothing, so that the sharding of the result reaches `%h` in the first
+    round.
+    """
     made = propagated(f"""\
 sdy.mesh @m = <["a"=2, "b"=4]>
 func.func @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {{sdy.sharding = #sdy.sharding<@m, \
@@ -84,7 +86,7 @@ func.func @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {{sdy.sharding = #sdy.s
     assert made[0] == "%h = sin(%x) : f32[8@-, 8@b]"
 
 
-def test_a_single_device_says_nothing_to_its_group() -> None:
+def test_a_maximal_sharding_does_not_propagate_to_its_group() -> None:
     assert propagated("""\
 mesh @m = [a=2]
 mesh @max = [] devices=[0]
@@ -118,8 +120,10 @@ func.func private @f(%y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"
 """
 
 
-def test_each_call_of_a_function_is_sharded_by_itself() -> None:
-    """Both sides of a border that are sharded alike are one value; others meet in a constraint."""
+def test_each_call_of_a_function_is_sharded_separately() -> None:
+    """Argument and parameter with equal shardings are one value; with different shardings, a
+    constraint is between them.
+    """
     assert propagated(CALLED) == [
         "%0 = sin(%x) : f32[8@a, 8@-]",
         "%1 = sin(%w) : f32[8@a, 8@b]",
@@ -127,7 +131,7 @@ def test_each_call_of_a_function_is_sharded_by_itself() -> None:
     ]
 
 
-def test_an_operand_that_is_sharded_otherwise_than_its_parameter_meets_it_in_a_constraint() -> None:
+def test_a_constraint_is_between_an_argument_and_a_parameter_of_other_sharding() -> None:
     stated = CALLED.replace(
         "%x: tensor<8x8xf32>",
         '%x: tensor<8x8xf32> {sdy.sharding = \
@@ -142,7 +146,7 @@ def test_an_operand_that_is_sharded_otherwise_than_its_parameter_meets_it_in_a_c
 
 
 @pytest.mark.parametrize("where", ["parameter", "result"])
-def test_a_function_of_which_only_a_single_device_is_said_says_nothing(where: str) -> None:
+def test_a_function_with_only_maximal_shardings_does_not_propagate(where: str) -> None:
     single = "{sdy.sharding = #sdy.sharding<@single, []>}"
     param, result = (single, "") if where == "parameter" else ("", single)
     module = read(f"""\
@@ -162,7 +166,7 @@ func.func private @f(%y: tensor<8xf32> {param}) -> (tensor<8xf32> {result}) {{
     assert (made.name, axes(made.result.sharding)) == ("sin", ["a"])
 
 
-def test_a_single_device_that_a_call_states_of_its_result_stays() -> None:
+def test_a_maximal_sharding_of_the_result_of_a_call_is_kept() -> None:
     module = read("""\
 sdy.mesh @m = <["a"=2]>
 sdy.mesh @single = <[], device_ids=[0]>
@@ -205,7 +209,7 @@ def call(name: str, callee: str, value: str) -> str:
 
 
 def axes(sharding: Sharding | None) -> list[str]:
-    """The axes that shard the dimensions, in order."""
+    """Return the axes that shard the dimensions, in order."""
     assert sharding is not None
     return [axis.name for dim in sharding.dims for axis in dim.axes]
 
@@ -222,10 +226,10 @@ def axes(sharding: Sharding | None) -> list[str]:
 @pytest.mark.parametrize(
     ("level", "reached"), [("basic", False), ("aggressive", False), ("op-priority", True)]
 )
-def test_an_operand_of_a_call_that_changes_enters_it_in_the_next_round(
+def test_a_changed_argument_of_a_call_propagates_in_the_next_round(
     level: str, reached: bool, callee: str, second: str
 ) -> None:
-    """Levels of one round never look at the first call again, and the last has five rounds."""
+    """Levels of one round do not visit the first call again, and the last level has five rounds."""
     text = LATE.format(results=WANTED, first=call("%r", callee, "%p"), second=second)
     function = Propagate(level=level)(read(text)).main
     assert axes(function.body.params[0].sharding) == ["y"]
@@ -233,8 +237,8 @@ def test_an_operand_of_a_call_that_changes_enters_it_in_the_next_round(
 
 
 @pytest.mark.parametrize("level", ["basic", "aggressive"])
-def test_what_a_call_returns_leaves_it_at_once(level: str) -> None:
-    """The second operation asks `%r`, and what `%r` is made of is inside the call."""
+def test_the_result_of_a_call_propagates_in_the_same_round(level: str) -> None:
+    """The second operation propagates to `%r`, and the definition of `%r` is inside the call."""
     text = LATE.format(
         results=WANTED,
         first=call("%r", "f", "%p"),

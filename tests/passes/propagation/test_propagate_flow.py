@@ -7,8 +7,10 @@ from shardir.text.printer import print_module
 from tests.passes.propagation.propagation_result import found, propagated
 
 
-def test_a_cut_goes_round_a_loop() -> None:
-    """The body cuts what it returns; so are what it takes, what the loop gives and starts with."""
+def test_a_sharding_propagates_around_a_loop() -> None:
+    """The body shards its result; its parameter, the result and the operand of the loop get the
+    same sharding.
+    """
     types = found("""\
 func @f(
   %a: f32[8, 8],
@@ -31,7 +33,7 @@ func @f(
     assert {types[name] for name in ("a", "r", "t", "p", "q", "->0")} == {"f32[8@-, 8@x]"}
 
 
-def test_a_branch_and_its_result_are_cut_alike() -> None:
+def test_a_branch_and_its_result_have_equal_shardings() -> None:
     types = found("""\
 func @f(
   %i: i32[],
@@ -51,7 +53,7 @@ func @f(
     assert {types[name] for name in ("b", "c", "d", "r")} == {"f32[8@x]"}
 
 
-def test_a_scan_cuts_slices_as_what_they_are_slices_of() -> None:
+def test_slices_of_a_scan_have_the_sharding_of_the_array() -> None:
     types = found("""\
 func @f(
   %c: f32[8],
@@ -69,7 +71,7 @@ func @f(
     assert types["ys"] == "f32[5@-, 8@x]"
 
 
-def test_the_dimension_that_a_scan_walks_keeps_its_cut_to_itself() -> None:
+def test_the_scanned_dimension_does_not_propagate() -> None:
     types = found("""\
 func @f(
   %xs: f32[6@x, 8],
@@ -114,7 +116,7 @@ func @f(
     assert types["b"] == types["c"] == "f32[8@-, 8@y]"
 
 
-def test_a_constraint_that_nobody_uses_is_about_its_operand() -> None:
+def test_an_unused_constraint_applies_to_its_operand() -> None:
     types = found("""\
 func @f(
   %a: f32[8, 8],
@@ -128,8 +130,10 @@ func @f(
     assert types["b"] == types["d"] == "f32[8@x, 8@-]"
 
 
-def test_constraints_that_disagree_leave_their_operand_alone() -> None:
-    """%b is cut by propagation, not pinned: it takes from the constraints what fits together."""
+def test_conflicting_constraints_do_not_change_their_operand() -> None:
+    """Propagation shards %b, which is not pinned: it takes the compatible axes of the
+    constraints.
+    """
     types = found(
         """\
 func @f(
@@ -146,7 +150,7 @@ func @f(
     assert types["b"] in ("f32[8@x?, 8@y?]", "f32[8@z?, 8@y?]")
 
 
-def test_what_uses_a_carried_value_below_a_constraint_reads_the_constraint() -> None:
+def test_uses_of_a_carried_value_after_a_constraint_read_the_constraint() -> None:
     module = propagated("""\
 func @f(
   %a: f32[8],
@@ -162,7 +166,7 @@ func @f(
     assert lines[at + 1] == "%c = exp(%d) : f32[8@x]"
 
 
-def test_what_follows_a_chain_of_constraints_reads_its_end() -> None:
+def test_uses_after_a_chain_of_constraints_read_its_last_constraint() -> None:
     module = propagated("""\
 func @f(
   %a: f32[8],
@@ -177,7 +181,7 @@ func @f(
     assert "  %e = exp(%d) : f32[8@y]" in str(module).splitlines()
 
 
-def test_every_user_of_a_constant_gets_its_own() -> None:
+def test_every_use_of_a_constant_gets_a_copy() -> None:
     module = propagated("""\
 func @f(
   %a: f32[8@x],
@@ -250,8 +254,10 @@ func @f(
         ("backward", {"b": "f32[8@-]", "d": "f32[8@y]"}),
     ],
 )
-def test_a_barrier_lets_cuts_through_one_way(direction: str, cut: dict[str, str]) -> None:
-    """`%a` is cut in front of the one, what `%d` becomes behind the other."""
+def test_a_propagation_barrier_may_allow_one_direction(direction: str, cut: dict[str, str]) -> None:
+    """The sharding of `%a` propagates backward through one barrier, and that of `%d` forward
+    through the other.
+    """
     types = found(f"""\
 func @f(
   %a: f32[8@x],
@@ -265,8 +271,10 @@ func @f(
     assert {name: types[name] for name in cut} == cut
 
 
-def test_an_operation_without_a_rule_says_so() -> None:
-    """In the text, which is read back; a reshard is there to let nothing through."""
+def test_an_operation_without_a_rule_is_marked() -> None:
+    """The text has the mark and round-trips; a reshard blocks propagation by design and has no
+    mark.
+    """
     module = propagated("""\
 func @f(
   %a: f32[8@x],

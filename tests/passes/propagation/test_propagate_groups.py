@@ -1,4 +1,4 @@
-"""Sharding groups whose members have equal, no, or conflicting shardings."""
+"""Sharding groups: members with equal, absent or conflicting shardings."""
 
 import pytest
 
@@ -21,8 +21,8 @@ func @f(
 """
 
 
-def test_members_say_the_same() -> None:
-    """What was said of one is said of the other, and what comes to one comes to both."""
+def test_members_have_equal_shardings() -> None:
+    """The sharding of one member applies to the others, and so do axes that reach one of them."""
     assert (
         str(propagated(TWO))
         == MESH
@@ -41,8 +41,8 @@ func @f(
     )
 
 
-def test_members_that_contradict_one_another_are_constrained_anew() -> None:
-    """An open constraint takes the place of each, and one of the wishes comes there first."""
+def test_conflicting_members_get_new_constraints() -> None:
+    """An open constraint replaces each; one of the requested shardings propagates to it first."""
     module = propagated("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -75,7 +75,7 @@ func @f(
     )
 
 
-def test_groups_that_share_a_value_are_one() -> None:
+def test_groups_with_a_common_value_are_merged() -> None:
     types = found("""\
 func @f(
   %a: f32[8@x],
@@ -92,7 +92,7 @@ func @f(
     assert {types[name] for name in "abc"} == {"f32[8@x]"}
 
 
-def test_a_barrier_does_not_keep_members_apart() -> None:
+def test_a_barrier_does_not_separate_members() -> None:
     types = found("""\
 func @f(
   %a: f32[8@x],
@@ -134,7 +134,7 @@ func @f(
 
 
 def test_each_copy_of_a_constant_is_a_member() -> None:
-    """What says the group of a constant is not one of its users."""
+    """The operation that states the group of a constant is no use of the constant."""
     module = propagated("""\
 func @f(
   %a: f32[8@x],
@@ -167,7 +167,7 @@ func @f(
     )
 
 
-def test_the_way_through_a_group_is_told() -> None:
+def test_explanations_state_paths_through_groups() -> None:
     explained = explain(parse(MESH + TWO), "c")
     assert (
         str(explained)
@@ -189,12 +189,12 @@ z does not shard it
     )
 
 
-def test_what_a_member_was_told_is_stated_by_the_other() -> None:
+def test_explanations_state_annotations_of_other_members() -> None:
     explained = explain(parse(MESH + TWO), "b")
     assert [chain.annotation.name for chain in explained.chains] == ["%a", "%d"]
 
 
-def test_members_of_different_shapes() -> None:
+def test_members_of_different_shapes_are_errors() -> None:
     with pytest.raises(PropagateError) as error:
         propagated("""\
 func @f(

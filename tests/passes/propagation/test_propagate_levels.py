@@ -1,10 +1,10 @@
-"""The order of propagation by op priorities and user priorities."""
+"""The order of propagation by operation priorities and user priorities."""
 
 from tests.passes.propagation.propagation_result import found
 
 
-def test_elementwise_operations_go_before_contractions() -> None:
-    """Without rounds the product, which comes first, would cut its result over x in the rows."""
+def test_elementwise_operations_propagate_before_contractions() -> None:
+    """Without rounds the product, which is first, would shard the rows of its result over x."""
     text = """\
 func @f(
   %a: f32[8@x, 16],
@@ -20,8 +20,10 @@ func @f(
     assert found(text, level="aggressive")["d"] == "f32[8@x, 8@-]"
 
 
-def test_a_value_with_several_users_waits_a_round() -> None:
-    """%p has two users that want it cut differently; the chain with one user each goes first."""
+def test_a_value_with_several_uses_propagates_a_round_later() -> None:
+    """%p has two uses that request different shardings; the chain of values with one use
+    propagates first.
+    """
     text = """\
 func @f(
   %p: f32[8, 8],
@@ -40,8 +42,10 @@ func @f(
     assert types["a"] == "f32[8@-, 8@x]"
 
 
-def test_broadcasts_spread_last() -> None:
-    """The cut of the bias would take x away from the rows; the product comes before it."""
+def test_broadcasts_propagate_last() -> None:
+    """The sharding of the bias would use x, which the rows need; the product propagates before
+    it.
+    """
     text = """\
 func @f(
   %a: f32[8@x, 4],
@@ -57,7 +61,7 @@ func @f(
     assert found(text)["s"] == "f32[8@x, 8@-]"
 
 
-def test_lower_priorities_come_first() -> None:
+def test_lower_priorities_propagate_first() -> None:
     def sums(first: str, second: str) -> dict[str, str]:
         return found(f"""\
 func @f(
@@ -75,7 +79,7 @@ func @f(
     assert sums(" p2", " p1")["a"] == "f32[8@x, 8@-]"
 
 
-def test_levels_below_ignore_priorities() -> None:
+def test_lower_levels_ignore_priorities() -> None:
     text = """\
 func @f(
   %a: f32[8@x p1, 8],
@@ -89,8 +93,8 @@ func @f(
     assert found(text, level="user-priority")["c"] == "f32[8@-, 8@x]"
 
 
-def test_a_dimension_that_waits_keeps_its_axes_out_of_use() -> None:
-    """Before its turn x may not cut the second dimension of %a either."""
+def test_axes_of_a_later_priority_are_reserved() -> None:
+    """Before the priority of x, x may not shard the second dimension of %a either."""
     text = """\
 func @f(
   %a: f32[8@x p1, 8],
@@ -106,8 +110,10 @@ func @f(
     assert types["c"] == "f32[8@x, 8@-]"
 
 
-def test_basic_then_aggressive_decides_only_what_is_left() -> None:
-    """The first product has no conflict and is settled before the second decides its own."""
+def test_aggressive_propagation_follows_basic_propagation() -> None:
+    """The first product has no conflict, so that it is decided before the second resolves its
+    conflict.
+    """
     text = """\
 func @f(
   %a: f32[6@x, 4],
@@ -125,8 +131,8 @@ func @f(
     assert found(text, level="basic")["e"] == "f32[6@-, 4@-]"
 
 
-def test_the_order_of_the_work_list_can_be_seen() -> None:
-    """Three sums in a row want one axis for different dimensions; who comes first gets it."""
+def test_the_order_of_the_work_list_is_observable() -> None:
+    """Three additions request one axis for different dimensions; the first in the list gets it."""
     text = """\
 func @f(
   %a: f32[8@x, 8, 8],

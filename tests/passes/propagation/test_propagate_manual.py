@@ -1,4 +1,4 @@
-"""Propagation into and out of manual computations, along the free axes only."""
+"""Propagation into and out of manual computations, only along the free axes."""
 
 import pytest
 
@@ -25,8 +25,8 @@ func @f(
 """.replace("HOW", "axes=[x], in_axes=[[[], [x]], [[x], []]], out_axes=[[[], []]]")
 
 
-def test_free_axes_flow_in_and_out() -> None:
-    """`y` comes in with an operand, `z` from where the result is used; `x` stays outside."""
+def test_free_axes_propagate_in_and_out() -> None:
+    """`y` comes from an operand, `z` from a use of the result; `x` does not propagate."""
     before = """\
   %c = manual_computation(%a, %b, HOW) : f32[8@z, 8@y] {
     (%p: f32[8@z, 8@-], %q: f32[8@-, 8@y]) =>
@@ -40,7 +40,7 @@ def test_free_axes_flow_in_and_out() -> None:
     assert text.startswith(MESH + "func @f(\n  %a: f32[8@z, 16@x],\n  %b: f32[16@x, 8@y],\n")
 
 
-def test_the_manual_axes_stand_in_front_of_the_free_ones() -> None:
+def test_manual_axes_precede_free_axes() -> None:
     module = propagated(
         """\
 func @f(
@@ -63,8 +63,8 @@ func @f(
     assert [axis.name for axis in inside.dims[0].axes] == ["y"]
 
 
-def test_what_a_parameter_says_is_said_of_the_operand() -> None:
-    """If it is closed, and nothing else has been said of the operand."""
+def test_the_sharding_of_a_parameter_applies_to_the_operand() -> None:
+    """This holds for a closed sharding, if the operand has no other."""
     module = propagated("""\
 func @f(
   %a: f32[16, 4],
@@ -81,8 +81,8 @@ func @f(
     assert [axis.name for axis in param.sharding.dims[0].axes] == ["x", "y"]
 
 
-def test_a_manual_axis_elsewhere_does_not_come_in() -> None:
-    """The operand is cut over `x` along the other dimension; inside there is no `x`."""
+def test_a_manual_axis_of_another_dimension_does_not_propagate_in() -> None:
+    """The operand is sharded over `x` along the other dimension; there is no `x` inside."""
     module = propagated("""\
 func @f(
   %a: f32[16, 4@x?],
@@ -100,8 +100,10 @@ func @f(
 @pytest.mark.parametrize(
     ("outside", "inside"), [("4@y, 8@z", "4@z p1, 8"), ("4@y, 8@z?", "4, 8@z p1")]
 )
-def test_axes_of_a_later_priority_do_not_come_in_elsewhere(outside: str, inside: str) -> None:
-    """The parameter has `z` in use along one dimension, from that dimension's priority on."""
+def test_axes_of_a_later_priority_do_not_propagate_to_other_dimensions(
+    outside: str, inside: str
+) -> None:
+    """The parameter has `z` along one dimension, from the priority of that dimension on."""
     module = propagated(f"""\
 func @f(
   %a: f32[{outside}],
@@ -118,7 +120,7 @@ func @f(
     assert said in str(module)
 
 
-def test_a_result_of_a_later_priority_takes_no_axis_twice() -> None:
+def test_a_result_of_a_later_priority_uses_no_axis_twice() -> None:
     module = propagated("""\
 func @f(
   %a: f32[4, 8@z],
@@ -135,7 +137,7 @@ func @f(
     assert ": f32[4@z, 8@-] {" in str(module)
 
 
-def test_the_way_into_a_manual_computation_is_told() -> None:
+def test_explanations_state_paths_into_manual_computations() -> None:
     explained = explain(parse(MESH + PROGRAM), "part")
     assert [(chain.axis, chain.annotation.name) for chain in explained.chains] == [
         ("z", "%e"),
@@ -147,7 +149,7 @@ def test_the_way_into_a_manual_computation_is_told() -> None:
     ]
 
 
-def test_a_group_does_not_cross_the_border() -> None:
+def test_a_group_does_not_cross_the_boundary() -> None:
     with pytest.raises(PropagateError) as error:
         propagated("""\
 func @f(
@@ -186,8 +188,8 @@ func @f(
 """
 
 
-def test_a_group_does_not_cut_a_result_over_manual_axes() -> None:
-    """Not even where OpenXLA Shardy would, whose program is none any more."""
+def test_a_group_does_not_shard_a_result_over_manual_axes() -> None:
+    """OpenXLA Shardy may do so, and its program is then invalid."""
     with pytest.raises(PropagateError) as raised:
         propagated(RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", ""))
 
@@ -198,7 +200,7 @@ def test_a_group_does_not_cut_a_result_over_manual_axes() -> None:
     )
 
 
-def test_a_group_may_cut_a_result_over_other_axes() -> None:
+def test_a_group_may_shard_a_result_over_free_axes() -> None:
     said = RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", " replicated(x)")
     assert found(said)["r"] == "f32[8@-, 8@-]"
     assert found(said.replace("8@x?", "8@y"))["r"] == "f32[8@y, 8@-]"

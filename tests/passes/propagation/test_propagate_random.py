@@ -17,7 +17,7 @@ passes = st.builds(
 
 
 @given(sharded_modules(), passes)
-def test_every_value_is_decided(module: Module, propagate: Propagate) -> None:
+def test_every_value_gets_a_sharding(module: Module, propagate: Propagate) -> None:
     new = propagate(module)
     verify(new)
     for function in new.functions:
@@ -29,14 +29,14 @@ def test_every_value_is_decided(module: Module, propagate: Propagate) -> None:
 
 @given(sharded_modules(), passes)
 def test_propagating_again_changes_nothing(module: Module, propagate: Propagate) -> None:
-    # That nothing is cut is written as nothing at all of a scalar, and then a constraint is news.
+    # A replicated scalar has no sharding in the text, so that its constraint adds one again.
     assume(not any(_is_constrained_scalar(op) for f in module.functions for op in f.body.walk()))
     once = propagate(module)
     assert str(propagate(once)) == str(once)
 
 
 def _is_constrained_scalar(op: Op) -> bool:
-    """Whether a constraint is one of a scalar that is said to be whole."""
+    """Return whether an operation is a constraint of a replicated scalar."""
     if op.name != "sharding_constraint" or op.result.type.rank:
         return False
     said = op.operands[0].sharding
@@ -44,8 +44,8 @@ def _is_constrained_scalar(op: Op) -> bool:
 
 
 @given(modules(), st.data())
-def test_no_number_changes(module: Module, data: st.DataObject) -> None:
-    """Copies of constants and constraints that others read are all that changes."""
+def test_results_are_equal(module: Module, data: st.DataObject) -> None:
+    """Propagation only adds copies of constants and replaces uses by constraints."""
     module = annotate_randomly(data, module, lambda _: data.draw(st.booleans()))
     arguments = random_arguments(module)
     before, after = run(module, arguments), run(Propagate()(module), arguments)
@@ -54,6 +54,6 @@ def test_no_number_changes(module: Module, data: st.DataObject) -> None:
 
 
 @given(sharded_modules())
-def test_recording_changes_nothing(module: Module) -> None:
+def test_recording_of_origins_does_not_change_shardings(module: Module) -> None:
     new, _ = Propagate().run_recorded(module)
     assert str(new) == str(Propagate()(module))

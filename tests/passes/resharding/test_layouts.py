@@ -1,4 +1,4 @@
-"""Operations with incompatible operand shardings run with the cheapest sharding."""
+"""Operations with incompatible operand shardings use the cheapest sharding."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ func @f(
 """
 
 
-def test_the_cheapest_tensor_leads() -> None:
+def test_the_cheapest_layout_is_selected() -> None:
     shardy = Reshard(layouts="shardy")(parse(MESH + VOTE))
     cheapest = Reshard()(parse(MESH + VOTE))
     assert received(shardy) >= received(cheapest)
@@ -39,7 +39,7 @@ def test_the_cheapest_tensor_leads() -> None:
 
 
 def test_an_operand_is_gathered_if_its_sum_is_larger() -> None:
-    """Completing the sum would send twice as much, though each device computes less."""
+    """The all-reduce would send twice as many bytes, though each device would compute less."""
     gathered = Reshard()(
         parse(
             MESH
@@ -57,7 +57,7 @@ func @f(
     assert body(gathered)[-1] == '%c = dot(%a.unsharded, %w, dims="ik,kj->ij") : f32[64@-, 128@-]'
 
 
-def test_a_sum_is_completed_if_it_is_smaller() -> None:
+def test_a_sum_is_reduced_if_it_is_smaller() -> None:
     completed = Reshard()(
         parse(
             MESH
@@ -75,7 +75,7 @@ func @f(
     assert body(completed)[-1] == "%c = reshard(%c.partial) : f32[64@-, 16@-]"
 
 
-def test_the_exact_pipeline_improves_on_nothing() -> None:
+def test_the_exact_pipeline_does_not_optimize() -> None:
     assert "sink-reductions" not in SHARDY_PIPELINE
     module = Pipeline.parse(SHARDY_PIPELINE)(parse(MESH + VOTE))
     assert module.main.spmd is not None
@@ -84,12 +84,14 @@ def test_the_exact_pipeline_improves_on_nothing() -> None:
 @pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObject) -> None:
-    """Of several together they may, where Shardy's choices happen to share a move."""
+def test_reshards_of_an_operation_never_send_more(sample: Sample, data: st.DataObject) -> None:
+    """Several operations together may send more, where Shardy's choices share a reshard by
+    chance.
+    """
     reject_the_simplest(data)
     mesh = data.draw(st.sampled_from(MESHES))
     module = annotate_randomly(data, Module((mesh,), (sample.function(),)), lambda _: True)
-    # Nor is there another move of what it gives.
+    # Its result has no other reshard either.
     function = module.main
     kept = tuple(value.sharding for value in function.body.returns)
     module = replace(module, functions=(replace(function, result_shardings=kept),))
@@ -98,13 +100,13 @@ def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObje
 
 @settings(max_examples=30)
 @given(st.data())
-def test_the_exact_pipeline_keeps_the_meaning(data: st.DataObject) -> None:
+def test_the_exact_pipeline_keeps_results(data: st.DataObject) -> None:
     module = annotate_randomly(data, data.draw(modules()), lambda _: True)
     check_agreement(module, SHARDY_PIPELINE.removeprefix("propagate,"))
 
 
 def received(module: Module) -> int:
-    """Bytes that each device receives; a `while` counts once."""
+    """Return the bytes that each device receives; a `while` counts once."""
     (mesh,) = module.meshes
     return sum(
         reshard_cost(

@@ -1,4 +1,4 @@
-"""`merge-shifts`: slices of padded values and slices in turned order, where they are cut."""
+"""`merge-shifts`: slices of padded values and rotated slices, along sharded dimensions."""
 
 import pytest
 
@@ -11,6 +11,7 @@ MESH = "mesh @m = [x=4]\n\n"
 
 
 def joined(body: str, cut: str = "@x", result: str = "f32[8@x]") -> list[str]:
+    """Return the program after the pass."""
     text = f"{MESH}func @f(%x: f32[8{cut}], %v: f32[]) -> ({result}) {{\n{body}  return %y\n}}\n"
     module = MergeShifts()(parse(text))
     check_agreement(module, "reshard,partition,dce")
@@ -36,7 +37,7 @@ def test_a_slice_of_a_pad_is_a_pad() -> None:
     ],
     ids=["strides", "interior", "beyond the operand"],
 )
-def test_other_slices_stay(padded: tuple[int, ...], slice: str) -> None:
+def test_other_slices_are_not_changed(padded: tuple[int, ...], slice: str) -> None:
     body = PADDED.format(*padded) + f"  %y = slice(%p, {slice}) : f32[8@x]\n"
     assert joined(body)[1].startswith("%y = slice(%p")
 
@@ -49,13 +50,13 @@ def turned(first: int, second: int, size: int, cut: str = "@x") -> str:
     )
 
 
-def test_slices_in_turned_order_are_a_roll() -> None:
+def test_rotated_slices_are_a_roll() -> None:
     assert joined(turned(5, 0, 3))[-1] == "%y = roll(%x, dim=0, shift=3) : f32[8@x]"
     assert joined(turned(4, 0, 3))[-1].startswith("%y = concatenate")
     assert joined(turned(5, 1, 3))[-1].startswith("%y = concatenate")
 
 
-def test_nothing_changes_where_nothing_is_cut() -> None:
+def test_unsharded_dimensions_are_not_changed() -> None:
     assert joined(turned(5, 0, 3, "@-"), "@-", "f32[8@-]")[-1].startswith("%y = concatenate")
 
 
@@ -84,7 +85,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("name", SENT)
-def test_bytes_that_devices_send(name: str) -> None:
+def test_bytes_sent_by_devices(name: str) -> None:
     body, wanted = SENT[name]
     text = f"{MESH}func @f(%x: f32[8@x], %v: f32[]) -> (f32[8@x]) {{\n{body}  return %y\n}}\n"
     program = Pipeline.parse("merge-shifts,reshard,partition,cse,dce")(parse(text))
@@ -94,8 +95,8 @@ def test_bytes_that_devices_send(name: str) -> None:
 @pytest.mark.parametrize("reverse", ["false", "true"])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"])
 @pytest.mark.parametrize("size", [11, 12, 30])
-def test_many_devices_pass_totals_on(size: int, name: str, reverse: str) -> None:
-    """With more than eight of them it takes steps, each of which doubles what is known."""
+def test_cumulative_operations_over_many_devices(size: int, name: str, reverse: str) -> None:
+    """With more than eight devices the prefix sums take steps of doubling distance."""
     text = (
         f"mesh @m = [x=12]\n\nfunc @f(%x: f32[{size}@x]) -> (f32[{size}@x]) {{\n"
         f"  %y = {name}(%x, dim=0, reverse={reverse}) : f32[{size}@x]\n  return %y\n}}\n"

@@ -9,7 +9,7 @@ arcs = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 9
 
 
 @given(arcs)
-def test_cuts_weigh_what_networkx_says(arcs: list[tuple[int, int, int]]) -> None:
+def test_weights_of_cuts_agree_with_networkx(arcs: list[tuple[int, int, int]]) -> None:
     network, graph = FlowNetwork(), nx.DiGraph()
     for _ in range(6):
         network.add_node()
@@ -26,7 +26,7 @@ def test_cuts_weigh_what_networkx_says(arcs: list[tuple[int, int, int]]) -> None
     assert weight == sum(w for a, b, w in arcs if a in side and b not in side)
 
 
-def test_the_cut_is_as_near_to_the_source_as_it_can_be() -> None:
+def test_ties_select_the_cut_nearest_to_the_source() -> None:
     network = FlowNetwork()
     node = network.add_node()
     network.add_arc(0, node, 3)
@@ -34,7 +34,7 @@ def test_the_cut_is_as_near_to_the_source_as_it_can_be() -> None:
     assert network.minimum_cut() == (3, {0})
 
 
-def test_long_chains_need_no_stack() -> None:
+def test_long_chains_need_no_recursion() -> None:
     network = FlowNetwork()
     last = 0
     for _ in range(5000):

@@ -47,7 +47,7 @@ def problems(draw: st.DrawFn, pending: bool) -> tuple[Mesh, TensorType, Sharding
 def carried_out(
     mesh: Mesh, type: TensorType, source: Sharding, target: Sharding, planner: str
 ) -> tuple[list[Any], list[Any]]:
-    """What the devices hold after the plan's steps, and what they should hold."""
+    """Return the values of the devices after the plan, and the expected values."""
     rng = np.random.default_rng(0)
     terms = rng.integers(0, 100, (prod(a.size for a in source.unreduced), *type.shape), np.int32)
     place = device_positions(mesh, source.unreduced)
@@ -72,7 +72,7 @@ def carried_out(
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @given(problem=problems(pending=False))
-def test_a_plan_moves_every_piece_to_where_it_belongs(
+def test_a_plan_moves_every_shard_to_its_target(
     problem: tuple[Mesh, TensorType, Sharding, Sharding], planner: str
 ) -> None:
     for got, want in zip(*carried_out(*problem, planner), strict=True):
@@ -81,7 +81,7 @@ def test_a_plan_moves_every_piece_to_where_it_belongs(
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @given(problem=problems(pending=True))
-def test_a_plan_finishes_pending_sums(
+def test_a_plan_completes_unreduced_sums(
     problem: tuple[Mesh, TensorType, Sharding, Sharding], planner: str
 ) -> None:
     for got, want in zip(*carried_out(*problem, planner), strict=True):
@@ -89,7 +89,7 @@ def test_a_plan_finishes_pending_sums(
 
 
 @given(problems(pending=True))
-def test_the_optimal_plan_is_never_dearer_than_the_greedy_one(
+def test_the_optimal_plan_costs_at_most_the_greedy_plan(
     problem: tuple[Mesh, TensorType, Sharding, Sharding],
 ) -> None:
     _, type, source, target = problem
@@ -98,7 +98,7 @@ def test_the_optimal_plan_is_never_dearer_than_the_greedy_one(
 
 
 @given(problems(pending=True))
-def test_a_plan_is_never_dearer_than_reducing_gathering_and_slicing(
+def test_a_plan_costs_at_most_reduce_gather_and_slice(
     problem: tuple[Mesh, TensorType, Sharding, Sharding],
 ) -> None:
     _, type, source, target = problem
@@ -127,7 +127,7 @@ def test_two_thirds_of_the_pairs_need_one_collective_or_none() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "nbytes"),
     [
-        # The plans of a human for the pairs that XLA answers by gathering everything.
+        # Manual plans for the pairs for which XLA gathers the full array.
         (((), (X,)), ((Y,), ()), 16384),
         (((Y,), ()), ((), (X,)), 8192),
         (((Y, X), ()), ((), (X,)), 4096 + 8192),
@@ -136,26 +136,26 @@ def test_two_thirds_of_the_pairs_need_one_collective_or_none() -> None:
         (((), (X, Y)), ((X,), ()), 12288),
     ],
 )
-def test_plans_are_no_dearer_than_those_of_a_human(
+def test_plans_cost_at_most_manual_plans(
     source: tuple[tuple[Axis, ...], ...], target: tuple[tuple[Axis, ...], ...], nbytes: int
 ) -> None:
     assert received(Sharding.of("m", source), Sharding.of("m", target)) <= nbytes
 
 
-def test_pending_sums_are_scattered_where_the_target_is_cut() -> None:
+def test_unreduced_sums_are_scattered_to_sharded_targets() -> None:
     source = Sharding("m", Sharding.of("m", [(Y,), ()]).dims, unreduced=(X,))
     assert names(plan_reshard(source, Sharding.of("m", [(Y,), ()]), TYPE)) == ["all-reduce"]
     assert names(plan_reshard(source, Sharding.of("m", [(Y,), (X,)]), TYPE)) == ["reduce-scatter"]
 
 
-def test_one_gather_removes_several_axes_at_once() -> None:
+def test_one_gather_removes_several_axes() -> None:
     (step,) = plan_reshard(Sharding.of("m", [(X, Y), ()]), Sharding.of("m", [(), ()]), TYPE)
     assert step.name == "all-gather"
     assert dict(step.attrs) == {"dim": 0, "axes": (X, Y)}
     assert step.nbytes == TYPE.nbytes * 7 // 8
 
 
-def test_a_sum_that_is_to_be_pending_is_begun_without_communication() -> None:
+def test_an_unreduced_target_needs_no_communication() -> None:
     whole = Sharding.of("m", [(), ()])
     (step,) = plan_reshard(whole, Sharding("m", whole.dims, unreduced=(X,)), TYPE)
     assert (step.name, dict(step.attrs), step.nbytes) == ("unreduce", {"axes": (X,)}, 0)
@@ -169,7 +169,7 @@ def test_halves_and_thirds_of_one_axis_are_gathered_and_sliced() -> None:
     assert names(steps) == ["all-gather", "all-slice"]
 
 
-def test_planning_is_flat_in_the_number_of_devices() -> None:
+def test_planning_time_is_independent_of_the_number_of_devices() -> None:
     for size in (4, 64, 4096):
         mesh = Mesh("m", (("x", size), ("y", size)))
         x, y = Axis.full("x", mesh), Axis.full("y", mesh)

@@ -13,7 +13,7 @@ from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.strategies import modules
 
 
-def test_what_fits_together_is_left_alone() -> None:
+def test_compatible_shardings_are_not_changed() -> None:
     text = """\
 func @f(
   %a: f32[8@x, 4@-],
@@ -26,7 +26,7 @@ func @f(
     assert str(resharded(text)) == MESH + text
 
 
-def test_a_sum_over_a_cut_loop_is_pending_until_it_is_reduced() -> None:
+def test_a_sum_over_a_sharded_factor_is_unreduced_until_its_reshard() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@y, 4@x],
@@ -43,7 +43,7 @@ func @f(
     assert reasons(module) == ["sum over 'k' of %c = dot"]
 
 
-def test_partial_maxima_are_pending_as_maxima() -> None:
+def test_partial_maxima_are_unreduced_by_max() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@y, 4@x],
@@ -56,8 +56,8 @@ func @f(
     assert reasons(module) == ["maximum over dimension 1 of %a of %c = max"]
 
 
-def test_nothing_is_pending_of_arrays_without_elements() -> None:
-    """What has no cut could not begin to wait: of complex products that is refused."""
+def test_empty_arrays_are_not_unreduced() -> None:
+    """An unsharded value cannot become unreduced: for complex products that is an error."""
     module = resharded("""\
 func @f(
   %a: c64[0@x, 0@-],
@@ -70,7 +70,7 @@ func @f(
     assert body(module) == ["%b.partial = prod(%a, dims=[0]) : c64[0@-]"]
 
 
-def test_operands_follow_what_most_of_the_data_has() -> None:
+def test_operands_follow_the_sharding_of_most_of_the_data() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -89,7 +89,7 @@ func @f(
     ]
 
 
-def test_a_result_that_comes_out_elsewhere_is_moved() -> None:
+def test_a_result_with_another_sharding_is_resharded() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -105,7 +105,7 @@ func @f(
     assert reasons(module) == ["%c = exp is computed [x, -] and needed [-, x]"]
 
 
-def test_one_mesh_axis_cuts_one_loop_only() -> None:
+def test_one_mesh_axis_shards_one_factor_only() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x, 64@-],
@@ -121,7 +121,7 @@ func @f(
     ]
 
 
-def test_what_cannot_be_cut_is_cut_elsewhere_if_there_is_room() -> None:
+def test_an_unshardable_factor_moves_its_axes_to_another() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -137,7 +137,7 @@ func @f(
     ]
 
 
-def test_two_moves_of_a_value_to_one_place_are_one() -> None:
+def test_equal_reshards_of_a_value_are_one() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x],
@@ -155,7 +155,7 @@ func @f(
     ]
 
 
-def test_a_value_is_used_where_it_was_before_it_was_moved() -> None:
+def test_uses_read_the_value_before_its_reshard() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x],
@@ -171,7 +171,7 @@ func @f(
     ]
 
 
-def test_a_constraint_is_a_move_or_nothing() -> None:
+def test_a_constraint_becomes_a_reshard_or_nothing() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x],
@@ -185,7 +185,7 @@ func @f(
     assert reasons(module) == ["%c = sharding_constraint states [y]"]
 
 
-def test_results_are_as_the_function_says() -> None:
+def test_results_have_the_shardings_of_the_function() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x],
@@ -198,7 +198,7 @@ func @f(
     assert [str(v.name) for v in module.main.body.returns] == ["a.unsharded", "a"]
 
 
-def test_pieces_of_a_reshape_follow_the_loops_that_both_sides_walk() -> None:
+def test_shards_of_a_reshape_follow_common_factors() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x, 4@-],
@@ -210,7 +210,7 @@ func @f(
     assert body(module) == ["%b = reshape(%a) : f32[2@x:(1)2, 16@x:(2)2]"]
 
 
-def test_loops_of_one_side_of_a_reshape_are_not_cut() -> None:
+def test_factors_of_one_side_of_a_reshape_are_not_sharded() -> None:
     module = resharded("""\
 func @f(
   %a: f32[4@x, 27@-],
@@ -226,7 +226,7 @@ func @f(
     ]
 
 
-def test_what_flows_round_a_loop_has_one_sharding() -> None:
+def test_a_carried_value_has_one_sharding() -> None:
     module = resharded("""\
 func @f(
   %h: f32[8@-],
@@ -258,7 +258,7 @@ func @f(
     assert all(sharding == loop.results[0].sharding for sharding in flowing)
 
 
-def test_a_scan_takes_whole_slices() -> None:
+def test_a_scan_reads_unsharded_slices() -> None:
     module = resharded("""\
 func @f(
   %xs: f32[4@x, 8@-],
@@ -282,7 +282,7 @@ func @f(
     ]
 
 
-def test_a_value_that_enters_a_loop_twice_is_moved_for_each_place() -> None:
+def test_a_value_carried_twice_is_resharded_for_each_parameter() -> None:
     module = resharded("""\
 func @f(
   %h: f32[8@-],
@@ -301,7 +301,7 @@ func @f(
     assert "scan(%h.sharded, %h.sharded.1" in body(module)[2]
 
 
-def test_new_operations_say_which_line_they_serve() -> None:
+def test_new_operations_have_the_source_line_of_their_user() -> None:
     module = resharded("""\
 func @f(
   %a: f32[8@x],
@@ -313,12 +313,12 @@ func @f(
     assert {str(op.loc) for op in module.main.body.ops} == {"mlp.py:12"}
 
 
-def test_a_module_without_meshes_is_left_alone() -> None:
+def test_a_module_without_meshes_is_not_changed() -> None:
     module = parse("func @f(\n  %a: f32[8],\n) -> (f32[8]) {\n  return %a\n}\n")
     assert str(Reshard()(module)) == str(module)
 
 
-def test_values_on_two_meshes_are_refused() -> None:
+def test_values_on_two_meshes_are_errors() -> None:
     with pytest.raises(PartitionError) as caught:
         Reshard()(parse(MESH + """\
 mesh @n = [z=8]

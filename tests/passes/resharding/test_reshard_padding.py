@@ -20,7 +20,7 @@ func @f(
 """
 
 
-def test_cuts_that_do_not_divide_leave_padding() -> None:
+def test_indivisible_shardings_are_padded() -> None:
     module = resharded(UNEVEN)
     assert body(module) == [
         "%a.sharded = reshard(%a) : f32[6@(y, x)]",
@@ -34,7 +34,7 @@ def test_cuts_that_do_not_divide_leave_padding() -> None:
     ]
 
 
-def test_cuts_that_do_not_divide_are_trimmed_where_that_is_asked_for() -> None:
+def test_indivisible_shardings_are_trimmed_on_request() -> None:
     assert body(Reshard(uneven="replicate")(parse(MESH + UNEVEN))) == [
         "%a.sharded = reshard(%a) : f32[6@y]",
         "%c = exp(%a.sharded) : f32[6@y]",
@@ -42,7 +42,7 @@ def test_cuts_that_do_not_divide_are_trimmed_where_that_is_asked_for() -> None:
     ]
 
 
-def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
+def test_indivisible_shardings_are_errors_on_request() -> None:
     with pytest.raises(PartitionError) as caught:
         Pipeline.parse("reshard{uneven=error}")(parse(MESH + UNEVEN))
     assert str(caught.value) == (
@@ -61,7 +61,7 @@ func @f(
 """
 
 
-def test_what_has_no_rule_runs_on_all_devices_and_says_what_that_takes() -> None:
+def test_operations_without_a_rule_are_replicated_and_report_bytes() -> None:
     (move, _) = Reshard()(parse(MESH + UNRULED)).main.body.ops
     assert move.why == (
         "operand 0 of %b = opaque cannot be sharded and needs [-], "
@@ -69,7 +69,7 @@ def test_what_has_no_rule_runs_on_all_devices_and_says_what_that_takes() -> None
     )
 
 
-def test_what_has_no_rule_is_refused_where_that_is_asked_for() -> None:
+def test_operations_without_a_rule_are_errors_on_request() -> None:
     with pytest.raises(PartitionError) as error:
         Pipeline.parse("reshard{on_fallback=error}")(parse(MESH + UNRULED))
     assert str(error.value) == (
@@ -78,7 +78,7 @@ def test_what_has_no_rule_is_refused_where_that_is_asked_for() -> None:
     )
 
 
-def test_what_is_made_of_nothing_says_where_its_padding_begins() -> None:
+def test_created_values_state_where_their_padding_begins() -> None:
     module = resharded("""\
 func @f() -> (i32[6@x]) {
   %i = iota(dim=0) : i32[6@x]
@@ -91,7 +91,7 @@ func @f() -> (i32[6@x]) {
     ]  # fmt: skip
 
 
-def test_operations_that_cannot_pad_say_so() -> None:
+def test_operations_without_padding_support_are_errors() -> None:
     module = resharded("""\
 func @f(
   %a: f32[6@x, 8@-],

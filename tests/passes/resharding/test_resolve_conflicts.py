@@ -73,7 +73,7 @@ def test_conflicts_are_resolved(
     assert received_bytes(module) == after
 
 
-def test_the_operation_says_so() -> None:
+def test_the_operation_states_its_reason() -> None:
     operands, op, type = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", *ADD
     module = resolved(PROGRAM.format(operands=operands, op=op, result=type, asked=type))
     assert module.main.body.ops[0].why == (
@@ -81,7 +81,7 @@ def test_the_operation_says_so() -> None:
     )
 
 
-def test_what_follows_is_cut_too() -> None:
+def test_later_values_are_sharded_too() -> None:
     module = resolved("""\
 mesh @m = [x=4, y=2]
 
@@ -97,15 +97,17 @@ func @f(
     assert "%d = exp(%c) : f32[64@(x, y)]" in str(module)
 
 
-def test_closed_results_stay_as_they_are() -> None:
+def test_closed_results_are_not_changed() -> None:
     operands, (op, _) = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", ADD
     closed = "f32[64@-, 128@-]"
     text = PROGRAM.format(operands=operands, op=op, result=closed, asked=closed)
     assert str(resolved(text)) == str(Propagate()(parse(text)))
 
 
-def test_nothing_changes_where_it_saves_nothing() -> None:
-    """Each device needs all of the result anyway, and cutting it would gather something larger."""
+def test_no_change_without_savings() -> None:
+    """Each device needs the full result anyway; with a sharded result, a larger array would be
+    gathered.
+    """
     text = """\
 mesh @m = [x=4, y=2]
 
@@ -122,8 +124,8 @@ func @f(
     assert received_bytes(resolved(text)) <= received_bytes(plain)
 
 
-def test_sums_are_completed_where_they_were() -> None:
-    """Pieces of gradients that nobody asked for would have to be gathered in the next step."""
+def test_sums_are_reduced_to_their_original_shardings() -> None:
+    """Sharded gradients without a requested sharding would have to be gathered in the next step."""
     text = """\
 mesh @m = [x=4, y=2]
 
@@ -138,14 +140,14 @@ func @f(
     assert str(resolved(text)) == str(Propagate()(parse(text)))
 
 
-def test_the_exact_pipeline_resolves_nothing() -> None:
+def test_the_exact_pipeline_does_not_resolve_conflicts() -> None:
     assert "resolve-conflicts" in DEFAULT_PIPELINE
     assert "resolve-conflicts" not in SHARDY_PIPELINE
 
 
 @settings(max_examples=20)
 @given(st.data())
-def test_programs_send_no_more_and_mean_the_same(data: st.DataObject) -> None:
+def test_programs_send_no_more_with_equal_results(data: st.DataObject) -> None:
     module = opened(
         annotate_randomly(data, data.draw(modules()), lambda _: data.draw(st.booleans()))
     )
@@ -157,7 +159,7 @@ def test_programs_send_no_more_and_mean_the_same(data: st.DataObject) -> None:
 
 
 def opened(module: Module) -> Module:
-    """The module without what it asks of its results."""
+    """Return the module without the shardings of its results."""
     main = module.main
     free: Function = replace(main, result_shardings=(None,) * len(main.result_shardings))
     return replace(module, functions=(free,))

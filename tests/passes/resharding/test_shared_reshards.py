@@ -33,7 +33,7 @@ func @f(
 """
 
 
-def test_two_sums_are_scattered_as_one() -> None:
+def test_two_sums_share_one_reduce_scatter() -> None:
     lines = after(
         SinkReshards(),
         SUMS
@@ -50,7 +50,7 @@ def test_two_sums_are_scattered_as_one() -> None:
     ]
 
 
-def test_a_transpose_after_a_move_does_not_keep_it_from_being_joined() -> None:
+def test_a_transpose_after_a_reshard_does_not_prevent_merging() -> None:
     lines = after(
         SinkReshards(),
         SUMS
@@ -82,7 +82,7 @@ def test_products_of_sums_are_not_sums_of_products() -> None:
     assert str(SinkReshards()(parse(MESH + text))) == MESH + text
 
 
-def test_a_chain_of_moves_is_one() -> None:
+def test_a_chain_of_reshards_is_one() -> None:
     lines = after(
         ShareReshards(),
         """\
@@ -100,7 +100,7 @@ func @f(
     assert lines[1:] == ["%c.sharded = reshard(%c.partial) : f32[8@x, 8@-]"]
 
 
-def test_what_one_gather_brought_is_not_sent_again() -> None:
+def test_a_gathered_value_is_not_sent_again() -> None:
     lines = after(
         ShareReshards(),
         """\
@@ -123,7 +123,7 @@ func @f(
     ]
 
 
-def test_a_tensor_and_its_transpose_are_gathered_once() -> None:
+def test_a_tensor_and_its_transpose_share_a_gather() -> None:
     lines = after(
         ShareReshards(),
         """\
@@ -143,7 +143,7 @@ func @f(
     ]
 
 
-def test_constants_are_made_where_they_are_needed() -> None:
+def test_constants_are_created_with_the_required_sharding() -> None:
     lines = after(
         ShareReshards(),
         """\
@@ -176,13 +176,13 @@ func @f(
 """
 
 
-def test_a_move_leaves_the_loop_that_does_not_change_it() -> None:
+def test_a_loop_invariant_reshard_is_hoisted() -> None:
     module = ShareReshards()(parse(MESH + LOOP))
     assert [c.executions for c in list_collectives(Partition()(parse(MESH + LOOP)))] == [5]
     assert [c.executions for c in list_collectives(Partition()(module))] == [1]
 
 
-def test_a_move_stays_in_the_branch_that_may_not_be_taken() -> None:
+def test_a_reshard_is_not_hoisted_out_of_a_branch() -> None:
     text = """\
 func @f(
   %p: bool[],
@@ -203,12 +203,12 @@ func @f(
 
 @settings(max_examples=30)
 @given(st.data())
-def test_programs_keep_their_meaning(data: st.DataObject) -> None:
+def test_programs_keep_their_results(data: st.DataObject) -> None:
     module = annotate_randomly(data, data.draw(modules()), lambda _: True)
     check_agreement(module, AFTER_PROPAGATE)
 
 
-def test_an_all_reduce_whose_result_is_cut_is_a_reduce_scatter() -> None:
+def test_an_all_reduce_with_a_sharded_use_is_a_reduce_scatter() -> None:
     text = """\
 func @f(
   %a: f32[8@-, 4@x],
@@ -223,8 +223,8 @@ func @f(
     assert [c.kind for c in list_collectives(module)] == ["reduce-scatter"]
 
 
-def test_a_transpose_of_whole_numbers_is_not_made_to_wait_for_a_sum() -> None:
-    """Only what is linear lets a pending sum through, and that is said of floats alone."""
+def test_a_transpose_of_integers_does_not_delay_a_sum() -> None:
+    """Only linear operations accept unreduced values, and linearity is declared for floats only."""
     lines = after(
         ShareReshards(),
         """\
@@ -252,7 +252,7 @@ func @f(
 """
 
 
-def test_what_is_joined_twice_is_gathered_before() -> None:
+def test_a_value_concatenated_twice_is_gathered_before() -> None:
     lines = after(
         ShareReshards(),
         TWICE
@@ -269,8 +269,8 @@ def test_what_is_joined_twice_is_gathered_before() -> None:
     ]
 
 
-def test_what_is_joined_of_others_is_gathered_as_it_is() -> None:
-    """As many bytes would be sent either way, in two moves instead of one."""
+def test_a_concatenation_is_gathered_as_one_value() -> None:
+    """Both ways send equal bytes; this one has one reshard instead of two."""
     text = """\
   %c = concatenate(%x, %y, dim=0) : f32[16@x, 4]
   %c.unsharded = reshard(%c) : f32[16@-, 4]
@@ -280,7 +280,7 @@ def test_what_is_joined_of_others_is_gathered_as_it_is() -> None:
     assert "%c.unsharded = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)
 
 
-def test_what_is_joined_and_used_as_it_is_stays() -> None:
+def test_a_concatenation_with_sharded_uses_stays_sharded() -> None:
     text = """\
   %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
   %c.unsharded = reshard(%c) : f32[16@-, 4]

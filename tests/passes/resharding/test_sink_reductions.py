@@ -17,6 +17,7 @@ MESH = "mesh @m = [x=4, y=2]\n\n"
 
 
 def delayed(text: str) -> Module:
+    """Return the program after the pass."""
     module = SinkReductions()(parse(MESH + text))
     verify(module)
     verify(Partition()(module))
@@ -35,7 +36,7 @@ func @f(
 """
 
 
-def test_parts_are_added_before_they_are_reduced() -> None:
+def test_partial_sums_are_added_before_the_reduction() -> None:
     module = delayed(TWO + "  %e = add(%c, %d) : f32[8@-, 8@-]\n  return %e\n}\n")
     assert body(module)[2:] == [
         "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
@@ -43,7 +44,7 @@ def test_parts_are_added_before_they_are_reduced() -> None:
     ]
 
 
-def test_what_joins_a_sum_is_the_part_of_the_first_device() -> None:
+def test_a_replicated_term_of_a_sum_is_added_on_the_first_device() -> None:
     module = delayed(
         TWO
         + """\
@@ -67,7 +68,7 @@ def test_what_joins_a_sum_is_the_part_of_the_first_device() -> None:
     assert reasons(module)[1] == "%s = add adds it to sums that are pending over x"
 
 
-def test_a_sum_goes_through_what_makes_it_smaller() -> None:
+def test_a_reduction_sinks_through_operations_that_reduce_size() -> None:
     module = delayed(
         TWO.replace("(f32[8@-, 8@-])", "(f32[])")
         + "  %s = sum(%c, dims=[0, 1]) : f32[]\n  return %s\n}\n"
@@ -89,14 +90,14 @@ def test_a_sum_goes_through_what_makes_it_smaller() -> None:
     ],
     ids=["curve", "square", "no gain", "growth", "rounding"],
 )
-def test_sums_stay_where_nothing_is_gained(use: str) -> None:
+def test_reductions_without_savings_are_not_moved(use: str) -> None:
     kind = use.rsplit(": ", 1)[1]
     text = TWO.replace("(f32[8@-, 8@-])", f"({kind})").split("  %d.partial")[0]
     text += f"  {use}\n  return %e\n}}\n"
     assert str(delayed(text)) == MESH + text
 
 
-def test_a_sum_that_is_needed_whole_anyway_is_reduced_once() -> None:
+def test_a_sum_with_replicated_uses_is_reduced_once() -> None:
     text = (
         TWO.split("  %d.partial")[0]
         + """\
@@ -111,7 +112,7 @@ def test_a_sum_that_is_needed_whole_anyway_is_reduced_once() -> None:
     assert str(delayed(text)) == MESH + text
 
 
-def test_a_loop_that_adds_up_completes_its_sum_after_the_last_round() -> None:
+def test_an_accumulating_loop_reduces_after_its_last_iteration() -> None:
     module = delayed(
         """\
 func @f(
@@ -134,7 +135,7 @@ func @f(
     assert "%total.partial = scan(%zero.partial, %a" in str(module)
 
 
-def test_a_pending_value_in_the_wrong_place_is_an_error() -> None:
+def test_an_unreduced_operand_of_a_nonlinear_operation_is_an_error() -> None:
     text = """\
 func @f(
   %a: f32[8@-, 4@x],
@@ -154,7 +155,7 @@ func @f(
 
 @settings(max_examples=30)
 @given(st.data())
-def test_programs_keep_their_meaning(data: st.DataObject) -> None:
+def test_programs_keep_their_results(data: st.DataObject) -> None:
     module = annotate_randomly(data, data.draw(modules()), lambda _: True)
     check_agreement(module, "reshard,sink-reductions,partition")
 
@@ -168,7 +169,7 @@ def test_programs_never_send_more(data: st.DataObject) -> None:
 
 
 def sent(module: Module) -> int:
-    """Bytes that every device receives; a `while` counts twice."""
+    """Return the bytes that every device receives; a `while` counts twice."""
     received = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
     return sum(
         c.nbytes * received.get(c.kind, 1) * (2 if c.executions is None else c.executions)
@@ -176,8 +177,8 @@ def sent(module: Module) -> int:
     )
 
 
-def test_sums_on_their_way_to_a_third_place_wait_too() -> None:
-    """Single rows of a cut dimension are added where they are, and their sum is sent once."""
+def test_sums_with_two_reshards_are_delayed() -> None:
+    """Single rows of a sharded dimension are added locally, and their sum is sent once."""
     module = Pipeline.parse("reshard,sink-reductions")(
         parse(
             MESH
@@ -213,8 +214,8 @@ func @f(
 """
 
 
-def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
-    """The larger of two maxima, and the largest of a row, are known after one reduction."""
+def test_maxima_sink_through_selecting_operations() -> None:
+    """The maximum of two maxima, and the maximum of a row, need one reduction."""
     text = EXTREMES + (
         "  %r = maximum(%p, %q) : f32[4@-]\n  %s = max(%r, dims=[0]) : f32[]\n  return %s\n}\n"
     )
@@ -225,7 +226,7 @@ def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
     check_agreement(module, "partition")
 
 
-def test_whether_any_is_true_is_known_after_one_reduction() -> None:
+def test_any_needs_one_reduction() -> None:
     module = Pipeline.parse("reshard,sink-reductions")(
         parse(
             MESH
@@ -246,7 +247,7 @@ func @f(
     check_agreement(module, "partition")
 
 
-def test_sums_of_maxima_wait_for_both() -> None:
+def test_sums_of_maxima_are_reduced_after_both() -> None:
     text = EXTREMES + (
         "  %r = add(%p, %q) : f32[4@-]\n  %s = sum(%r, dims=[0]) : f32[]\n  return %s\n}\n"
     )

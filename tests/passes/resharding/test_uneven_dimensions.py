@@ -1,7 +1,6 @@
-"""Dimensions that cuts do not divide: whatever lies past the end, no result shows it.
+"""Indivisible dimensions: padding never affects results.
 
-The reference interpreter fills what lies past the end of arguments with NaN, the largest integers
-and true.
+The reference interpreter fills the padding of arguments with NaN, the largest integers and true.
 """
 
 import numpy as np
@@ -39,7 +38,7 @@ EXAMPLES = max(settings().max_examples // 100, 1)
 
 
 @given(st.data())
-def test_programs_on_meshes_that_divide_nothing(data: st.DataObject) -> None:
+def test_programs_on_meshes_that_divide_no_dimension(data: st.DataObject) -> None:
     module = data.draw(modules(mesh=data.draw(st.sampled_from(MESHES))))
     annotations = annotate_randomly(data, module, lambda _: data.draw(st.booleans()))
     check_agreement(annotations, "propagate,reshard,sink-reductions,partition,cse,dce")
@@ -48,7 +47,9 @@ def test_programs_on_meshes_that_divide_nothing(data: st.DataObject) -> None:
 @pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_every_operation_on_meshes_that_divide_nothing(sample: Sample, data: st.DataObject) -> None:
+def test_every_operation_on_meshes_that_divide_no_dimension(
+    sample: Sample, data: st.DataObject
+) -> None:
     reject_the_simplest(data)
     mesh = data.draw(st.sampled_from(MESHES))
     module = annotate_randomly(data, Module((mesh,), (sample.function(),)), lambda _: True)
@@ -56,8 +57,8 @@ def test_every_operation_on_meshes_that_divide_nothing(sample: Sample, data: st.
 
 
 @given(st.data())
-def test_every_move_between_uneven_shardings(data: st.DataObject) -> None:
-    """Plans of every kind, with values that show whose piece went where."""
+def test_every_reshard_between_uneven_shardings(data: st.DataObject) -> None:
+    """The test runs plans of every kind, with values that identify the source of each element."""
     mesh = data.draw(st.sampled_from((*MESHES, *EIGHT)))
     shape = data.draw(st.lists(st.sampled_from((1, 2, 3, 4, 5, 6, 7, 9)), min_size=1, max_size=3))
     type = TensorType(tuple(shape), data.draw(st.sampled_from(("i32", "f32", "bool", "c64"))))
@@ -81,7 +82,7 @@ def partitioned(text: str, pipeline: str = "reshard,partition,dce") -> Module:
     return module
 
 
-def test_padding_of_a_reduced_loop_is_replaced() -> None:
+def test_padding_of_a_reduced_dimension_is_replaced() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[5@x],
@@ -108,7 +109,7 @@ func @f(
     assert module.main.body.ops[-3].why == "the padding of %a must not contribute"
 
 
-def test_both_sides_of_a_product_are_cleared_of_their_padding() -> None:
+def test_padding_of_both_operands_of_a_product_is_replaced() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[5@-, 3@y],
@@ -130,7 +131,7 @@ func @f(
 """), "reshard,partition,cse,dce")  # fmt: skip
 
 
-def test_elementwise_operations_run_on_padding_as_they_are() -> None:
+def test_elementwise_operations_compute_on_padding() -> None:
     module = partitioned("""\
 func @f(
   %a: f32[5@x],
@@ -144,7 +145,7 @@ func @f(
 
 @pytest.mark.parametrize("size", [2, 5, 7, 9])
 def test_shards_past_the_end_are_empty(size: int) -> None:
-    """5 over 4 is 2, 2, 1 and nothing; 2 over 4 is 1, 1, nothing and nothing."""
+    """5 over 4 devices is 2, 2, 1 and 0; 2 over 4 is 1, 1, 0 and 0."""
     mesh = Mesh("m", (("x", 4),))
     sharding = Sharding.of("m", [(Axis("x", 1, 4),)])
     whole = np.arange(size, dtype=np.int32)
@@ -155,13 +156,13 @@ def test_shards_past_the_end_are_empty(size: int) -> None:
     )
 
 
-def test_other_cuts_of_an_uneven_dimension_need_not_gather_it_whole() -> None:
-    """The way round by another dimension leaves pieces on the way."""
+def test_reshards_of_an_uneven_dimension_need_not_gather_it() -> None:
+    """The path over another sharded dimension keeps intermediate values sharded."""
     x, y = Axis("x", 1, 4), Axis("y", 1, 2)
     type = TensorType((5, 64), "f32")
     steps = plan_reshard(Sharding.of("m", [(x,), ()]), Sharding.of("m", [(y,), ()]), type)
     assert sum(step.nbytes for step in steps) == 896
-    assert 896 < 4 * 2 * 64 * 3  # all rows, with their padding, from three other devices
+    assert 896 < 4 * 2 * 64 * 3  # all rows including padding, from three other devices
 
 
 def test_loops_carry_uneven_values() -> None:
@@ -184,13 +185,13 @@ func @f(
     assert "scan" in str(partitioned(text))
 
 
-def test_a_refusal_names_dimension_size_and_axes() -> None:
+def test_the_error_names_dimension_size_and_axes() -> None:
     with pytest.raises(PartitionError, match="dimension 0 of %a has size 5"):
         partitioned("func @f(\n  %a: f32[5@x],\n) -> (f32[5]) {\n  return %a\n}\n",
                     "reshard{uneven=error}")  # fmt: skip
 
 
-def test_arguments_are_given_the_least_welcome_padding() -> None:
+def test_arguments_have_worst_case_padding() -> None:
     module = parse(MESH + "func @f(\n  %a: f32[5@x],\n) -> (f32[5]) {\n  return %a\n}\n")
     (a,) = random_arguments(module, whole=True)
     program = Pipeline.parse("reshard,partition")(module)

@@ -1,4 +1,4 @@
-"""`annotate-partial-sorts`: sorts of which only a few positions are read."""
+"""`annotate-partial-sorts`: marks sorts of which only a few positions are read."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_before_and_after() -> None:
     module = parse(BEFORE)
     made = Pipeline.parse("annotate-partial-sorts")(module)
     verify(made)
-    # What is returned whole, of which many places are read, or that comes with others, is whole.
+    # Returned sorts, sorts with many read positions, and sorts of several operands are not marked.
     assert str(made) == str(module).replace(FIRST, f"{FIRST}, wanted=[2, 4, 7]")
     arguments = random_arguments(module, whole=True)
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
@@ -44,7 +44,7 @@ def test_before_and_after() -> None:
 
 
 @pytest.mark.parametrize("count", [MAX_WANTED_POSITIONS, MAX_WANTED_POSITIONS + 1])
-def test_many_places_are_not_named(count: int) -> None:
+def test_many_positions_are_not_annotated(count: int) -> None:
     text = f"""\
 func @main(%x: i32[99]) -> (i32[{count}]) {{
   %0 = sort(%x, dim=0, keys=1, stable=true) : i32[99]
@@ -59,13 +59,13 @@ func @main(%x: i32[99]) -> (i32[{count}]) {{
     assert op.attrs.get("wanted") == want
 
 
-def test_places_are_there() -> None:
+def test_positions_are_in_bounds() -> None:
     text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, wanted=[9]) : i32[9]\n"
     with pytest.raises(ShardirError, match=r"wanted=\[9\] has places that dimension 0 of i32\[9\]"):
         verify(parse(f"{text}  return %0\n}}\n"))
 
 
-def test_an_order_that_alone_is_read_is_named() -> None:
+def test_an_order_of_which_positions_are_read_is_annotated() -> None:
     text = """\
 func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
   %0 = iota(dim=1) : i32[9, 40]
@@ -78,7 +78,7 @@ func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
     module = parse(text)
     made = Pipeline.parse("annotate-partial-sorts")(module)
     verify(made)
-    # What goes along with another dimension, and a key, are no order.
+    # Operands along another dimension, and keys, are no order.
     first = "sort(%x, %0, dim=1, keys=1, stable=true"
     assert str(made) == str(module).replace(first, f"{first}, order=1")
     arguments = random_arguments(module, whole=True)
@@ -87,7 +87,7 @@ func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
     assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
 
 
-def test_an_order_is_behind_the_keys() -> None:
+def test_an_order_follows_the_keys() -> None:
     text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, order=0) : i32[9]\n"
     message = r"order=0 names no operand of places, in i32 and behind the keys"
     with pytest.raises(ShardirError, match=message):

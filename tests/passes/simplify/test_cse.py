@@ -48,7 +48,7 @@ func @f(
     ("one", "other"),
     [("0.0", "-0.0"), ("1", "true"), ("1", "1.0"), ("2.0", "2.5")],
 )
-def test_constants_are_merged_only_when_they_print_alike(one: str, other: str) -> None:
+def test_constants_with_different_text_are_not_merged(one: str, other: str) -> None:
     text = """\
 func @f() -> (f32[4], f32[4]) {{
   %a = constant(value={}) : f32[4]
@@ -60,7 +60,7 @@ func @f() -> (f32[4], f32[4]) {{
     assert "return %a, %a" in merged(text.format(one, one))
 
 
-def test_not_a_number_is_the_same_constant_as_itself() -> None:
+def test_nan_constants_are_merged() -> None:
     assert "return %a, %a" in merged("""\
 func @f() -> (f32[], f32[]) {
   %a = constant(value=nan) : f32[]
@@ -70,7 +70,7 @@ func @f() -> (f32[], f32[]) {
 """)
 
 
-def test_types_and_shardings_tell_operations_apart() -> None:
+def test_operations_with_different_types_or_shardings_are_not_merged() -> None:
     text = """\
 mesh @m = [x=2]
 
@@ -114,7 +114,7 @@ func @f(
     assert merged(text) == text
 
 
-def test_a_block_uses_what_is_known_before_it_but_not_after_it() -> None:
+def test_a_block_uses_values_before_it_but_not_after_it() -> None:
     assert (
         merged("""\
 func @f(
@@ -157,13 +157,13 @@ func @f(
     )
 
 
-def test_a_module_without_repetitions_is_returned_as_it_is() -> None:
+def test_a_module_without_repetitions_is_returned_unchanged() -> None:
     module = parse("func @f(\n  %x: f32[4],\n) -> (f32[4]) {\n  return %x\n}\n")
     assert CommonSubexpressionElimination()(module) is module
 
 
 @given(modules())
-def test_results_are_the_same_to_the_bit(module: Module) -> None:
+def test_results_are_bitwise_equal(module: Module) -> None:
     merged = CommonSubexpressionElimination()(module)
     verify(merged)
     must_be_exact(module, merged)

@@ -16,7 +16,7 @@ def alive(text: str) -> str:
     return str(module)
 
 
-def test_what_nobody_uses_is_dropped_with_what_only_it_used() -> None:
+def test_dead_operations_and_their_operands_are_removed() -> None:
     assert (
         alive("""\
 func @f(
@@ -39,7 +39,7 @@ func @f(
     )
 
 
-def test_collectives_that_nobody_uses_are_dropped() -> None:
+def test_unused_collectives_are_removed() -> None:
     assert "all-gather" not in alive("""\
 mesh @m = [x=2]
 
@@ -52,7 +52,7 @@ spmd func @f(
 """)
 
 
-def test_an_operation_stays_whole_while_one_of_its_results_is_used() -> None:
+def test_an_operation_with_one_used_result_is_kept() -> None:
     text = """\
 func @f(
   %x: f32[4],
@@ -64,7 +64,7 @@ func @f(
     assert alive(text) == text
 
 
-def test_a_branch_loses_the_results_that_nobody_uses() -> None:
+def test_unused_results_of_a_branch_are_removed() -> None:
     assert (
         alive("""\
 func @f(
@@ -98,7 +98,7 @@ func @f(
     )
 
 
-def test_a_loop_loses_what_is_carried_for_its_own_sake() -> None:
+def test_carried_values_used_only_by_themselves_are_removed() -> None:
     assert (
         alive("""\
 func @f(
@@ -144,7 +144,7 @@ func @f(
     )
 
 
-def test_what_a_kept_value_needs_in_a_later_step_stays() -> None:
+def test_carried_values_used_in_later_iterations_are_kept() -> None:
     text = """\
 func @f(
   %x: f32[4],
@@ -161,7 +161,7 @@ func @f(
     assert alive(text) == text
 
 
-def test_a_scan_loses_slices_that_are_taken_or_stacked_in_vain() -> None:
+def test_unused_slices_of_a_scan_are_removed() -> None:
     assert (
         alive("""\
 func @f(
@@ -198,7 +198,7 @@ func @f(
 
 
 @given(st.data())
-def test_results_are_the_same_to_the_bit(data: st.DataObject) -> None:
+def test_results_are_bitwise_equal(data: st.DataObject) -> None:
     module = data.draw(modules())
     body = module.main.body
     returns = tuple(v for v in body.returns if data.draw(st.booleans()))
@@ -210,7 +210,7 @@ def test_results_are_the_same_to_the_bit(data: st.DataObject) -> None:
     must_be_exact(module, kept)
 
 
-def test_a_process_keeps_collectives_that_others_come_to() -> None:
+def test_a_process_program_keeps_collectives_of_other_processes() -> None:
     program = parse("""\
 mesh @m = [x=2]
 

@@ -70,7 +70,7 @@ func @main(%x: f32[32, 6], %i: i32[5, 4, 1], %found: bool[5, 4]) -> (f32[5, 32, 
 
 @pytest.mark.parametrize("text", [BEFORE, COLUMNS, GRID])
 @pytest.mark.parametrize("found", [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0]])
-def test_the_numbers_stay(text: str, found: list[int]) -> None:
+def test_results_are_equal(text: str, found: list[int]) -> None:
     module = parse(text)
     made = Pipeline.parse("fill-out-of-bounds,dce")(module)
     assert "scatter" in str(made)
@@ -88,16 +88,16 @@ def test_the_numbers_stay(text: str, found: list[int]) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("return %3", "%4 = add(%0, %3) : f32[5, 32]\n  return %4"),  # somebody else looks
-        ("%2 = constant(value=nan)", "%2 = neg(%0)"),  # other numbers in every place
-        ("select(%1, %0, %2)", "select(%1, %2, %0)"),  # the other way around
+        ("return %3", "%4 = add(%0, %3) : f32[5, 32]\n  return %4"),  # the value has another use
+        ("%2 = constant(value=nan)", "%2 = neg(%0)"),  # a different fill value for each element
+        ("select(%1, %0, %2)", "select(%1, %2, %0)"),  # the operands of the select are exchanged
     ],
 )
-def test_what_stays(old: str, new: str) -> None:
+def test_other_programs_are_not_changed(old: str, new: str) -> None:
     module = parse(BEFORE.replace(old, new))
     assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)
 
 
-def test_short_rows_stay() -> None:
+def test_short_rows_are_not_changed() -> None:
     module = parse(BEFORE.replace("32]", "8]"))
     assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)

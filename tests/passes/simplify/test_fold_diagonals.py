@@ -65,11 +65,11 @@ func @main(%x: i8[2, 5, 4, 3]) -> (i32[2, 3]) {{
 
 @pytest.mark.parametrize("offset", [-3, -1, 0, 1, 3])
 @pytest.mark.parametrize("side", ["add", "sub"])
-def test_stacks_of_matrices_in_narrow_numbers(offset: int, side: str) -> None:
+def test_batches_of_matrices_of_narrow_dtypes(offset: int, side: str) -> None:
     module = parse(STACKED.format(offset=offset, side=side))
     made = Pipeline.parse("fold-diagonals,cse,dce")(module)
     verify(made)
-    # Only what is read is converted.
+    # Only the elements that are read are converted.
     names = [op.name for op in made.main.body.ops]
     assert names == ["reshape", "slice", "convert", "sum"]
     arguments = random_arguments(module, whole=True)
@@ -88,7 +88,7 @@ def test_stacks_of_matrices_in_narrow_numbers(offset: int, side: str) -> None:
         ("value=-2", "value=-6"),
     ],
 )
-def test_other_masks_stay(old: str, new: str) -> None:
+def test_other_masks_are_not_changed(old: str, new: str) -> None:
     text = BEFORE.replace(old, new)
     if "f32[6]" in new:
         text = text.replace("-> (f32[])", "-> (f32[6])")

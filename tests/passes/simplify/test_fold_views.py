@@ -245,8 +245,8 @@ def test_random_programs_of_many_devices(case: Case) -> None:
     assume(compare_merged(case, FOLDING))
 
 
-def test_what_a_loop_takes_apart_is_made_where_it_lies() -> None:
-    # The reshape is inside of the outer loop, and what it rearranges comes from outside.
+def test_slices_of_nested_scans_are_computed_in_place() -> None:
+    # The reshape is inside of the outer loop, and its operand is defined outside.
     module = parse(
         """\
 func @main(

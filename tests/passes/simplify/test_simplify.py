@@ -29,7 +29,7 @@ def function(result: str, *lines: str, mesh: str = "") -> str:
 
 
 def left(result: str, *lines: str) -> list[str]:
-    """The operations that remain, and what is returned."""
+    """Return the remaining operations and the returned value."""
     module = simplified(function(result, *lines))
     text = [line.strip() for line in str(module).splitlines()]
     return [line for line in text if " = " in line or line.startswith("return")]
@@ -62,7 +62,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("lines", SAME, ids=lambda lines: lines[-1].partition(" : ")[0])
-def test_what_changes_nothing_goes(lines: tuple[str, ...]) -> None:
+def test_identities_are_removed(lines: tuple[str, ...]) -> None:
     assert left("f32[4, 6]", *lines) == ["return %x"]
 
 
@@ -79,18 +79,18 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize("lines", DIFFERENT, ids=lambda lines: " ".join(lines))
-def test_what_is_not_exact_stays(lines: tuple[str, ...]) -> None:
+def test_inexact_rewrites_are_not_applied(lines: tuple[str, ...]) -> None:
     assert left("f32[4, 6]", *lines) == [*lines, "return %y"]
 
 
-def test_a_complex_number_times_one_stays() -> None:
+def test_multiplication_of_a_complex_value_by_one_is_kept() -> None:
     lines = ("%c = constant(value=1.0) : c64[4, 6]", "%y = mul(%z, %c) : c64[4, 6]")
     assert left("c64[4, 6]", *lines) == [*lines, "return %y"]
 
 
 @pytest.mark.parametrize("between", ["f32", "f64"])
 @pytest.mark.parametrize("given", INTEGERS)
-def test_integers_saturate_where_they_were_floats(given: str, between: str) -> None:
+def test_folded_conversions_of_floats_saturate(given: str, between: str) -> None:
     info = np.iinfo(TensorType((), given).numpy)
     values = [info.min, info.min + 1, 0, 1, info.max // 3, info.max - 1, info.max]
     x = np.array(values, info.dtype)
@@ -104,12 +104,12 @@ def test_integers_saturate_where_they_were_floats(given: str, between: str) -> N
         np.testing.assert_array_equal(run(simpler, [x])[0], run(module, [x])[0], f"to {made}")
 
 
-def test_integers_lose_zeros() -> None:
+def test_additions_of_integer_zeros_are_removed() -> None:
     lines = ("%c = constant(value=0) : i32[4, 6]", "%y = add(%n, %c) : i32[4, 6]")
     assert left("i32[4, 6]", *lines) == ["return %n"]
 
 
-def test_rearrangements_are_joined() -> None:
+def test_consecutive_data_movement_is_merged() -> None:
     assert left(
         "f32[3]",
         "%a = slice(%x, starts=[1, 0], strides=[2, 1]) : f32[2, 6]",
@@ -127,7 +127,7 @@ def test_rearrangements_are_joined() -> None:
     ) == ["%y = broadcast(%x, dims=[1, 3]) : f32[2, 4, 5, 6]", "return %y"]
 
 
-def test_arithmetic_on_splats_is_done_in_their_type() -> None:
+def test_arithmetic_on_splats_uses_their_dtype() -> None:
     assert left(
         "i8[4]",
         "%a = constant(value=100) : i8[4]",
@@ -140,7 +140,7 @@ def test_arithmetic_on_splats_is_done_in_their_type() -> None:
     ]
 
 
-def test_a_value_that_is_cut_otherwise_is_not_taken_instead() -> None:
+def test_a_value_with_another_sharding_is_not_substituted() -> None:
     text = """\
 mesh @m = [x=2]
 
@@ -156,7 +156,7 @@ func @f(
     assert str(simplified(text)) == text
 
 
-def test_a_value_goes_straight_to_its_place() -> None:
+def test_consecutive_reshards_are_merged() -> None:
     assert "%b = reshard(%x) : f32[4@y]" in str(
         simplified("""\
 mesh @m = [x=2, y=2]
@@ -172,7 +172,7 @@ func @f(
     )
 
 
-def test_what_is_gathered_only_to_be_cut_again_is_not_gathered() -> None:
+def test_a_gather_followed_by_a_slice_is_removed() -> None:
     assert "return %x" in str(
         simplified("""\
 mesh @m = [x=2]
@@ -198,7 +198,7 @@ spmd func @f(
         ("collective-permute(%z, axes=[x], pairs=[[0, 1]])", "f32[2]"),
     ],
 )
-def test_devices_that_all_have_zeros_send_nothing(exchange: str, result: str) -> None:
+def test_collectives_of_zeros_are_removed(exchange: str, result: str) -> None:
     text = """\
 mesh @m = [x=2]
 
@@ -215,14 +215,14 @@ spmd func @f() -> (RESULT of RESULT) {
 
 
 @given(modules())
-def test_whole_programs_compute_the_same_to_the_bit(module: Module) -> None:
+def test_global_programs_have_bitwise_equal_results(module: Module) -> None:
     simpler = Simplify()(module)
     verify(simpler)
     must_be_exact(module, simpler)
 
 
 @given(st.data())
-def test_partitioned_programs_compute_the_same_to_the_bit(data: st.DataObject) -> None:
+def test_partitioned_programs_have_bitwise_equal_results(data: st.DataObject) -> None:
     module = annotate_randomly(data, data.draw(modules()), lambda _: True)
     resharded = Pipeline.parse("reshard")(module)
     program = Pipeline.parse("partition")(resharded)

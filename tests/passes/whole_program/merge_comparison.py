@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def stored_type(outer: GlobalTensor) -> TensorType:
-    """The whole array as long as all devices' pieces of it: padded where it is cut unevenly."""
+    """Return the global type with the padding of the shards of all devices."""
     type, sharding = outer.type, outer.sharding
     local = sharding.local_shape(type.shape)
     pieces = [dim.num_shards for dim in sharding.dims]
@@ -24,14 +24,14 @@ def stored_type(outer: GlobalTensor) -> TensorType:
 
 
 def merged(program: Module, pipeline: str = "merge-devices") -> Module:
-    """One program for all devices, valid after each pass."""
+    """Return one program for all devices, verified after each pass."""
     made = Pipeline.parse(pipeline)(program, lambda step, before, after, _: verify(after))
     assert made.main.spmd is None
     return made
 
 
 def run_merged(program: Module, one: Module, arguments: Sequence[Array]) -> list[Array]:
-    """The results of the merged program `one` for whole arrays, padded as devices pad them."""
+    """Return the results of the merged program `one` for global arrays, padded as shards are."""
     spmd = program.main.spmd
     assert spmd is not None
     given = [padded(x, stored_type(outer)) for x, outer in zip(arguments, spmd.params, strict=True)]
@@ -42,7 +42,7 @@ def run_merged(program: Module, one: Module, arguments: Sequence[Array]) -> list
 
 
 def padded(array: Array, to: TensorType) -> Array:
-    """The array with the least welcome numbers behind its end."""
+    """Return the array with worst-case padding."""
     worst: Any = np.nan
     if array.dtype.kind in "iu":
         worst = np.iinfo(array.dtype).max
@@ -52,5 +52,5 @@ def padded(array: Array, to: TensorType) -> Array:
 
 
 def names(function: Function) -> list[str]:
-    """The operations of a function's body, blocks inside included."""
+    """Return the operations of a function's body, including nested blocks."""
     return [op.name for op in function.body.walk()]

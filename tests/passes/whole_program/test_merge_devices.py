@@ -17,7 +17,7 @@ from tests.passes.whole_program.merge_comparison import merged, run_merged
 
 
 def same(program: Module, *, seed: int = 0) -> Module:
-    """The merged program, which gives what the devices give; returns it."""
+    """Return the merged program, and check that it has the results of the devices."""
     one = merged(program, "merge-devices,cse,dce")
     arguments = random_arguments(program, seed, whole=True)
     want, got = run(program, arguments), run_merged(program, one, arguments)
@@ -195,12 +195,12 @@ spmd func @main(
 """
 
 
-def test_loops_that_end_at_different_times_and_branches_of_ones_own() -> None:
+def test_divergent_loops_and_branches() -> None:
     made = same(parse(LOOPS))
     assert [op.name for op in made.main.body.ops if op.blocks] == ["while", "scan"]
 
 
-def test_what_is_made_tells_which_collective_it_was() -> None:
+def test_merged_operations_state_their_collective() -> None:
     program = Pipeline.parse("propagate,reshard,partition,cse,dce")(parse(LAYERS))
     one = merged(program)
     assert {op.name: op.why for op in one.main.body.ops if "along" in op.why} == {
@@ -212,7 +212,7 @@ def test_what_is_made_tells_which_collective_it_was() -> None:
     ]  # fmt: skip
 
 
-def test_what_became_of_collectives() -> None:
+def test_the_merged_form_of_each_collective() -> None:
     program = parse(PER_DEVICE.replace("RESULT", "f32[8, 3] of f32[24@b, 3]").replace("OPS", """\
   %0 = all-gather(%x, dim=0, axes=[a]) : f32[8, 3]
   %1 = all-reduce(%0, axes=[b], op=add) : f32[8, 3]
@@ -252,13 +252,13 @@ OPS
         ),
     ],
 )
-def test_what_cannot_be_one_program(ops: str, message: str) -> None:
+def test_programs_that_cannot_be_merged_are_errors(ops: str, message: str) -> None:
     with pytest.raises(MergeError) as caught:
         merged(parse(REFUSED.replace("OPS", ops)))
     assert str(caught.value) == message
 
 
-def test_programs_of_one_device_stay_as_they_are() -> None:
+def test_programs_of_one_device_are_not_changed() -> None:
     module = parse(LAYERS)
     assert str(Pipeline.parse("merge-devices")(module)) == str(module)
 
@@ -278,8 +278,8 @@ spmd func @main(
 
 
 @pytest.mark.parametrize("method", ["none", "expand_dims", "broadcast_all", "legacy_vectorized"])
-def test_a_function_of_the_host_is_called_for_each_device(method: str) -> None:
-    """Whatever it is called with under `vmap`: devices are none."""
+def test_a_callback_executes_once_per_device(method: str) -> None:
+    """The vmap method of the callback does not apply, because devices are no batch."""
     program = parse(CALLS.replace("METHOD", f'"{method}"'))
     assert (
         str(merged(program, "merge-devices,cse,dce"))
@@ -299,7 +299,7 @@ func @main(
     )
 
 
-def test_a_function_of_the_host_on_some_devices_is_left_to_them() -> None:
+def test_a_callback_on_some_devices_is_not_merged() -> None:
     program = parse(
         """\
 mesh @m = [a=4]

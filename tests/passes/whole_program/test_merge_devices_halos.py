@@ -42,7 +42,7 @@ rhs_dilation=[1, 1], dims="f01b,i01o->01bf") : f32[3, 3, 3, 2]
 
 
 def folded(text: str, pipeline: str = DEFAULT_PIPELINE) -> Module:
-    """One program for all devices, which gives what they give."""
+    """Return one program for all devices, and check that it has their results."""
     program = Pipeline.parse(pipeline)(parse(text))
     one = merged(program, FOLDING)
     arguments = random_arguments(program, whole=True)
@@ -52,14 +52,14 @@ def folded(text: str, pipeline: str = DEFAULT_PIPELINE) -> Module:
     return one
 
 
-def test_rows_with_their_neighbours_are_all_rows() -> None:
+def test_shards_with_halos_become_the_global_array() -> None:
     text = CONVOLUTION.replace("ROWS", "8").replace("OUT", "8").replace("STRIDE", "1")
     one = folded(text.replace("PADDING", "[1, 1]").replace("DILATION", "1"))
     assert names(one.main) == ["convolution"]
     assert one.main.body.ops[0].attrs["padding"] == ((1, 1), (1, 1))
 
 
-def test_what_devices_add_to_a_filter_is_one_convolution() -> None:
+def test_partial_filter_gradients_become_one_convolution() -> None:
     one = folded(FILTER)
     assert names(one.main) == ["convolution"]
     assert one.main.body.ops[0].attrs["groups"] == 1
@@ -85,6 +85,6 @@ def test_halos_along_two_dimensions() -> None:
 
 
 def _squares(text: str) -> str:
-    """The program with images cut along columns too, instead of the batch."""
+    """Return the program with images sharded along columns too, instead of the batch."""
     text = text.replace("a=2", "a=3").replace("4@a", "4")
     return text.replace("8@b, 5,", "8@b, 9@a,").replace("[4, 8, 5,", "[4, 8, 9,")

@@ -52,7 +52,7 @@ def of_devices(text: str) -> Module:
 
 
 def same(program: Module, across: str, *, small: int = 0) -> Module:
-    """The program of the first process, which gives with the others what the devices give."""
+    """Return the program of the first process, and check the results of all processes."""
     levels = ProcessLevels.parse(spmd_mesh_of(program), across)
     grouped = [
         run_verified_passes(process_pipeline(across, at, small), program) for at in places(levels)
@@ -65,7 +65,7 @@ def same(program: Module, across: str, *, small: int = 0) -> Module:
 
 
 def test_two_layers_on_two_processes() -> None:
-    """All that devices of one process have is one array; one sum goes between processes."""
+    """The arrays of devices of one process are one array; one sum is between processes."""
     assert (
         str(same(of_devices(LAYERS), "data:2"))
         == """\
@@ -108,7 +108,7 @@ spmd func @main(
 """
 
 
-def test_only_the_rows_at_the_border_leave_a_process() -> None:
+def test_only_boundary_rows_are_sent_between_processes() -> None:
     program = parse(HALO)
     same(program, "x:2")
     passes = "hierarchical-collectives{across=x:2},merge-devices{across=x:2},cse,dce,fold-views,dce"
@@ -118,7 +118,7 @@ def test_only_the_rows_at_the_border_leave_a_process() -> None:
     ]
 
 
-def test_rows_between_the_same_processes_travel_together() -> None:
+def test_rows_between_equal_processes_are_combined() -> None:
     shifted = "pairs=[[0, 2], [1, 3], [2, 4], [3, 5], [4, 6], [5, 7], [6, 0], [7, 1]]"
     text = HALO.replace("x=4", "x=8").replace("12@x", "24@x")
     program = parse(text.replace("pairs=[[0, 1], [1, 2], [2, 3]]", shifted))
@@ -128,8 +128,8 @@ def test_rows_between_the_same_processes_travel_together() -> None:
     assert sent[0].operands[0].type.shape == (2, 3)
 
 
-def test_no_process_leaves_out_what_others_come_to() -> None:
-    """What arrives in the first process alone is sent by the second, which needs nothing."""
+def test_collectives_are_kept_on_all_participating_processes() -> None:
+    """The second process sends a value that only the first process uses."""
     text = """\
 mesh @m = [x=4]
 
@@ -152,7 +152,7 @@ spmd func @main(
     assert counts == [1, 1]
 
 
-def test_sums_that_are_still_to_be_added_up() -> None:
+def test_unreduced_sums() -> None:
     text = """\
 mesh @m = [x=4]
 
@@ -168,7 +168,7 @@ spmd func @main(
         Pipeline.parse("merge-devices{across=x:2}")(parse(text))
 
 
-def test_two_levels_come_before() -> None:
+def test_hierarchical_collectives_run_before() -> None:
     text = HALO.replace(
         "collective-permute(%x, axes=[x], pairs=[[0, 1], [1, 2], [2, 3]])",
         "all-reduce(%x, axes=[x], op=add)",
@@ -182,7 +182,9 @@ def test_two_levels_come_before() -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(partition_some(), st.data())
-def test_devices_of_processes_get_what_devices_get(module: Module, data: st.DataObject) -> None:
+def test_results_of_processes_agree_with_results_of_devices(
+    module: Module, data: st.DataObject
+) -> None:
     across = data.draw(st.sampled_from([*block_shapes(spmd_mesh_of(module)), ""]))
     assume(across and all(op.spec.effect is False for op in module.main.body.walk()))
     small = data.draw(st.sampled_from([-1, 1 << 16]))
@@ -202,8 +204,8 @@ def test_devices_of_processes_get_what_devices_get(module: Module, data: st.Data
     for each in (grouped, placed):
         got = on_processes(module, each, across, arguments)
         good = all(are_close(a, b, tolerance_of(module)) for a, b in zip(want, got, strict=True))
-        assert good or not _steady(module, arguments)
+        assert good or not _is_stable(module, arguments)
 
 
-def _steady(module: Module, arguments: Sequence[Array]) -> bool:
+def _is_stable(module: Module, arguments: Sequence[Array]) -> bool:
     return is_stable(module, arguments, run(module, arguments), tolerance_of(module))
