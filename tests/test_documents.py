@@ -1,4 +1,4 @@
-"""What README and the documentation show is what happens.
+"""The examples of README and the documentation have the stated output.
 
 The Python blocks of a document run in order, as one program. A block of text right after one is
 what it prints. A block of `console` shows commands of `shardir` behind `$` and what they print;
@@ -30,7 +30,7 @@ ELSEWHERE = ("errors.md",)
     [path for path in DOCUMENTS if path.name not in ELSEWHERE],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
-def test_a_document_shows_what_happens(
+def test_examples_of_a_document_have_the_stated_output(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +61,7 @@ def _run(body: str, name: str, namespace: dict[str, Any]) -> str:
 
 
 def _run_commands(body: str) -> None:
-    """Each `$ shardir ...` line prints the lines that follow it."""
+    """Check that each `$ shardir ...` line prints the lines that follow it."""
     parts = re.split(r"^\$ (.*)\n", body, flags=re.MULTILINE)
     for command, wanted in zip(parts[1::2], parts[2::2], strict=True):
         words = shlex.split(command)

@@ -20,7 +20,7 @@ PRELUDE, *EXAMPLES = [(match[1], match[2]) for match in BLOCK.finditer(PAGE.read
 
 
 def run(body: str) -> None:
-    """Run an example in the current folder; what is drawn from there shows its lines."""
+    """Run an example in the current folder; errors show lines of files there."""
     namespace: dict[str, Any] = {"__name__": "example"}
     exec(PRELUDE[0], namespace)
     Path("example.py").write_text(body, encoding="utf-8")
@@ -29,7 +29,7 @@ def run(body: str) -> None:
 
 
 def message(error: ShardirError) -> str:
-    """What Python prints of the error, without the traceback and the folders of modules."""
+    """Return Python's text of the error, without the traceback and the folders of modules."""
     return f"{type(error).__name__}: {error}\n"
 
 
@@ -44,7 +44,7 @@ def test_an_example_raises_its_error(
     with pytest.raises(ShardirError) as caught:
         run(body)
     got = message(caught.value)
-    # What another day may add to, such as the list of all passes, is left out as [...].
+    # Parts that may grow later, such as the list of all passes, are omitted as [...].
     start, cut, end = text.partition("[...]")
     if cut and got.startswith(start) and got.endswith(end):
         return

@@ -58,7 +58,7 @@ def layer_of_file(path: Path) -> str:
 
 
 def layer_of_module(module: str) -> str | None:
-    """`None` for modules of others; `shardir.Name` is a name of the face."""
+    """Return the layer of a module; `None` for other packages. `shardir.Name` is a public name."""
     top, *inside = module.split(".")
     if top in FOLDERS[1:]:
         return top
@@ -112,7 +112,7 @@ def test_every_import_has_a_layer(source: str, layer: str | None) -> None:
     assert layer_of_module(module) == layer
 
 
-def test_every_face_exists() -> None:
+def test_every_public_module_exists() -> None:
     core = ROOT / "shardir"
     missing = [f for f in FACES if not (core / f).is_dir() and not (core / f"{f}.py").exists()]
     assert missing == []

@@ -1,4 +1,4 @@
-"""The packages in pyproject.toml are those on disk."""
+"""The list of packages in pyproject.toml equals the packages on disk."""
 
 import tomllib
 from pathlib import Path
@@ -12,7 +12,7 @@ CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-
 
 
 def folders() -> dict[str, Path]:
-    """Every package by its import name."""
+    """Return every package by its import name."""
     found = {}
     for top in ("shardir", *SIBLINGS):
         for init in (ROOT / top).rglob("__init__.py"):
@@ -23,7 +23,7 @@ def folders() -> dict[str, Path]:
     return found
 
 
-def test_every_package_is_shipped() -> None:
+def test_every_package_is_in_the_distribution() -> None:
     assert set(CONFIG["packages"]) == set(folders())
 
 
@@ -32,7 +32,7 @@ def test_the_list_of_packages_is_sorted() -> None:
 
 
 def data_files(folder: Path) -> set[Path]:
-    """The files of a package that are no modules, in its folders that are no packages."""
+    """Return the files of a package that are not modules, in folders that are not packages."""
     found = set()
     for path in folder.iterdir():
         if path.is_symlink() or path.name == "__pycache__" or (path / "__init__.py").exists():
@@ -44,7 +44,7 @@ def data_files(folder: Path) -> set[Path]:
     return found
 
 
-def test_every_data_file_is_shipped() -> None:
+def test_every_data_file_is_in_the_distribution() -> None:
     packages = folders()
     found = {name: data_files(folder) for name, folder in packages.items()}
     shipped = {

@@ -68,7 +68,7 @@ def test_an_unknown_name_suggests_a_known_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "theirs"), _lazy.MODULES_ONLY_IN_JAX.items())
-def test_a_module_that_is_not_here_says_what_is_nearest(name: str, theirs: str) -> None:
+def test_an_unknown_module_suggests_the_nearest(name: str, theirs: str) -> None:
     nearest = f"call the functions of {theirs} through shardir.interop.jax.from_jax"
     with pytest.raises(ImportError) as caught:
         import_module(name)
@@ -80,7 +80,7 @@ def test_a_module_that_is_not_here_says_what_is_nearest(name: str, theirs: str) 
     assert import_module(theirs)
 
 
-def test_importing_shardir_imports_nothing_heavy() -> None:
+def test_importing_shardir_imports_no_heavy_module() -> None:
     code = "import shardir, sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
@@ -111,7 +111,7 @@ def test_dir_lists_the_public_names() -> None:
         ("shardir.tree", ["map", "leaves"]),
     ],
 )
-def test_a_face_shows_and_gives_what_is_public(face: str, some: list[str]) -> None:
+def test_a_public_module_lists_and_provides_its_public_names(face: str, some: list[str]) -> None:
     module = import_module(face)
     given: dict[str, object] = {}
     exec(f"from {face} import *", given)

@@ -1,4 +1,4 @@
-"""Comparison with the real Shardy, which jaxlib's wheel carries.
+"""Comparison with the real Shardy in jaxlib's wheel.
 
 `oracle` runs Shardy on a module, `compare` states where its decisions differ from ours, and
 `fuzz` does that for the programs of `random_programs`. `suite` runs Shardy's own test files.

@@ -12,9 +12,10 @@ from tests.shardy.random_programs.calls import called, text_of
 
 
 def disagreements(module: Module, level: str) -> list[str]:
-    """What we decide otherwise than Shardy, before dimensions are closed; empty if nothing.
+    """Return the differences from Shardy's decisions before dimensions are closed; empty if none.
 
-    Open and closed dimensions, priorities that are left and explicit replication count too.
+    The comparison includes open and closed dimensions, remaining priorities and explicit
+    replication.
     """
     module = numbered(module)
     want = shardy(module, level, close=False)
@@ -23,7 +24,7 @@ def disagreements(module: Module, level: str) -> list[str]:
 
 
 def closed_disagreements(module: Module) -> list[str]:
-    """The same for what is written down in the end."""
+    """Return the differences of the final shardings."""
     module = numbered(module)
     want = oracle.whole_is_nothing(shardy(module, "user-priority", close=True))
     got = oracle.whole_is_nothing(ours(Propagate()(inlined(module))))
@@ -31,12 +32,12 @@ def closed_disagreements(module: Module) -> list[str]:
 
 
 def inlined(module: Module) -> Module:
-    """The module as we read its text if it calls functions, which is in place of the calls."""
+    """Return the module as read from its text, where calls are replaced by their functions."""
     return read(text_of(module)) if len(module.functions) > 1 else module
 
 
 def _differences(got: Decisions, want: Decisions, calls: set[int]) -> Iterator[str]:
-    """What differs, but for what stands where functions are called."""
+    """Return the differences, except at operations inside of called functions."""
     if got.params != want.params:
         yield f"parameters: {got.params}, Shardy has {want.params}"
     if got.results != want.results:
@@ -48,12 +49,12 @@ def _differences(got: Decisions, want: Decisions, calls: set[int]) -> Iterator[s
 
 
 def smallest(module: Module, level: str) -> Module:
-    """A part of a program on which we disagree, on which we still do."""
+    """Return a part of a program with disagreements that still has one."""
     return program_reduction.smallest(module, lambda part: _disagree(part, level))
 
 
 def _disagree(module: Module, level: str) -> bool:
-    """Whether we do; a part that is no program any more is none that we disagree on."""
+    """Return whether there is a disagreement; an invalid part has none."""
     try:
         return bool(disagreements(module, level))
     except Exception:
@@ -61,7 +62,9 @@ def _disagree(module: Module, level: str) -> bool:
 
 
 def agrees(module: Module) -> list[str] | None:
-    """What we decide otherwise at any level or in the end; `None` if Shardy has no answer."""
+    """Return the differences at every level and of the final shardings; `None` if Shardy has no
+    result.
+    """
     try:
         for level in oracle.LEVELS:
             if found := disagreements(module, level):

@@ -1,6 +1,6 @@
-"""Compare with Shardy until stopped: `python -m tests.shardy.fuzz [first seed] [how many]`.
+"""Compare with Shardy until stopped: `python -m tests.shardy.fuzz [first seed] [count]`.
 
-Prints the smallest part of the first program on which we disagree.
+Prints the smallest part of the first program with a disagreement.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.shardy.random_programs.programs import program
 
 
 def drawn(seed: int) -> Module:
-    """The program of a seed, with options that are drawn too."""
+    """Return the program of a seed, with random options."""
     random = Random(seed)
     options = Options(
         size=random.choice((4, 8, 15, 30)),

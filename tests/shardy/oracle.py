@@ -1,7 +1,8 @@
-"""What the Shardy in jaxlib's wheel makes of a module, in the terms of our IR.
+"""Results of the Shardy in jaxlib's wheel for a module, in terms of our IR.
 
-A module is printed as StableHLO, every operation with a location whose line is its number; the
-wheel's passes keep locations, also on copies, so that what they decided can be found again.
+A module is printed as StableHLO, and the location of every operation has the operation's number as
+its line. The passes of the wheel keep locations, also of copies, which identifies the operations in
+the result.
 """
 
 import re
@@ -48,14 +49,14 @@ _NUMBER = re.compile(r'"program":(\d+)')
 
 
 class NoAnswer(Exception):
-    """Shardy made a module that its own verification refuses."""
+    """Shardy produced a module that its own verifier rejects."""
 
 
 @dataclass
 class Decisions:
     """The shardings of parameters, of results, and of the tensors of each numbered operation.
 
-    A sharding that says nothing is `None`. An operation that was copied has several entries.
+    A sharding without content is `None`. An operation that was copied has several entries.
     """
 
     params: Seen
@@ -69,7 +70,7 @@ def context() -> Any:
 
 
 def numbered(module: Module) -> Module:
-    """The module with every operation's number in its location."""
+    """Return the module with the number of every operation in its location."""
     count = 0
 
     def block(old: Block) -> Block:
@@ -86,7 +87,7 @@ def numbered(module: Module) -> Module:
 
 
 def shardy(module: Module, level: str, *, close: bool) -> Decisions:
-    """What Shardy decides; `module` is numbered."""
+    """Return Shardy's decisions; `module` is numbered."""
     passes = ",".join([PREPARE, LEVELS[level], FINISH, *([CLOSE] if close else [])])
     return run(module, passes)
 
@@ -102,7 +103,7 @@ def run(module: Module, passes: str) -> Decisions:
 
 
 class _Reader:
-    """Reads shardings off a module of MLIR."""
+    """Reads the shardings of an MLIR module."""
 
     def __init__(self, module: Module) -> None:
         self.meshes = firsts(module)
@@ -141,7 +142,8 @@ class _Reader:
                         self.of[argument] = known[i] if i < len(known) else None
                     self.block(inner)
             found = _NUMBER.search(str(op.location))
-            if found and op.name != "sdy.sharding_group":  # it makes nothing, and repetitions go
+            # A sharding group has no results, and Shardy removes duplicates.
+            if found and op.name != "sdy.sharding_group":
                 operands = tuple(
                     self.of[v] for v in op.operands if ir.RankedTensorType(v.type).rank
                 )
@@ -149,7 +151,7 @@ class _Reader:
                 seen[operands, results] += 1
 
     def carried(self, op: Any, results: Seen) -> Seen:
-        """The shardings of the parameters of an operation's blocks."""
+        """Return the shardings of the parameters of an operation's blocks."""
         if op.name == "stablehlo.while":
             return results
         if op.name == "sdy.named_computation":
@@ -209,28 +211,30 @@ class _Reader:
 
 
 def firsts(module: Module) -> dict[str, Mesh]:
-    """Of each mesh, the first that is the same but for its name; Shardy keeps only those."""
+    """Return for each mesh the first mesh that is equal except for its name; Shardy keeps only
+    those.
+    """
     first: dict[object, Mesh] = {}
     return {m.name: first.setdefault((m.axes, m.device_ids), m) for m in module.meshes}
 
 
 def said(sharding: Sharding | None) -> Sharding | None:
-    """`None` for a sharding that says nothing: all dimensions open and uncut."""
+    """Return `None` for a sharding without content: all dimensions open and unsharded."""
     if sharding is None or sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
         return None
     return sharding
 
 
 def on_one_device(mesh: Mesh) -> Sharding:
-    """What compares equal to nothing but a tensor that is whole on the device of a mesh.
+    """Return a value that equals only a tensor that is unsharded on one device of a mesh.
 
-    Shardy writes that as a sharding of no dimensions, we as one of whole dimensions.
+    Shardy writes that as a sharding without dimensions, and our IR as one of replicated dimensions.
     """
     return Sharding(mesh.name, (DimSharding((Axis("device", 1, 1),), False),))
 
 
 def ours(module: Module) -> Decisions:
-    """The shardings of a module of ours, read as Shardy's are."""
+    """Return the shardings of our module in the same form as Shardy's."""
     ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
 
     meshes = firsts(module)
@@ -256,9 +260,9 @@ def ours(module: Module) -> Decisions:
 
 
 def whole_is_nothing(decisions: Decisions) -> Decisions:
-    """Decisions in which a tensor that is not cut at all has no sharding.
+    """Return decisions in which a replicated tensor has no sharding.
 
-    We write down that it is whole, and Shardy does not.
+    Our IR states that a tensor is replicated, and Shardy does not.
     """
 
     def cut(seen: Seen) -> Seen:
@@ -273,7 +277,7 @@ def whole_is_nothing(decisions: Decisions) -> Decisions:
 
 
 def rule_of(module: Module) -> FactorRule | None:
-    """Shardy's rule for the first operation, if it is one operation in StableHLO and has a rule."""
+    """Return Shardy's rule of the first operation, if it is one StableHLO operation with a rule."""
     with context(), ir.Location.unknown():
         parsed = ir.Module.parse(show(module, locations=True))
         passes = "builtin.module(func.func(sdy-populate-op-sharding-rules))"

@@ -6,9 +6,10 @@ from shardir.op_rules.factors import Factor, FactorKind, FactorRule, TensorFacto
 
 
 def loops(rule: FactorRule) -> Any:
-    """A rule without what cannot matter: names of factors, kinds of those in one tensor.
+    """Return a rule in canonical form: without names of factors, and kinds of factors of one
+    tensor.
 
-    Tensors without dimensions are left out.
+    Tensors of rank 0 are omitted.
     """
     numbers: dict[int, int] = {}
 

@@ -34,7 +34,9 @@ def programs(kind: str) -> list[Module]:
 
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_shardings_agree(kind: str) -> None:
-    """At each level and in the end, but where Shardy makes what its own verification refuses."""
+    """Compare each level and the final shardings, except where Shardy's own verifier rejects its
+    result.
+    """
     answered = 0
     for seed, module in enumerate(programs(kind)):
         found = agrees(module)
@@ -44,15 +46,19 @@ def test_shardings_agree(kind: str) -> None:
 
 
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
-    """At each level and in the end, but where Shardy makes what its own verification refuses."""
+    """Compare each level and the final shardings, except where Shardy's own verifier rejects its
+    result.
+    """
     if not request.config.getoption("--long"):
         pytest.skip("5,000 programs take an hour; --long asks for them")
     assert [seed for seed in range(MANY) if agrees(drawn(seed))] == []
 
 
 @pytest.mark.parametrize("kind", ["constraints", "loops"])
-def test_the_border_agrees_with_the_whole_pipeline(kind: str) -> None:
-    """Which cuts more operations than propagation itself, so operations are not compared."""
+def test_shardings_of_parameters_and_results_agree_with_the_full_pipeline(kind: str) -> None:
+    """The full pipeline shards more operations than propagation, so that operations are not
+    compared.
+    """
     for module in map(numbered, programs(kind)):
         try:
             want = whole_is_nothing(run(module, "sdy-propagation-pipeline"))
@@ -62,8 +68,8 @@ def test_the_border_agrees_with_the_whole_pipeline(kind: str) -> None:
         assert (got.params, got.results) == (want.params, want.results), str(module)
 
 
-def test_programs_are_hard_enough() -> None:
-    """Another order of the work list decides otherwise in some of them."""
+def test_some_programs_depend_on_the_order_of_the_work_list() -> None:
+    """The programs are difficult enough only if another order changes some decisions."""
     modules = programs("loops")
     different = sum(
         str(Propagate(level="basic")(m)) != str(Propagate(level="basic", order="fifo")(m))

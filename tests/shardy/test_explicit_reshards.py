@@ -1,4 +1,4 @@
-"""`insert-explicit-reshards` makes the changes of sharding that the real Shardy makes explicit."""
+"""`insert-explicit-reshards` inserts the reshards that the real Shardy inserts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ DRAWS: dict[str, Draw] = {}
 
 
 class Drawn:
-    """One operation on values that are cut at random."""
+    """One operation on randomly sharded values."""
 
     def __init__(self, random: Random, sizes: Sequence[int]) -> None:
         self.random, self.builder = random, Builder()
@@ -64,7 +64,7 @@ class Drawn:
         return value
 
     def along(self, value: int, other: int) -> tuple[int, ...]:
-        """One number for the dimension that matters, another for the rest."""
+        """Return one size for the relevant dimension, and another for other dimensions."""
         return tuple(value if d == self.dim else other for d in range(len(self.shape)))
 
     def half(self) -> TensorType:
@@ -149,7 +149,7 @@ def _dynamic_slice(drawn: Drawn) -> Any:
 
 
 @pytest.mark.parametrize("kind", DRAWS)
-def test_operations_are_aligned_as_the_real_shardy_aligns_them(kind: str) -> None:
+def test_operations_are_aligned_as_in_shardy(kind: str) -> None:
     for seed in range(25):
         drawn = Drawn(Random(f"{kind} {seed}"), (2, 4) if seed % 2 else (2, 3, 4, 6))
         module = numbered(drawn.module(kind))
@@ -161,7 +161,7 @@ def test_operations_are_aligned_as_the_real_shardy_aligns_them(kind: str) -> Non
 
 
 def aligned(module: Module) -> object:
-    """How the operation of a module is cut, without the moves around it."""
+    """Return the sharding of the operation of a module, without the reshards around it."""
     name = module.main.body.ops[0].name
     (op,) = (op for op in InsertExplicitReshards()(module).main.body.ops if op.name == name)
     operands = (value.sharding for value in op.operands if value.type.rank)
@@ -172,8 +172,8 @@ def cuts(sharding: Sharding | None) -> object:
     return tuple(sharding.axes) if sharding and any(sharding.axes) else None
 
 
-def test_a_sum_does_not_stay_pending_over_an_axis_that_is_cut_now() -> None:
-    """Not even over the rest of it: sub-axes of one axis are summed up together."""
+def test_a_sum_does_not_stay_unreduced_over_an_axis_in_use() -> None:
+    """This also holds for the remaining sub-axes: sub-axes of one axis are reduced together."""
     module = InsertExplicitReshards()(
         parse("""\
 mesh @m = [x=6]

@@ -1,4 +1,4 @@
-"""The greedy planner takes the collectives that the real Shardy takes."""
+"""The greedy planner selects the collectives that the real Shardy selects."""
 
 import re
 
@@ -31,7 +31,7 @@ def pairs(draw: st.DrawFn) -> tuple[Mesh, tuple[int, ...], Sharding, Sharding]:
 
 
 @given(pairs())
-def test_the_real_shardy_takes_the_same_collectives(
+def test_shardy_selects_the_same_collectives(
     pair: tuple[Mesh, tuple[int, ...], Sharding, Sharding],
 ) -> None:
     mesh, shape, source, target = pair
@@ -40,7 +40,7 @@ def test_the_real_shardy_takes_the_same_collectives(
 
 
 def shardys(mesh: Mesh, shape: tuple[int, ...], source: Sharding, target: Sharding) -> list[str]:
-    """What Shardy inserts for one reshard, as the text of its operations without values."""
+    """Return the operations that Shardy inserts for one reshard, as text without values."""
     sizes = ", ".join(f'"{name}"={size}' for name, size in mesh.axes)
     type = f"tensor<{'x'.join(map(str, shape))}xf32>"
     attribute = f"{{sdy.sharding = #sdy.sharding{placed(source, mesh)}}}"

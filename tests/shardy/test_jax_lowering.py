@@ -88,7 +88,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("generic", [False, True], ids=["pretty", "generic"])
-def test_a_program_of_jax_computes_the_same(name: str, generic: bool) -> None:
+def test_results_agree_with_jax(name: str, generic: bool) -> None:
     program, args = PROGRAMS[name]
     lowered = jax.jit(program).lower(*args)
     asm = lowered.compiler_ir().operation.get_asm(print_generic_op_form=generic)
@@ -101,7 +101,7 @@ def test_a_program_of_jax_computes_the_same(name: str, generic: bool) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5)
 
 
-def test_text_that_was_carried_through_is_what_jax_reads() -> None:
+def test_jax_parses_opaque_text_operations() -> None:
     lowered = jax.jit(lambda x: (jnp.fft.fft(x), jnp.linalg.cholesky(x @ x.T))).lower(X)
     text = show(read(lowered.as_text()))
     with context(), ir.Location.unknown():

@@ -23,7 +23,7 @@ Tensor = tuple[str, tuple[int, ...]]
 
 
 def random_tensor(rng: random.Random, sizes: dict[str, int]) -> Tensor:
-    """A tensor in words and its shape, which now and then do not fit."""
+    """Return a tensor in notation and its shape, which are occasionally inconsistent."""
     names = rng.sample(sorted(sizes), rng.randint(0, len(sizes)))
     words, shape = [], []
     if rng.random() < 0.3:

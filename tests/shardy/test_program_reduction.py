@@ -12,11 +12,13 @@ from tests.shardy.random_programs.program_builder import Options
 from tests.shardy.random_programs.programs import program
 
 
-def test_what_is_called_is_kept_and_cut_down_too() -> None:
+def test_called_functions_are_kept_and_reduced() -> None:
     module = program("calls 8", Options(size=4, calls=True))
 
     def calls(part: Module) -> bool:
-        """Whether it still calls a function, with all that it calls."""
+        """Return whether the program still calls a function, including all functions that it
+        calls.
+        """
         made = [op for op in part.main.body.ops if op.attrs.get("operation") == CALL]
         return bool(made) and bool(inlined(part).main.body.ops)
 

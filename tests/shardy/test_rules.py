@@ -33,7 +33,7 @@ def applies(sample: Sample) -> bool:
     spec = sample.spec
     if spec.spmd or spec.collective or sample.blocks or spec.name in OWN or not can_be_said(sample):
         return False
-    # Of all elements, Shardy takes top_k for a copy; it is a sort, whose pieces do not suffice.
+    # Shardy treats top_k of all elements as a copy; it is a sort, for which shards do not suffice.
     return spec.name != "top_k" or sample.result != (
         sample.operands[0],
         sample.operands[0].with_dtype("i32"),
@@ -41,7 +41,7 @@ def applies(sample: Sample) -> bool:
 
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if applies(s)], ids=lambda sample: sample.id)
-def test_the_loops_are_shardys(sample: Sample) -> None:
+def test_the_factors_agree_with_shardy(sample: Sample) -> None:
     module = numbered(sample.module())
     ours, theirs = module.main.body.ops[0].factors(), rule_of(module)
     if theirs is None:

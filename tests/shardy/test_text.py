@@ -28,7 +28,10 @@ LOOSE = {"f16": 2e-2, "bf16": 5e-2}
 
 
 def can_be_run(sample: Sample) -> bool:
-    """Not by StableHLO's interpreter: what decomposes, sums of nothing, large starts in u8."""
+    """Return whether StableHLO's interpreter can run the operation.
+
+    It cannot run decompositions, empty sums, and large start indices in u8.
+    """
     calls = sample.spec.name in (
         "propagation_barrier",
         "top_k",
@@ -46,7 +49,7 @@ def can_be_run(sample: Sample) -> bool:
 
 
 def closed(sample: Sample) -> Module:
-    """The sample applied to constants, with results whose elements NumPy has."""
+    """Return the sample applied to constants, with results whose dtypes NumPy has."""
     module = sample.module()
     b = Builder()
     params = module.main.body.params
@@ -84,14 +87,14 @@ RUN = [sample for sample in SAID if can_be_run(sample)]
 
 
 @pytest.mark.parametrize("sample", SAID, ids=lambda sample: sample.id)
-def test_jax_reads_the_text(sample: Sample) -> None:
+def test_jax_parses_the_text(sample: Sample) -> None:
     with context(), ir.Location.unknown():
         parsed = ir.Module.parse(show(sample.module()))
         assert parsed.operation.verify()
 
 
 @pytest.mark.parametrize("sample", RUN, ids=lambda sample: sample.id)
-def test_the_text_computes_what_the_operation_means(sample: Sample) -> None:
+def test_the_text_computes_the_results_of_the_operation(sample: Sample) -> None:
     module = closed(sample)
     stablehlo.register_stablehlo_passes()
     with context(), ir.Location.unknown():

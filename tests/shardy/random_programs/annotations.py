@@ -19,7 +19,9 @@ def reshard(m: Maker) -> Any:
 
 
 def transfer(m: Maker) -> Any:
-    """A copy to another memory, which no operation of ours is; or another pointwise call."""
+    """Add a copy to another memory, which has no counterpart, or another elementwise custom
+    call.
+    """
     x = m.any()
     names = ("MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint")
     name = f"stablehlo.custom_call @{m.random.choice(names)}"

@@ -1,7 +1,7 @@
-"""Functions that random programs call, and the text of programs that call functions.
+"""Functions that random programs call, and the text of programs with calls.
 
-Our IR has no calls: here a call is text that is carried through, so that the text of the whole
-program has it.
+Our IR has no calls: a call is an opaque text operation, and the text of the complete program
+contains it.
 """
 
 import re
@@ -19,9 +19,9 @@ CALL = "func.call"
 
 
 def call(m: Maker) -> Any:
-    """A call of a function that is called already, or of a new one.
+    """Add a call of a function that is called already, or of a new one.
 
-    It has an operand that is no constant: of a call of constants Shardy makes a copy for each user.
+    One operand is not a constant: for calls of constants Shardy makes a copy per use.
     """
     if m.functions and m.chance(0.4):
         function = m.random.choice(m.functions)
@@ -45,7 +45,7 @@ def call(m: Maker) -> Any:
 
 
 def _function(m: Maker) -> tuple[Function, list[Value]]:
-    """A new function, which uses all its parameters, and what it is called with first."""
+    """Return a new function, which uses all its parameters, and the arguments of its first call."""
     operands = [m.any() for _ in range(m.random.randint(1, 3))]
     last = _argument(m, m.any())
     params = [
@@ -77,12 +77,12 @@ def _argument(m: Maker, param: Value) -> Value:
 
 
 def text_of(module: Module) -> str:
-    """The text of a program that calls functions, which are private."""
+    """Return the text of a program that calls private functions."""
     return re.sub(r"func\.func @(?!main\()", "func.func private @", show(module, locations=True))
 
 
 def called(module: Module) -> set[int]:
-    """The numbers of the calls of a numbered module."""
+    """Return the numbers of the calls in a numbered module."""
     return {
         op.loc.line
         for function in module.functions

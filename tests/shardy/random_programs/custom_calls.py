@@ -12,7 +12,9 @@ from tests.shardy.random_programs.program_builder import SIZES, Maker
 
 
 def custom_call(m: Maker) -> Any:
-    """Factors for the dimensions of some operands; results have some of these, in any order."""
+    """Add a custom call whose operands have random factors; results have some of them, in any
+    order.
+    """
     sizes: list[int] = []
     operands, mappings = [], []
     for _ in range(m.random.choice((1, 2, 2, 3))):
@@ -51,7 +53,7 @@ def _size(dim: tuple[int, ...], sizes: list[int]) -> int:
 
 
 def _operand(m: Maker, sizes: list[int]) -> tuple[Value, TensorFactors]:
-    """An operand whose dimensions walk factors of its own or those of operands before it."""
+    """Return an operand whose dimensions have new factors or factors of previous operands."""
     known = [size for size in sizes if size <= max(SIZES)]
     operand = m.any() if not known or m.chance(0.5) else _on_known_factors(m, known)
     mapping: list[tuple[int, ...]] = []

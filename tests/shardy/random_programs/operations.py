@@ -172,7 +172,7 @@ def top_k(m: Maker) -> Any:
     x = m.any()
     if x.type.shape[-1] == 1:
         return None
-    # Of all elements, Shardy takes top_k for a copy.
+    # Shardy treats top_k of all elements as a copy.
     count = m.random.randint(1, x.type.shape[-1] - 1)
     values = x.type.with_shape((*x.type.shape[:-1], count))
     return m.b.top_k(x, result=(values, values.with_dtype("i32")))
@@ -187,7 +187,7 @@ def _indices(m: Maker, batch: tuple[int, ...], width: int) -> Value:
 
 
 def _dims_to_look_up(m: Maker, rank: int) -> tuple[tuple[int, ...], list[int]]:
-    """Batching dimensions of an operand, and the dimensions that indices point along."""
+    """Return batching dimensions of an operand, and the indexed dimensions."""
     batching = tuple(d for d in range(rank) if m.chance(0.2))
     others = [d for d in range(rank) if d not in batching]
     return batching, sorted(
@@ -198,7 +198,7 @@ def _dims_to_look_up(m: Maker, rank: int) -> tuple[tuple[int, ...], list[int]]:
 def _with_batching(
     m: Maker, batch: tuple[int, ...], sizes: list[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Batch dimensions of indices with those of `sizes` among them, and where those are."""
+    """Return batch dimensions of indices that contain those of `sizes`, and their positions."""
     total = len(batch) + len(sizes)
     places = m.random.sample(range(total), len(sizes))
     by_place = dict(zip(places, sizes, strict=True))

@@ -1,4 +1,4 @@
-"""Builder of a random program: its values so far, and shardings for new ones."""
+"""Builder of a random program: its values so far, and shardings of new values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ KINDS: dict[str, Callable[["Maker"], Any]] = {}
 
 @dataclass
 class Options:
-    """How programs are drawn."""
+    """Options of random programs."""
 
     size: int = 8
     priorities: bool = True
@@ -59,7 +59,7 @@ class Options:
 
 @dataclass
 class Maker:
-    """Draws one program."""
+    """Builds one random program."""
 
     random: Random
     options: Options
@@ -116,7 +116,7 @@ class Maker:
         return made
 
     def any(self, rank: int | None = None) -> Value:
-        """A value of the pool (a recent one more often), or a new one."""
+        """Return a value of the pool (a recent one more often), or a new one."""
         fits = [
             v
             for v in self.pool
@@ -129,7 +129,7 @@ class Maker:
         return value
 
     def like(self, shape: tuple[int, ...]) -> Value:
-        """A value of a shape."""
+        """Return a value with a shape."""
         fits = [v for v in self.pool if v.type == TensorType(shape, "f32")]
         if fits and self.chance(0.7):
             return self.random.choice(fits)
@@ -138,14 +138,14 @@ class Maker:
         return value
 
     def index(self) -> Value:
-        """A rank-0 start."""
+        """Return a rank-0 start index."""
         start: Value = self.b.constant(value=0, result=TensorType((), "i32"))
         return start
 
     # --- shardings
 
     def atoms(self, mesh: Mesh) -> list[Axis]:
-        """The axes, some of them in two or three parts."""
+        """Return the axes, some of them divided into two or three sub-axes."""
         atoms = []
         for name, size in mesh.axes:
             if name in self.local:
@@ -215,7 +215,7 @@ class Maker:
         return (self.options.regions and self.depth < 2) or kind not in ("while", "case")
 
     def annotate(self, results: list[Value]) -> list[Value]:
-        """Say something about the results of the last operation."""
+        """Annotate the results of the last operation."""
         op = self.b.ops[-1]
         if tuple(results) != op.results:
             return results
@@ -231,8 +231,8 @@ class Maker:
     def group(self) -> None:
         """Put values of one shape into one of two groups of that shape.
 
-        What a manual computation gives is left out: a group may set manual axes on it, on which
-        Shardy's own verification fails.
+        Results of manual computations are excluded: a group may assign manual axes to them, which
+        Shardy's own verifier rejects.
         """
         one = self.any()
         if one.name.startswith("m."):

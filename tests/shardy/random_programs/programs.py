@@ -1,9 +1,9 @@
-"""Random programs with random shardings, as hard on propagation as possible.
+"""Random programs with random shardings that are difficult for propagation.
 
-Shapes are small and share divisors, values are used several times, shardings are open, closed,
-prioritised, in parts, explicitly replicated, on parameters, results, operations and constraints.
-A program is a function of its seed. Nothing in it is dead: Shardy erases dead operations while
-it propagates, and we do not.
+Shapes are small and share divisors, values have several uses, and shardings are open, closed,
+prioritised, of sub-axes, explicitly replicated, on parameters, results, operations and constraints.
+A program is a function of its seed. No operation is dead: Shardy erases dead operations while it
+propagates, and our propagation does not.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ KINDS.update(
 
 
 def program(seed: int | str, options: Options | None = None) -> Module:
-    """The program of a seed."""
+    """Return the program of a seed."""
     random = Random(seed)
     options = options or Options()
     meshes = tuple(Mesh(f"m{i or ''}", random.choice(MESHES)) for i in range(options.meshes))

@@ -15,7 +15,7 @@ from tests.shardy.random_programs.program_builder import Maker
 
 
 def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[Value]]) -> Block:
-    """A block over some values of the pool."""
+    """Return a block over some values of the pool."""
     inner = Maker(
         m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
         m.depth + 1, m.shapes, m.local, m.functions, m.single,
@@ -51,7 +51,7 @@ def case_(m: Maker) -> Any:
 
 
 def _cuts(m: Maker, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
-    """Manual axes for the dimensions of a tensor, where they divide."""
+    """Return manual axes for the dimensions of a tensor that they divide."""
     cuts: list[Axes] = [()] * len(shape)
     left = list(shape)
     for axis in axes:
@@ -67,7 +67,9 @@ def manual(m: Maker) -> Any:
     names = [name for name in mesh.sizes if name not in m.local and m.chance(0.5)]
     axes = tuple(Axis.full(name, mesh) for name in names)
     operands = [m.any() for _ in range(m.random.randint(1, 3))]
-    groups = False  # a group is within one manual computation, and numbers are given by shape
+    groups = (
+        False  # a group is inside of one manual computation, and its number depends on the shape
+    )
     inner = Maker(
         m.random, replace(m.options, size=m.random.randint(1, 4), groups=groups), m.meshes,
         m.names, m.params, m.depth + 1, {}, (*m.local, *names), m.functions,
@@ -87,7 +89,7 @@ def manual(m: Maker) -> Any:
     returned = [inner.any() for _ in range(m.random.randint(1, 2))]
     m.params = inner.params
     block = without_dead(inner.b.block(params, returned))
-    # What it uses of the blocks around it comes in as it is.
+    # Captured values of the outer blocks are operands with their own sharding.
     captured = list(dict.fromkeys(block.captures()))
     taken = {v: replace(v, name=m.names.fresh("l"), sharding=None) for v in captured}
     body = substitute(block, taken)
@@ -108,9 +110,10 @@ def manual(m: Maker) -> Any:
 
 
 def without_dead(block: Block, needed: Iterable[Value] = ()) -> Block:
-    """The block without operations that nothing needs.
+    """Return the block without dead operations.
 
-    Constraints are needed; what says a group is, of a parameter and of what something else needs.
+    Constraints are kept, and so are operations that state the group of a parameter or of a used
+    value.
     """
     live = {*needed, *block.returns, *block.params}
     kept: list[Op] = []

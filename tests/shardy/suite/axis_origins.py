@@ -1,8 +1,8 @@
-"""The origins of axes, with the names that Shardy gives annotations.
+"""The origins of axes, with Shardy's names of annotations.
 
-`input: 0` and `output: 0` are arguments and results of the function, `constraint_0` constraints
-in textual order, `mc_0_input: 0` the sharding that a manual computation states for its operand;
-`self` is the annotation of the value itself.
+`input: 0` and `output: 0` are arguments and results of the function, `constraint_0` constraints in
+textual order, `mc_0_input: 0` the sharding that a manual computation states for its operand; `self`
+is the annotation of the value itself.
 """
 
 from shardir.ir.module import Function, Module, Value
@@ -16,7 +16,7 @@ Origins = dict[str, set[str]]
 
 
 class OriginReport:
-    """The origins that a run of propagation records for one function."""
+    """The origins recorded by a run of propagation for one function."""
 
     def __init__(self, module: Module, propagate: Propagate, name: str) -> None:
         propagated, record = propagate.run_recorded(module)

@@ -1,7 +1,7 @@
-"""Which of Shardy's test files are run, how, and which cases are left out, and why.
+"""The suites of Shardy's test files: passes, comparisons, and excluded cases with reasons.
 
-To add a suite, add an entry: the files, what our side of their RUN line is, and how what comes
-out is compared.
+To add a suite, add an entry: the files, the passes that correspond to their RUN line, and the
+comparison of the result.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ PROPAGATION = "propagation, rules and origins"
 
 @dataclass(frozen=True)
 class Suite:
-    """`files` are paths below the checkout; `passes` is what is done before the comparison.
+    """`files` are paths below the checkout; `passes` run before the comparison.
 
-    `origins` is what is asked where axes came from, where that is compared.
-    `whole`: what would be several operations of ours is one, carried through as text.
-    `alone`: each function is run without the others of its module.
-    `compare` is what is done instead of following the lines.
-    `execute` is what is done instead with a whole file.
-    `part` is what its cases are counted with, if they are among those we answer for.
-    `left_out` are cases by their function and the line of its label, with the reason.
+    `origins` is the source of axis origins, for suites that compare them.
+    `whole`: operations that would become several are one opaque operation.
+    `alone`: each function runs without the others of its module.
+    `compare` replaces the comparison with the CHECK lines.
+    `execute` replaces the comparison of a complete file.
+    `part` is the group in which its cases are counted, if they are in scope.
+    `left_out` are excluded cases by function and label line, with the reason.
     """
 
     name: str
@@ -58,7 +58,7 @@ def _import(name: str) -> str:
 
 
 def _constants_split(module: Module) -> Module:
-    """The first preparation of propagation alone."""
+    """Run only the first preparation of propagation."""
     return replace(module, functions=tuple(map(_split, module.functions)))
 
 

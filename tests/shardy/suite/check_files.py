@@ -1,8 +1,7 @@
-"""The files of Shardy's own tests: programs, and in comments what is wanted of each function.
+"""Shardy's test files: programs, and the expected result of each function in comments.
 
-A file is split at `// -----`. Comments beginning with a CHECK word are FileCheck's; those that
-follow one another belong to the function named by the last CHECK-LABEL. CHECK-SAME continues the
-line before it.
+A file is split at `// -----`. Comments that begin with a CHECK word are FileCheck's; consecutive
+ones belong to the function named by the last CHECK-LABEL. CHECK-SAME continues the previous line.
 """
 
 import re
@@ -27,7 +26,7 @@ class Check(NamedTuple):
 
 @dataclass
 class Case:
-    """One function, and the lines that are wanted of it, its label first."""
+    """One function, and its CHECK lines, the label first."""
 
     file: str
     name: str
@@ -36,7 +35,7 @@ class Case:
 
 
 def cases_of(text: str, file: str) -> list[Case]:
-    """The functions of a file of which anything is wanted, in reading order."""
+    """Return the functions of a file that have CHECK lines, in reading order."""
     cases: list[Case] = []
     runs = [line for line in text.splitlines() if line.startswith("// RUN:")]
     splits = not runs or any("-split-input-file" in run for run in runs)
@@ -59,7 +58,7 @@ def cases_of(text: str, file: str) -> list[Case]:
 
 
 def checks_of(part: str) -> list[Check]:
-    """The logical lines of CHECK comments."""
+    """Return the logical lines of CHECK comments."""
     checks: list[Check] = []
     for number, line in enumerate(part.splitlines(), 1):
         match = _CHECK.match(line)

@@ -1,4 +1,6 @@
-"""The collectives of the greedy planner in Shardy's words, and what its tests want of them."""
+"""The collectives of the greedy planner in Shardy's notation, and their comparison with its
+tests.
+"""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ COLLECTIVES = ("all_gather", "all_slice", "all_to_all", "collective_permute", "a
 
 
 def compare_collectives(case: Case, module: Module) -> list[str]:
-    """What is not as wanted of the one function of a case."""
+    """Return the differences from the CHECK lines of the one function of a case."""
     function = next(f for f in module.functions if f.name == case.name)
     sources = _sources(function.body)
     made: list[str] = []
@@ -38,7 +40,9 @@ def compare_collectives(case: Case, module: Module) -> list[str]:
 
 
 def _sources(body: Block) -> dict[Value, Sharding | None]:
-    """How values are cut; those that flow into blocks, and through barriers, as their source."""
+    """Return the shardings of values; values that enter blocks or barriers have that of their
+    source.
+    """
     known: dict[Value, Sharding | None] = {}
 
     def walk(block: Block, given: Sequence[Value]) -> None:
@@ -55,12 +59,12 @@ def _sources(body: Block) -> dict[Value, Sharding | None]:
 
 
 def moved(module: Module, source: Sharding, target: Sharding, shape: tuple[int, ...]) -> list[str]:
-    """The collectives of one move; another order of devices is a permutation more, or the same."""
+    """Return the collectives of one reshard; another device order adds a permutation."""
     mesh, before = module.mesh(target.mesh), module.mesh(source.mesh)
     source, target = source.close(), target.close()
     if before.axes != mesh.axes:
         if any(source.axes) and any(target.axes):
-            return []  # nothing stands for the same devices
+            return []  # no entry means the same devices
         mesh = before if any(source.axes) else mesh
     reordered = before.device_ids != mesh.device_ids and any((*source.axes, *target.axes))
     made = greedy_collectives(source, target, shape, reordered=reordered)

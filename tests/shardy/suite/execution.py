@@ -1,8 +1,8 @@
-"""Runs Shardy's executable tests: partitioned by us, on our interpreter, with their numbers.
+"""Runs Shardy's executable tests: partitioned by our passes, with their inputs, on our interpreter.
 
-A file has two parts. The first holds functions with shardings; the second a @main that cuts
-literal inputs into pieces, runs such functions on all devices at once
-(`interpreter.run_parallel`), and compares what comes out (`check.expect_eq`).
+A file has two parts. The first has functions with shardings; the second has a @main that divides
+literal inputs, runs such functions on all devices (`interpreter.run_parallel`), and compares the
+results (`check.expect_eq`).
 """
 
 import re
@@ -32,11 +32,11 @@ def whole_file(text: str, file: str) -> list[Case]:
 
 
 def execute(case: Case) -> list[str]:
-    """What does not come out as expected."""
+    """Return the differences from the expected results."""
     parts = {number: part for number, part in _PART.findall(case.part)}
     first = parts["1"]
     module, _ = read_part(first, case.file)
-    # What runs on one device is the same function without its shardings.
+    # On one device, the same function runs without its shardings.
     plain = re.sub(r"@(?:parallel|transformed)_", _plain_name, _MESH.sub("", first))
     names = [function.name for function in module.functions]
     both = first
@@ -77,7 +77,7 @@ class _Runner:
         return self.differences if self.compared else [*self.differences, "compares nothing"]
 
     def parallel(self, op: Op, operands: Sequence[Array]) -> list[Array]:
-        """Run a function on all devices; programs and arguments are in the order of their ids."""
+        """Run a function on all devices; programs and arguments are in the order of device ids."""
         names = _PROGRAM.findall(f"{op.attrs['head']} {op.attrs['attributes']}")
         if len(set(names)) != 1:
             raise ShardirError("devices run different programs")
@@ -111,5 +111,7 @@ class _Runner:
 
 
 def _same(name: str, program: str) -> bool:
-    """Whether a program is this function, perhaps under the name of one way to lower it."""
+    """Return whether a program is this function, possibly under the name of one of its
+    lowerings.
+    """
     return name == program or (name == "all_gather_test" and program.endswith("_gather"))

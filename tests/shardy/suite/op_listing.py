@@ -1,8 +1,8 @@
-"""What became of a program of StableHLO in our passes, operation by operation.
+"""The operations of a StableHLO program after our passes.
 
-Our operations are not always theirs: some become several, some none (an edge is a word about
-what it stands behind). The values keep their names, though, so an operation of the text is found
-again by the names of its results.
+Our operations do not always correspond to StableHLO's: some become several, some none (a data flow
+edge only annotates its operand). Values keep their names, so that result names identify an
+operation of the text.
 """
 
 import re
@@ -57,7 +57,9 @@ class Listing:
     params: tuple[Value, ...]
 
     def is_dead(self, entry: Entry) -> bool:
-        """Whether nothing uses what an operation makes, so that Shardy would have erased it."""
+        """Return whether all results of an operation are unused, so that Shardy would have
+        erased it.
+        """
         if entry.op is None or entry.op.spec.effect:
             return False
         blocks = [self.function.body]
@@ -74,7 +76,9 @@ def read_part(part: str, file: str, *, whole: bool = False) -> tuple[Module, Mod
 
 
 def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | None:
-    """The operations of a function, as the text calls them; `None` where it is no more."""
+    """Return the operations of a function under the names of the text; `None` if it does not
+    exist any more.
+    """
     function = next((f for f in module.functions if f.name == name), None)
     if function is None:
         return _inlined(module, reader, name)
@@ -83,16 +87,16 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     entries = [
         entry
         for entry in _Lister(function, reader, name, _mesh(module)).entries()
-        # A call inside of what is called is not one of this function.
+        # A call inside of a called function is not a call of this function.
         if not ("call" in entry.operation and any(entry.number in each for each in inner))
     ]
     return Listing(function, entries, function.body.params)
 
 
 def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
-    """A function that was read in place of its first call, as far as it is still to be seen.
+    """Return a function that replaced its first call, as far as it is still present.
 
-    `bar_0` is what Shardy calls the copy of @bar for a later call.
+    `bar_0` is Shardy's name of the copy of @bar for a later call.
     """
     copy = _NUMBERED.fullmatch(name)
     for host in module.functions:
@@ -129,7 +133,7 @@ class _Lister:
         self.made: dict[str, Op] = {}
         self.values = {v.name: v for v in _values(function.body)}
         for result, op in read.makers.items() if read else ():
-            # Where an edge of a call is no more, its value is the one that it led from.
+            # If the data flow edge of a call does not exist any more, its value is its operand.
             source = self.values.get(op.operands[0].name) if op.operands else None
             if op.name == "data_flow_edge" and source is not None:
                 self.values.setdefault(result.name, source)
@@ -148,7 +152,7 @@ class _Lister:
                 self.number[value] = number
 
     def is_between(self, entry: Entry, start: int, end: int) -> bool:
-        """Whether an operation is one of those of the text from `start` to `end`."""
+        """Return whether an operation is one of those of the text from `start` to `end`."""
         numbers = (self.number.get(name) for name in entry.makes)
         return any(number is not None and start <= number < end for number in numbers)
 
@@ -166,7 +170,7 @@ class _Lister:
         return [*listed, *self.between(done, len(self.readings), 0)]
 
     def between(self, done: int, number: int, depth: int) -> list[Entry]:
-        """The operations of the text from `done` to `number` that only renamed values."""
+        """Return the operations of the text from `done` to `number` that only renamed values."""
         found = []
         for i in range(done + 1, number + 1):
             for operation, names in self.aliases.get(i, ()):
@@ -200,7 +204,7 @@ class _Lister:
         )
 
     def operation(self, op: Op) -> str:
-        """What the text calls an operation, or a copy of it."""
+        """Return the name in the text of an operation, or of a copy of it."""
         if op.spec.name in ("sharding_constraint", "reshard", "sharding_group"):
             return OURS[op.spec.name]
         if op.spec.name == "opaque":
@@ -214,7 +218,7 @@ class _Lister:
         return OURS.get(op.spec.name, op.spec.name)
 
     def sources(self, op: Op, seen: set[str]) -> Iterator[str]:
-        """The values that an operation reads, also through steps that the text does not have."""
+        """Return the values that an operation reads, through steps that the text does not have."""
         for value in op.operands:
             if value.name in seen:
                 continue
@@ -226,7 +230,7 @@ class _Lister:
 
 
 def _inside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
-    """What is said of the whole tensors that a manual computation is given."""
+    """Return the shardings of the global tensors that a manual computation receives."""
     if op.spec.name != "manual_computation":
         return ()
     return tuple(
@@ -236,7 +240,7 @@ def _inside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
 
 
 def _outside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
-    """What is said of results; of those of a manual computation, how they are cut at least."""
+    """Return the shardings of results; for a manual computation, the lower bound of their axes."""
     if op.spec.name != "manual_computation":
         return tuple(value.sharding for value in op.results)
     return tuple(

@@ -1,10 +1,10 @@
-"""Runs Shardy's own tests through our reader and passes.
+"""Runs Shardy's own tests with our reader and passes.
 
     python -m tests.shardy.suite.runner CHECKOUT [--suite NAME] [--only FUNCTION] [--verbose]
 
-CHECKOUT is a directory with openxla/shardy, outside this repository; nothing of it is kept.
-Prints, for each file, how many functions came out as their CHECK lines want, and the names of
-the others.
+CHECKOUT is a directory with openxla/shardy, outside this repository, which contains nothing of it.
+Prints for each file the number of functions whose results agree with their CHECK lines, and the
+names of the others.
 """
 
 import argparse
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_case(case: Case, suite: Suite) -> Outcome:
-    """Read the case's module, run the passes, compare."""
+    """Read the module of the case, run the passes, and compare."""
     known = f"{case.name}:{case.checks[0].line}" if case.checks else case.name
     if known in suite.left_out:
         return Outcome(case, (), suite.left_out[known])

@@ -1,4 +1,4 @@
-"""The runner of Shardy's tests, on little files of our own."""
+"""The runner of Shardy's tests, on small files of our own."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ BASIC = Propagate(level="basic", keep_open=True, prepare=False)
 SUITE = Suite("ours", ("little.mlir",), BASIC, ComparisonMode())
 
 
-def test_cases_have_the_lines_of_their_function() -> None:
+def test_cases_have_the_check_lines_of_their_function() -> None:
     right, wrong, rules = cases_of(FILE, "little.mlir")
 
     assert [case.name for case in (right, wrong, rules)] == ["right", "wrong", "rules"]
