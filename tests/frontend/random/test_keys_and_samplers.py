@@ -309,7 +309,7 @@ def test_invalid_arguments_are_errors(call: Callable[[], Any], message: str) -> 
         call()
     first, *rest = str(caught.value).split("\n")
     assert first == message
-    assert "test_random.py" in rest[0]
+    assert "test_keys_and_samplers.py" in rest[0]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
