@@ -1,12 +1,13 @@
 """The dtypes of expressions of the namespaces, here and in JAX.
 
-`tests/data/dtypes.json` has for both settings of `enable_x64`, and for each expression, the element
-types that JAX 0.10.2 gives where `x` has the types of the columns; `*` marks weak ones, `,` parts
-several results, `-` is an error and `.` is not asked. `python -m tests.dtype_table` writes what JAX
-gives for all expressions in the file (and for new ones with no columns yet).
+`tests/data/dtypes.json` has, for both settings of `enable_x64` and for each expression, the dtypes
+that JAX 0.10.2 returns where `x` has the dtypes of the columns. `*` marks weak types, `,` separates
+several results, `-` is an error, and `.` is not evaluated. `python -m tests.dtype_table` writes the
+dtypes of JAX for all expressions in the file, including new expressions without columns.
 
-In an expression `x` is a vector of four elements, `m` a matrix of three rows and columns and `t` a
-scalar array of the column's type; for the columns `True`, `1`, `1.0` and `1j`, `x` is that number.
+In an expression `x` is a vector of four elements, `m` a matrix of three rows and columns, and `t` a
+scalar array of the column's dtype; for the columns `True`, `1`, `1.0` and `1j`, `x` is that number.
+!
 """
 
 import importlib

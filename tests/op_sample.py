@@ -66,10 +66,10 @@ def any_values(rng: np.random.Generator, type: TensorType) -> Array:
 class Sample:
     """One application of an operation.
 
-    `result` is stated where the operation asks for it. `sources` makes the operands (the last
-    one serves all that follow). `blocks` builds the blocks of an operation that has any, with a
-    builder of the function around it and the operands, which a block may use. `smooth` is false
-    where the vjp is not the derivative, or there is none.
+    `result` is the stated type, for operations that require one. `sources` makes the operands (the
+    last one applies to all remaining operands). `blocks` builds the blocks of an operation that has
+    any, with a builder of the outer function and the operands, which a block may capture. `smooth`
+    is false where the vjp is not the derivative, or there is none.
     """
 
     spec: OpSpec
@@ -82,7 +82,7 @@ class Sample:
 
     @property
     def id(self) -> str:
-        """A name for test reports; tells samples of one operation apart."""
+        """Return a unique name of the sample for test reports."""
         operands = ",".join(f"{t.dtype}[{'x'.join(map(str, t.shape))}]" for t in self.operands)
         attrs = ",".join(f"{name}={_brief(value)}" for name, value in self.attrs.items())
         stated = "" if self.result is None else "->" + _brief(self.result)

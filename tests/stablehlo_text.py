@@ -50,7 +50,7 @@ PARAPHRASED = ("data_flow_edge", "exp2", "log2", "roll", "scan", "stop_gradient"
 
 
 def usual(module: Module) -> Module:
-    """The module with all attributes spelled out as the reader would."""
+    """Return the module with all attributes stated as the reader states them."""
     return replace(module, functions=tuple(map(_function, module.functions)))
 
 
@@ -71,7 +71,7 @@ def _op(op: Op) -> Op:
 
 
 def _inner_block(block: Block) -> Block:
-    """What a loop carries is cut as its result is, whatever else its parameter says."""
+    """Return the block, where carried parameters have the shardings of the results."""
     params = tuple(replace(param, sharding=None) for param in block.params)
     inner = _block(substitute(block, dict(zip(block.params, params, strict=True))))
     return replace(inner, params=params)
@@ -101,13 +101,13 @@ def _constant(op: Op, attr: Any) -> Attr:
     return float(attr) if dtype in FLOATS else bool(attr) if dtype == "bool" else int(attr)
 
 
-def comes_back(op: Op) -> bool:
-    """Whether the operation is read as the operation it was."""
+def round_trips(op: Op) -> bool:
+    """Return whether the operation is read back as the same operation."""
     dtypes = {value.type.dtype for value in op.tensors}
     if op.name in PARAPHRASED or "key" in dtypes or op.spec.collective or op.spec.spmd:
         return False
     if len({value.sharding is None for value in op.results}) > 1:
-        return False  # what is said of one result leaves the others open in so many words
+        return False  # a sharding of one result gives the others explicit open shardings
     if op.name in ("sharding_constraint", "reshard"):
         return op.result.sharding is not None
     if op.name in ("abs", "sign"):
@@ -119,7 +119,7 @@ def comes_back(op: Op) -> bool:
     if op.name in ("cummax", "cummin", "cumlogsumexp"):
         return not _short(op)
     if op.name == "reduce_window":
-        return not _is_running(op)
+        return not _is_cumulative_window(op)
     if op.name == "case":
         return op.operands[0].type.dtype == "i32"
     if op.name == "select_and_scatter":
@@ -128,12 +128,12 @@ def comes_back(op: Op) -> bool:
 
 
 def _short(op: Op) -> bool:
-    """Whether a cumulative operation has nothing to add up."""
+    """Return whether a cumulative operation combines at most one element."""
     return "dim" in op.attrs and op.operands[0].type.shape[op.attrs["dim"]] < 2
 
 
-def _is_running(op: Op) -> bool:
-    """Whether the windows are those of a cumulative operation."""
+def _is_cumulative_window(op: Op) -> bool:
+    """Return whether the windows are those of a cumulative operation."""
     attrs = op.attrs
     wide = [(size, x, pair) for size, x, pair in
             zip(attrs["window"], op.operands[0].type.shape, attrs["padding"], strict=True)
@@ -142,7 +142,9 @@ def _is_running(op: Op) -> bool:
 
 
 def _is_plain(dims: str) -> bool:
-    """Whether a contraction sums nothing alone and has its dimensions in StableHLO's order."""
+    """Return whether a contraction reduces no unshared dimension and has StableHLO's dimension
+    order.
+    """
     terms, output = dims.split("->")
     x, y = terms.split(",")
     if any(c not in output for c in x + y if (c in x) != (c in y)):
@@ -153,6 +155,6 @@ def _is_plain(dims: str) -> bool:
 
 
 def values(block: Block) -> list[Value]:
-    """Every value of a block and of the blocks in it."""
+    """Yield every value of a block and of its nested blocks."""
     inner = [value for op in block.walk() for b in op.blocks for value in b.values()]
     return [*block.values(), *inner]

@@ -1,8 +1,4 @@
-"""The places that a new dtype concerns: tables that need an entry, and code for single dtypes.
-
-The 16-bit floats stand for all narrow dtypes: a file that names one of them is in `TABLES` or in
-`SPECIAL_CASES`. All other files ask for the properties of a dtype (`shardir/ir/dtypes.py`).
-"""
+"""The tables that need an entry for a new dtype, and the code for single dtypes."""
 
 import ast
 import re

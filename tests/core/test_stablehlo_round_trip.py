@@ -17,10 +17,10 @@ from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules, sharded_modules
 from tests.samplers import sampled
 from tests.samples import SAMPLES
-from tests.stablehlo_text import PARAPHRASED, comes_back, usual, values
+from tests.stablehlo_text import PARAPHRASED, round_trips, usual, values
 
 SAID = [sample for sample in SAMPLES if not (sample.spec.spmd or sample.spec.collective)]
-SAME = [sample for sample in SAID if all(map(comes_back, sample.module().main.body.walk()))]
+SAME = [sample for sample in SAID if all(map(round_trips, sample.module().main.body.walk()))]
 COMPUTED = [
     sample
     for sample in SAID
@@ -63,7 +63,7 @@ def test_random_modules_round_trip(module: Module) -> None:
     again = read(text)
     verify(again)
     assert find_difference(again, read(show(again))) is None
-    exact = all(map(comes_back, module.main.body.walk()))
+    exact = all(map(round_trips, module.main.body.walk()))
     if exact and not _keys(module) and not _on_one_device(module):
         assert find_difference(usual(module), usual(again)) is None
 

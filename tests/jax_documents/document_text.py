@@ -34,10 +34,7 @@ def restore_drawings(text: str) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """How to run a document: replacements, the number of devices, and their platform.
-
-    `settings` are the defaults of JAX at the time of the document.
-    """
+    """Options of a document run: replacements, the number of devices, and their platform."""
 
     replace: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)

@@ -1,9 +1,4 @@
-"""Which tests of a file count, and why some of them do not pass: lists of names with headings.
-
-SomeTest:               a class, in counted/FILE.txt       a reason, in reasons/FILE.txt
-    test_this                a method of it                    an instance: SomeTest.test_this3
-    test_that                                                  or a pattern: SomeTest.test_that*
-"""
+"""Lists of names with headings: the counted tests of a file, and reasons of failures."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -132,9 +132,9 @@ def test_a_program_with_shardings_computes_the_same(name: str, xla: XLA) -> None
 
 
 RANDOM = settings(
-    # Without making them smaller: each try is compiled by XLA. And always the same ones: some
-    # hundreds more, and XLA's own faults are found (padding cut complex numbers unevenly, loops
-    # that carry what nobody reads, products of f16 by way of infinity).
+    # Failing programs are not reduced, because XLA compiles each attempt. The programs are always
+    # the same, because several hundred more find bugs of XLA (padding of unevenly sharded complex
+    # numbers, loops with unused carried values, products of f16 with infinite intermediate results).
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,
     max_examples=25,
@@ -142,10 +142,10 @@ RANDOM = settings(
 )
 
 XLA_FAULTS = (
-    # XLA leaves out what a loop carries unchanged, and keeps the sharding of that.
+    # XLA removes loop-invariant carried values, and keeps their shardings.
     re.compile(r"leaf_count == tuple_elements_\.size\(\)"),
-    # XLA gives the operands of an all-to-all different layouts, which its verifier then refuses,
-    # in a message that shows twice the same shape.
+    # XLA gives the operands of an all-to-all different layouts, which its verifier rejects, in a
+    # message that shows the same shape twice.
     re.compile(r"operand shape (\S+), but the \d+th operand has shape \1\."),
 )
 """Messages of XLA that tell faults of its own."""

@@ -94,7 +94,7 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
 
 
 def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
-    """Return a function that replaced its first call, as far as it is still present.
+    """Return a function that replaced its first call, or the part of it that is still present.
 
     `bar_0` is Shardy's name of the copy of @bar for a later call.
     """
