@@ -72,7 +72,7 @@ def layer_of_module(module: str) -> str | None:
     return "core" if here.is_dir() or here.with_suffix(".py").exists() else "face"
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported_modules(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -88,7 +88,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_one_way(path: Path) -> None:
     here = layer_of_file(path)
-    for module in imported(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in imported_modules(ast.parse(path.read_text(encoding="utf-8"))):
         there = layer_of_module(module)
         assert there is None or there in ALLOWED[here], f"{here} may not import {module}"
 
@@ -108,7 +108,7 @@ def test_imports_point_one_way(path: Path) -> None:
     ],
 )
 def test_every_import_has_a_layer(source: str, layer: str | None) -> None:
-    (module,) = imported(ast.parse(source))
+    (module,) = imported_modules(ast.parse(source))
     assert layer_of_module(module) == layer
 
 

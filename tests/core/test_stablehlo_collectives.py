@@ -90,7 +90,7 @@ X = np.arange(24, dtype=np.float32).reshape(8, 3)
 GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
 
 
-def computed(operation: str, *, scalar: bool = False, order: str = "") -> Any:
+def run_operation(operation: str, *, scalar: bool = False, order: str = "") -> Any:
     text = EXCHANGE.replace("OPERATION", operation).replace("ORDER", order)
     text = text.replace("WHOLE", "" if scalar else ", {}")
     text = text.replace("TYPE", "tensor<2xui32>" if scalar else "tensor<8x3xf32>")
@@ -102,7 +102,7 @@ def computed(operation: str, *, scalar: bool = False, order: str = "") -> Any:
 
 
 def test_all_to_all_along_one_dimension() -> None:
-    found = computed(
+    found = run_operation(
         '%y = "stablehlo.all_to_all"(%a) <{concat_dimension = 0 : i64, split_count = 2 : i64, '
         f"split_dimension = 0 : i64, {GROUPS}}}> : (tensor<4x3xf32>) -> tensor<4x3xf32>"
     )
@@ -111,7 +111,7 @@ def test_all_to_all_along_one_dimension() -> None:
 
 
 def test_collective_broadcast_returns_the_value_of_the_first_device() -> None:
-    found = computed(
+    found = run_operation(
         f'%y = "stablehlo.collective_broadcast"(%a) <{{{GROUPS}}}> '
         ": (tensor<4x3xf32>) -> tensor<4x3xf32>"
     )
@@ -120,7 +120,7 @@ def test_collective_broadcast_returns_the_value_of_the_first_device() -> None:
 
 @pytest.mark.parametrize(("order", "ids"), [("", [0, 1]), (", device_ids=[1, 0]", [1, 0])])
 def test_partition_id_is_the_device(order: str, ids: list[int]) -> None:
-    found = computed(
+    found = run_operation(
         "%p = stablehlo.partition_id : tensor<ui32>\n"
         "    %y = stablehlo.reshape %p : (tensor<ui32>) -> tensor<1xui32>",
         scalar=True,

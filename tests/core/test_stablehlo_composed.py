@@ -112,14 +112,14 @@ COMPARE = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greate
            "EQ": np.equal, "NE": np.not_equal}  # fmt: skip
 
 
-def ordered(x: Any) -> Any:
+def total_order_keys(x: Any) -> Any:
     """Return integers in the total order of floats."""
     bits = x.view(np.int32)
     return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
 def total(way: str) -> Any:
-    return lambda x, y: [COMPARE[way](ordered(x), ordered(y))]
+    return lambda x, y: [COMPARE[way](total_order_keys(x), total_order_keys(y))]
 
 
 NUMBERS: dict[str, tuple[str, str, list[Any], Callable[..., Any]]] = {
@@ -313,7 +313,7 @@ REDUCED = {
 }
 
 
-def lowered(f: Any, *arrays: Any) -> tuple[list[Any], list[Any]]:
+def run_both(f: Any, *arrays: Any) -> tuple[list[Any], list[Any]]:
     """Return our results and those of JAX for the StableHLO text that JAX makes of a function."""
     text = jax.jit(f, keep_unused=True).lower(*arrays).as_text()
     return ours(text, list(arrays)), jax.tree.leaves(jax.jit(f)(*arrays))
@@ -325,7 +325,7 @@ def test_reductions_by_any_computation_agree_with_jax(case: str, columns: int) -
     random = np.random.default_rng(0)
     x = random.normal(size=(3, columns)).astype(np.float32)
     n = random.integers(-99, 99, (3, columns), np.int32)
-    mine, theirs = lowered(REDUCED[case], x, n)
+    mine, theirs = run_both(REDUCED[case], x, n)
     for one, other in zip(mine, theirs, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -354,7 +354,7 @@ DECOMPOSED = {
 
 @pytest.mark.parametrize("case", DECOMPOSED)
 def test_custom_calls_of_lapack_become_decompositions(case: str) -> None:
-    mine, theirs = lowered(DECOMPOSED[case], POSITIVE)
+    mine, theirs = run_both(DECOMPOSED[case], POSITIVE)
     for one, other in zip(mine, theirs, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)

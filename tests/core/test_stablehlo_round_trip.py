@@ -15,7 +15,7 @@ from shardir.verify.verifier import verify
 from tests.op_sample import Sample
 from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules, sharded_modules
-from tests.samplers import sampled
+from tests.samplers import executable_ops
 from tests.samples import SAMPLES
 from tests.stablehlo_text import PARAPHRASED, round_trips, usual, values
 
@@ -49,7 +49,9 @@ def test_operations_without_counterpart_compute_the_same(sample: Sample) -> None
         np.testing.assert_allclose(got, want, rtol=2e-2 if want.dtype.itemsize < 4 else 1e-5)
 
 
-NAMES = [name for name in sampled(spmd=False) if OPS[name] in WRITERS and name not in PARAPHRASED]
+NAMES = [
+    name for name in executable_ops(spmd=False) if OPS[name] in WRITERS and name not in PARAPHRASED
+]
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])

@@ -204,7 +204,7 @@ def test_a_program_with_explicit_axes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == f"PartitionSpec(None, 's', None) {cut} {cut} {cut}\n"
 
 
-def said(kind: type[Exception], line: str) -> str:
+def error_of(kind: type[Exception], line: str) -> str:
     with pytest.raises(kind) as caught:
         Program().execute(f"import jax\n{line}", {})
     return str(caught.value).partition("\n")[0]
@@ -230,11 +230,11 @@ NEAREST = {
 @pytest.mark.parametrize("name", NEAREST)
 def test_a_missing_name_is_an_error(name: str) -> None:
     wanted = f"{name} is not covered by shardir; {NEAREST[name]}"
-    assert said(UncoveredName, name) == wanted
+    assert error_of(UncoveredName, name) == wanted
     with pytest.raises(AttributeError, match="is not covered"):
         Program().execute(f"import jax\n{name}", {})
     place, _, last = name.rpartition(".")
-    assert said(UncoveredImport, f"from {place} import {last}") == wanted
+    assert error_of(UncoveredImport, f"from {place} import {last}") == wanted
     with pytest.raises(ImportError, match="is not covered"):
         Program().execute(f"import {name}", {})
 
@@ -273,26 +273,28 @@ def test_hasattr_reports_missing_names() -> None:
 
 
 def test_libraries_that_require_jax_are_errors() -> None:
-    assert said(UncoveredImport, "import equinox") == (
+    assert error_of(UncoveredImport, "import equinox") == (
         "equinox uses JAX itself, so a program in which `import jax` imports shardir cannot use "
         "it; pass its functions to shardir.interop.jax.from_jax in a program that imports shardir"
     )
-    assert said(UncoveredImport, "from optax import adam").endswith("or use shardir.optim")
+    assert error_of(UncoveredImport, "from optax import adam").endswith("or use shardir.optim")
 
 
 def test_invalid_settings_are_errors() -> None:
-    assert said(UncoveredSetting, "jax.config.update('jax_enable_x46', True)") == (
+    assert error_of(UncoveredSetting, "jax.config.update('jax_enable_x46', True)") == (
         "the setting 'jax_enable_x46' of JAX is not covered by shardir; the nearest is "
         "'jax_enable_x64'"
     )
-    assert said(UncoveredSetting, "jax.config.jax_qqq") == (
+    assert error_of(UncoveredSetting, "jax.config.jax_qqq") == (
         "the setting 'jax_qqq' of JAX is not covered by shardir; there is nothing like it"
     )
-    assert said(UncoveredSetting, "jax.config.FLAGS.jax_qqq = 1").startswith("the setting 'jax_qqq")
-    assert said(SettingError, "jax.config.jax_enable_x64 = True") == (
+    assert error_of(UncoveredSetting, "jax.config.FLAGS.jax_qqq = 1").startswith(
+        "the setting 'jax_qqq"
+    )
+    assert error_of(SettingError, "jax.config.jax_enable_x64 = True") == (
         "jax.config.jax_enable_x64 cannot be assigned; "
         "write jax.config.update('jax_enable_x64', ...)"
     )
-    assert said(SettingError, "jax.config.update('jax_platforms', 'npu')") == (
+    assert error_of(SettingError, "jax.config.update('jax_platforms', 'npu')") == (
         "the setting shown_platform is 'npu'; it must be 'cpu', 'gpu', 'tpu' or 'ipu'"
     )

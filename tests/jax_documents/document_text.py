@@ -81,13 +81,13 @@ def _notebook(text: str) -> str:
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] != "code":
-            parts.append(_shown(source))
+            parts.append(_output_lines(source))
             continue
         foreign = source.startswith("%%") and not source.startswith(TIMED)
         parts += [MARK, re.sub("(?m)^", "!", source) if foreign else source]
         for output in cell["outputs"]:
             told = output.get("text") or output.get("data", {}).get("text/plain", "")
-            parts.append(_shown("".join(told)))
+            parts.append(_output_lines("".join(told)))
     return "\n".join(parts)
 
 
@@ -102,14 +102,14 @@ def _page(text: str) -> str:
     blocks = re.split(r"(?m)^```(\w*)[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     if "python" not in blocks[1::3]:
         return text
-    parts = [_shown(blocks[0])]
+    parts = [_output_lines(blocks[0])]
     for language, body, after in zip(blocks[1::3], blocks[2::3], blocks[3::3], strict=True):
-        parts += [MARK, body] if language == "python" else [_shown(body)]
-        parts.append(_shown(after))
+        parts += [MARK, body] if language == "python" else [_output_lines(body)]
+        parts.append(_output_lines(after))
     return "\n".join(parts)
 
 
-def _shown(text: str) -> str:
+def _output_lines(text: str) -> str:
     return "\n".join(f"{SHOWN}{line}" for line in text.splitlines())
 
 

@@ -94,7 +94,7 @@ class TimeLimit(BaseException):
 
 
 @contextmanager
-def limited(seconds: int) -> Iterator[None]:
+def limit_seconds(seconds: int) -> Iterator[None]:
     """Raise a `TimeLimit` inside of the block after the given number of seconds, unless it is 0."""
 
     def stop(*args: object) -> None:
@@ -126,7 +126,7 @@ def run_file(
         for test in unittest.defaultTestLoader.loadTestsFromTestCase(case):
             if isinstance(test, unittest.TestCase) and chosen(_name(test)):
                 try:
-                    with limited(limit):
+                    with limit_seconds(limit):
                         test.run(result)
                 except TimeLimit as error:
                     result.found[_name(test)] = _brief(error)

@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def _listed(path: Path) -> Iterator[tuple[str, str]]:
+def _read_list(path: Path) -> Iterator[tuple[str, str]]:
     """Return (heading, name) for every name of a list; an empty list if there is no file."""
     heading = ""
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -24,7 +24,7 @@ def counted(file: str, path: Path) -> Callable[[str], bool] | None:
     Counted methods need only public names, no text of another compiler, and no types with
     shardings.
     """
-    chosen = set(_listed(HERE / "counted" / f"{file}.txt"))
+    chosen = set(_read_list(HERE / "counted" / f"{file}.txt"))
     if not chosen:
         return None
     methods = sorted(
@@ -41,7 +41,7 @@ def counted(file: str, path: Path) -> Callable[[str], bool] | None:
 
 def reasons(file: str) -> list[tuple[str, str]]:
     """Return (pattern, reason) for the known failures."""
-    return [(name, told) for told, name in _listed(HERE / "reasons" / f"{file}.txt")]
+    return [(name, told) for told, name in _read_list(HERE / "reasons" / f"{file}.txt")]
 
 
 def unexplained(lost: Iterable[str], known: Iterable[tuple[str, str]]) -> list[str]:

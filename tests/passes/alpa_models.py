@@ -16,7 +16,7 @@ from shardir.ir.module import Module
 from shardir.lax import conv_general_dilated, with_sharding_constraint
 from shardir.nn import gelu, log_softmax, one_hot, relu, softmax
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.passes.ground_truth_models import compiled
+from tests.passes.ground_truth_models import compile_step
 
 Shapes = dict[str, tuple[tuple[int, ...], P]]
 
@@ -69,7 +69,7 @@ def train_step(
         sd.ShapeDtypeStruct(size, dtype, sharding=NamedSharding(mesh, spec))
         for size, spec, dtype in batch
     )
-    return compiled(step, params, (moments, moments), placed, results=(places, (at, at)))
+    return compile_step(step, params, (moments, moments), placed, results=(places, (at, at)))
 
 
 def count_collectives(module: Module, axes: tuple[str, ...] | None = None) -> dict[str, int]:

@@ -145,7 +145,7 @@ def train(params: Any, words: Any, targets: Any) -> Any:
     return value, sd.tree.map(lambda p, g: p - 0.01 * g, params, gradients)
 
 
-def compiled(
+def compile_step(
     function: Callable[..., Any], *args: Any, results: Any = None, passes: str = DEFAULT_PIPELINE
 ) -> Module:
     step = sd.jit(function) if results is None else sd.jit(function, out_shardings=results)
@@ -166,7 +166,7 @@ def places(params: Any) -> Any:
     return sd.tree.map(lambda leaf: leaf.sharding, params)
 
 
-def received(found: Collective) -> float:
+def received_bytes(found: Collective) -> float:
     """Return the bytes that a device receives, by the formulas of the scaling book."""
     n = found.group_size
     part = (n - 1) / n

@@ -53,8 +53,7 @@ def on_devices(program: Module, arguments: Sequence[Array]) -> list[list[Array]]
 def on_processes(
     program: Module, grouped: Sequence[Module], across: str, arguments: Sequence[Array]
 ) -> list[list[Array]]:
-    """Return the results of each device, where each process runs one of `grouped` for its block of
-    devices.
+    """Return the results of each device, where each process runs one of `grouped`.
 
     If there is only one program, all processes run it.
     """

@@ -26,32 +26,32 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
 from shardir.passes.simplify.inline import inline_regions
 from tests.programs.shardings import shardings
 from tests.programs.strategies import any_shardings
-from tests.samplers import SAMPLERS, Scope, sampled
+from tests.samplers import SAMPLERS, Scope, executable_ops
 from tests.samplers.pointwise import POINTWISE
 from tests.samplers.scope import SIZES
 
 
-def changed(pipeline: str, name: str, **options: str) -> str:
+def change_options(pipeline: str, name: str, **options: str) -> str:
     """Return the pipeline with other options of the pass with this name."""
     passes = Pipeline.parse(pipeline).passes
     return ",".join(str(replace(p, **options) if p.name == name else p) for p in passes)
 
 
-UNEVEN = changed(DEFAULT_PIPELINE, "propagate", border="uneven")
+UNEVEN = change_options(DEFAULT_PIPELINE, "propagate", border="uneven")
 PIPELINES = (
     DEFAULT_PIPELINE,
     UNEVEN,
-    changed(DEFAULT_PIPELINE, "propagate", border="stated"),
+    change_options(DEFAULT_PIPELINE, "propagate", border="stated"),
     SHARDY_PIPELINE,
-    changed(SHARDY_PIPELINE, "propagate", border="uneven"),
-    changed(DEFAULT_PIPELINE, "reshard", uneven="replicate"),
+    change_options(SHARDY_PIPELINE, "propagate", border="uneven"),
+    change_options(DEFAULT_PIPELINE, "reshard", uneven="replicate"),
     f"{UNEVEN},overlap",
     f"{UNEVEN},collective-matmul{{minimum=0}}",
     f"{DEFAULT_PIPELINE},collective-matmul{{minimum=0}},overlap",
     f"simplify,{UNEVEN}",
 )
 OTHERS = (
-    *(name for name in sampled(spmd=False) if name not in POINTWISE),
+    *(name for name in executable_ops(spmd=False) if name not in POINTWISE),
     *("manual_computation", "checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp"),
     *("callback", "pure-callback", "inspect-sharding"),
 )
@@ -81,7 +81,7 @@ def cases(draw: st.DrawFn, *, size: int = 6) -> Case:
     function = draw(functions(mesh, size))
     derived = draw(st.sampled_from(("", "", "", "", "", "vmap", "jvp", "vjp")))
     try:
-        function = _derived(draw, function, derived)
+        function = _differentiate(draw, function, derived)
     except (DifferentiateError, VectorizeError, OperationTypeError):
         reject()
     pipeline = draw(st.sampled_from(PIPELINES))
@@ -106,7 +106,7 @@ def meshes(draw: st.DrawFn) -> Mesh:
 def functions(draw: st.DrawFn, mesh: Mesh, size: int) -> Function:
     """Draw a program over any operations without shardings, which returns all unused values."""
     b = Builder()
-    inner = [*sampled(spmd=False), "checkpoint-name", "pure-callback"]
+    inner = [*executable_ops(spmd=False), "checkpoint-name", "pure-callback"]
     scope = Scope(draw, b, mesh, inner=inner, sizes=draw(st.sampled_from(SHAPES)))
     for _ in range(draw(st.integers(1, size))):
         names = POINTWISE if draw(st.integers(0, 3)) == 0 else OTHERS
@@ -122,7 +122,7 @@ def functions(draw: st.DrawFn, mesh: Mesh, size: int) -> Function:
     return Function("main", b.block(scope.params, returns), (None,) * len(returns))
 
 
-def _derived(draw: st.DrawFn, function: Function, how: str) -> Function:
+def _differentiate(draw: st.DrawFn, function: Function, how: str) -> Function:
     params = function.body.params
     moving = [i for i, value in enumerate(params) if value.type.dtype in INEXACT]
     if how == "vmap" and params:

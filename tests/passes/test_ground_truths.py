@@ -17,7 +17,7 @@ from tests.passes.ground_truth_models import (
     ZERO,
     Places,
     body,
-    compiled,
+    compile_step,
     constrain_both,
     count_collectives,
     forward,
@@ -36,7 +36,7 @@ LAYERS = pytest.mark.parametrize("layers", [1, 2, 4])
 @LAYERS
 def test_megatron_reduces_twice_per_layer_forward(layers: int) -> None:
     """Narayanan et al. 2021: two all-reduces per layer in the forward pass."""
-    module = compiled(forward, parameters(layers, MEGATRON), tokens())
+    module = compile_step(forward, parameters(layers, MEGATRON), tokens())
     assert count_collectives(module) == {"all-reduce": 2 * layers}
     for found in list_collectives(module):
         assert found.axes == ("y",)
@@ -46,7 +46,7 @@ def test_megatron_reduces_twice_per_layer_forward(layers: int) -> None:
 @LAYERS
 def test_megatron_reduces_four_times_per_layer_in_training(layers: int) -> None:
     """There are two all-reduces in the forward pass and two in the backward pass."""
-    module = compiled(train, parameters(layers, MEGATRON), tokens(), tokens())
+    module = compile_step(train, parameters(layers, MEGATRON), tokens(), tokens())
     assert count_collectives(module) == {"all-reduce": 4 * layers}
 
 
@@ -56,14 +56,14 @@ def test_data_parallelism_reduces_each_gradient_and_the_loss(layers: int) -> Non
     loss.
     """
     batch = tokens(P("x"))
-    module = compiled(train, parameters(layers, {}), batch, batch)
+    module = compile_step(train, parameters(layers, {}), batch, batch)
     assert count_collectives(module) == {"all-reduce": 9 * layers + 2}
 
 
 @LAYERS
 def test_data_and_tensor_parallelism_have_the_sum_of_collectives(layers: int) -> None:
     batch = tokens(P("x"))
-    module = compiled(train, parameters(layers, MEGATRON), batch, batch)
+    module = compile_step(train, parameters(layers, MEGATRON), batch, batch)
     assert count_collectives(module) == {"all-reduce": 13 * layers + 2}
 
 
@@ -88,7 +88,7 @@ def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
         return sd.value_and_grad(error, argnums=(0, 1))(params, x)
 
     x = struct((BATCH, SEQUENCE, WIDTH), P(None, "y"))
-    module = compiled(step, parameters(layers, MEGATRON), x)
+    module = compile_step(step, parameters(layers, MEGATRON), x)
     found = list_collectives(module)
     activation = BATCH * SEQUENCE * WIDTH * 4
     count = count_collectives(module)
@@ -117,7 +117,7 @@ def test_zero_2_scatters_gradients(layers: int) -> None:
 
     pieces = places(momentum)
     results = (sharding(), places(params), pieces)
-    module = compiled(step, params, momentum, batch, batch, results=results)
+    module = compile_step(step, params, momentum, batch, batch, results=results)
     weights = 9 * layers + 1
     assert count_collectives(module) == {
         "all-reduce": 1,
@@ -132,7 +132,7 @@ def test_zero_3_gathers_each_weight_once(layers: int) -> None:
     params = parameters(layers, ZERO, P("x"))
     batch = tokens(P("x"))
     results = (sharding(), places(params))
-    module = compiled(train, params, batch, batch, results=results)
+    module = compile_step(train, params, batch, batch, results=results)
     weights = 9 * layers + 1
     assert count_collectives(module) == {
         "all-reduce": 1,

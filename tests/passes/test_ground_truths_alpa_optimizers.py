@@ -23,7 +23,7 @@ from tests.passes.alpa_models import (
     structs,
     train_step,
 )
-from tests.passes.ground_truth_models import compiled
+from tests.passes.ground_truth_models import compile_step
 
 WEIGHTS = 12
 ROWS = [((256, 32), P("data"), "float32")] * 2
@@ -131,7 +131,7 @@ def test_factored_state_reduces_columns() -> None:
 
     rows = sd.ShapeDtypeStruct((256, 32), "float32", sharding=cut)
     results = sd.tree.map(lambda leaf: leaf.sharding, (params, state))
-    module = compiled(step, params, state, rows, rows, results=results)
+    module = compile_step(step, params, state, rows, rows, results=results)
     assert count_collectives(module) == {
         "all-reduce": WEIGHTS // 2,
         "reduce-scatter": WEIGHTS,
@@ -158,5 +158,5 @@ def test_microbatches_reduce_after_the_last() -> None:
         return sd.tree.map(lambda p, g: p - 0.1 * g, params, total)
 
     results = sd.tree.map(lambda leaf: leaf.sharding, params)
-    module = compiled(step, params, rows, rows, results=results)
+    module = compile_step(step, params, rows, rows, results=results)
     assert count_collectives(module) == {"all-reduce": WEIGHTS}

@@ -14,7 +14,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.cost.communication import list_collectives
 from shardir.sharding import PartitionSpec as P
-from tests.passes.ground_truth_models import compiled, received, struct
+from tests.passes.ground_truth_models import compile_step, received_bytes, struct
 
 B, D, F, N = 4096, 64, 256, 4
 
@@ -48,5 +48,5 @@ def test_a_dense_layer_communicates_the_bytes_of_the_book(
         struct((B, D), x, "bfloat16"),
     ]
     places = (args[0].sharding, tuple(arg.sharding for arg in args[:3]))
-    module = compiled(step, *args, results=places)
-    assert sum(map(received, list_collectives(module))) == nbytes * (N - 1) / N
+    module = compile_step(step, *args, results=places)
+    assert sum(map(received_bytes, list_collectives(module))) == nbytes * (N - 1) / N

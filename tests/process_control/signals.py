@@ -20,7 +20,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def handled(number: int, handler: Handler = interrupt) -> Iterator[None]:
+def install_handler(number: int, handler: Handler = interrupt) -> Iterator[None]:
     """Install `handler` for a signal inside of the block."""
     before = signal.signal(number, handler)
     try:
@@ -32,7 +32,7 @@ def handled(number: int, handler: Handler = interrupt) -> Iterator[None]:
 @contextmanager
 def alarm(seconds: float, handler: Handler = interrupt) -> Iterator[None]:
     """Call `handler` after the given number of seconds, unless the block has ended."""
-    with handled(signal.SIGALRM, handler):
+    with install_handler(signal.SIGALRM, handler):
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
             yield
@@ -55,7 +55,7 @@ def assert_another_thread_ends(work: Callable[[], object], before: Callable[[], 
         work()
 
     other = threading.Thread(target=send)
-    with handled(signal.SIGUSR1):
+    with install_handler(signal.SIGUSR1):
         other.start()
         try:
             with pytest.raises(Interrupted):

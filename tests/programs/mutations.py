@@ -114,7 +114,7 @@ def _texts() -> tuple[list[str], list[str]]:
     return ours, theirs
 
 
-def mutated(text: str, rng: random.Random) -> str:
+def mutate(text: str, rng: random.Random) -> str:
     """Return the text with one or a few changes of tokens, most of which keep their kind."""
     tokens = TOKEN.findall(text) or [""]
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
@@ -212,7 +212,7 @@ def case(seed: int) -> tuple[str, str]:
     """Return the kind of a text and the text, which are equal for equal seeds."""
     rng = random.Random(seed)
     kind = rng.choice([*KINDS])
-    return kind, mutated(rng.choice(KINDS[kind][1]), rng)
+    return kind, mutate(rng.choice(KINDS[kind][1]), rng)
 
 
 def main(first: int, number: int | None) -> None:

@@ -53,11 +53,11 @@ def shardings(
             waiting.append(axis)
         elif dim >= 0 and (uneven or _divides(shape[dim], [*cuts[dim], axis])):
             cuts[dim].append(axis)
-    sharding = Sharding.of(mesh.name, [merged(cut) for cut in cuts])
-    return Sharding(mesh.name, sharding.dims, unreduced=merged(sorted(waiting)))
+    sharding = Sharding.of(mesh.name, [merge_axes(cut) for cut in cuts])
+    return Sharding(mesh.name, sharding.dims, unreduced=merge_axes(sorted(waiting)))
 
 
-def merged(axes: Sequence[Axis]) -> Axes:
+def merge_axes(axes: Sequence[Axis]) -> Axes:
     """Merge adjacent sub-axes of one axis, as shardings require."""
     joined: list[Axis] = []
     for axis in axes:

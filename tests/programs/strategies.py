@@ -11,8 +11,8 @@ from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, Sp
 from shardir.ir.sharding import Axes, DimSharding, Sharding
 from shardir.ir.types import COMPLEX, TensorType
 from shardir.verify.verifier import GLOBAL_ONLY
-from tests.programs.shardings import MESHES, merged, parts
-from tests.samplers import SAMPLERS, Scope, sampled
+from tests.programs.shardings import MESHES, merge_axes, parts
+from tests.samplers import SAMPLERS, Scope, executable_ops
 
 OTHER_MESHES = (
     Mesh("reversed", (("a", 2), ("b", 3)), (5, 4, 3, 2, 1, 0)),
@@ -33,7 +33,7 @@ def modules(
     It returns all values without uses, so that no operation is dead.
     """
     mesh = mesh or draw(st.sampled_from(MESHES))
-    return Module((mesh,), (_function(draw, mesh, ops or sampled(spmd=False), size),))
+    return Module((mesh,), (_function(draw, mesh, ops or executable_ops(spmd=False), size),))
 
 
 @st.composite
@@ -47,7 +47,9 @@ def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
             return None
         return draw(any_shardings(draw(st.sampled_from(meshes)), value.type))
 
-    body = _changed(module.main.body, lambda v: replace(v, sharding=choose(v)), _located(draw), {})
+    body = _change_block(
+        module.main.body, lambda v: replace(v, sharding=choose(v)), _add_locations(draw), {}
+    )
     results = tuple(map(choose, body.returns))
     return Module(meshes, (replace(module.main, body=body, result_shardings=results),))
 
@@ -66,7 +68,7 @@ def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
             value.type.with_shape([n * dim.num_shards for n, dim in shape]), sharding
         )
 
-    body = _changed(function.body, lambda v: v, _located(draw), {})
+    body = _change_block(function.body, lambda v: v, _add_locations(draw), {})
     interface = SpmdInterface(tuple(map(whole, body.params)), tuple(map(whole, body.returns)))
     return Module((mesh,), (replace(function, body=body, spmd=interface),))
 
@@ -83,12 +85,12 @@ def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
     lists: list[list[Axes]] = [[] for _ in range(type.rank + 3)]
     for axis in draw(st.permutations(atoms)):
         lists[draw(st.integers(0, type.rank + (1 if type.dtype == "key" else 2)))].append((axis,))
-    flat = [merged([axis for axes in part for axis in axes]) for part in lists]
+    flat = [merge_axes([axis for axes in part for axis in axes]) for part in lists]
     order = list(mesh.sizes)
     *cuts, replicated, _, unreduced = flat
 
     def in_order(axes: Axes) -> Axes:
-        return merged(sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)))
+        return merge_axes(sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)))
 
     dims = []
     for axes in cuts:
@@ -105,7 +107,7 @@ def _function(
     draw: st.DrawFn, mesh: Mesh, names: list[str], size: int, *, spmd: bool = False
 ) -> Function:
     b = Builder()
-    inner = [n for n in sampled(spmd=False) if not (spmd and n in GLOBAL_ONLY)]
+    inner = [n for n in executable_ops(spmd=False) if not (spmd and n in GLOBAL_ONLY)]
     scope = Scope(draw, b, mesh, inner=inner)
     for _ in range(draw(st.integers(0, size))):
         SAMPLERS[draw(st.sampled_from(names))](scope)
@@ -115,7 +117,7 @@ def _function(
     return Function("main", block, (None,) * len(returns))
 
 
-def _changed(
+def _change_block(
     block: Block,
     value: Callable[[Value], Value],
     op: Callable[[Op], Op],
@@ -129,7 +131,7 @@ def _changed(
 
     def change(old: Op) -> Op:
         operands = tuple(new[v] for v in old.operands)
-        blocks = tuple(_changed(inner, value, op, new) for inner in old.blocks)
+        blocks = tuple(_change_block(inner, value, op, new) for inner in old.blocks)
         results = tuple(map(define, old.results))
         return op(replace(old, operands=operands, blocks=blocks, results=results))
 
@@ -138,7 +140,7 @@ def _changed(
     return Block(params, ops, tuple(new[v] for v in block.returns))
 
 
-def _located(draw: st.DrawFn) -> Callable[[Op], Op]:
+def _add_locations(draw: st.DrawFn) -> Callable[[Op], Op]:
     lines = st.integers(1, 1000)
     locations = st.none() | st.builds(Loc, st.text(min_size=1, max_size=8), lines, lines)
     reasons = st.just("") | st.text(max_size=8)

@@ -17,7 +17,7 @@ from tests.samplers import (
     shapes,
     windows,
 )
-from tests.samplers.scope import SAMPLERS, Scope, sampled
+from tests.samplers.scope import SAMPLERS, Scope, executable_ops
 
 __all__ = [
     "SAMPLERS",
@@ -26,11 +26,11 @@ __all__ = [
     "control",
     "creation",
     "decompositions",
+    "executable_ops",
     "hosted",
     "manual",
     "pointwise",
     "reductions",
-    "sampled",
     "shapes",
     "windows",
 ]

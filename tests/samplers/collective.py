@@ -21,7 +21,9 @@ def _pieces(axes: Axes) -> int:
     return prod(axis.size for axis in axes)
 
 
-def _divided(s: Scope, dtypes: Sequence[str], pieces: int, rank: int = 1) -> tuple[Value, int]:
+def _divisible_value(
+    s: Scope, dtypes: Sequence[str], pieces: int, rank: int = 1
+) -> tuple[Value, int]:
     """Draw a value of at least this rank, and a dimension of it that is divisible."""
     type = s.type(dtypes, rank)
     dim = s.integer(0, type.rank - 1)
@@ -49,21 +51,21 @@ def _(s: Scope, name: str) -> None:
 @sampler("all-slice")
 def _(s: Scope, name: str) -> None:
     axes = s.axes()
-    x, dim = _divided(s, DTYPES, _pieces(axes))
+    x, dim = _divisible_value(s, DTYPES, _pieces(axes))
     s.emit(name, x, dim=dim, axes=axes)
 
 
 @sampler("reduce-scatter")
 def _(s: Scope, name: str) -> None:
     op, axes = s.choose(*_COMBINED), s.axes()
-    x, dim = _divided(s, _COMBINED[op], _pieces(axes))
+    x, dim = _divisible_value(s, _COMBINED[op], _pieces(axes))
     s.emit(name, x, dim=dim, axes=axes, op=Symbol(op))
 
 
 @sampler("all-to-all")
 def _(s: Scope, name: str) -> None:
     axes = s.axes()
-    x, split = _divided(s, DTYPES, _pieces(axes), 2)
+    x, split = _divisible_value(s, DTYPES, _pieces(axes), 2)
     concat = s.choose(*(d for d in range(x.type.rank) if d != split))
     s.emit(name, x, split=split, concat=concat, axes=axes)
 

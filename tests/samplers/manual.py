@@ -23,10 +23,10 @@ class Inside(Scope):
         fitting = [value for value in self.seen if fits(value)]
         if fitting and self.integer(0, 3):
             return self.draw(st.sampled_from(fitting))
-        return _filled(self, new())
+        return _fill(self, new())
 
 
-def _filled(s: Scope, type: TensorType) -> Value:
+def _fill(s: Scope, type: TensorType) -> Value:
     made: Value
     if type.dtype == "key":
         words = TensorType((*type.shape, 2), "u32")

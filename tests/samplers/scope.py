@@ -13,7 +13,7 @@ from shardir.ir.module import Block, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS, TensorType
-from tests.programs.shardings import merged, parts
+from tests.programs.shardings import merge_axes, parts
 
 NUMBERS = INTEGERS + FLOATS + COMPLEX
 REAL = INTEGERS + FLOATS
@@ -88,7 +88,7 @@ class Scope:
         """Draw some axes of the mesh or sub-axes, at least one, in some order."""
         ways = [self.draw(st.sampled_from(parts(self.mesh, name))) for name, _ in self.mesh.axes]
         atoms = self.draw(st.permutations([axis for way in ways for axis in way]))
-        return merged(atoms[: self.integer(1, len(atoms))])
+        return merge_axes(atoms[: self.integer(1, len(atoms))])
 
     def emit(self, name: str, *operands: Value, **options: Any) -> Any:
         wish = self.choose("", "", "h", "w.1", "x")
@@ -135,7 +135,7 @@ APART = (
 here, call Python, or are gone before a program is partitioned."""
 
 
-def sampled(*, spmd: bool) -> list[str]:
+def executable_ops(*, spmd: bool) -> list[str]:
     """Return the executable operations of per-device programs, or of all programs."""
     known = [name for name in SAMPLERS if name in OPS and name not in APART]
     return [name for name in known if OPS[name].spmd is spmd]

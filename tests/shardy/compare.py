@@ -7,8 +7,8 @@ from shardir.passes import Propagate
 from shardir.stablehlo.reader import read
 from tests.programs import program_reduction
 from tests.shardy import oracle
-from tests.shardy.oracle import Decisions, NoAnswer, numbered, ours, shardy
-from tests.shardy.random_programs.calls import called, text_of
+from tests.shardy.oracle import Decisions, NoAnswer, number_ops, ours, shardy
+from tests.shardy.random_programs.calls import call_numbers, text_of
 
 
 def disagreements(module: Module, level: str) -> list[str]:
@@ -17,21 +17,21 @@ def disagreements(module: Module, level: str) -> list[str]:
     The comparison includes open and closed dimensions, remaining priorities and explicit
     replication.
     """
-    module = numbered(module)
+    module = number_ops(module)
     want = shardy(module, level, close=False)
-    got = ours(Propagate(level=level, keep_open=True)(inlined(module)))
-    return list(_differences(got, want, called(module)))
+    got = ours(Propagate(level=level, keep_open=True)(inline_calls(module)))
+    return list(_differences(got, want, call_numbers(module)))
 
 
 def closed_disagreements(module: Module) -> list[str]:
     """Return the differences of the final shardings."""
-    module = numbered(module)
+    module = number_ops(module)
     want = oracle.whole_is_nothing(shardy(module, "user-priority", close=True))
-    got = oracle.whole_is_nothing(ours(Propagate()(inlined(module))))
-    return list(_differences(got, want, called(module)))
+    got = oracle.whole_is_nothing(ours(Propagate()(inline_calls(module))))
+    return list(_differences(got, want, call_numbers(module)))
 
 
-def inlined(module: Module) -> Module:
+def inline_calls(module: Module) -> Module:
     """Return the module as read from its text, where calls are replaced by their functions."""
     return read(text_of(module)) if len(module.functions) > 1 else module
 

@@ -69,7 +69,7 @@ def context() -> Any:
     return mlir.make_ir_context()
 
 
-def numbered(module: Module) -> Module:
+def number_ops(module: Module) -> Module:
     """Return the module with the number of every operation in its location."""
     count = 0
 
@@ -162,7 +162,9 @@ class _Reader:
         names = re.findall(r'"([^"]*)"', str(manual))
         per_value = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"])
         return tuple(
-            said(inside and remove_manual_axes(inside, tuple(Axis(name, 1, 1) for name in names)))
+            none_if_empty(
+                inside and remove_manual_axes(inside, tuple(Axis(name, 1, 1) for name in names))
+            )
             for inside in (self.sharding(each) for each in per_value.shardings)
         )
 
@@ -195,7 +197,7 @@ class _Reader:
             tuple(self.axis(each, mesh) for each in read.replicated_axes),
             tuple(self.axis(each, mesh) for each in read.unreduced_axes),
         )
-        return said(without_unit_axes(sharding))
+        return none_if_empty(without_unit_axes(sharding))
 
     def dim(self, attr: Any, mesh: Mesh) -> DimSharding:
         axes = tuple(self.axis(axis, mesh) for axis in attr.axes)
@@ -218,7 +220,7 @@ def firsts(module: Module) -> dict[str, Mesh]:
     return {m.name: first.setdefault((m.axes, m.device_ids), m) for m in module.meshes}
 
 
-def said(sharding: Sharding | None) -> Sharding | None:
+def none_if_empty(sharding: Sharding | None) -> Sharding | None:
     """Return `None` for a sharding without content: all dimensions open and unsharded."""
     if sharding is None or sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
         return None
@@ -245,7 +247,7 @@ def ours(module: Module) -> Decisions:
         mesh = meshes[sharding.mesh]
         if mesh.is_maximal:
             return on_one_device(mesh)
-        return said(replace(without_unit_axes(sharding), mesh=mesh.name))
+        return none_if_empty(replace(without_unit_axes(sharding), mesh=mesh.name))
 
     def of(values: tuple[Value, ...]) -> Seen:
         return tuple(read(value.sharding) for value in values)

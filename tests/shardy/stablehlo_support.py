@@ -3,7 +3,7 @@
 from tests.op_sample import Sample
 
 
-def can_be_said(sample: Sample) -> bool:
+def is_expressible(sample: Sample) -> bool:
     dilated = any(
         step != 1
         for name in ("base_dilation", "window_dilation")

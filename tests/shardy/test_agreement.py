@@ -9,7 +9,7 @@ from shardir.passes import Propagate
 from shardir.passes.propagation.priorities import ROUND_COUNT
 from tests.shardy.compare import agrees
 from tests.shardy.fuzz import drawn
-from tests.shardy.oracle import NoAnswer, numbered, ours, run, whole_is_nothing
+from tests.shardy.oracle import NoAnswer, number_ops, ours, run, whole_is_nothing
 from tests.shardy.random_programs.program_builder import KINDS, Options
 from tests.shardy.random_programs.programs import program
 
@@ -59,7 +59,7 @@ def test_shardings_of_parameters_and_results_agree_with_the_full_pipeline(kind: 
     """The full pipeline shards more operations than propagation, so that operations are not
     compared.
     """
-    for module in map(numbered, programs(kind)):
+    for module in map(number_ops, programs(kind)):
         try:
             want = whole_is_nothing(run(module, "sdy-propagation-pipeline"))
         except NoAnswer:

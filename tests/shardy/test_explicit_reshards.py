@@ -18,7 +18,7 @@ from shardir.ir.types import TensorType
 from shardir.passes import InsertExplicitReshards
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.shardy.oracle import numbered, run
+from tests.shardy.oracle import number_ops, run
 
 PASS = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
 N = 96
@@ -152,15 +152,15 @@ def _dynamic_slice(drawn: Drawn) -> Any:
 def test_operations_are_aligned_as_in_shardy(kind: str) -> None:
     for seed in range(25):
         drawn = Drawn(Random(f"{kind} {seed}"), (2, 4) if seed % 2 else (2, 3, 4, 6))
-        module = numbered(drawn.module(kind))
+        module = number_ops(drawn.module(kind))
         entries = run(module, PASS).ops[1]
         theirs = [
             (tuple(map(cuts, operands)), tuple(map(cuts, results))) for operands, results in entries
         ]
-        assert aligned(module) in theirs, module
+        assert align(module) in theirs, module
 
 
-def aligned(module: Module) -> object:
+def align(module: Module) -> object:
     """Return the sharding of the operation of a module, without the reshards around it."""
     name = module.main.body.ops[0].name
     (op,) = (op for op in InsertExplicitReshards()(module).main.body.ops if op.name == name)

@@ -15,7 +15,7 @@ from shardir.ir.sharding import Sharding
 from shardir.passes.resharding.greedy import greedy_collectives
 from tests.programs.shardings import shardings
 from tests.shardy.oracle import context
-from tests.shardy.suite.collectives import placed, written
+from tests.shardy.suite.collectives import print_sharding, written
 
 SIZES = st.sampled_from((2, 4, 8))
 """Others make Shardy print collectives that its own verifier refuses, now and then."""
@@ -43,11 +43,11 @@ def shardys(mesh: Mesh, shape: tuple[int, ...], source: Sharding, target: Shardi
     """Return the operations that Shardy inserts for one reshard, as text without values."""
     sizes = ", ".join(f'"{name}"={size}' for name, size in mesh.axes)
     type = f"tensor<{'x'.join(map(str, shape))}xf32>"
-    attribute = f"{{sdy.sharding = #sdy.sharding{placed(source, mesh)}}}"
+    attribute = f"{{sdy.sharding = #sdy.sharding{print_sharding(source, mesh)}}}"
     text = f"""
         sdy.mesh @mesh = <[{sizes}]>
         func.func @main(%x: {type} {attribute}) -> {type} {{
-          %y = sdy.reshard %x {placed(target, mesh)} : {type}
+          %y = sdy.reshard %x {print_sharding(target, mesh)} : {type}
           return %y : {type}
         }}"""
     with context(), ir.Location.unknown():

@@ -8,9 +8,9 @@ from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
-from tests.shardy.oracle import numbered, rule_of
+from tests.shardy.oracle import number_ops, rule_of
 from tests.shardy.rule_text import loops
-from tests.shardy.stablehlo_support import can_be_said
+from tests.shardy.stablehlo_support import is_expressible
 
 OWN = (
     "sharding_constraint",
@@ -31,7 +31,13 @@ ABOVE = "chlo."
 
 def applies(sample: Sample) -> bool:
     spec = sample.spec
-    if spec.spmd or spec.collective or sample.blocks or spec.name in OWN or not can_be_said(sample):
+    if (
+        spec.spmd
+        or spec.collective
+        or sample.blocks
+        or spec.name in OWN
+        or not is_expressible(sample)
+    ):
         return False
     # Shardy treats top_k of all elements as a copy; it is a sort, for which shards do not suffice.
     return spec.name != "top_k" or sample.result != (
@@ -42,7 +48,7 @@ def applies(sample: Sample) -> bool:
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if applies(s)], ids=lambda sample: sample.id)
 def test_the_factors_agree_with_shardy(sample: Sample) -> None:
-    module = numbered(sample.module())
+    module = number_ops(sample.module())
     ours, theirs = module.main.body.ops[0].factors(), rule_of(module)
     if theirs is None:
         assert ours is None or ABOVE in show(module) or len(_operations(show(module))) > 1

@@ -21,7 +21,7 @@ from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
 from tests.shardy.oracle import context
-from tests.shardy.stablehlo_support import can_be_said
+from tests.shardy.stablehlo_support import is_expressible
 
 LOOSE = {"f16": 2e-2, "bf16": 5e-2}
 """Relative error where StableHLO's interpreter rounds every step."""
@@ -48,7 +48,7 @@ def can_be_run(sample: Sample) -> bool:
     return not (calls or empty or any(type == TensorType((), "u8") for type in sample.operands))
 
 
-def closed(sample: Sample) -> Module:
+def close_over_constants(sample: Sample) -> Module:
     """Return the sample applied to constants, with results whose dtypes NumPy has."""
     module = sample.module()
     b = Builder()
@@ -82,7 +82,7 @@ def _plain(b: Builder, value: Value) -> list[Value]:
     return [b.convert(value, result=type.with_dtype(wide)) if wide else value]
 
 
-SAID = [sample for sample in SAMPLES if can_be_said(sample)]
+SAID = [sample for sample in SAMPLES if is_expressible(sample)]
 RUN = [sample for sample in SAID if can_be_run(sample)]
 
 
@@ -95,7 +95,7 @@ def test_jax_parses_the_text(sample: Sample) -> None:
 
 @pytest.mark.parametrize("sample", RUN, ids=lambda sample: sample.id)
 def test_the_text_computes_the_results_of_the_operation(sample: Sample) -> None:
-    module = closed(sample)
+    module = close_over_constants(sample)
     stablehlo.register_stablehlo_passes()
     with context(), ir.Location.unknown():
         parsed = ir.Module.parse(show(module))

@@ -134,7 +134,7 @@ def test_a_program_with_shardings_computes_the_same(name: str, xla: XLA) -> None
 RANDOM = settings(
     # Failing programs are not reduced, because XLA compiles each attempt. The programs are always
     # the same, because several hundred more find bugs of XLA (padding of unevenly sharded complex
-    # numbers, loops with unused carried values, products of f16 with infinite intermediate results).
+    # numbers, loops with unused carried values, products of f16 with infinite intermediates).
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,
     max_examples=25,
@@ -172,7 +172,7 @@ def judge(module: Module, args: list[Any], got: list[Any]) -> None:
 @RANDOM
 @given(case=cases())
 def test_replicas_of_random_programs(xla: XLA, case: Case) -> None:
-    assume(sayable(case.module))
+    assume(is_supported(case.module))
     args = random_arguments(case.module, whole=True)
     with without_xla_faults():
         got = xla.replicas(Pipeline.parse(case.pipeline)(case.module), args)
@@ -182,7 +182,7 @@ def test_replicas_of_random_programs(xla: XLA, case: Case) -> None:
 @RANDOM
 @given(case=cases())
 def test_random_programs_with_shardings(xla: XLA, case: Case) -> None:
-    assume(sayable(case.module) and "reshard" not in names(case.module.main.body))
+    assume(is_supported(case.module) and "reshard" not in names(case.module.main.body))
     module = Pipeline.parse("propagate")(case.module)
     assume(is_plain(module))
     args = random_arguments(module, whole=True)
@@ -203,17 +203,17 @@ def names(block: Block) -> set[str]:
     return {op.name for op in every(block)}
 
 
-def sayable(module: Module) -> bool:
+def is_supported(module: Module) -> bool:
     """Return whether XLA has all operations: no decompositions of ours, no callbacks."""
     unknown = {*CUSTOM_CALL_OPERATIONS, "callback", "pure-callback", "inspect-sharding"}
     body = module.main.body
     scatters = [op for op in every(body) if op.name == "scatter"]
-    if unknown & names(body) or any(sticks_out(op) or is_nowhere(op) for op in scatters):
+    if unknown & names(body) or any(may_be_out_of_bounds(op) or is_nowhere(op) for op in scatters):
         return False
     return "scheme=original" not in str(module)
 
 
-def sticks_out(op: Op) -> bool:
+def may_be_out_of_bounds(op: Op) -> bool:
     """Return whether a window may be partly out of bounds, which XLA handles differently."""
     x, _, updates = (value.type for value in op.operands)
     gone = (*op.attrs["inserted_window_dims"], *op.attrs.get("operand_batching_dims", ()))

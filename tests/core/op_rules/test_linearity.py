@@ -17,7 +17,7 @@ from tests.samples import SAMPLES
 LINEAR = [s for s in SAMPLES if linear_groups(s.function().body.ops[-1])]
 
 
-def made(build: Any) -> Op:
+def build_op(build: Any) -> Op:
     b = Builder()
     build(b, lambda dtype: b.param(TensorType((4,), dtype)))
     return b.ops[-1]
@@ -56,37 +56,39 @@ def rounding_of(op: Op) -> float:
 
 
 def test_products_are_linear_in_each_factor() -> None:
-    op = made(lambda b, x: b.mul(x("f32"), x("f32")))
+    op = build_op(lambda b, x: b.mul(x("f32"), x("f32")))
     assert linear_groups(op) == ((0,), (1,))
 
 
 def test_sums_are_linear_in_all_terms() -> None:
-    assert linear_groups(made(lambda b, x: b.add(x("f32"), x("f32")))) == ((0, 1),)
-    assert linear_groups(made(lambda b, x: b.select(x("bool"), x("f32"), x("f32")))) == ((1, 2),)
+    assert linear_groups(build_op(lambda b, x: b.add(x("f32"), x("f32")))) == ((0, 1),)
+    assert linear_groups(build_op(lambda b, x: b.select(x("bool"), x("f32"), x("f32")))) == (
+        (1, 2),
+    )
 
 
 def test_quotients_are_linear_in_the_dividend() -> None:
-    assert linear_groups(made(lambda b, x: b.div(x("f32"), x("f32")))) == ((0,),)
+    assert linear_groups(build_op(lambda b, x: b.div(x("f32"), x("f32")))) == ((0,),)
 
 
 def test_integer_operations_are_not_linear() -> None:
-    assert linear_groups(made(lambda b, x: b.add(x("i32"), x("i32")))) == ()
+    assert linear_groups(build_op(lambda b, x: b.add(x("i32"), x("i32")))) == ()
 
 
 def test_narrowing_conversions_are_not_linear() -> None:
     def to(dtype: str, source: str) -> Any:
         return lambda b, x: b.convert(x(source), result=TensorType((4,), dtype))
 
-    assert linear_groups(made(to("f32", "bf16"))) == ((0,),)
-    assert linear_groups(made(to("bf16", "f32"))) == ()
-    assert linear_groups(made(to("f16", "bf16"))) == ()
-    assert linear_groups(made(to("bf16", "f16"))) == ()
-    assert linear_groups(made(to("c64", "c128"))) == ()
+    assert linear_groups(build_op(to("f32", "bf16"))) == ((0,),)
+    assert linear_groups(build_op(to("bf16", "f32"))) == ()
+    assert linear_groups(build_op(to("f16", "bf16"))) == ()
+    assert linear_groups(build_op(to("bf16", "f16"))) == ()
+    assert linear_groups(build_op(to("c64", "c128"))) == ()
 
 
 def test_nonlinear_functions_are_not_linear() -> None:
-    assert linear_groups(made(lambda b, x: b.exp(x("f32")))) == ()
-    assert linear_groups(made(lambda b, x: b.maximum(x("f32"), x("f32")))) == ()
+    assert linear_groups(build_op(lambda b, x: b.exp(x("f32")))) == ()
+    assert linear_groups(build_op(lambda b, x: b.maximum(x("f32"), x("f32")))) == ()
 
 
 CHOOSING = [
@@ -125,5 +127,5 @@ def test_selecting_operations_commute_with_extremes(sample: Sample, reduction: s
 
 def test_computing_operations_do_not_commute_with_extremes() -> None:
     for build in (lambda b, x: b.add(x("f32"), x("f32")), lambda b, x: b.sqrt(x("f32"))):
-        assert commuting_groups(made(build), "max") == ()
-    assert commuting_groups(made(lambda b, x: b.or_(x("i32"), x("i32"))), "max") == ()
+        assert commuting_groups(build_op(build), "max") == ()
+    assert commuting_groups(build_op(lambda b, x: b.or_(x("i32"), x("i32"))), "max") == ()

@@ -19,15 +19,15 @@ MESH = Mesh("m", (("x", 2), ("y", 2)))
 X, Y = Axis("x", 1, 2), Axis("y", 1, 2)
 
 
-def typed(spec: OpSpec, type: TensorType | None, **attrs: Any) -> TensorType:
+def infer_result_type(spec: OpSpec, type: TensorType | None, **attrs: Any) -> TensorType:
     (result,) = infer_types(spec, () if type is None else (Value(type),), None, attrs)
     return result
 
 
-def exchanged(spec: OpSpec, parts: list[Any], dtype: str = "f32", **attrs: Any) -> list[Any]:
+def run_collective(spec: OpSpec, parts: list[Any], dtype: str = "f32", **attrs: Any) -> list[Any]:
     """Return the result of each device of the mesh, where `parts` are their operands."""
     arrays = [np.asarray(part, TensorType((), dtype).numpy) for part in parts]
-    result = typed(spec, TensorType(arrays[0].shape, dtype), **attrs)
+    result = infer_result_type(spec, TensorType(arrays[0].shape, dtype), **attrs)
     assert spec.exchange is not None
     results = spec.exchange(MESH, [(array,) for array in arrays], result=result, **attrs)
     assert all(r.shape == result.shape and r.dtype == result.numpy for r in results)
@@ -37,30 +37,30 @@ def exchanged(spec: OpSpec, parts: list[Any], dtype: str = "f32", **attrs: Any) 
 def test_all_reduce_combines_within_each_group() -> None:
     parts = [[1.0], [2.0], [30.0], [40.0]]
     reduced = collectives.all_reduce
-    assert exchanged(reduced, parts, axes=(X,), op=Symbol("add")) == [[31], [42], [31], [42]]
-    assert exchanged(reduced, parts, axes=(Y,), op=Symbol("max")) == [[2], [2], [40], [40]]
-    assert exchanged(reduced, parts, axes=(X, Y), op=Symbol("min")) == [[1]] * 4
-    assert exchanged(reduced, parts, axes=(X, Y), op=Symbol("mul")) == [[2400]] * 4
+    assert run_collective(reduced, parts, axes=(X,), op=Symbol("add")) == [[31], [42], [31], [42]]
+    assert run_collective(reduced, parts, axes=(Y,), op=Symbol("max")) == [[2], [2], [40], [40]]
+    assert run_collective(reduced, parts, axes=(X, Y), op=Symbol("min")) == [[1]] * 4
+    assert run_collective(reduced, parts, axes=(X, Y), op=Symbol("mul")) == [[2400]] * 4
 
 
 def test_all_reduce_of_bools() -> None:
     parts = [[True], [False], [True], [True]]
     for op, want in (("and", [False, False, True, True]), ("or", [True] * 4)):
-        got = exchanged(collectives.all_reduce, parts, "bool", axes=(Y,), op=Symbol(op))
+        got = run_collective(collectives.all_reduce, parts, "bool", axes=(Y,), op=Symbol(op))
         assert got == [[w] for w in want]
 
 
 def test_16_bit_floats_are_summed_in_f32() -> None:
     parts = [[256.0], [1.0], [1.0], [0.0]]
-    got = exchanged(collectives.all_reduce, parts, "bf16", axes=(X, Y), op=Symbol("add"))
+    got = run_collective(collectives.all_reduce, parts, "bf16", axes=(X, Y), op=Symbol("add"))
     assert got == [[float(ml_dtypes.bfloat16(258.0))]] * 4
 
 
 def test_overflow_gives_infinity() -> None:
     parts = [[3e38], [3e38], [-3e38], [np.inf]]
-    got = exchanged(collectives.all_reduce, parts, axes=(X,), op=Symbol("add"))
+    got = run_collective(collectives.all_reduce, parts, axes=(X,), op=Symbol("add"))
     assert got == [[0.0], [np.inf]] * 2
-    got = exchanged(collectives.all_reduce, parts, axes=(Y,), op=Symbol("add"))
+    got = run_collective(collectives.all_reduce, parts, axes=(Y,), op=Symbol("add"))
     assert got == [[np.inf]] * 4
 
 
@@ -75,43 +75,43 @@ def test_devices_with_equal_results_share_one_array() -> None:
 
 def test_all_gather_concatenates_shards_in_order_of_position() -> None:
     gather = collectives.all_gather
-    assert exchanged(gather, [[0], [1], [2], [3]], dim=0, axes=(X, Y)) == [[0, 1, 2, 3]] * 4
-    assert exchanged(gather, [[0], [1], [2], [3]], dim=0, axes=(Y, X)) == [[0, 2, 1, 3]] * 4
+    assert run_collective(gather, [[0], [1], [2], [3]], dim=0, axes=(X, Y)) == [[0, 1, 2, 3]] * 4
+    assert run_collective(gather, [[0], [1], [2], [3]], dim=0, axes=(Y, X)) == [[0, 2, 1, 3]] * 4
 
 
 def test_all_slice_undoes_all_gather() -> None:
     whole = [[[0, 1, 2, 3]]] * 4
-    assert exchanged(collectives.all_slice, whole, dim=1, axes=(Y, X)) == [
+    assert run_collective(collectives.all_slice, whole, dim=1, axes=(Y, X)) == [
         [[0]], [[2]], [[1]], [[3]],
     ]  # fmt: skip
 
 
 def test_reduce_scatter_equals_all_reduce_and_all_slice() -> None:
     parts = [[1, 2], [10, 20], [100, 200], [1000, 2000]]
-    got = exchanged(collectives.reduce_scatter, parts, dim=0, axes=(Y,), op=Symbol("add"))
+    got = run_collective(collectives.reduce_scatter, parts, dim=0, axes=(Y,), op=Symbol("add"))
     assert got == [[11], [22], [1100], [2200]]
 
 
 def test_all_to_all_moves_an_axis_between_dimensions() -> None:
     # x[i, j] = 10 i + j; the axis y moves from the rows to the columns.
     parts = [[[0, 1]], [[10, 11]], [[0, 1]], [[10, 11]]]
-    assert exchanged(collectives.all_to_all, parts, split=1, concat=0, axes=(Y,)) == [
+    assert run_collective(collectives.all_to_all, parts, split=1, concat=0, axes=(Y,)) == [
         [[0], [10]], [[1], [11]], [[0], [10]], [[1], [11]],
     ]  # fmt: skip
 
 
 def test_collective_permute_moves_shards_to_other_axes() -> None:
     permute = collectives.collective_permute
-    assert exchanged(permute, [[0], [1], [2], [3]], source=(X, Y), target=(Y, X)) == [
+    assert run_collective(permute, [[0], [1], [2], [3]], source=(X, Y), target=(Y, X)) == [
         [0], [2], [1], [3],
     ]  # fmt: skip
-    assert exchanged(permute, [[0], [0], [1], [1]], source=(X,), target=(Y,)) == [
+    assert run_collective(permute, [[0], [0], [1], [1]], source=(X,), target=(Y,)) == [
         [0], [1], [0], [1],
     ]  # fmt: skip
 
 
 def test_collective_permute_of_pairs_gives_zeros_without_a_source() -> None:
-    got = exchanged(
+    got = run_collective(
         collectives.collective_permute, [[1], [2], [3], [4]], axes=(X, Y), pairs=((0, 1), (1, 2))
     )
     assert got == [[0], [1], [2], [0]]
@@ -157,5 +157,5 @@ def test_invalid_operands_are_errors(
     spec: OpSpec, type: TensorType, attrs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OperationTypeError) as caught:
-        typed(spec, type, **attrs)
+        infer_result_type(spec, type, **attrs)
     assert str(caught.value) == message

@@ -39,7 +39,7 @@ def _each(spec: OpSpec, dtype: Any, *operands: list[Any], to: Any = None) -> Arr
 WIDTHS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 
-def _wrapped(value: int, dtype: str) -> int:
+def _wrap(value: int, dtype: str) -> int:
     bits = int(dtype[1:])
     value %= 1 << bits
     return value - (1 << bits) if dtype[0] == "i" and value >> (bits - 1) else value
@@ -92,7 +92,7 @@ def test_integers_wrap_around(pair: tuple[str, int, int]) -> None:
     dtype, x, y = pair
     for spec, meaning in MEANINGS.items():
         made = _each(spec, NUMPY_DTYPES[dtype], [x], [y])
-        assert (spec.name, int(made[0])) == (spec.name, _wrapped(meaning(x, y), dtype))
+        assert (spec.name, int(made[0])) == (spec.name, _wrap(meaning(x, y), dtype))
 
 
 @given(_pairs())
@@ -108,8 +108,8 @@ def test_shifts_by_any_amount(pair: tuple[str, int, int]) -> None:
         ops.shift_right_arithmetic: (raw - (top << bits)) >> near,
     }
     for spec, value in expected.items():
-        made = _each(spec, NUMPY_DTYPES[dtype], [x], [_wrapped(amount, dtype)])
-        assert int(made[0]) == _wrapped(value, dtype)
+        made = _each(spec, NUMPY_DTYPES[dtype], [x], [_wrap(amount, dtype)])
+        assert int(made[0]) == _wrap(value, dtype)
 
 
 @given(_pairs())
@@ -119,7 +119,7 @@ def test_bits_are_counted(pair: tuple[str, int, int]) -> None:
     raw = x % (1 << bits)
     assert int(_each(ops.popcnt, NUMPY_DTYPES[dtype], [x])[0]) == raw.bit_count()
     assert int(_each(ops.clz, NUMPY_DTYPES[dtype], [x])[0]) == bits - raw.bit_length()
-    assert int(_each(ops.not_, NUMPY_DTYPES[dtype], [x])[0]) == _wrapped(~x, dtype)
+    assert int(_each(ops.not_, NUMPY_DTYPES[dtype], [x])[0]) == _wrap(~x, dtype)
 
 
 def test_negation_of_the_minimum_wraps_around() -> None:
@@ -268,7 +268,7 @@ def test_f64_becomes_bf16_in_one_rounding(number: float) -> None:
 # Conversions
 
 
-def _converted(x: Any, to: str) -> Array:
+def _convert(x: Any, to: str) -> Array:
     array = np.asarray(x)
     made: Array = apply_op(ops.convert, array, result=TensorType(array.shape, to))
     return made
@@ -278,29 +278,29 @@ def test_floats_become_integers_towards_zero_and_saturate() -> None:
     x = np.array([1.9, -1.9, 3e9, -3e9, NAN, INF, -INF], "f4")
     least, most = -(2**31), 2**31 - 1
     expected = np.array([1, -1, most, least, 0, most, least], "i4")
-    _same(_converted(x, "i32"), expected)
-    _same(_converted(x[:4], "u8"), np.array([1, 0, 255, 0], "u1"))
-    _same(_converted(np.array([2.0**63, -(2.0**63)]), "i64"), np.array([2**63 - 1, -(2**63)]))
-    _same(_converted(np.array([2.0**64 - 2048]), "u64"), np.array([2**64 - 2048], "u8"))
+    _same(_convert(x, "i32"), expected)
+    _same(_convert(x[:4], "u8"), np.array([1, 0, 255, 0], "u1"))
+    _same(_convert(np.array([2.0**63, -(2.0**63)]), "i64"), np.array([2**63 - 1, -(2**63)]))
+    _same(_convert(np.array([2.0**64 - 2048]), "u64"), np.array([2**64 - 2048], "u8"))
 
 
 def test_integers_wrap_into_narrower_ones() -> None:
-    _same(_converted(np.array([-1, 300], "i4"), "u8"), np.array([255, 44], "u1"))
+    _same(_convert(np.array([-1, 300], "i4"), "u8"), np.array([255, 44], "u1"))
 
 
 def test_every_number_except_zero_is_true() -> None:
-    _same(_converted(np.array([0.0, -0.0, NAN, 0.1]), "bool"), np.array([0, 0, 1, 1], "?"))
-    _same(_converted(np.array([0, 1j]), "bool"), np.array([False, True]))
+    _same(_convert(np.array([0.0, -0.0, NAN, 0.1]), "bool"), np.array([0, 0, 1, 1], "?"))
+    _same(_convert(np.array([0, 1j]), "bool"), np.array([False, True]))
 
 
 def test_the_imaginary_part_is_dropped() -> None:
-    _same(_converted(np.array([1.5 + 2j], "c8"), "f32"), np.array([1.5], "f4"))
-    _same(_converted(np.array([1.5 + 2j], "c8"), "i32"), np.array([1], "i4"))
+    _same(_convert(np.array([1.5 + 2j], "c8"), "f32"), np.array([1.5], "f4"))
+    _same(_convert(np.array([1.5 + 2j], "c8"), "i32"), np.array([1], "i4"))
 
 
 def test_large_numbers_become_infinite() -> None:
-    _same(_converted(np.array([1e300, -1e300]), "f32"), np.array([INF, -INF], "f4"))
-    assert np.isinf(_converted(np.array([3.4e38], "f4"), "bf16")).all()
+    _same(_convert(np.array([1e300, -1e300]), "f32"), np.array([INF, -INF], "f4"))
+    assert np.isinf(_convert(np.array([3.4e38], "f4"), "bf16")).all()
 
 
 # Derivatives at points where several values are valid

@@ -21,7 +21,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "data" / "threefry.json").read
 KEY = t("key")
 
 
-def made(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any) -> Array:
+def run_reference(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any) -> Array:
     types = [KEY, *(t("i32") for _ in operands[1:])]
     assert infer_types(spec, *types, result=result, **attrs) == result
     assert spec.reference is not None
@@ -34,8 +34,8 @@ def made(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any) -> Arra
 def test_bits_and_keys_agree_with_jax(scheme: str) -> None:
     key, wanted = np.array(42, np.uint64), VECTORS[scheme]["42"]
 
-    bits = made(ops.random_bits, key, result=t("u32", 3, 4), scheme=Symbol(scheme))
-    keys = made(ops.random_split, key, result=t("key", 2), scheme=Symbol(scheme))
+    bits = run_reference(ops.random_bits, key, result=t("u32", 3, 4), scheme=Symbol(scheme))
+    keys = run_reference(ops.random_split, key, result=t("key", 2), scheme=Symbol(scheme))
 
     assert bits.reshape(-1).tolist() == wanted["bits32_3x4"]["values"]
     halves = [half for key in keys.tolist() for half in divmod(key, 1 << 32)]
@@ -45,8 +45,8 @@ def test_bits_and_keys_agree_with_jax(scheme: str) -> None:
 def test_the_default_scheme_is_partitionable() -> None:
     key = np.array(1, np.uint64)
 
-    plain = made(ops.random_bits, key, result=t("u8", 5))
-    stated = made(ops.random_bits, key, result=t("u8", 5), scheme=Symbol("partitionable"))
+    plain = run_reference(ops.random_bits, key, result=t("u8", 5))
+    stated = run_reference(ops.random_bits, key, result=t("u8", 5), scheme=Symbol("partitionable"))
 
     np.testing.assert_array_equal(plain, stated)
 
@@ -57,9 +57,9 @@ def test_devices_generate_their_shards(dtype: str, scheme: str) -> None:
     whole_op = ops.random_split if dtype == "key" else ops.random_bits
     piece_op = ops.random_split_at if dtype == "key" else ops.random_bits_at
     key, name = np.array(3, np.uint64), Symbol(scheme)
-    whole = made(whole_op, key, result=t(dtype, 6, 4), scheme=name)
+    whole = run_reference(whole_op, key, result=t(dtype, 6, 4), scheme=name)
 
-    piece = made(piece_op, key, 2, 1, result=t(dtype, 2, 3), shape=(6, 4), scheme=name)
+    piece = run_reference(piece_op, key, 2, 1, result=t(dtype, 2, 3), shape=(6, 4), scheme=name)
 
     np.testing.assert_array_equal(piece, whole[2:4, 1:4])
 
@@ -72,7 +72,7 @@ def test_a_batch_of_keys_agrees_with_single_keys(scheme: str) -> None:
 
     together = bits(keys, result=t("u16", 1, 3, 5), **name)
 
-    alone = [made(ops.random_bits, key, result=t("u16", 5), **name) for key in keys[0]]
+    alone = [run_reference(ops.random_bits, key, result=t("u16", 5), **name) for key in keys[0]]
     np.testing.assert_array_equal(together[0], alone)
 
 

@@ -44,7 +44,7 @@ SWAP = "%e = collective-permute(%d, source=[x], target=[x]) : f32[2]"
 ALONE = "%e = neg(%d) : f32[2]"
 
 
-def found(text: str) -> int:
+def count_divergences(text: str) -> int:
     return len(find_divergences(parse(text).main))
 
 
@@ -63,7 +63,7 @@ def test_collectives_in_the_condition_are_checked() -> None:
         "%t = sum(%c, dims=[0]) : f32[]\n    %u = all-reduce(%t, axes=[y], op=add) : f32[]\n"
         "    %more = gt(%u, %zero) : bool[]"
     )
-    assert found(loop(condition, ALONE)) == 1
+    assert count_divergences(loop(condition, ALONE)) == 1
 
 
 def test_a_condition_reduced_over_the_axes_is_uniform() -> None:
@@ -143,4 +143,4 @@ spmd func @f(
     ],
 )
 def test_branches(axis: str, decide: str, wrong: int) -> None:
-    assert found(BRANCHES.replace("AXIS", axis).replace("DECIDE", decide)) == wrong
+    assert count_divergences(BRANCHES.replace("AXIS", axis).replace("DECIDE", decide)) == wrong

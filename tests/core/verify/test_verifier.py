@@ -35,7 +35,7 @@ func @f(
 """
 
 
-def changed(at: int, **changes: Any) -> Module:
+def change_operation(at: int, **changes: Any) -> Module:
     """Return the program with one changed operation."""
     module = parse(PROGRAM)
     body = module.main.body
@@ -103,7 +103,7 @@ exp: has no attribute 'fast'; it has none
 
 
 def test_a_single_violation_is_reported_without_a_count() -> None:
-    module = changed(1, results=(Value(ROW.with_dtype("f64"), "d"),))
+    module = change_operation(1, results=(Value(ROW.with_dtype("f64"), "d"),))
     module = replace(
         module,
         functions=(

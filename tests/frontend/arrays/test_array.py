@@ -27,14 +27,14 @@ MESH = make_mesh((4, 2), ("a", "b"))
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 
-def sharded(*spec: Any) -> Array:
+def make_sharded(*spec: Any) -> Array:
     array = device_put(NUMBERS, NamedSharding(MESH, P(*spec)))
     assert isinstance(array, Array)
     return array
 
 
 def test_an_array_has_one_global_shape() -> None:
-    x = sharded("a", "b")
+    x = make_sharded("a", "b")
     assert (x.shape, x.ndim, x.size, x.nbytes) == ((8, 4), 2, 32, 128)
     assert x.dtype == np.float32
     assert x.sharding == NamedSharding(MESH, P("a", "b"))
@@ -45,27 +45,27 @@ def test_an_array_has_one_global_shape() -> None:
 
 
 def test_each_device_has_its_shard() -> None:
-    shards = sharded("a", "b").addressable_shards
+    shards = make_sharded("a", "b").addressable_shards
     assert [s.device.id for s in shards] == list(range(8))
     assert shards[3].index == (slice(2, 4), slice(2, 4))
     assert [s.replica_id for s in shards] == [0] * 8
     for shard in shards:
         assert shard.data.sharding == SingleDeviceSharding(shard.device)
         np.testing.assert_array_equal(shard.data, NUMBERS[shard.index])
-    np.testing.assert_array_equal(sharded("a", "b").addressable_data(3), NUMBERS[2:4, 2:4])
+    np.testing.assert_array_equal(make_sharded("a", "b").addressable_data(3), NUMBERS[2:4, 2:4])
 
 
 def test_devices_with_equal_shards_share_a_buffer() -> None:
-    x = sharded(None, "b")
+    x = make_sharded(None, "b")
     assert [s.replica_id for s in x.global_shards] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert len({id(part) for part in x.device_shards}) == 2
-    assert len({id(part) for part in sharded().device_shards}) == 1
-    assert sharded().is_fully_replicated
+    assert len({id(part) for part in make_sharded().device_shards}) == 1
+    assert make_sharded().is_fully_replicated
 
 
 @pytest.mark.parametrize("spec", [(), ("a",), (None, "b"), ("b", "a"), (("a", "b"),)])
 def test_the_global_array_is_assembled(spec: tuple[Any, ...]) -> None:
-    x = sharded(*spec)
+    x = make_sharded(*spec)
     np.testing.assert_array_equal(np.asarray(x), NUMBERS)
     assert x.tolist() == NUMBERS.tolist()
     assert np.asarray(x, np.float64).dtype == np.float64
@@ -96,7 +96,7 @@ def test_an_array_of_one_element_converts_to_a_number() -> None:
     assert x.item() == 2.5
     assert f"{x:.3f} {x}" == "2.500 2.5"
     assert [10, 20][from_numpy(1)] == 20
-    assert sharded("a").item(1, 2) == 6
+    assert make_sharded("a").item(1, 2) == 6
 
 
 def test_an_array_of_many_elements_does_not_convert_to_a_number() -> None:
@@ -126,7 +126,7 @@ def test_arrays_print_as_numpy_prints_them() -> None:
     assert repr(from_numpy(np.array([[1, 2], [3, 4]], np.float32))) == (
         "Array([[1., 2.],\n       [3., 4.]], dtype=float32)"
     )
-    assert str(sharded("a")) == str(NUMBERS)
+    assert str(make_sharded("a")) == str(NUMBERS)
     wide = from_numpy(np.ones(14, np.float32))
     assert repr(wide) == (f"Array([{', '.join(['1.'] * 14)}],\n      dtype=float32)")
     half = from_numpy(np.ones(1, ml_dtypes.bfloat16))
@@ -145,7 +145,7 @@ def test_keys_do_not_convert_to_numbers() -> None:
 
 
 def test_a_deleted_array_is_an_error() -> None:
-    x = sharded("a")
+    x = make_sharded("a")
     x.delete()
     assert x.is_deleted()
     assert repr(x) == "Array(f32[8, 4] that has been deleted)"
@@ -160,15 +160,15 @@ def repr_of_numbers(x: Array) -> str:
 
 
 def test_arrays_are_copied_and_pickled() -> None:
-    x = sharded("a")
+    x = make_sharded("a")
     assert copy.copy(x) is x
     assert copy.deepcopy({"x": x})["x"] is x
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)), NUMBERS)
 
 
 def test_equal_signatures_are_one_object() -> None:
-    assert sharded("a").signature is sharded("a").signature
-    assert sharded("a").signature is not sharded("b").signature
+    assert make_sharded("a").signature is make_sharded("a").signature
+    assert make_sharded("a").signature is not make_sharded("b").signature
     assert from_numpy(NUMBERS).signature is from_numpy(NUMBERS + 1).signature
 
 
@@ -176,7 +176,7 @@ def test_a_shape_dtype_struct_has_the_attributes_of_an_array() -> None:
     x = ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P("a")))
     assert (x.shape, x.ndim, x.size) == ((8, 4), 2, 32)
     assert x.dtype == np.float32
-    assert x.signature is sharded("a").signature
+    assert x.signature is make_sharded("a").signature
     assert x == ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(MESH, P("a")))
     assert repr(ShapeDtypeStruct((2,), int)) == "ShapeDtypeStruct(shape=(2,), dtype=int32)"
     with pytest.raises(ShapeError, match=r"^shape \(-2,\) has a negative size"):

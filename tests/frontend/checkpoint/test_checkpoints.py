@@ -22,7 +22,7 @@ MESH = sd.make_mesh((4, 2), ("x", "y"))
 W = np.arange(96, dtype=np.float32).reshape(8, 12)
 
 
-def put(array: Any, *spec: Any) -> Any:
+def put_sharded(array: Any, *spec: Any) -> Any:
     return sd.device_put(array, NamedSharding(MESH, P(*spec)), uneven="pad")
 
 
@@ -33,7 +33,10 @@ def same(found: Any, wanted: Any) -> None:
 
 def test_load_returns_the_saved_arrays(tmp_path: Path) -> None:
     state: dict[str, Any] = {
-        "layers": [{"w": put(W, "x", "y")}, {"w": put(W, None, "x"), "b": snp.ones(3)}],
+        "layers": [
+            {"w": put_sharded(W, "x", "y")},
+            {"w": put_sharded(W, None, "x"), "b": snp.ones(3)},
+        ],
         "step": 7,
         "rate": 0.5,
         "loss": snp.float32(1.5),
@@ -56,7 +59,7 @@ def test_load_returns_the_saved_arrays(tmp_path: Path) -> None:
 def test_load_with_another_sharding(
     before: tuple[Any, ...], after: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    save(tmp_path / "a", {"w": put(W, *before)})
+    save(tmp_path / "a", {"w": put_sharded(W, *before)})
     sharding = NamedSharding(MESH, P(*after))
     found = load(tmp_path / "a", {"w": sd.ShapeDtypeStruct(W.shape, "float32")}, shardings=sharding)
     assert found["w"].sharding == sharding
@@ -65,28 +68,28 @@ def test_load_with_another_sharding(
 
 def test_uneven_shards(tmp_path: Path) -> None:
     odd = np.arange(35, dtype=np.float32).reshape(5, 7)
-    save(tmp_path / "a", put(odd, "x", "y"))
+    save(tmp_path / "a", put_sharded(odd, "x", "y"))
     for spec in ((), ("y", "x"), (("x", "y"),)):
-        same(load(tmp_path / "a", put(odd, *spec)), odd)
+        same(load(tmp_path / "a", put_sharded(odd, *spec)), odd)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (8, 2)])
 def test_every_dtype(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
-    x = put(snp.ones(shape, dtype), *("x",)[: len(shape)])
+    x = put_sharded(snp.ones(shape, dtype), *("x",)[: len(shape)])
     save(tmp_path / "a", [x])
     same(load(tmp_path / "a", [x])[0], x)
 
 
 def test_complex128(tmp_path: Path) -> None:
     with sd.enable_x64():
-        x = put(np.arange(8) * (1 + 2j), "x")
+        x = put_sharded(np.arange(8) * (1 + 2j), "x")
         save(tmp_path / "a", x)
         same(load(tmp_path / "a", x), x)
 
 
 def test_random_keys(tmp_path: Path) -> None:
-    keys = put(sd.random.split(sd.random.key(3), 8), "x")
+    keys = put_sharded(sd.random.split(sd.random.key(3), 8), "x")
     save(tmp_path / "a", keys)
     for found in (load(tmp_path / "a", keys), load(tmp_path / "a")["array"]):
         words = sd.random.key_data(found)
@@ -94,7 +97,7 @@ def test_random_keys(tmp_path: Path) -> None:
 
 
 def test_load_without_a_template_returns_arrays_by_name(tmp_path: Path) -> None:
-    save(tmp_path / "a", {"layers": [{"w": put(W, "x")}], "b": snp.zeros(2)})
+    save(tmp_path / "a", {"layers": [{"w": put_sharded(W, "x")}], "b": snp.zeros(2)})
     found = load(tmp_path / "a")
     assert set(found) == {"layers/0/w", "b"}
     same(found["layers/0/w"], W)
@@ -104,19 +107,19 @@ def test_load_without_a_template_returns_arrays_by_name(tmp_path: Path) -> None:
 
 
 def test_the_file_is_valid_safetensors(tmp_path: Path) -> None:
-    save(tmp_path / "a", {"w": put(W, "y")})
+    save(tmp_path / "a", {"w": put_sharded(W, "y")})
     found = stored.load_file(tmp_path / "a" / "process-00000.safetensors")
     assert set(found) == {"w[0:4, 0:12]", "w[4:8, 0:12]"}
     np.testing.assert_array_equal(found["w[4:8, 0:12]"], W[4:])
 
 
 def test_a_checkpoint_is_replaced_only_on_request(tmp_path: Path) -> None:
-    save(tmp_path / "a", put(W, "x"))
+    save(tmp_path / "a", put_sharded(W, "x"))
     with pytest.raises(CheckpointError, match=r"a exists; save to another folder, or pass overw"):
-        save(tmp_path / "a", put(W + 1, "x"))
-    same(load(tmp_path / "a", put(W)), W)
-    save(tmp_path / "a", put(W + 1, "x"), overwrite=True)
-    same(load(tmp_path / "a", put(W)), W + 1)
+        save(tmp_path / "a", put_sharded(W + 1, "x"))
+    same(load(tmp_path / "a", put_sharded(W)), W)
+    save(tmp_path / "a", put_sharded(W + 1, "x"), overwrite=True)
+    same(load(tmp_path / "a", put_sharded(W)), W + 1)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -125,8 +128,8 @@ def test_leftover_files_of_a_killed_job_are_ignored(tmp_path: Path) -> None:
     (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half", "utf-8")
     with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no index\.json"):
         load(tmp_path / "a")
-    save(tmp_path / "a", put(W))
-    same(load(tmp_path / "a", put(W)), W)
+    save(tmp_path / "a", put_sharded(W))
+    same(load(tmp_path / "a", put_sharded(W)), W)
 
 
 def test_a_restarted_script_resumes(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_a_restarted_script_resumes(tmp_path: Path) -> None:
     path = tmp_path / "a"
 
     def script() -> int:
-        state: dict[str, Any] = {"w": put(W, "x"), "step": 0}
+        state: dict[str, Any] = {"w": put_sharded(W, "x"), "step": 0}
         if exists(path):
             state = load(path, state)
         save(path, {"w": state["w"] + 1, "step": state["step"] + 1}, overwrite=exists(path))
@@ -153,7 +156,7 @@ def test_a_restarted_script_resumes(tmp_path: Path) -> None:
 
 
 def test_mismatched_templates_are_errors(tmp_path: Path) -> None:
-    save(tmp_path / "a", {"weights": put(W, "x")})
+    save(tmp_path / "a", {"weights": put_sharded(W, "x")})
     struct = sd.ShapeDtypeStruct
     with pytest.raises(CheckpointError, match="has no array 'weight'; did you mean 'weights'"):
         load(tmp_path / "a", {"weight": W})
@@ -176,7 +179,7 @@ def test_the_error_names_the_missing_library(
 
 
 def test_damage_is_an_error(tmp_path: Path) -> None:
-    save(tmp_path / "a", {"w": put(W, "x")})
+    save(tmp_path / "a", {"w": put_sharded(W, "x")})
     path = tmp_path / "a" / "process-00000.safetensors"
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(CheckpointError, match="of the checkpoint cannot be read"):
@@ -194,7 +197,7 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_inconsistent_index_is_an_error(tmp_path: Path) -> None:
-    save(tmp_path / "a", {"w": put(W, "x")})
+    save(tmp_path / "a", {"w": put_sharded(W, "x")})
     path = tmp_path / "a" / "index.json"
     good = json.loads(path.read_text("utf-8"))
 
@@ -246,7 +249,7 @@ def test_load_does_not_round_to_the_dtype_of_the_template(tmp_path: Path) -> Non
 def test_a_failed_save_keeps_the_previous_checkpoint(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save(tmp_path / "a", put(W, "x"))
+    save(tmp_path / "a", put_sharded(W, "x"))
     (tmp_path / "a" / "notes.txt").write_text("mine", "utf-8")
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -255,11 +258,11 @@ def test_a_failed_save_keeps_the_previous_checkpoint(
     with monkeypatch.context() as patched:
         patched.setattr(os, call, refuse)
         with pytest.raises(CheckpointError) as caught:
-            save(tmp_path / "a", put(W + 1, "x"), overwrite=True)
+            save(tmp_path / "a", put_sharded(W + 1, "x"), overwrite=True)
     assert str(caught.value).partition("\n")[0] == (
         f"{tmp_path / 'a'} cannot be written: [Errno 28] No space left on device"
     )
-    same(load(tmp_path / "a", put(W)), W)
+    same(load(tmp_path / "a", put_sharded(W)), W)
     assert files_in(tmp_path) == [
         "a", "a/index.json", "a/notes.txt", "a/process-00000.safetensors",
     ]  # fmt: skip
@@ -272,16 +275,16 @@ def files_in(folder: Path) -> list[str]:
 def test_a_checkpoint_interrupted_during_rename_by_an_earlier_version_is_found(
     tmp_path: Path,
 ) -> None:
-    save(tmp_path / ".a.old", put(W, "x"))
-    same(load(tmp_path / "a", put(W)), W)
+    save(tmp_path / ".a.old", put_sharded(W, "x"))
+    same(load(tmp_path / "a", put_sharded(W)), W)
     assert exists(tmp_path / "a")
     with pytest.raises(
         CheckpointError, match=r"a exists at .*\.a\.old, where an interrupted job left"
     ):
-        save(tmp_path / "a", put(W + 1))
-    same(load(tmp_path / "a", put(W)), W)
-    save(tmp_path / "a", put(W + 1), overwrite=True)
-    same(load(tmp_path / "a", put(W)), W + 1)
+        save(tmp_path / "a", put_sharded(W + 1))
+    same(load(tmp_path / "a", put_sharded(W)), W)
+    save(tmp_path / "a", put_sharded(W + 1), overwrite=True)
+    same(load(tmp_path / "a", put_sharded(W)), W + 1)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

@@ -47,13 +47,13 @@ def load_error(folder: Path) -> str:
     return line
 
 
-def indexed(folder: Path) -> Any:
+def read_index(folder: Path) -> Any:
     return json.loads((folder / "index.json").read_text("utf-8"))
 
 
 def in_format_1(folder: Path) -> Any:
     """Rewrite the index in the format of an earlier version, which has no checksums."""
-    index = indexed(folder)
+    index = read_index(folder)
     index["format"] = "shardir checkpoint 1"
     del index["crc32"]
     for entry in index["arrays"].values():
@@ -70,7 +70,7 @@ def test_checkpoints_of_an_earlier_version_are_loaded(saved: Path) -> None:
 
 
 def test_an_index_has_a_checksum(saved: Path) -> None:
-    index = indexed(saved)
+    index = read_index(saved)
     assert len(index["crc32"]) == 8
     (saved / "index.json").write_text(
         json.dumps(index), "utf-8"
@@ -148,7 +148,7 @@ CHANGES: dict[str, list[Any]] = {
     ("message", "change"), [(m, change) for m, changes in CHANGES.items() for change in changes]
 )
 def test_values_of_wrong_types_are_errors(message: str, change: Any, saved: Path) -> None:
-    for index in (in_format_1(saved), indexed(saved)):
+    for index in (in_format_1(saved), read_index(saved)):
         index["arrays"]["w"].update(change)
         (saved / "index.json").write_text(json.dumps(index), "utf-8")
         assert load_error(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
@@ -180,7 +180,7 @@ OTHER_PARTS: dict[str, list[Any]] = {
     ("message", "change"), [(m, change) for m, changes in OTHER_PARTS.items() for change in changes]
 )
 def test_parts_of_wrong_types_are_errors(message: str, change: Any, saved: Path) -> None:
-    index = indexed(saved)
+    index = read_index(saved)
     index["arrays"]["w"]["parts"][0].update(change)
     (saved / "index.json").write_text(json.dumps(index), "utf-8")
     assert load_error(saved).startswith(f"{saved / 'index.json'} {NOT_READ}{message}")
@@ -304,7 +304,7 @@ def test_every_chunk_of_rows_has_a_checksum(tmp_path: Path) -> None:
         6, -1
     )  # Each array has 2 MiB, that is three chunks.
     save(tmp_path / "a", rows)
-    (part,) = indexed(tmp_path / "a")["arrays"]["array"]["parts"]
+    (part,) = read_index(tmp_path / "a")["arrays"]["array"]["parts"]
     assert len(part["crc32"]) == 3 * 8
     file = tmp_path / "a" / "process-00000.safetensors"
     numbers = stored.load_file(file)
@@ -335,7 +335,7 @@ def test_checksums_do_not_depend_on_threads(
     save(tmp_path / "a", state)
     digits = {
         name: entry["parts"][0]["crc32"]
-        for name, entry in indexed(tmp_path / "a")["arrays"].items()
+        for name, entry in read_index(tmp_path / "a")["arrays"].items()
     }
     rows = [state["a"][at : at + 2].tobytes() for at in (0, 2, 4)]
     assert digits == {

@@ -74,7 +74,7 @@ def test_an_unknown_name_prints_one_line(file: str, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == "error: @mlp has no value called '%w3'; did you mean '%w2'?\n"
 
 
-def lowered() -> shardir.Lowered:
+def lower_mlp() -> shardir.Lowered:
     mesh = shardir.make_mesh((2, 4), ("data", "model"))
 
     def mlp(x: shardir.Array, w1: shardir.Array, w2: shardir.Array) -> shardir.Array:
@@ -94,7 +94,7 @@ def lowered() -> shardir.Lowered:
 
 
 def test_lowered_programs_refer_to_source_lines() -> None:
-    told = lowered().explain("h")
+    told = lower_mlp().explain("h")
 
     lines = HERE.read_text(encoding="utf-8").splitlines()
     chain = told.chains[0]
@@ -107,7 +107,7 @@ def test_lowered_programs_refer_to_source_lines() -> None:
 
 
 def test_lowered_programs_have_every_explanation() -> None:
-    program = lowered()
+    program = lower_mlp()
 
     (row,) = program.conflicts().rows
     assert (row.kept.value, row.given_up.value) == ("%w2", "%h")

@@ -72,7 +72,7 @@ def step(params: Any, x: Any) -> Any:
     return {"w": params["w"] * 2, "loss": snp.sum(x @ params["w"])}
 
 
-def lowered(function: Any = step) -> Any:
+def lower_step(function: Any = step) -> Any:
     mesh = sd.sharding.AbstractMesh((2,), ("data",))
     rows = sd.sharding.NamedSharding(mesh, P("data"))
     x = sd.ShapeDtypeStruct((4, 3), np.float32, sharding=rows)
@@ -81,7 +81,7 @@ def lowered(function: Any = step) -> Any:
 
 
 def test_the_files_of_the_target_are_written(tmp_path: Path) -> None:
-    paths = lowered().emit("paper", tmp_path / "out", ink=True)
+    paths = lower_step().emit("paper", tmp_path / "out", ink=True)
 
     assert paths == [tmp_path / "out" / "program.txt", tmp_path / "out" / "data" / "ink"]
     assert "all-reduce" in paths[0].read_text("utf-8")
@@ -91,7 +91,7 @@ def test_the_files_of_the_target_are_written(tmp_path: Path) -> None:
 def test_a_target_receives_the_names_of_arguments_and_results(
     tmp_path: Path, recording_target: Paper
 ) -> None:
-    lowered().emit("paper", tmp_path)
+    lower_step().emit("paper", tmp_path)
 
     (emission,) = recording_target.seen
     assert [
@@ -111,7 +111,9 @@ def test_a_target_receives_the_names_of_arguments_and_results(
 
 def test_captured_arrays_are_arguments_with_values(tmp_path: Path, recording_target: Paper) -> None:
     table = snp.arange(3.0)
-    lowered(lambda params, x: x * table + params["w"][0, 0]).emit("paper", tmp_path, selftest=True)
+    lower_step(lambda params, x: x * table + params["w"][0, 0]).emit(
+        "paper", tmp_path, selftest=True
+    )
 
     (emission,) = recording_target.seen
     last = emission.arguments[-1]
@@ -123,14 +125,14 @@ def test_captured_arrays_are_arguments_with_values(tmp_path: Path, recording_tar
 
 
 def test_samples_are_global_arguments_and_their_results(recording_target: Paper) -> None:
-    emission = lowered().emission("paper", selftest=True, seed=3)
+    emission = lower_step().emission("paper", selftest=True, seed=3)
 
     assert emission.samples is not None
     w, x = emission.samples.arguments
     loss, doubled = emission.samples.results
     np.testing.assert_allclose(loss, (x @ w).sum(), rtol=1e-5)
     np.testing.assert_array_equal(doubled, w * 2)
-    again = lowered().emission("paper", selftest=True, seed=3)
+    again = lower_step().emission("paper", selftest=True, seed=3)
     np.testing.assert_array_equal(again.samples.arguments[0], w)
 
 
@@ -140,7 +142,7 @@ def test_samples_are_global_arguments_and_their_results(recording_target: Paper)
 )
 def test_an_invalid_folder_is_an_error(name: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(EmissionError) as caught:
-        lowered().emit("paper", tmp_path / name)
+        lower_step().emit("paper", tmp_path / name)
     assert str(caught.value).startswith("cannot write ")
     assert str(caught.value).endswith(reason)
 
@@ -229,7 +231,7 @@ def test_the_error_of_an_unknown_target_lists_the_targets() -> None:
 )
 def test_unknown_options_are_errors(tmp_path: Path, option: str, told: str) -> None:
     with pytest.raises(EmissionError) as caught:
-        lowered().emit("paper", tmp_path, **{option: 1})
+        lower_step().emit("paper", tmp_path, **{option: 1})
     assert str(caught.value) == f"target 'paper' has no option {option!r}; {told}"
     assert not list(tmp_path.iterdir())
 

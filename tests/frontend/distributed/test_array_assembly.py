@@ -12,13 +12,13 @@ from shardir.sharding import NamedSharding, PartitionSpec as P
 X = np.arange(48, dtype="f").reshape(8, 6)
 
 
-def spread(*spec: Any) -> NamedSharding:
+def make_sharding(*spec: Any) -> NamedSharding:
     return NamedSharding(sd.make_mesh((4, 2), ("x", "y")), P(*spec))
 
 
 @pytest.mark.parametrize("spec", [("x", "y"), ("x",), (None, "y"), (("y", "x"),), ()])
 def test_arrays_from_shards_and_from_callbacks(spec: tuple[Any, ...]) -> None:
-    sharding = spread(*spec)
+    sharding = make_sharding(*spec)
     whole = sd.device_put(X, sharding)
     again = sd.make_array_from_single_device_arrays(
         X.shape, sharding, [shard.data for shard in whole.addressable_shards]
@@ -38,7 +38,7 @@ def test_arrays_from_shards_and_from_callbacks(spec: tuple[Any, ...]) -> None:
 
 def test_key_arrays_are_assembled_and_fetched() -> None:
     keys = sd.random.split(sd.random.key(0), 4)
-    sharding = spread("x")
+    sharding = make_sharding("x")
     parts = [shard.data for shard in sd.device_put(keys, sharding).addressable_shards]
     made = sd.make_array_from_single_device_arrays((4,), sharding, parts)
     for found in (made, sd.device_get(keys)):
@@ -47,7 +47,7 @@ def test_key_arrays_are_assembled_and_fetched() -> None:
 
 
 def test_mismatched_shards_are_errors() -> None:
-    sharding = spread("x")
+    sharding = make_sharding("x")
     parts = [shard.data for shard in sd.device_put(X, sharding).addressable_shards]
     make = sd.make_array_from_single_device_arrays
     with pytest.raises(ArgumentError, match="two shards of make_array_from_single_device_arrays"):
@@ -65,7 +65,7 @@ def test_mismatched_shards_are_errors() -> None:
 
 
 def test_shape_dtype_structs_of_arrays() -> None:
-    array = sd.device_put(X, spread("x"))
+    array = sd.device_put(X, make_sharding("x"))
     struct = sd.ShapeDtypeStruct.like(array)
     assert (struct.shape, str(struct.dtype)) == ((8, 6), "float32")
     assert struct.sharding == array.sharding
@@ -76,16 +76,18 @@ def test_shape_dtype_structs_of_arrays() -> None:
 def test_containers_of_process_local_data() -> None:
     data = {"a": X, "b": X[:4]}
     for shapes in (None, {"a": (8, 6), "b": (4, 6)}):
-        made = sd.make_array_from_process_local_data(spread("x", "y"), data, shapes)
+        made = sd.make_array_from_process_local_data(make_sharding("x", "y"), data, shapes)
         np.testing.assert_array_equal(made["b"], X[:4])
     alone = sd.make_array_from_process_local_data(sd.devices()[3], X, (8, 6))
     assert alone.devices() == {sd.devices()[3]}
     with sd.make_mesh((4, 2), ("x", "y")):
-        assert sd.make_array_from_process_local_data(P("x"), X).sharding == spread("x")
+        assert sd.make_array_from_process_local_data(P("x"), X).sharding == make_sharding("x")
 
 
 def test_shards_must_be_arrays() -> None:
     with pytest.raises(ArgumentError, match=r"^make_array_from_single_device_arrays takes a list "):
-        sd.make_array_from_single_device_arrays((8, 6), spread(), X)  # type: ignore[arg-type]
+        sd.make_array_from_single_device_arrays((8, 6), make_sharding(), X)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"of type Tracer; its shards are concrete arrays on"):
-        sd.jit(lambda x: sd.make_array_from_single_device_arrays((8, 6), spread(), [x] * 8))(X)
+        sd.jit(lambda x: sd.make_array_from_single_device_arrays((8, 6), make_sharding(), [x] * 8))(
+            X
+        )

@@ -21,13 +21,13 @@ from shardir.frontend.transforms.shard_map import shard_map
 POD = AbstractMesh((16, 16, 8), ("data", "model", "pipe"))
 
 
-def described(shape: tuple[int, ...], *spec: Any) -> ShapeDtypeStruct:
+def make_struct(shape: tuple[int, ...], *spec: Any) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(POD, P(*spec)))
 
 
 def test_a_program_on_two_thousand_abstract_devices() -> None:
     lowered = jit(lambda x, w: snp.tanh(x @ w).sum(0)).lower(
-        described((4096, 4096), "data", "model"), described((4096, 8192), "model", "pipe")
+        make_struct((4096, 4096), "data", "model"), make_struct((4096, 8192), "model", "pipe")
     )
     assert "mesh @mesh = [data=16, model=16, pipe=8]" in lowered.as_text()
     compiled = lowered.compile()
@@ -39,7 +39,7 @@ def test_a_program_on_two_thousand_abstract_devices() -> None:
 
 def test_manual_programs_on_an_abstract_mesh() -> None:
     total = shard_map(lambda x: psum(x, "data"), mesh=POD, in_specs=P("data"), out_specs=P())
-    compiled = jit(total).lower(described((64, 4), "data")).compile()
+    compiled = jit(total).lower(make_struct((64, 4), "data")).compile()
     assert "all-reduce" in compiled.as_text()
 
 
@@ -62,7 +62,7 @@ PLACED = NamedSharding(POD, P("data"))
 @pytest.mark.parametrize(
     ("run", "start"),
     [
-        (lambda: jit(double).lower(described((16,), "data")).compile()(snp.ones(16)),
+        (lambda: jit(double).lower(make_struct((16,), "data")).compile()(snp.ones(16)),
          "double was compiled for "),
         (lambda: jit(double, out_shardings=PLACED)(snp.ones(16)), "double was compiled for "),
         (lambda: device_put(snp.ones(16), PLACED), "device_put cannot place an array on "),

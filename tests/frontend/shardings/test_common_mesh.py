@@ -206,7 +206,7 @@ def positional(draw: st.DrawFn, pool: tuple[Device, ...]) -> PositionalSharding:
 
 
 @st.composite
-def named(draw: st.DrawFn, pool: tuple[Device, ...]) -> NamedSharding:
+def draw_named_sharding(draw: st.DrawFn, pool: tuple[Device, ...]) -> NamedSharding:
     like = draw(positional(pool))
     names = [f"x{i}" for i in range(4)]
     rest = len(pool)
@@ -228,7 +228,7 @@ def named(draw: st.DrawFn, pool: tuple[Device, ...]) -> NamedSharding:
 @given(st.data())
 def test_expressing_on_a_common_mesh_is_invertible(data: st.DataObject) -> None:
     pool = tuple(virtual_devices(data.draw(st.sampled_from([1, 2, 4, 8, 16]), label="devices")))
-    kinds = st.one_of(positional(pool), named(pool))
+    kinds = st.one_of(positional(pool), draw_named_sharding(pool))
     seen: list[Sharding] = data.draw(st.lists(kinds, min_size=1, max_size=3), label="seen")
     axes = common_axes(seen)
     assert prod(size for _, size in axes) == len(pool)

@@ -244,7 +244,7 @@ def test_operations_have_the_source_line_of_the_user() -> None:
     assert line != op.loc.line
 
 
-def shown(error: pytest.ExceptionInfo[Exception]) -> str:
+def message_of(error: pytest.ExceptionInfo[Exception]) -> str:
     """Return the message without its source location, which depends on the position in this
     file.
     """
@@ -320,7 +320,7 @@ def test_the_error_of_a_leaked_tracer_states_its_origin() -> None:
     traced(f, X)
     with pytest.raises(LeakedTracerError) as caught:
         traced(g, X)
-    assert shown(caught) == (
+    assert message_of(caught) == (
         "a traced f32[2, 3] was used outside of the trace it belongs to: f has ended; return it "
         "from there instead of keeping it in a variable, list or attribute\n"
         "    |\n"

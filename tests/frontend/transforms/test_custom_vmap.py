@@ -92,7 +92,7 @@ def test_the_rule_may_use_the_function() -> None:
     np.testing.assert_array_equal(sd.vmap(lambda x: f(x) + W)(X), 2 * (X + 1) + W)
 
 
-def refused(kind: type[Exception], call: Callable[[], Any]) -> str:
+def vmap_error(kind: type[Exception], call: Callable[[], Any]) -> str:
     with pytest.raises(kind) as caught:
         call()
     return str(caught.value).partition("\n")[0]
@@ -103,23 +103,23 @@ def test_invalid_rules_are_errors() -> None:
     def f(x: Any) -> Any:
         return x
 
-    assert refused(VectorizeError, lambda: sd.vmap(f)(X)) == (
+    assert vmap_error(VectorizeError, lambda: sd.vmap(f)(X)) == (
         "custom_vmap f is mapped and has no rule; give it one with def_vmap"
     )
     f.def_vmap(lambda size, in_batched, x: x)
-    assert refused(BatchError, lambda: sd.vmap(f)(X)).startswith(
+    assert vmap_error(BatchError, lambda: sd.vmap(f)(X)).startswith(
         "the rule of f must return (results, out_batched); it returned "
     )
     f.def_vmap(lambda size, in_batched, x: (x[0], True))
-    assert refused(BatchError, lambda: sd.vmap(f)(X)) == (
+    assert vmap_error(BatchError, lambda: sd.vmap(f)(X)) == (
         "the rule of f gives f32[2], and it must be f32[3, 2]"
     )
     f.def_vmap(lambda size, in_batched, x: ((x, x), True))
-    assert refused(BatchError, lambda: sd.vmap(f)(X)) == (
+    assert vmap_error(BatchError, lambda: sd.vmap(f)(X)) == (
         "the rule of f gives results in (*, *), and they are in *"
     )
     f.def_vmap(lambda size, in_batched, x: (x, (True, True)))
-    assert refused(BatchError, lambda: sd.vmap(f)(X)) == (
+    assert vmap_error(BatchError, lambda: sd.vmap(f)(X)) == (
         "the rule of f gives out_batched in (*, *), and results are in *"
     )
 
@@ -131,7 +131,7 @@ def test_invalid_rules_are_errors() -> None:
         g.def_vmap(lambda size, in_batched, x: (x, in_batched[0]))
         return g(y)
 
-    assert refused(VectorizeError, lambda: sd.vmap(closing)(X)) == (
+    assert vmap_error(VectorizeError, lambda: sd.vmap(closing)(X)) == (
         "g captures a mapped value; pass it as an argument"
     )
     odd: Any = 3

@@ -240,7 +240,7 @@ def test_constraints_inside() -> None:
     assert jit(inside)(floats(3, 4, 2)).sharding.spec == P(None, "data", "model")
 
 
-def refused(kind: type[Exception], fun: Callable[..., Any], *args: Any) -> str:
+def vmap_error(kind: type[Exception], fun: Callable[..., Any], *args: Any) -> str:
     return error_assertions.error_line(kind, lambda: fun(*args))
 
 
@@ -248,67 +248,67 @@ def test_mismatched_sizes_are_errors_that_name_each_argument() -> None:
     def f(x: Any, p: Any) -> Any:
         return x
 
-    assert refused(BatchError, vmap(f), X, {"a": W, "b": np.ones(5)}) == (
+    assert vmap_error(BatchError, vmap(f), X, {"a": W, "b": np.ones(5)}) == (
         "vmap of f maps axes of different sizes: axis 0 of x is 5, axis 0 of p.a is 3, axis 0 of "
         "p.b is 5; choose others with in_axes, or None for arguments that all slices share"
     )
-    assert refused(BatchError, vmap(f, (0, None), axis_size=4), X, W) == (
+    assert vmap_error(BatchError, vmap(f, (0, None), axis_size=4), X, W) == (
         "vmap of f maps axes of different sizes: axis_size is 4, axis 0 of x is 5; choose others "
         "with in_axes, or None for arguments that all slices share"
     )
-    assert refused(BatchError, vmap(f, None), X, W) == (
+    assert vmap_error(BatchError, vmap(f, None), X, W) == (
         "vmap of f maps nothing: no argument has an axis in in_axes; give one, or state axis_size"
     )
 
 
 def test_invalid_axes_are_errors() -> None:
-    assert refused(AxisError, vmap(lambda x: x, 2), X) == (
+    assert vmap_error(AxisError, vmap(lambda x: x, 2), X) == (
         "vmap of lambda maps axis 2 of x, which is f32[5, 3]; give it another axis in in_axes, or "
         "None to share it among all slices"
     )
-    assert refused(AxisError, vmap(lambda x: x), 1.0).startswith(
+    assert vmap_error(AxisError, vmap(lambda x: x), 1.0).startswith(
         "vmap of lambda maps axis 0 of x, which is f32[]; give"
     )
-    assert refused(AxisError, vmap(lambda x: x, out_axes=2), X[0]) == (
+    assert vmap_error(AxisError, vmap(lambda x: x, out_axes=2), X[0]) == (
         "out_axes has axis 2 for the result of lambda, which is f32[] for each slice; the mapped "
         "axis can be 0"
     )
 
 
 def test_axes_that_do_not_match_containers_are_errors() -> None:
-    assert refused(BatchError, vmap(layer, (0, None, 0)), X, W) == (
+    assert vmap_error(BatchError, vmap(layer, (0, None, 0)), X, W) == (
         "in_axes of vmap of layer has 3 entries, and it was called with 2 positional arguments; "
         "give one entry for each, or one number for all"
     )
-    assert refused(BatchError, vmap(layer, (0, {"w": 0})), X, W) == (
+    assert vmap_error(BatchError, vmap(layer, (0, {"w": 0})), X, W) == (
         "in_axes of vmap of layer has a dict of 1 at [1], where the value has one leaf; give one "
         "entry for the whole subtree, or the same containers"
     )
-    assert refused(BatchError, vmap(lambda x: x, out_axes=(0, 0)), X) == (
+    assert vmap_error(BatchError, vmap(lambda x: x, out_axes=(0, 0)), X) == (
         "out_axes of vmap of lambda has a tuple of 2, where the value has one leaf; give one entry "
         "for the whole subtree, or the same containers"
     )
-    assert refused(BatchError, vmap(lambda x: (x, x), out_axes=(0, None)), X) == (
+    assert vmap_error(BatchError, vmap(lambda x: (x, x), out_axes=(0, None)), X) == (
         "out_axes is None for result[1] of lambda, which depends on a mapped argument; give it an "
         "axis, or reduce it over the batch"
     )
 
 
 def test_invalid_axes_types_and_values_are_errors() -> None:
-    assert refused(ArgumentError, lambda: vmap(layer, (0, "x"))) == (
+    assert vmap_error(ArgumentError, lambda: vmap(layer, (0, "x"))) == (
         "in_axes of vmap of layer has 'x' of type str; its entries are axis numbers, and None for "
         "an argument that is not mapped"
     )
-    assert refused(ArgumentError, lambda: vmap(layer, {"x": 0})) == (
+    assert vmap_error(ArgumentError, lambda: vmap(layer, {"x": 0})) == (
         "in_axes of vmap of layer is {'x': 0}; it is a number, None, or a tuple with an entry for "
         "each positional argument"
     )
     number: Any = 3
-    assert refused(ArgumentError, lambda: vmap(number)) == "vmap takes a function, got 3"
-    assert refused(NotAnArrayError, vmap(layer), X, "w") == (
+    assert vmap_error(ArgumentError, lambda: vmap(number)) == "vmap takes a function, got 3"
+    assert vmap_error(NotAnArrayError, vmap(layer), X, "w") == (
         "vmap of layer maps w, which is 'w' of type str and no array; give it None in in_axes"
     )
-    assert refused(
+    assert vmap_error(
         BatchError, vmap(lambda x: x, spmd_axis_name="data", in_axes=None), X
     ).startswith("vmap of lambda maps nothing")
 

@@ -11,7 +11,7 @@ def function(text: str) -> Function:
     return parse(text).main
 
 
-def shown(*functions: Function) -> str:
+def print_verified(*functions: Function) -> str:
     module = Module((), functions)
     verify(module)
     assert str(parse(str(module))) == str(module)

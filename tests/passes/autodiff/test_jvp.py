@@ -21,7 +21,7 @@ def function(text: str) -> Function:
     return parse(text).main
 
 
-def shown(function: Function) -> str:
+def print_verified(function: Function) -> str:
     module = Module((), (function,))
     verify(module)
     assert str(parse(str(module))) == str(module)
@@ -43,7 +43,7 @@ func @layer(
 
 def test_tangent_operations_follow_their_operation() -> None:
     assert (
-        shown(jvp(function(LAYER), [1]))
+        print_verified(jvp(function(LAYER), [1]))
         == """\
 func @layer.jvp(
   %x: f64[2, 3],
@@ -133,7 +133,7 @@ def test_linearization_makes_two_functions() -> None:
     parts = linearize_forward(function(LAYER), [1])
     assert parts.residuals == 2
     assert (
-        shown(parts.pushforward)
+        print_verified(parts.pushforward)
         == """\
 func @layer.pushforward(
   %x: f64[2, 3],

@@ -6,13 +6,13 @@ import pytest
 from shardir.interpret.interpreter import evaluate
 from shardir.passes.autodiff.vjp import linearize, vjp
 from tests.derivatives import check_gradients
-from tests.passes.autodiff.derivative_programs import CASE, SCAN, function, normal, shown
+from tests.passes.autodiff.derivative_programs import CASE, SCAN, function, normal, print_verified
 
 
 def test_the_backward_scan_reads_stacked_residuals() -> None:
     """Values that the scan stacks already (`%xs`, `%ys`) are not stacked again."""
     assert (
-        shown(vjp(function(SCAN), [0, 1, 2]))
+        print_verified(vjp(function(SCAN), [0, 1, 2]))
         == """\
 func @run.vjp(
   %c0: f64[2],
@@ -112,7 +112,7 @@ def test_cheap_values_are_recomputed() -> None:
 
 def test_branches_share_slots_for_residuals() -> None:
     assert (
-        shown(vjp(function(CASE), [1, 2]))
+        print_verified(vjp(function(CASE), [1, 2]))
         == """\
 func @choose.vjp(
   %i: i32[],
@@ -168,7 +168,7 @@ def test_a_function_is_split_into_forward_and_backward() -> None:
     apart = linearize(function(SCAN), [0, 2])
     args = normal((2,), (5, 2), (2, 2))
     (*given,) = normal((2,), (5, 2))
-    shown(apart.forward, apart.pullback)
+    print_verified(apart.forward, apart.pullback)
 
     results, residuals = (made := evaluate(apart.forward, args))[:2], made[2:]
     gradients = evaluate(apart.pullback, [*residuals, *given])

@@ -55,7 +55,7 @@ def vma(body: str, axes: str = "x") -> dict[str, str]:
     }
 
 
-def shown(body: str) -> str:
+def print_explicit(body: str) -> str:
     """Return the body with the casts that `explicit` inserts."""
     module = program(body)
     op = computation(module)
@@ -161,7 +161,7 @@ yield %p
 
 def test_a_cast_is_inserted_once_at_the_definition() -> None:
     """A cast in the loop that uses the value would sum cotangents in every iteration."""
-    assert shown(
+    assert print_explicit(
         """
 %q = mul(%p, %v) : f32[2]
 yield %q
@@ -175,7 +175,7 @@ yield %q
         "%q = mul(%p, %vb.varying) : f32[2]\n"
         "yield %q"
     )
-    assert shown(
+    assert print_explicit(
         """
 %h = sum(%p, dims=[0]) : f32[]
 %c = scan(%v, carries=1, length=3) : f32[] {
@@ -216,7 +216,7 @@ yield %z
 
 
 def test_no_cast_is_inserted_in_a_divergent_branch() -> None:
-    assert shown(BRANCHES).splitlines()[:7] == [
+    assert print_explicit(BRANCHES).splitlines()[:7] == [
         "%i = axis-index(axes=[x]) : i32[]",
         "%v.varying = vary(%v, axes=[x]) : f32[]",
         "%k = case(%i) : f32[] {",
@@ -234,7 +234,7 @@ def test_no_cast_is_inserted_in_a_divergent_branch() -> None:
 
 def test_varying_values_are_not_cast() -> None:
     """The cotangent of a cast would be summed."""
-    made = shown("%q = vary(%p, axes=[x]) : f32[2]\nyield %q")
+    made = print_explicit("%q = vary(%p, axes=[x]) : f32[2]\nyield %q")
     assert made == "%q = reshape(%p) : f32[2]\nyield %q"
 
 
@@ -328,7 +328,7 @@ yield %p
 
 def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
     with pytest.raises(DifferentiateError) as caught:
-        shown(RULE)
+        print_explicit(RULE)
     assert str(caught.value) == (
         "the rule of f returns a tangent that may differ between devices, but the result of f is "
         "replicated; reduce it as the function does, for example by lax.psum"

@@ -11,7 +11,7 @@ from shardir.interpret.interpreter import evaluate
 from shardir.ir.module import Loc, Module
 from shardir.passes.autodiff.vjp import vjp
 from tests.derivatives import check_gradients
-from tests.passes.autodiff.derivative_programs import CASE, function, normal, shown
+from tests.passes.autodiff.derivative_programs import CASE, function, normal, print_verified
 
 LAYER = """\
 func @layer(
@@ -30,7 +30,7 @@ func @layer(
 
 def test_the_backward_pass_follows_the_forward_pass() -> None:
     assert (
-        shown(vjp(function(LAYER), [1, 2]))
+        print_verified(vjp(function(LAYER), [1, 2]))
         == """\
 func @layer.vjp(
   %x: f64[2, 3],

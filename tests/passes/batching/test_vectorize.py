@@ -23,7 +23,7 @@ def function(text: str) -> Function:
     return parse(text).main
 
 
-def shown(made: Function, *meshes: Mesh) -> str:
+def print_verified(made: Function, *meshes: Mesh) -> str:
     module = Module(meshes, (made,))
     verify(module)
     assert str(parse(str(module))) == str(module)
@@ -35,7 +35,7 @@ def check(plain: Function, batched: Sequence[bool], args: Sequence[Array]) -> Fu
     sizes = {x.shape[0] for x, flag in zip(args, batched, strict=True) if flag}
     (size,) = sizes
     many = vectorize(plain, batched, size)
-    shown(many)
+    print_verified(many)
     made = evaluate(many, args)
     for i in range(size):
         pairs = zip(args, batched, strict=True)
@@ -65,7 +65,7 @@ func @layer(
 def test_only_dependent_values_get_the_batch_dimension() -> None:
     made = vectorize(function(LAYER), [True, False, False], 5)
     assert (
-        shown(made)
+        print_verified(made)
         == """\
 func @layer.vmap(
   %x: f32[5, 3],
@@ -122,7 +122,7 @@ func @f(
     module = parse(text)
     made = vectorize(module.main, [True, False], 6)
     assert (
-        shown(made, *module.meshes)
+        print_verified(made, *module.meshes)
         == """\
 mesh @grid = [data=2, model=2]
 
@@ -193,7 +193,7 @@ def test_a_loop_with_an_unbatched_condition_keeps_it() -> None:
     text = UNTIL.replace("lt(%a, %limit) : bool[]", "lt(%n, %zero) : bool[]")
     made = vectorize(function(text), [True, False, False], 5)
     assert (
-        shown(made)
+        print_verified(made)
         == """\
 func @until.vmap(
   %x: f32[5],
@@ -313,7 +313,7 @@ def test_random_programs(module: Module, seed: int) -> None:
         for param, flag in zip(plain.body.params, batched, strict=True)
     ]
     many = vectorize(plain, batched, 3)
-    shown(many, *module.meshes)
+    print_verified(many, *module.meshes)
     made = evaluate(many, args)
     for i in range(3):
         pairs = zip(args, batched, strict=True)

@@ -71,7 +71,7 @@ def test_results_agree_with_a_loop_over_slices(sample: Sample) -> None:
             same(got, outs, value.type)
 
 
-def grouped(sample: Sample) -> bool:
+def is_grouped(sample: Sample) -> bool:
     """Return whether a group is the major part of the dimension that takes the batch."""
     return any(sample.attrs.get(name, 1) > 1 for name in ("groups", "batch_groups"))
 
@@ -79,7 +79,7 @@ def grouped(sample: Sample) -> bool:
 STAYING = [
     sample
     for sample in TAKING
-    if not grouped(sample) and all(type.size for type in sample.operands)
+    if not is_grouped(sample) and all(type.size for type in sample.operands)
 ]
 
 

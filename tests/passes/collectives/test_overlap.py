@@ -27,7 +27,7 @@ spmd func @f(
 """
 
 
-def overlapped(lines: str) -> str:
+def run_overlap(lines: str) -> str:
     """Return the operations after the pass."""
     module = Overlap()(parse(f"{HEAD}{lines}}}\n"))
     verify(module)
@@ -36,7 +36,7 @@ def overlapped(lines: str) -> str:
 
 def test_independent_computation_is_between_start_and_end() -> None:
     assert (
-        overlapped("""\
+        run_overlap("""\
   %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
   %c = neg(%a) : f32[64, 64]
   %b = dot(%u, %u, dims="ij,jk->ik") : f32[512, 512]
@@ -54,7 +54,7 @@ def test_independent_computation_is_between_start_and_end() -> None:
 
 def test_a_collective_starts_before_earlier_independent_computation() -> None:
     assert (
-        overlapped("""\
+        run_overlap("""\
   %b = dot(%u, %u, dims="ij,jk->ik") : f32[512, 512]
   %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
   return %a, %b
@@ -74,7 +74,7 @@ def test_a_collective_without_overlap_is_not_split() -> None:
   %c = neg(%a) : f32[64, 64]
   return %c, %u
 """
-    assert overlapped(lines) == lines
+    assert run_overlap(lines) == lines
 
 
 def test_unpartitioned_programs_are_not_changed() -> None:

@@ -19,7 +19,7 @@ func @f(%a: f32[8, 16@x], %b: f32[16@x, 32]) -> (f32[8@x, 32]) {
 """
 
 
-def said(text: str, name: str) -> str:
+def explain_text(text: str, name: str) -> str:
     return str(
         explain_collective(parse(text), name, places=find_definition_locations(text, "f.ir"))
     )
@@ -27,7 +27,7 @@ def said(text: str, name: str) -> str:
 
 def test_a_sum_states_its_factor_annotations_and_alternatives() -> None:
     assert (
-        said(SCATTERED, "%y")
+        explain_text(SCATTERED, "%y")
         == """\
 %y = reduce-scatter over x  f.ir:4
   because of: sum over 'i' of %y = dot
@@ -69,11 +69,11 @@ def test_an_unknown_collective_is_an_error() -> None:
     with pytest.raises(ExplainError, match="or the name of its result, got 3"):
         explain_collective(parse(SCATTERED), 3)  # type: ignore[arg-type]
     with pytest.raises(ExplainError) as error:
-        said(SCATTERED.replace("%y", "%total"), "%totl")
+        explain_text(SCATTERED.replace("%y", "%total"), "%totl")
     assert str(error.value) == "no collective makes %totl; did you mean '%total'?"
     with pytest.raises(ExplainError) as error:
-        said(SCATTERED, "%other")
+        explain_text(SCATTERED, "%other")
     assert str(error.value) == "no collective makes %other; the collectives are %y"
     with pytest.raises(ExplainError) as error:
-        said(SCATTERED.replace("16@x", "16").replace("8@x", "8"), "%y")
+        explain_text(SCATTERED.replace("16@x", "16").replace("8@x", "8"), "%y")
     assert str(error.value) == "the program does not communicate"

@@ -76,11 +76,11 @@ def test_an_axis_without_a_path_is_on_no_connected_value(seed: int) -> None:
             for absence in explanation(history, value).absences:
                 if absence.reason is RefusalReason.APART and not absence.op:
                     cell = history.story.cells[value]
-                    near = connected(history, cell, value.type.rank)
-                    assert not any(shown(history, axes) == absence.axis for axes in near)
+                    near = connected_axes(history, cell, value.type.rank)
+                    assert not any(axis_text(history, axes) == absence.axis for axes in near)
 
 
-def connected(history: FunctionHistory, cell: int, rank: int) -> list[Axis]:
+def connected_axes(history: FunctionHistory, cell: int, rank: int) -> list[Axis]:
     """Return all axes of values that factors connect with a value."""
     seen = {(cell, dim): None for dim in range(rank)}
     waiting = list(seen)
@@ -100,7 +100,7 @@ def connected(history: FunctionHistory, cell: int, rank: int) -> list[Axis]:
     return found
 
 
-def shown(history: FunctionHistory, axis: Axis) -> str:
+def axis_text(history: FunctionHistory, axis: Axis) -> str:
     return history.axis(axis, history.mesh(None))
 
 
@@ -123,13 +123,13 @@ def _free(source: Sharding | None, target: Sharding | None) -> bool:
     if source is None or target is None or source.unreduced:
         return True
     return all(
-        _joined(sharding_axes(after))[: len(sharding_axes(before))]
-        == _joined(sharding_axes(before))
+        _merge_axes(sharding_axes(after))[: len(sharding_axes(before))]
+        == _merge_axes(sharding_axes(before))
         for before, after in zip(source.axes, target.axes, strict=True)
     )
 
 
-def _joined(axes: Axes) -> Axes:
+def _merge_axes(axes: Axes) -> Axes:
     joined: Axes = ()
     for axis in axes:
         joined = append_axis(joined, axis)

@@ -15,13 +15,13 @@ from shardir.text.parser import parse
 from tests.passes.explain.programs import FRAGILE, LOOP, MLP, SORTED
 
 
-def said(text: str, ask: Callable[..., object], *arguments: object) -> str:
+def explain_text(text: str, ask: Callable[..., object], *arguments: object) -> str:
     return str(ask(parse(text), *arguments, places=find_definition_locations(text, "f.ir")))
 
 
 def test_the_chain_of_an_axis() -> None:
     assert (
-        said(MLP, explain, "h")
+        explain_text(MLP, explain, "h")
         == """\
 %h: f32[64@data, 256@model]  f.ir:12
 
@@ -41,7 +41,7 @@ model shards dimension 1
 
 def test_a_rejected_axis_states_the_sizes() -> None:
     assert (
-        said(MLP, explain, "%y")
+        explain_text(MLP, explain, "%y")
         == """\
 %y: f32[64@-, 128@data]  f.ir:13
 
@@ -63,7 +63,7 @@ model does not shard it
 
 def test_a_value_in_a_loop_gets_its_axis_from_outside() -> None:
     assert (
-        said(LOOP, explain, "d")
+        explain_text(LOOP, explain, "d")
         == """\
 %d: f32[8@a, 4@-]  f.ir:8
 
@@ -80,7 +80,7 @@ b does not shard it
 
 def test_a_constraint_excludes_axes() -> None:
     assert (
-        said(LOOP, explain, "k")
+        explain_text(LOOP, explain, "k")
         == """\
 %k: f32[8@-, 4@-]  f.ir:11
 
@@ -100,7 +100,7 @@ b does not shard it
 
 def test_a_conflict_states_both_sides() -> None:
     assert (
-        said(MLP, conflicts)
+        explain_text(MLP, conflicts)
         == """\
 operation  factor  kept                given up  because        to receive
 %y = dot   'b'     %w2 data along 'o'  %h data   larger tensor  all-gather, 8.0 KiB
@@ -114,7 +114,7 @@ operation  factor  kept                given up  because        to receive
 
 def test_a_constraint_has_priority_at_its_value() -> None:
     assert (
-        said(LOOP, conflicts)
+        explain_text(LOOP, conflicts)
         == """\
 operation                 factor             kept  given up  because      to receive
 %k = sharding_constraint  dimension 0 of %r  %k -  %r a      stated here  all-gather, 64 B
@@ -182,7 +182,7 @@ communication: 32.0 KiB in 2 collectives -> 64.0 KiB in 1 collective
 
 def test_order_dependent_shardings() -> None:
     assert (
-        said(FRAGILE, order_sensitive)
+        explain_text(FRAGILE, order_sensitive)
         == """\
 1 value sharded differently in another order
 value  lifo      fifo
@@ -196,7 +196,7 @@ because of
 
 def test_unused_annotations() -> None:
     assert (
-        said(SORTED, coverage)
+        explain_text(SORTED, coverage)
         == """\
 1 operation without a factor rule
   %m = reshard  stops a  f.ir:8
@@ -216,7 +216,7 @@ def test_unused_annotations() -> None:
 
 def test_the_summary_counts() -> None:
     assert (
-        said(MLP, summarize)
+        explain_text(MLP, summarize)
         == """\
 9 of 9 tensors sharded
 

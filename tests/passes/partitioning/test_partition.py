@@ -16,7 +16,7 @@ from tests.passes.sharded_evaluation import check_agreement
 MESH = "mesh @m = [x=4, y=2]\n\n"
 
 
-def partitioned(text: str) -> Module:
+def run_partition(text: str) -> Module:
     module = Pipeline.parse("reshard,partition,dce")(parse(MESH + text))
     verify(module)
     return module
@@ -28,7 +28,7 @@ def kinds(module: Module) -> list[str]:
 
 def test_types_become_local_and_the_function_states_global_types() -> None:
     assert str(
-        partitioned("""\
+        run_partition("""\
 func @f(
   %a: f32[8@x, 4@-],
   %b: f32[4@-, 8@y],
@@ -51,7 +51,7 @@ spmd func @f(
 
 
 def test_an_unreduced_value_becomes_an_all_reduce() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[8@y, 4@x],
   %b: f32[4@x, 8@-],
@@ -70,7 +70,7 @@ func @f(
 
 
 def test_an_unreduced_value_with_a_sharded_use_becomes_a_reduce_scatter() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[64@x],
 ) -> (f32[16@x]) {
@@ -83,7 +83,7 @@ func @f(
 
 
 def test_intermediate_results_have_unique_names() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[64@y, 128@-],
 ) -> (f32[64@-, 128@x]) {
@@ -98,7 +98,7 @@ func @f(
 
 
 def test_sub_axes_are_printed() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[8@x, 4@-],
 ) -> (f32[8@x:(1)2, 4@-]) {
@@ -110,7 +110,7 @@ func @f(
 
 
 def test_iota_starts_at_the_offset_of_the_shard() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f() -> (bf16[512@x]) {
   %i = iota(dim=0) : bf16[512@x]
   return %i
@@ -130,7 +130,7 @@ func @f() -> (bf16[512@x]) {
 
 
 def test_devices_generate_random_bits_of_their_shards() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %k: key[],
 ) -> (u32[8@x, 6@-]) {
@@ -142,7 +142,7 @@ func @f(
 
 
 def test_shards_of_a_constant_are_sliced() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f() -> (i32[4@x]) {
   %c = constant(value=dense(i32, [1, 2, 3, 4])) : i32[4@x]
   %z = constant(value=7) : i32[4@x]
@@ -159,7 +159,7 @@ func @f() -> (i32[4@x]) {
 
 
 def test_a_gather_from_a_sharded_table_is_a_sum_of_one_contribution() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %table: f32[8@x, 4@y],
   %ids: i32[6, 1],
@@ -172,7 +172,7 @@ func @f(
 
 
 def test_a_scatter_into_a_sharded_table_needs_no_communication() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %table: f32[8@x, 4@y],
   %row: f32[1, 4@y],
@@ -187,7 +187,7 @@ func @f(
 
 
 def test_groups_of_a_convolution_are_sharded() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %x: f32[2, 8, 8@x],
   %w: f32[3, 1, 8@x],
@@ -223,7 +223,7 @@ func @f(
 
 
 def test_a_sum_stays_unreduced_on_request() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[8@x, 4@y],
 ) -> (f32[]) {
@@ -274,7 +274,7 @@ func @f(
 
 def test_complex_values_cannot_be_unreduced_products() -> None:
     with pytest.raises(PartitionError) as caught:
-        partitioned("""\
+        run_partition("""\
 func @f(
   %a: c64[8@-],
 ) -> (c64[8@-]) {
@@ -315,7 +315,7 @@ def test_the_work_is_independent_of_devices_and_linear_in_operations() -> None:
 
 
 def test_a_barrier_keeps_the_sharding_of_each_value() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[8@x],
   %b: f32[4@x],
@@ -329,7 +329,7 @@ func @f(
 
 
 def test_exchanges_within_an_operation_state_their_factor() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[8@x, 4@-],
 ) -> (f32[8@x, 4@-]) {
@@ -345,7 +345,7 @@ def test_windows_are_written_to_their_shards() -> None:
     """Each device writes the elements in its shard, also of windows that begin in other shards."""
     rows = "operand_batching_dims=[0], indices_batching_dims=[0]"
     dims = f"update_window_dims=[1], inserted_window_dims=[], op=set, scatter_dims=[1], {rows}"
-    module = partitioned(f"""\
+    module = run_partition(f"""\
 func @f(
   %a: f32[2@-, 16@x],
   %i: i32[2@-, 1@-],

@@ -11,18 +11,18 @@ from shardir.verify.verifier import verify
 MESH = "mesh @m = [x=2, y=2, z=4]\n\n"
 
 
-def propagated(text: str, **options: Any) -> Module:
+def propagate(text: str, **options: Any) -> Module:
     """Return the program in `text` after propagation."""
     module = Propagate(**options)(parse(text if "mesh @" in text else MESH + text))
     verify(module)
     return module
 
 
-def found(text: str, **options: Any) -> dict[str, str]:
+def types_by_name(text: str, **options: Any) -> dict[str, str]:
     """Return the type of every value with its sharding, by name; results of the function are
     `->0`, ...
     """
-    module = propagated(text, **options)
+    module = propagate(text, **options)
     printer = Printer(module.meshes, False)
     types: dict[str, str] = {}
 

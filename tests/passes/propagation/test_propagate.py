@@ -5,11 +5,11 @@ import pytest
 from shardir.errors import PipelineError
 from shardir.passes import Pipeline, Propagate
 from shardir.text.parser import parse
-from tests.passes.propagation.propagation_result import MESH, found, propagated
+from tests.passes.propagation.propagation_result import MESH, propagate, types_by_name
 
 
 def test_a_sharding_propagates_forward_and_back_through_a_contraction() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x, 4],
   %b: f32[4, 6],
@@ -27,7 +27,7 @@ func @f(
 
 
 def test_a_contracted_axis_propagates_only_to_the_other_operand() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8, 4@x],
   %b: f32[4, 6],
@@ -42,7 +42,7 @@ func @f(
 
 def test_an_axis_shards_a_tensor_once() -> None:
     """Both operands have equal sizes, so that the factor of the first has priority."""
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[6@x, 4],
   %b: f32[4, 6@x],
@@ -55,7 +55,7 @@ func @f(
 
 
 def test_the_larger_tensor_has_priority_for_an_axis() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[4@x, 4],
   %b: f32[4, 6@x],
@@ -77,7 +77,7 @@ func @f(
   return %c
 }
 """
-    assert found(text)["c"] == "f32[8@(x, y), 8@-]"
+    assert types_by_name(text)["c"] == "f32[8@(x, y), 8@-]"
 
 
 def test_basic_propagation_does_not_resolve_conflicts() -> None:
@@ -90,13 +90,13 @@ func @f(
   return %c
 }
 """
-    types = found(text, level="basic")
+    types = types_by_name(text, level="basic")
     assert types["c"] == "f32[6@-, 6@-]"
     assert types["b"] == "f32[4@y, 6@x]"
 
 
 def test_a_closed_dimension_gets_no_axes() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@(x, y)],
   %b: f32[8@x],
@@ -115,7 +115,7 @@ func @f(
 
 
 def test_explicit_replication_keeps_an_axis_out_of_every_dimension() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x, 8@y],
 ) -> (f32[8, 8]) {
@@ -129,7 +129,7 @@ func @f(
 
 
 def test_unreduced_axes_do_not_propagate() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@y?] unreduced(x),
 ) -> (f32[8]) {
@@ -143,7 +143,7 @@ func @f(
 
 def test_a_reshape_propagates_sub_axes() -> None:
     """z has size 4: the major dimension gets a sub-axis of size 2, and the minor one the other."""
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[16@z, 3],
 ) -> (f32[2, 8, 3]) {
@@ -155,7 +155,7 @@ func @f(
 
 
 def test_a_reverse_reshape_merges_sub_axes() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[2@z:(1)2, 8@z:(2)2],
 ) -> (f32[16]) {
@@ -170,7 +170,7 @@ def test_a_reshape_makes_no_strided_shards() -> None:
     """Sharding only the minor dimension would give each device every fourth element of the
     result.
     """
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[4, 8@x],
 ) -> (f32[32]) {
@@ -185,7 +185,7 @@ def test_axes_beyond_the_size_of_a_factor_do_not_propagate() -> None:
     """Three rows are not divisible by two, so that the columns of the reshape are not sharded
     either.
     """
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[12@x],
 ) -> (f32[3, 4]) {
@@ -198,7 +198,7 @@ func @f(
 
 
 def test_a_blocked_factor_does_not_propagate() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x, 8@y],
   %i: i32[],
@@ -211,7 +211,7 @@ func @f(
 
 
 def test_an_operation_on_several_meshes_does_not_propagate() -> None:
-    types = found("""\
+    types = types_by_name("""\
 mesh @m = [x=2]
 mesh @n = [x=4]
 mesh @k = [x=2]
@@ -232,7 +232,7 @@ func @f(
 
 
 def test_values_without_a_sharding_are_replicated_on_the_first_mesh() -> None:
-    module = propagated("""\
+    module = propagate("""\
 mesh @m = [x=2]
 mesh @n = [x=4]
 
@@ -279,7 +279,7 @@ func @f(
   return %c
 }
 """
-    assert found(text, keep_open=True) == {
+    assert types_by_name(text, keep_open=True) == {
         "a": "f32[8@x, 8]",
         "b": "f32[8]",
         "c": "f32[8@x?, 8]",
@@ -291,7 +291,7 @@ def test_parameters_and_results_are_sharded_evenly() -> None:
     """z does not divide six. A sub-axis of size 2 does, but parameters and results do not keep
     sub-axes of an axis.
     """
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[6],
   %b: f32[6@z],
@@ -308,7 +308,7 @@ func @f(
 
 
 def test_axes_of_size_1_are_removed() -> None:
-    types = found("""\
+    types = types_by_name("""\
 mesh @m = [x=2, one=1]
 
 func @f(
@@ -323,7 +323,7 @@ func @f(
 
 
 def test_the_sharding_of_the_result_propagates_back() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8, 8],
 ) -> (f32[8@x, 8@y]) {
@@ -335,7 +335,7 @@ func @f(
 
 
 def test_unused_operations_are_kept() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8]) {

@@ -10,7 +10,7 @@ from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
 
 
-def propagated(text: str) -> list[str]:
+def propagated_lines(text: str) -> list[str]:
     module = read(text) if "func.func" in text else parse(text)
     return [
         line.strip() for line in print_module(Propagate()(module)).splitlines() if " = " in line
@@ -19,7 +19,7 @@ def propagated(text: str) -> list[str]:
 
 def test_an_axis_of_size_one_in_a_constraint_shards_nothing() -> None:
     """The constraint replicates `%h`, and its other users may be sharded over `a`."""
-    assert propagated("""\
+    assert propagated_lines("""\
 mesh @m = [a=2, one=1]
 
 func @main(
@@ -45,7 +45,7 @@ func @main(
 )
 def test_elementwise_results_of_constants_are_copied(copied: str) -> None:
     name = copied.partition("(")[0]
-    made = propagated(f"""\
+    made = propagated_lines(f"""\
 mesh @m = [a=2]
 
 func @main(
@@ -69,7 +69,7 @@ def test_a_copy_to_another_memory_comes_before_a_sort(target: str) -> None:
     """The copy costs nothing, so that the sharding of the result reaches `%h` in the first
     round.
     """
-    made = propagated(f"""\
+    made = propagated_lines(f"""\
 sdy.mesh @m = <["a"=2, "b"=4]>
 func.func @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {{sdy.sharding = #sdy.sharding<@m, \
 [{{?}}, {{"b"}}]>}}, tensor<8x8xf32> {{sdy.sharding = #sdy.sharding<@m, [{{"b"}}, {{}}]>}}) {{
@@ -87,7 +87,7 @@ func.func @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {{sdy.sharding = #sdy.s
 
 
 def test_a_maximal_sharding_does_not_propagate_to_its_group() -> None:
-    assert propagated("""\
+    assert propagated_lines("""\
 mesh @m = [a=2]
 mesh @max = [] devices=[0]
 
@@ -124,7 +124,7 @@ def test_each_call_of_a_function_is_sharded_separately() -> None:
     """Argument and parameter with equal shardings are one value; with different shardings, a
     constraint is between them.
     """
-    assert propagated(CALLED) == [
+    assert propagated_lines(CALLED) == [
         "%0 = sin(%x) : f32[8@a, 8@-]",
         "%1 = sin(%w) : f32[8@a, 8@b]",
         "%v1.edge.1 = sharding_constraint(%1) : f32[8@-, 8@b]",

@@ -4,14 +4,14 @@ import pytest
 
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
-from tests.passes.propagation.propagation_result import found, propagated
+from tests.passes.propagation.propagation_result import propagate, types_by_name
 
 
 def test_a_sharding_propagates_around_a_loop() -> None:
     """The body shards its result; its parameter, the result and the operand of the loop get the
     same sharding.
     """
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8, 8],
   %w: f32[8, 8@x],
@@ -34,7 +34,7 @@ func @f(
 
 
 def test_a_branch_and_its_result_have_equal_shardings() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %i: i32[],
   %a: f32[8@x],
@@ -54,7 +54,7 @@ func @f(
 
 
 def test_slices_of_a_scan_have_the_sharding_of_the_array() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %c: f32[8],
   %xs: f32[5, 8@x],
@@ -72,7 +72,7 @@ func @f(
 
 
 def test_the_scanned_dimension_does_not_propagate() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %xs: f32[6@x, 8],
 ) -> (f32[6, 8]) {
@@ -90,7 +90,7 @@ func @f(
 
 
 def test_a_barrier_ties_each_operand_to_its_result() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x],
   %b: f32[8],
@@ -103,7 +103,7 @@ func @f(
 
 
 def test_users_of_a_constraint_see_its_sharding() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x, 8],
 ) -> (f32[8, 8]) {
@@ -117,7 +117,7 @@ func @f(
 
 
 def test_an_unused_constraint_applies_to_its_operand() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8, 8],
 ) -> (f32[8, 8]) {
@@ -134,7 +134,7 @@ def test_conflicting_constraints_do_not_change_their_operand() -> None:
     """Propagation shards %b, which is not pinned: it takes the compatible axes of the
     constraints.
     """
-    types = found(
+    types = types_by_name(
         """\
 func @f(
   %a: f32[8, 8@y],
@@ -151,7 +151,7 @@ func @f(
 
 
 def test_uses_of_a_carried_value_after_a_constraint_read_the_constraint() -> None:
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[8],
 ) -> (f32[8], f32[8]) {
@@ -167,7 +167,7 @@ func @f(
 
 
 def test_uses_after_a_chain_of_constraints_read_its_last_constraint() -> None:
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[8],
 ) -> (f32[8]) {
@@ -182,7 +182,7 @@ func @f(
 
 
 def test_every_use_of_a_constant_gets_a_copy() -> None:
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[8@x],
   %b: f32[8@y],
@@ -201,7 +201,7 @@ func @f(
 
 
 def test_a_broadcast_scalar_is_a_constant_too() -> None:
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %s: f32[],
   %a: f32[8@x],
@@ -230,11 +230,11 @@ func @f(
   return %b
 }
 """
-    assert str(propagated(text)) == text
+    assert str(propagate(text)) == text
 
 
 def test_an_operation_without_a_rule_stops_propagation() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8]) {
@@ -258,7 +258,7 @@ def test_a_propagation_barrier_may_allow_one_direction(direction: str, cut: dict
     """The sharding of `%a` propagates backward through one barrier, and that of `%d` forward
     through the other.
     """
-    types = found(f"""\
+    types = types_by_name(f"""\
 func @f(
   %a: f32[8@x],
   %d: f32[8],
@@ -275,7 +275,7 @@ def test_an_operation_without_a_rule_is_marked() -> None:
     """The text has the mark and round-trips; a reshard blocks propagation by design and has no
     mark.
     """
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8]) {

@@ -5,7 +5,7 @@ import pytest
 from shardir.errors import PropagateError
 from shardir.passes.explain import explain
 from shardir.text.parser import parse
-from tests.passes.propagation.propagation_result import MESH, found, propagated
+from tests.passes.propagation.propagation_result import MESH, propagate, types_by_name
 
 TWO = """\
 func @f(
@@ -24,7 +24,7 @@ func @f(
 def test_members_have_equal_shardings() -> None:
     """The sharding of one member applies to the others, and so do axes that reach one of them."""
     assert (
-        str(propagated(TWO))
+        str(propagate(TWO))
         == MESH
         + """\
 func @f(
@@ -43,7 +43,7 @@ func @f(
 
 def test_conflicting_members_get_new_constraints() -> None:
     """An open constraint replaces each; one of the requested shardings propagates to it first."""
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[8@x, 4@-],
   %b: f32[8@y, 4@-],
@@ -76,7 +76,7 @@ func @f(
 
 
 def test_groups_with_a_common_value_are_merged() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x],
   %b: f32[8],
@@ -93,7 +93,7 @@ func @f(
 
 
 def test_a_barrier_does_not_separate_members() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x],
   %b: f32[8],
@@ -110,7 +110,7 @@ func @f(
 
 
 def test_a_member_in_a_loop() -> None:
-    types = found("""\
+    types = types_by_name("""\
 func @f(
   %a: f32[8@x],
   %n: i32[],
@@ -135,7 +135,7 @@ func @f(
 
 def test_each_copy_of_a_constant_is_a_member() -> None:
     """The operation that states the group of a constant is no use of the constant."""
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[8@x],
   %b: f32[8],
@@ -196,7 +196,7 @@ def test_explanations_state_annotations_of_other_members() -> None:
 
 def test_members_of_different_shapes_are_errors() -> None:
     with pytest.raises(PropagateError) as error:
-        propagated("""\
+        propagate("""\
 func @f(
   %a: f32[8],
   %b: f32[8, 4],

@@ -1,6 +1,6 @@
 """The order of propagation by operation priorities and user priorities."""
 
-from tests.passes.propagation.propagation_result import found
+from tests.passes.propagation.propagation_result import types_by_name
 
 
 def test_elementwise_operations_propagate_before_contractions() -> None:
@@ -16,8 +16,8 @@ func @f(
   return %e
 }
 """
-    assert found(text, level="op-priority")["d"] == "f32[8@-, 8@x]"
-    assert found(text, level="aggressive")["d"] == "f32[8@x, 8@-]"
+    assert types_by_name(text, level="op-priority")["d"] == "f32[8@-, 8@x]"
+    assert types_by_name(text, level="aggressive")["d"] == "f32[8@x, 8@-]"
 
 
 def test_a_value_with_several_uses_propagates_a_round_later() -> None:
@@ -37,7 +37,7 @@ func @f(
   return %a, %d, %b
 }
 """
-    types = found(text)
+    types = types_by_name(text)
     assert types["c"] == "f32[8@x, 8@-]"
     assert types["a"] == "f32[8@-, 8@x]"
 
@@ -58,12 +58,12 @@ func @f(
   return %s
 }
 """
-    assert found(text)["s"] == "f32[8@x, 8@-]"
+    assert types_by_name(text)["s"] == "f32[8@x, 8@-]"
 
 
 def test_lower_priorities_propagate_first() -> None:
     def sums(first: str, second: str) -> dict[str, str]:
-        return found(f"""\
+        return types_by_name(f"""\
 func @f(
   %a: f32[8@x{first}, 8],
   %b: f32[8, 8@x{second}],
@@ -89,8 +89,8 @@ func @f(
   return %c
 }
 """
-    assert found(text, level="op-priority")["c"] == "f32[8@x, 8@-]"
-    assert found(text, level="user-priority")["c"] == "f32[8@-, 8@x]"
+    assert types_by_name(text, level="op-priority")["c"] == "f32[8@x, 8@-]"
+    assert types_by_name(text, level="user-priority")["c"] == "f32[8@-, 8@x]"
 
 
 def test_axes_of_a_later_priority_are_reserved() -> None:
@@ -105,7 +105,7 @@ func @f(
   return %c, %d
 }
 """
-    types = found(text)
+    types = types_by_name(text)
     assert types["a"] == "f32[8@x, 8@-]"
     assert types["c"] == "f32[8@x, 8@-]"
 
@@ -125,10 +125,10 @@ func @f(
   return %e
 }
 """
-    both = found(text, level="aggressive", strategy="basic-then-aggressive")
+    both = types_by_name(text, level="aggressive", strategy="basic-then-aggressive")
     assert both["d"] == "f32[6@x, 6@-]"
     assert both["e"] == "f32[6@x, 4@-]"
-    assert found(text, level="basic")["e"] == "f32[6@-, 4@-]"
+    assert types_by_name(text, level="basic")["e"] == "f32[6@-, 4@-]"
 
 
 def test_the_order_of_the_work_list_is_observable() -> None:
@@ -146,7 +146,7 @@ func @f(
   return %g
 }
 """
-    lifo = found(text, level="basic", order="lifo")
-    fifo = found(text, level="basic", order="fifo")
+    lifo = types_by_name(text, level="basic", order="lifo")
+    fifo = types_by_name(text, level="basic", order="fifo")
     assert lifo["d"] == "f32[8@x, 8@-, 8@-]"
     assert fifo["d"] == "f32[8@-, 8@x, 8@-]"

@@ -5,7 +5,7 @@ import pytest
 from shardir.errors import PropagateError
 from shardir.passes.explain import explain
 from shardir.text.parser import parse
-from tests.passes.propagation.propagation_result import MESH, found, propagated
+from tests.passes.propagation.propagation_result import MESH, propagate, types_by_name
 
 PROGRAM = """\
 func @f(
@@ -35,13 +35,13 @@ def test_free_axes_propagate_in_and_out() -> None:
     yield %sum
   }
 """.replace("HOW", "axes=[x], in_axes=[[[], [x]], [[x], []]], out_axes=[[[], []]]")
-    text = str(propagated(PROGRAM))
+    text = str(propagate(PROGRAM))
     assert before in text
     assert text.startswith(MESH + "func @f(\n  %a: f32[8@z, 16@x],\n  %b: f32[16@x, 8@y],\n")
 
 
 def test_manual_axes_precede_free_axes() -> None:
-    module = propagated(
+    module = propagate(
         """\
 func @f(
   %a: f32[16@x@y, 4],
@@ -65,7 +65,7 @@ func @f(
 
 def test_the_sharding_of_a_parameter_applies_to_the_operand() -> None:
     """This holds for a closed sharding, if the operand has no other."""
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[16, 4],
 ) -> (f32[16, 4], f32[16, 4]) {
@@ -83,7 +83,7 @@ func @f(
 
 def test_a_manual_axis_of_another_dimension_does_not_propagate_in() -> None:
     """The operand is sharded over `x` along the other dimension; there is no `x` inside."""
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[16, 4@x?],
 ) -> (f32[16, 4]) {
@@ -104,7 +104,7 @@ def test_axes_of_a_later_priority_do_not_propagate_to_other_dimensions(
     outside: str, inside: str
 ) -> None:
     """The parameter has `z` along one dimension, from the priority of that dimension on."""
-    module = propagated(f"""\
+    module = propagate(f"""\
 func @f(
   %a: f32[{outside}],
 ) -> (f32[4, 8]) {{
@@ -121,7 +121,7 @@ func @f(
 
 
 def test_a_result_of_a_later_priority_uses_no_axis_twice() -> None:
-    module = propagated("""\
+    module = propagate("""\
 func @f(
   %a: f32[4, 8@z],
 ) -> (f32[4@z p1, 8]) {
@@ -151,7 +151,7 @@ def test_explanations_state_paths_into_manual_computations() -> None:
 
 def test_a_group_does_not_cross_the_boundary() -> None:
     with pytest.raises(PropagateError) as error:
-        propagated("""\
+        propagate("""\
 func @f(
   %a: f32[8],
 ) -> (f32[8]) {
@@ -191,7 +191,7 @@ func @f(
 def test_a_group_does_not_shard_a_result_over_manual_axes() -> None:
     """OpenXLA Shardy may do so, and its program is then invalid."""
     with pytest.raises(PropagateError) as raised:
-        propagated(RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", ""))
+        propagate(RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", ""))
 
     assert str(raised.value) == (
         "sharding group 2 would change how dimension 0 of %r, a result of a manual_computation, is "
@@ -202,5 +202,5 @@ def test_a_group_does_not_shard_a_result_over_manual_axes() -> None:
 
 def test_a_group_may_shard_a_result_over_free_axes() -> None:
     said = RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", " replicated(x)")
-    assert found(said)["r"] == "f32[8@-, 8@-]"
-    assert found(said.replace("8@x?", "8@y"))["r"] == "f32[8@y, 8@-]"
+    assert types_by_name(said)["r"] == "f32[8@-, 8@-]"
+    assert types_by_name(said.replace("8@x?", "8@y"))["r"] == "f32[8@y, 8@-]"

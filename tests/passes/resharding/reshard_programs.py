@@ -8,7 +8,7 @@ from shardir.verify.verifier import verify
 MESH = "mesh @m = [x=4, y=2]\n\n"
 
 
-def resharded(text: str) -> Module:
+def run_reshard(text: str) -> Module:
     module = Reshard()(parse(MESH + text))
     verify(module)
     return module

@@ -34,7 +34,7 @@ func @f(
 def test_the_cheapest_layout_is_selected() -> None:
     shardy = Reshard(layouts="shardy")(parse(MESH + VOTE))
     cheapest = Reshard()(parse(MESH + VOTE))
-    assert received(shardy) >= received(cheapest)
+    assert received_bytes(shardy) >= received_bytes(cheapest)
     assert body(cheapest)[-1] == "%c = select(%p.sharded, %a.sharded, %b) : f32[8@-, 64@y]"
 
 
@@ -95,7 +95,7 @@ def test_reshards_of_an_operation_never_send_more(sample: Sample, data: st.DataO
     function = module.main
     kept = tuple(value.sharding for value in function.body.returns)
     module = replace(module, functions=(replace(function, result_shardings=kept),))
-    assert received(Reshard()(module)) <= received(Reshard(layouts="shardy")(module))
+    assert received_bytes(Reshard()(module)) <= received_bytes(Reshard(layouts="shardy")(module))
 
 
 @settings(max_examples=30)
@@ -105,7 +105,7 @@ def test_the_exact_pipeline_keeps_results(data: st.DataObject) -> None:
     check_agreement(module, SHARDY_PIPELINE.removeprefix("propagate,"))
 
 
-def received(module: Module) -> int:
+def received_bytes(module: Module) -> int:
     """Return the bytes that each device receives; a `while` counts once."""
     (mesh,) = module.meshes
     return sum(

@@ -10,7 +10,7 @@ from tests.passes.sharded_evaluation import check_agreement
 MESH = "mesh @m = [x=4]\n\n"
 
 
-def joined(body: str, cut: str = "@x", result: str = "f32[8@x]") -> list[str]:
+def run_merge_shifts(body: str, cut: str = "@x", result: str = "f32[8@x]") -> list[str]:
     """Return the program after the pass."""
     text = f"{MESH}func @f(%x: f32[8{cut}], %v: f32[]) -> ({result}) {{\n{body}  return %y\n}}\n"
     module = MergeShifts()(parse(text))
@@ -23,7 +23,7 @@ PADDED = "  %p = pad(%x, %v, low=[{}], high=[{}], interior=[{}]) : f32[{}@x]\n"
 
 def test_a_slice_of_a_pad_is_a_pad() -> None:
     slice = "  %y = slice(%p, starts=[2], strides=[1]) : f32[8@x]\n"
-    assert joined(PADDED.format(3, 1, 0, 12) + slice)[1] == (
+    assert run_merge_shifts(PADDED.format(3, 1, 0, 12) + slice)[1] == (
         "%y = pad(%x, %v, low=[1], high=[-1], interior=[0]) : f32[8@x]"
     )
 
@@ -39,10 +39,10 @@ def test_a_slice_of_a_pad_is_a_pad() -> None:
 )
 def test_other_slices_are_not_changed(padded: tuple[int, ...], slice: str) -> None:
     body = PADDED.format(*padded) + f"  %y = slice(%p, {slice}) : f32[8@x]\n"
-    assert joined(body)[1].startswith("%y = slice(%p")
+    assert run_merge_shifts(body)[1].startswith("%y = slice(%p")
 
 
-def turned(first: int, second: int, size: int, cut: str = "@x") -> str:
+def rotated_slices(first: int, second: int, size: int, cut: str = "@x") -> str:
     return (
         f"  %a = slice(%x, starts=[{first}], strides=[1]) : f32[{size}]\n"
         f"  %b = slice(%x, starts=[{second}], strides=[1]) : f32[{8 - size}]\n"
@@ -51,17 +51,21 @@ def turned(first: int, second: int, size: int, cut: str = "@x") -> str:
 
 
 def test_rotated_slices_are_a_roll() -> None:
-    assert joined(turned(5, 0, 3))[-1] == "%y = roll(%x, dim=0, shift=3) : f32[8@x]"
-    assert joined(turned(4, 0, 3))[-1].startswith("%y = concatenate")
-    assert joined(turned(5, 1, 3))[-1].startswith("%y = concatenate")
+    assert (
+        run_merge_shifts(rotated_slices(5, 0, 3))[-1] == "%y = roll(%x, dim=0, shift=3) : f32[8@x]"
+    )
+    assert run_merge_shifts(rotated_slices(4, 0, 3))[-1].startswith("%y = concatenate")
+    assert run_merge_shifts(rotated_slices(5, 1, 3))[-1].startswith("%y = concatenate")
 
 
 def test_unsharded_dimensions_are_not_changed() -> None:
-    assert joined(turned(5, 0, 3, "@-"), "@-", "f32[8@-]")[-1].startswith("%y = concatenate")
+    assert run_merge_shifts(rotated_slices(5, 0, 3, "@-"), "@-", "f32[8@-]")[-1].startswith(
+        "%y = concatenate"
+    )
 
 
 SENT = {
-    "roll": (turned(5, 0, 3), [("collective-permute", 4), ("collective-permute", 4)]),
+    "roll": (rotated_slices(5, 0, 3), [("collective-permute", 4), ("collective-permute", 4)]),
     "shift": (
         "  %p = pad(%x, %v, low=[1], high=[-1], interior=[0]) : f32[8@x]\n"
         "  %y = neg(%p) : f32[8@x]\n",

@@ -29,7 +29,7 @@ def names(steps: tuple[PlanStep, ...]) -> list[str]:
     return [step.name for step in steps]
 
 
-def received(
+def received_bytes(
     source: Sharding, target: Sharding, type: TensorType = TYPE, planner: str = "optimal"
 ) -> int:
     return sum(step.nbytes for step in plan_reshard(source, target, type, planner))
@@ -44,7 +44,7 @@ def problems(draw: st.DrawFn, pending: bool) -> tuple[Mesh, TensorType, Sharding
     return mesh, type, source, target
 
 
-def carried_out(
+def run_plan(
     mesh: Mesh, type: TensorType, source: Sharding, target: Sharding, planner: str
 ) -> tuple[list[Any], list[Any]]:
     """Return the values of the devices after the plan, and the expected values."""
@@ -75,7 +75,7 @@ def carried_out(
 def test_a_plan_moves_every_shard_to_its_target(
     problem: tuple[Mesh, TensorType, Sharding, Sharding], planner: str
 ) -> None:
-    for got, want in zip(*carried_out(*problem, planner), strict=True):
+    for got, want in zip(*run_plan(*problem, planner), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -84,7 +84,7 @@ def test_a_plan_moves_every_shard_to_its_target(
 def test_a_plan_completes_unreduced_sums(
     problem: tuple[Mesh, TensorType, Sharding, Sharding], planner: str
 ) -> None:
-    for got, want in zip(*carried_out(*problem, planner), strict=True):
+    for got, want in zip(*run_plan(*problem, planner), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -93,8 +93,8 @@ def test_the_optimal_plan_costs_at_most_the_greedy_plan(
     problem: tuple[Mesh, TensorType, Sharding, Sharding],
 ) -> None:
     _, type, source, target = problem
-    greedy = received(source, target, type, "greedy")
-    assert received(source, target, type) <= greedy
+    greedy = received_bytes(source, target, type, "greedy")
+    assert received_bytes(source, target, type) <= greedy
 
 
 @given(problems(pending=True))
@@ -105,7 +105,7 @@ def test_a_plan_costs_at_most_reduce_gather_and_slice(
     held = type.nbytes // prod(axis.size for axis in source.used_axes())
     waiting = prod(axis.size for axis in source.unreduced)
     plain = 2 * held * (waiting - 1) // waiting + type.nbytes - held
-    assert received(source, target, type) <= plain
+    assert received_bytes(source, target, type) <= plain
 
 
 CUTS = [
@@ -139,7 +139,7 @@ def test_two_thirds_of_the_pairs_need_one_collective_or_none() -> None:
 def test_plans_cost_at_most_manual_plans(
     source: tuple[tuple[Axis, ...], ...], target: tuple[tuple[Axis, ...], ...], nbytes: int
 ) -> None:
-    assert received(Sharding.of("m", source), Sharding.of("m", target)) <= nbytes
+    assert received_bytes(Sharding.of("m", source), Sharding.of("m", target)) <= nbytes
 
 
 def test_unreduced_sums_are_scattered_to_sharded_targets() -> None:

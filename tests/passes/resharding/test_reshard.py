@@ -8,7 +8,7 @@ from shardir.passes import Reshard
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.passes.op_lines import body, reasons
-from tests.passes.resharding.reshard_programs import MESH, resharded
+from tests.passes.resharding.reshard_programs import MESH, run_reshard
 from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.strategies import modules
 
@@ -23,11 +23,11 @@ func @f(
   return %c
 }
 """
-    assert str(resharded(text)) == MESH + text
+    assert str(run_reshard(text)) == MESH + text
 
 
 def test_a_sum_over_a_sharded_factor_is_unreduced_until_its_reshard() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@y, 4@x],
   %b: f32[4@x, 8@-],
@@ -44,7 +44,7 @@ func @f(
 
 
 def test_partial_maxima_are_unreduced_by_max() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@y, 4@x],
 ) -> (f32[8@y]) {
@@ -58,7 +58,7 @@ func @f(
 
 def test_empty_arrays_are_not_unreduced() -> None:
     """An unsharded value cannot become unreduced: for complex products that is an error."""
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: c64[0@x, 0@-],
 ) -> (c64[0@x]) {
@@ -71,7 +71,7 @@ func @f(
 
 
 def test_operands_follow_the_sharding_of_most_of_the_data() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x, 4@-],
   %b: f32[8@-, 4@x],
@@ -90,7 +90,7 @@ func @f(
 
 
 def test_a_result_with_another_sharding_is_resharded() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x, 4@-],
 ) -> (f32[8@-, 4@x]) {
@@ -106,7 +106,7 @@ func @f(
 
 
 def test_one_mesh_axis_shards_one_factor_only() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x, 64@-],
   %b: f32[64@-, 6@x],
@@ -122,7 +122,7 @@ func @f(
 
 
 def test_an_unshardable_factor_moves_its_axes_to_another() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x, 4@-],
 ) -> (f32[8@x, 4@-]) {
@@ -138,7 +138,7 @@ func @f(
 
 
 def test_equal_reshards_of_a_value_are_one() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x],
   %b: f32[8@-],
@@ -156,7 +156,7 @@ func @f(
 
 
 def test_uses_read_the_value_before_its_reshard() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8@x]) {
@@ -172,7 +172,7 @@ func @f(
 
 
 def test_a_constraint_becomes_a_reshard_or_nothing() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8@y]) {
@@ -186,7 +186,7 @@ func @f(
 
 
 def test_results_have_the_shardings_of_the_function() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8@-], f32[8]) {
@@ -199,7 +199,7 @@ func @f(
 
 
 def test_shards_of_a_reshape_follow_common_factors() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x, 4@-],
 ) -> (f32[2, 16]) {
@@ -211,7 +211,7 @@ func @f(
 
 
 def test_factors_of_one_side_of_a_reshape_are_not_sharded() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[4@x, 27@-],
 ) -> (f32[6, 18]) {
@@ -227,7 +227,7 @@ func @f(
 
 
 def test_a_carried_value_has_one_sharding() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %h: f32[8@-],
   %n: i32[],
@@ -259,7 +259,7 @@ func @f(
 
 
 def test_a_scan_reads_unsharded_slices() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %xs: f32[4@x, 8@-],
 ) -> (f32[4@x, 8]) {
@@ -283,7 +283,7 @@ func @f(
 
 
 def test_a_value_carried_twice_is_resharded_for_each_parameter() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %h: f32[8@-],
 ) -> (f32[8], f32[8]) {
@@ -302,7 +302,7 @@ func @f(
 
 
 def test_new_operations_have_the_source_line_of_their_user() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[8@x],
 ) -> (f32[8@-]) {

@@ -6,7 +6,7 @@ from shardir.errors import PartitionError
 from shardir.passes import Pipeline, Reshard
 from shardir.text.parser import parse
 from tests.passes.op_lines import body, reasons
-from tests.passes.resharding.reshard_programs import MESH, resharded
+from tests.passes.resharding.reshard_programs import MESH, run_reshard
 
 UNEVEN = """\
 func @f(
@@ -21,7 +21,7 @@ func @f(
 
 
 def test_indivisible_shardings_are_padded() -> None:
-    module = resharded(UNEVEN)
+    module = run_reshard(UNEVEN)
     assert body(module) == [
         "%a.sharded = reshard(%a) : f32[6@(y, x)]",
         "%c = exp(%a.sharded) : f32[6@(y, x)]",
@@ -79,7 +79,7 @@ def test_operations_without_a_rule_are_errors_on_request() -> None:
 
 
 def test_created_values_state_where_their_padding_begins() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f() -> (i32[6@x]) {
   %i = iota(dim=0) : i32[6@x]
   %j = neg(%i) : i32[6@x]
@@ -92,7 +92,7 @@ func @f() -> (i32[6@x]) {
 
 
 def test_operations_without_padding_support_are_errors() -> None:
-    module = resharded("""\
+    module = run_reshard("""\
 func @f(
   %a: f32[6@x, 8@-],
 ) -> (f32[48@-]) {

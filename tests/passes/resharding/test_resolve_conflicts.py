@@ -56,7 +56,7 @@ RESOLVED = [
 ]
 
 
-def resolved(text: str) -> Module:
+def run_resolve_conflicts(text: str) -> Module:
     module = ResolveConflicts()(Propagate(leave_open=True)(parse(text)))
     verify(module)
     return module
@@ -67,7 +67,7 @@ def test_conflicts_are_resolved(
     operands: str, op: str, type: str, asked: str, before: int, after: int
 ) -> None:
     text = PROGRAM.format(operands=operands, op=op, result=type, asked=type)
-    module = resolved(text)
+    module = run_resolve_conflicts(text)
     assert f"-> ({asked})" in str(module)
     assert received_bytes(Propagate()(parse(text))) == before
     assert received_bytes(module) == after
@@ -75,14 +75,16 @@ def test_conflicts_are_resolved(
 
 def test_the_operation_states_its_reason() -> None:
     operands, op, type = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", *ADD
-    module = resolved(PROGRAM.format(operands=operands, op=op, result=type, asked=type))
+    module = run_resolve_conflicts(
+        PROGRAM.format(operands=operands, op=op, result=type, asked=type)
+    )
     assert module.main.body.ops[0].why == (
         "propagation leaves %c [-, -]; made [(x, y), -] instead, its operands send less"
     )
 
 
 def test_later_values_are_sharded_too() -> None:
-    module = resolved("""\
+    module = run_resolve_conflicts("""\
 mesh @m = [x=4, y=2]
 
 func @f(
@@ -101,7 +103,7 @@ def test_closed_results_are_not_changed() -> None:
     operands, (op, _) = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", ADD
     closed = "f32[64@-, 128@-]"
     text = PROGRAM.format(operands=operands, op=op, result=closed, asked=closed)
-    assert str(resolved(text)) == str(Propagate()(parse(text)))
+    assert str(run_resolve_conflicts(text)) == str(Propagate()(parse(text)))
 
 
 def test_no_change_without_savings() -> None:
@@ -121,7 +123,7 @@ func @f(
 }
 """
     plain = Propagate()(parse(text))
-    assert received_bytes(resolved(text)) <= received_bytes(plain)
+    assert received_bytes(run_resolve_conflicts(text)) <= received_bytes(plain)
 
 
 def test_sums_are_reduced_to_their_original_shardings() -> None:
@@ -137,7 +139,7 @@ func @f(
   return %c
 }
 """
-    assert str(resolved(text)) == str(Propagate()(parse(text)))
+    assert str(run_resolve_conflicts(text)) == str(Propagate()(parse(text)))
 
 
 def test_the_exact_pipeline_does_not_resolve_conflicts() -> None:
@@ -148,7 +150,7 @@ def test_the_exact_pipeline_does_not_resolve_conflicts() -> None:
 @settings(max_examples=20)
 @given(st.data())
 def test_programs_send_no_more_with_equal_results(data: st.DataObject) -> None:
-    module = opened(
+    module = open_results(
         annotate_randomly(data, data.draw(modules()), lambda _: data.draw(st.booleans()))
     )
     plain = Propagate()(module)
@@ -158,7 +160,7 @@ def test_programs_send_no_more_with_equal_results(data: st.DataObject) -> None:
     check_agreement(chosen, ",".join(map(str, rest)))
 
 
-def opened(module: Module) -> Module:
+def open_results(module: Module) -> Module:
     """Return the module without the shardings of its results."""
     main = module.main
     free: Function = replace(main, result_shardings=(None,) * len(main.result_shardings))

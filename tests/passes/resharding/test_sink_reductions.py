@@ -16,7 +16,7 @@ from tests.programs.strategies import modules
 MESH = "mesh @m = [x=4, y=2]\n\n"
 
 
-def delayed(text: str) -> Module:
+def run_sink_reductions(text: str) -> Module:
     """Return the program after the pass."""
     module = SinkReductions()(parse(MESH + text))
     verify(module)
@@ -37,7 +37,7 @@ func @f(
 
 
 def test_partial_sums_are_added_before_the_reduction() -> None:
-    module = delayed(TWO + "  %e = add(%c, %d) : f32[8@-, 8@-]\n  return %e\n}\n")
+    module = run_sink_reductions(TWO + "  %e = add(%c, %d) : f32[8@-, 8@-]\n  return %e\n}\n")
     assert body(module)[2:] == [
         "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
         "%e = reshard(%e.partial) : f32[8@-, 8@-]",
@@ -45,7 +45,7 @@ def test_partial_sums_are_added_before_the_reduction() -> None:
 
 
 def test_a_replicated_term_of_a_sum_is_added_on_the_first_device() -> None:
-    module = delayed(
+    module = run_sink_reductions(
         TWO
         + """\
   %r = exp(%c) : f32[8@-, 8@-]
@@ -69,7 +69,7 @@ def test_a_replicated_term_of_a_sum_is_added_on_the_first_device() -> None:
 
 
 def test_a_reduction_sinks_through_operations_that_reduce_size() -> None:
-    module = delayed(
+    module = run_sink_reductions(
         TWO.replace("(f32[8@-, 8@-])", "(f32[])")
         + "  %s = sum(%c, dims=[0, 1]) : f32[]\n  return %s\n}\n"
     )
@@ -94,7 +94,7 @@ def test_reductions_without_savings_are_not_moved(use: str) -> None:
     kind = use.rsplit(": ", 1)[1]
     text = TWO.replace("(f32[8@-, 8@-])", f"({kind})").split("  %d.partial")[0]
     text += f"  {use}\n  return %e\n}}\n"
-    assert str(delayed(text)) == MESH + text
+    assert str(run_sink_reductions(text)) == MESH + text
 
 
 def test_a_sum_with_replicated_uses_is_reduced_once() -> None:
@@ -109,11 +109,11 @@ def test_a_sum_with_replicated_uses_is_reduced_once() -> None:
 }
 """
     )
-    assert str(delayed(text)) == MESH + text
+    assert str(run_sink_reductions(text)) == MESH + text
 
 
 def test_an_accumulating_loop_reduces_after_its_last_iteration() -> None:
-    module = delayed(
+    module = run_sink_reductions(
         """\
 func @f(
   %a: f32[3@-, 8@-, 4@x],
@@ -165,10 +165,10 @@ def test_programs_keep_their_results(data: st.DataObject) -> None:
 def test_programs_never_send_more(data: st.DataObject) -> None:
     module = Reshard()(annotate_randomly(data, data.draw(modules()), lambda _: True))
     rest = Pipeline.parse("partition,dce")
-    assert sent(rest(SinkReductions()(module))) <= sent(rest(module))
+    assert sent_bytes(rest(SinkReductions()(module))) <= sent_bytes(rest(module))
 
 
-def sent(module: Module) -> int:
+def sent_bytes(module: Module) -> int:
     """Return the bytes that every device receives; a `while` counts twice."""
     received = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
     return sum(
@@ -219,7 +219,7 @@ def test_maxima_sink_through_selecting_operations() -> None:
     text = EXTREMES + (
         "  %r = maximum(%p, %q) : f32[4@-]\n  %s = max(%r, dims=[0]) : f32[]\n  return %s\n}\n"
     )
-    module = delayed(text)
+    module = run_sink_reductions(text)
     names = [op.name for op in module.main.body.walk()]
     assert names == ["max", "max", "maximum", "max", "reshard"]
     assert body(module)[-1].startswith("%s = reshard(%s.partial)")

@@ -75,7 +75,7 @@ def test_every_reshard_between_uneven_shardings(data: st.DataObject) -> None:
 MESH = "mesh @m = [x=4, y=2]\n\n"
 
 
-def partitioned(text: str, pipeline: str = "reshard,partition,dce") -> Module:
+def run_partition(text: str, pipeline: str = "reshard,partition,dce") -> Module:
     module = Pipeline.parse(pipeline)(parse(MESH + text))
     verify(module)
     assert str(parse(str(module))) == str(module)
@@ -83,7 +83,7 @@ def partitioned(text: str, pipeline: str = "reshard,partition,dce") -> Module:
 
 
 def test_padding_of_a_reduced_dimension_is_replaced() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[5@x],
 ) -> (f32[]) {
@@ -110,7 +110,7 @@ func @f(
 
 
 def test_padding_of_both_operands_of_a_product_is_replaced() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[5@-, 3@y],
   %b: f32[3@y, 4@x],
@@ -132,7 +132,7 @@ func @f(
 
 
 def test_elementwise_operations_compute_on_padding() -> None:
-    module = partitioned("""\
+    module = run_partition("""\
 func @f(
   %a: f32[5@x],
 ) -> (f32[5@x]) {
@@ -182,12 +182,12 @@ func @f(
 }
 """
     check_agreement(parse(MESH + text), "reshard,partition,cse,dce")
-    assert "scan" in str(partitioned(text))
+    assert "scan" in str(run_partition(text))
 
 
 def test_the_error_names_dimension_size_and_axes() -> None:
     with pytest.raises(PartitionError, match="dimension 0 of %a has size 5"):
-        partitioned("func @f(\n  %a: f32[5@x],\n) -> (f32[5]) {\n  return %a\n}\n",
+        run_partition("func @f(\n  %a: f32[5@x],\n) -> (f32[5]) {\n  return %a\n}\n",
                     "reshard{uneven=error}")  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules
 
 
-def merged(text: str) -> str:
+def run_cse(text: str) -> str:
     module = CommonSubexpressionElimination()(parse(text))
     verify(module)
     return str(module)
@@ -19,7 +19,7 @@ def merged(text: str) -> str:
 
 def test_equal_operations_are_merged_through_chains() -> None:
     assert (
-        merged("""\
+        run_cse("""\
 func @f(
   %x: f32[4],
 ) -> (f32[4]) {
@@ -56,12 +56,12 @@ func @f() -> (f32[4], f32[4]) {{
   return %a, %b
 }}
 """
-    assert merged(text.format(one, other)) == text.format(one, other)
-    assert "return %a, %a" in merged(text.format(one, one))
+    assert run_cse(text.format(one, other)) == text.format(one, other)
+    assert "return %a, %a" in run_cse(text.format(one, one))
 
 
 def test_nan_constants_are_merged() -> None:
-    assert "return %a, %a" in merged("""\
+    assert "return %a, %a" in run_cse("""\
 func @f() -> (f32[], f32[]) {
   %a = constant(value=nan) : f32[]
   %b = constant(value=nan) : f32[]
@@ -84,11 +84,11 @@ func @f(
   return %a, %b, %c, %d
 }
 """
-    assert merged(text) == text
+    assert run_cse(text) == text
 
 
 def test_collectives_are_merged() -> None:
-    assert "return %a, %a" in merged("""\
+    assert "return %a, %a" in run_cse("""\
 mesh @m = [x=2]
 
 spmd func @f(
@@ -111,12 +111,12 @@ func @f(
   return %a, %b
 }
 """
-    assert merged(text) == text
+    assert run_cse(text) == text
 
 
 def test_a_block_uses_values_before_it_but_not_after_it() -> None:
     assert (
-        merged("""\
+        run_cse("""\
 func @f(
   %x: f32[4],
   %p: bool[],

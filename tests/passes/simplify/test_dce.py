@@ -10,7 +10,7 @@ from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules
 
 
-def alive(text: str) -> str:
+def run_dce(text: str) -> str:
     module = DeadCodeElimination()(parse(text))
     verify(module)
     return str(module)
@@ -18,7 +18,7 @@ def alive(text: str) -> str:
 
 def test_dead_operations_and_their_operands_are_removed() -> None:
     assert (
-        alive("""\
+        run_dce("""\
 func @f(
   %x: f32[4],
 ) -> (f32[4]) {
@@ -40,7 +40,7 @@ func @f(
 
 
 def test_unused_collectives_are_removed() -> None:
-    assert "all-gather" not in alive("""\
+    assert "all-gather" not in run_dce("""\
 mesh @m = [x=2]
 
 spmd func @f(
@@ -61,12 +61,12 @@ func @f(
   return %i
 }
 """
-    assert alive(text) == text
+    assert run_dce(text) == text
 
 
 def test_unused_results_of_a_branch_are_removed() -> None:
     assert (
-        alive("""\
+        run_dce("""\
 func @f(
   %x: f32[4],
   %p: bool[],
@@ -100,7 +100,7 @@ func @f(
 
 def test_carried_values_used_only_by_themselves_are_removed() -> None:
     assert (
-        alive("""\
+        run_dce("""\
 func @f(
   %x: f32[4],
   %n: i32[],
@@ -158,12 +158,12 @@ func @f(
   return %r
 }
 """
-    assert alive(text) == text
+    assert run_dce(text) == text
 
 
 def test_unused_slices_of_a_scan_are_removed() -> None:
     assert (
-        alive("""\
+        run_dce("""\
 func @f(
   %x: f32[4],
   %us: f32[3, 4],

@@ -15,7 +15,7 @@ from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules
 
 
-def simplified(text: str) -> Module:
+def run_simplify(text: str) -> Module:
     module = Pipeline.parse("simplify,dce")(parse(text))
     verify(module)
     return module
@@ -28,9 +28,9 @@ def function(result: str, *lines: str, mesh: str = "") -> str:
     return f"{mesh}func @f(\n{params}) -> ({result}) {{\n{ops}  return %y\n}}\n"
 
 
-def left(result: str, *lines: str) -> list[str]:
+def remaining_lines(result: str, *lines: str) -> list[str]:
     """Return the remaining operations and the returned value."""
-    module = simplified(function(result, *lines))
+    module = run_simplify(function(result, *lines))
     text = [line.strip() for line in str(module).splitlines()]
     return [line for line in text if " = " in line or line.startswith("return")]
 
@@ -63,7 +63,7 @@ SAME = [
 
 @pytest.mark.parametrize("lines", SAME, ids=lambda lines: lines[-1].partition(" : ")[0])
 def test_identities_are_removed(lines: tuple[str, ...]) -> None:
-    assert left("f32[4, 6]", *lines) == ["return %x"]
+    assert remaining_lines("f32[4, 6]", *lines) == ["return %x"]
 
 
 DIFFERENT = [
@@ -80,12 +80,12 @@ DIFFERENT = [
 
 @pytest.mark.parametrize("lines", DIFFERENT, ids=lambda lines: " ".join(lines))
 def test_inexact_rewrites_are_not_applied(lines: tuple[str, ...]) -> None:
-    assert left("f32[4, 6]", *lines) == [*lines, "return %y"]
+    assert remaining_lines("f32[4, 6]", *lines) == [*lines, "return %y"]
 
 
 def test_multiplication_of_a_complex_value_by_one_is_kept() -> None:
     lines = ("%c = constant(value=1.0) : c64[4, 6]", "%y = mul(%z, %c) : c64[4, 6]")
-    assert left("c64[4, 6]", *lines) == [*lines, "return %y"]
+    assert remaining_lines("c64[4, 6]", *lines) == [*lines, "return %y"]
 
 
 @pytest.mark.parametrize("between", ["f32", "f64"])
@@ -106,11 +106,11 @@ def test_folded_conversions_of_floats_saturate(given: str, between: str) -> None
 
 def test_additions_of_integer_zeros_are_removed() -> None:
     lines = ("%c = constant(value=0) : i32[4, 6]", "%y = add(%n, %c) : i32[4, 6]")
-    assert left("i32[4, 6]", *lines) == ["return %n"]
+    assert remaining_lines("i32[4, 6]", *lines) == ["return %n"]
 
 
 def test_consecutive_data_movement_is_merged() -> None:
-    assert left(
+    assert remaining_lines(
         "f32[3]",
         "%a = slice(%x, starts=[1, 0], strides=[2, 1]) : f32[2, 6]",
         "%c = slice(%a, starts=[1, 1], strides=[1, 2]) : f32[1, 3]",
@@ -120,7 +120,7 @@ def test_consecutive_data_movement_is_merged() -> None:
         "%y = reshape(%c) : f32[3]",
         "return %y",
     ]
-    assert left(
+    assert remaining_lines(
         "f32[2, 4, 5, 6]",
         "%a = broadcast(%x, dims=[1, 2]) : f32[2, 4, 6]",
         "%y = broadcast(%a, dims=[0, 1, 3]) : f32[2, 4, 5, 6]",
@@ -128,13 +128,15 @@ def test_consecutive_data_movement_is_merged() -> None:
 
 
 def test_arithmetic_on_splats_uses_their_dtype() -> None:
-    assert left(
+    assert remaining_lines(
         "i8[4]",
         "%a = constant(value=100) : i8[4]",
         "%c = add(%a, %a) : i8[4]",
         "%y = neg(%c) : i8[4]",
     ) == ["%y = constant(value=56) : i8[4]", "return %y"]
-    assert left("f32[2]", "%a = constant(value=0.1) : f32[2]", "%y = mul(%a, %a) : f32[2]") == [
+    assert remaining_lines(
+        "f32[2]", "%a = constant(value=0.1) : f32[2]", "%y = mul(%a, %a) : f32[2]"
+    ) == [
         "%y = constant(value=0.010000000707805157) : f32[2]",
         "return %y",
     ]
@@ -153,12 +155,12 @@ func @f(
   return %c
 }
 """
-    assert str(simplified(text)) == text
+    assert str(run_simplify(text)) == text
 
 
 def test_consecutive_reshards_are_merged() -> None:
     assert "%b = reshard(%x) : f32[4@y]" in str(
-        simplified("""\
+        run_simplify("""\
 mesh @m = [x=2, y=2]
 
 func @f(
@@ -174,7 +176,7 @@ func @f(
 
 def test_a_gather_followed_by_a_slice_is_removed() -> None:
     assert "return %x" in str(
-        simplified("""\
+        run_simplify("""\
 mesh @m = [x=2]
 
 spmd func @f(

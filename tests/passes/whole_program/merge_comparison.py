@@ -34,14 +34,17 @@ def run_merged(program: Module, one: Module, arguments: Sequence[Array]) -> list
     """Return the results of the merged program `one` for global arrays, padded as shards are."""
     spmd = program.main.spmd
     assert spmd is not None
-    given = [padded(x, stored_type(outer)) for x, outer in zip(arguments, spmd.params, strict=True)]
+    given = [
+        pad_worst_case(x, stored_type(outer))
+        for x, outer in zip(arguments, spmd.params, strict=True)
+    ]
     made = run(one, given)
     return [
         x[tuple(map(slice, outer.type.shape))] for x, outer in zip(made, spmd.results, strict=True)
     ]
 
 
-def padded(array: Array, to: TensorType) -> Array:
+def pad_worst_case(array: Array, to: TensorType) -> Array:
     """Return the array with worst-case padding."""
     worst: Any = np.nan
     if array.dtype.kind in "iu":

@@ -41,7 +41,7 @@ rhs_dilation=[1, 1], dims="f01b,i01o->01bf") : f32[3, 3, 3, 2]
 """
 
 
-def folded(text: str, pipeline: str = DEFAULT_PIPELINE) -> Module:
+def merge_and_check(text: str, pipeline: str = DEFAULT_PIPELINE) -> Module:
     """Return one program for all devices, and check that it has their results."""
     program = Pipeline.parse(pipeline)(parse(text))
     one = merged(program, FOLDING)
@@ -54,13 +54,13 @@ def folded(text: str, pipeline: str = DEFAULT_PIPELINE) -> Module:
 
 def test_shards_with_halos_become_the_global_array() -> None:
     text = CONVOLUTION.replace("ROWS", "8").replace("OUT", "8").replace("STRIDE", "1")
-    one = folded(text.replace("PADDING", "[1, 1]").replace("DILATION", "1"))
+    one = merge_and_check(text.replace("PADDING", "[1, 1]").replace("DILATION", "1"))
     assert names(one.main) == ["convolution"]
     assert one.main.body.ops[0].attrs["padding"] == ((1, 1), (1, 1))
 
 
 def test_partial_filter_gradients_become_one_convolution() -> None:
-    one = folded(FILTER)
+    one = merge_and_check(FILTER)
     assert names(one.main) == ["convolution"]
     assert one.main.body.ops[0].attrs["groups"] == 1
     assert one.main.body.ops[0].why.startswith("all-reduce %y along ")
@@ -74,14 +74,14 @@ def test_strides_and_paddings(rows: int, stride: int, dilation: int, low: int, h
     out = (rows + low + high - 2 * dilation - 1) // stride + 1
     text = CONVOLUTION.replace("ROWS", str(rows)).replace("OUT", str(out))
     text = text.replace("STRIDE", str(stride)).replace("DILATION", str(dilation))
-    folded(text.replace("PADDING", f"[{low}, {high}]"), UNEVEN)
+    merge_and_check(text.replace("PADDING", f"[{low}, {high}]"), UNEVEN)
 
 
 def test_halos_along_two_dimensions() -> None:
     text = CONVOLUTION.replace("ROWS", "8").replace("OUT", "8").replace("STRIDE", "1")
     text = text.replace("PADDING", "[1, 1]").replace("DILATION", "1")
-    assert names(folded(_squares(text)).main) == ["convolution"]
-    assert names(folded(_squares(FILTER)).main) == ["convolution"]
+    assert names(merge_and_check(_squares(text)).main) == ["convolution"]
+    assert names(merge_and_check(_squares(FILTER)).main) == ["convolution"]
 
 
 def _squares(text: str) -> str:

@@ -81,7 +81,7 @@ def text_of(module: Module) -> str:
     return re.sub(r"func\.func @(?!main\()", "func.func private @", show(module, locations=True))
 
 
-def called(module: Module) -> set[int]:
+def call_numbers(module: Module) -> set[int]:
     """Return the numbers of the calls in a numbered module."""
     return {
         op.loc.line

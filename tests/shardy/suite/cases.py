@@ -68,7 +68,7 @@ def _split(function: Function) -> Function:
     return draft.build()
 
 
-def _moved(module: Module) -> Module:
+def _insert_reshards(module: Module) -> Module:
     return with_names_kept(InsertExplicitReshards()(module))
 
 
@@ -195,7 +195,7 @@ SUITES = (
     Suite(
         "reshards",
         tuple(f"{EXPORT}/insert_explicit_reshards/{name}.mlir" for name in RESHARDS),
-        _moved,
+        _insert_reshards,
         ComparisonMode(closed=True),
         part="explicit reshards",
         matcher=ReshardMatcher,

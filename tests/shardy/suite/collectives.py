@@ -30,7 +30,7 @@ def compare_collectives(case: Case, module: Module) -> list[str]:
             assert target is not None
             if source is None:
                 source = Sharding.fully_replicated(target.mesh, op.result.type.rank)
-            made += moved(module, source, target, op.result.type.shape)
+            made += reshard_collectives(module, source, target, op.result.type.shape)
     wanted = [
         f"{line[1]}{line[2] or ''} out_sharding=<@mesh, {line[3]}>"
         for check in case.checks
@@ -58,7 +58,9 @@ def _sources(body: Block) -> dict[Value, Sharding | None]:
     return known
 
 
-def moved(module: Module, source: Sharding, target: Sharding, shape: tuple[int, ...]) -> list[str]:
+def reshard_collectives(
+    module: Module, source: Sharding, target: Sharding, shape: tuple[int, ...]
+) -> list[str]:
     """Return the collectives of one reshard; another device order adds a permutation."""
     mesh, before = module.mesh(target.mesh), module.mesh(source.mesh)
     source, target = source.close(), target.close()
@@ -72,27 +74,27 @@ def moved(module: Module, source: Sharding, target: Sharding, shape: tuple[int, 
 
 
 def written(made: GreedyCollective, mesh: Mesh) -> str:
-    out = f"out_sharding={placed(made.sharding, mesh)}"
+    out = f"out_sharding={print_sharding(made.sharding, mesh)}"
     name = made.name.replace("-", "_")
     if name == "collective_permute":
         return f"{name} {out}"
     if name == "all_reduce":
-        return f"{name} {listed(made.axes[0], mesh)} {out}"
+        return f"{name} {print_axes(made.axes[0], mesh)} {out}"
     if name == "all_to_all":
         ((dim, axes),) = ((dim, axes) for dim, axes in enumerate(made.axes) if axes)
-        return f"{name} [{listed(axes, mesh)}: {dim}->{made.target}] {out}"
-    return f"{name} [{', '.join(listed(axes, mesh) for axes in made.axes)}] {out}"
+        return f"{name} [{print_axes(axes, mesh)}: {dim}->{made.target}] {out}"
+    return f"{name} [{', '.join(print_axes(axes, mesh) for axes in made.axes)}] {out}"
 
 
-def placed(sharding: Sharding, mesh: Mesh) -> str:
-    pending = f", unreduced={listed(sharding.unreduced, mesh)}" if sharding.unreduced else ""
-    return f"<@mesh, [{', '.join(listed(axes, mesh) for axes in sharding.axes)}]{pending}>"
+def print_sharding(sharding: Sharding, mesh: Mesh) -> str:
+    pending = f", unreduced={print_axes(sharding.unreduced, mesh)}" if sharding.unreduced else ""
+    return f"<@mesh, [{', '.join(print_axes(axes, mesh) for axes in sharding.axes)}]{pending}>"
 
 
-def listed(axes: Axes, mesh: Mesh) -> str:
-    return f"{{{', '.join(named(axis, mesh) for axis in axes)}}}"
+def print_axes(axes: Axes, mesh: Mesh) -> str:
+    return f"{{{', '.join(print_axis(axis, mesh) for axis in axes)}}}"
 
 
-def named(axis: Axis, mesh: Mesh) -> str:
+def print_axis(axis: Axis, mesh: Mesh) -> str:
     part = "" if axis.is_full(mesh) else f":({axis.pre}){axis.size}"
     return f'"{axis.name}"{part}'

@@ -81,7 +81,7 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     """
     function = next((f for f in module.functions if f.name == name), None)
     if function is None:
-        return _inlined(module, reader, name)
+        return _find_inlined(module, reader, name)
     read = reader.functions_read.get(name)
     inner = [range(call.start, call.end) for call in (read.inlined if read else ())]
     entries = [
@@ -93,7 +93,7 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     return Listing(function, entries, function.body.params)
 
 
-def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
+def _find_inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
     """Return a function that replaced its first call, or the part of it that is still present.
 
     `bar_0` is Shardy's name of the copy of @bar for a later call.

@@ -26,7 +26,7 @@ X = RNG.standard_normal((4, 3)).astype(np.float32)
 N = 4
 
 
-def mapped(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def run_vmap(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Return the result of `vmap` along `i`, and check that it is the same inside `jit`."""
     made = vmap(fun, axis_name="i", **options)(*args)
     np.testing.assert_allclose(
@@ -41,20 +41,20 @@ def agree(made: Any, expected: Any) -> None:
 
 
 def test_sums_means_and_extremes() -> None:
-    agree(mapped(lambda x: x - lax.pmean(x, "i"), X), X - X.mean(0))
-    agree(mapped(lambda x: lax.psum(x, "i"), X), np.broadcast_to(X.sum(0), X.shape))
+    agree(run_vmap(lambda x: x - lax.pmean(x, "i"), X), X - X.mean(0))
+    agree(run_vmap(lambda x: lax.psum(x, "i"), X), np.broadcast_to(X.sum(0), X.shape))
     agree(vmap(lambda x: lax.psum(x, "i"), axis_name="i", out_axes=None)(X), X.sum(0))
-    agree(mapped(lambda x: x / lax.pmax(x, "i"), X), X / X.max(0))
-    agree(mapped(lambda x: x / lax.pmin(x, "i"), X), X / X.min(0))
-    count = mapped(lambda x: lax.psum(x > 0, "i"), X, out_axes=None)
+    agree(run_vmap(lambda x: x / lax.pmax(x, "i"), X), X / X.max(0))
+    agree(run_vmap(lambda x: x / lax.pmin(x, "i"), X), X / X.min(0))
+    count = run_vmap(lambda x: lax.psum(x > 0, "i"), X, out_axes=None)
     np.testing.assert_array_equal(count, (X > 0).sum(0))
-    agree(mapped(lambda x: lax.pmean(x, "i"), np.arange(4), out_axes=None), 1.5)
+    agree(run_vmap(lambda x: lax.pmean(x, "i"), np.arange(4), out_axes=None), 1.5)
 
 
 def test_psum_of_a_constant_multiplies_by_the_axis_size() -> None:
     y = X[0]
-    agree(mapped(lambda x: x + lax.psum(y, "i"), X), X + N * y)
-    agree(mapped(lambda x: x * lax.psum(1, "i"), X), X * N)
+    agree(run_vmap(lambda x: x + lax.psum(y, "i"), X), X + N * y)
+    agree(run_vmap(lambda x: x * lax.psum(1, "i"), X), X * N)
     sizes: list[Any] = []
 
     def f(x: Any) -> Any:
@@ -66,7 +66,7 @@ def test_psum_of_a_constant_multiplies_by_the_axis_size() -> None:
 
 
 def test_axis_index() -> None:
-    np.testing.assert_array_equal(mapped(lambda x: lax.axis_index("i"), X), np.arange(N))
+    np.testing.assert_array_equal(run_vmap(lambda x: lax.axis_index("i"), X), np.arange(N))
     both = vmap(vmap(lambda x: lax.axis_index(("i", "j")), axis_name="j"), axis_name="i")(X)
     np.testing.assert_array_equal(both, np.arange(12).reshape(4, 3))
     alone = vmap(lambda: lax.axis_index("i"), axis_name="i", axis_size=3)()
@@ -75,32 +75,32 @@ def test_axis_index() -> None:
 
 def test_permutations() -> None:
     around = [(i, (i + 1) % N) for i in range(N)]
-    agree(mapped(lambda x: lax.ppermute(x, "i", around), X), np.roll(X, 1, 0))
+    agree(run_vmap(lambda x: lax.ppermute(x, "i", around), X), np.roll(X, 1, 0))
     text = jit(vmap(lambda x: lax.ppermute(x, "i", around), axis_name="i")).lower(X).as_text()
     assert "gather" not in text
     swapped = [(0, 1), (1, 0), (2, 3), (3, 2)]
-    agree(mapped(lambda x: lax.ppermute(x, "i", swapped), X), X[[1, 0, 3, 2]])
-    some = mapped(lambda x: lax.ppermute(x, "i", [(0, 2), (3, 1)]), X)
+    agree(run_vmap(lambda x: lax.ppermute(x, "i", swapped), X), X[[1, 0, 3, 2]])
+    some = run_vmap(lambda x: lax.ppermute(x, "i", [(0, 2), (3, 1)]), X)
     agree(some, np.stack([X[0] * 0, X[3], X[0], X[0] * 0]))
-    agree(mapped(lambda x: lax.ppermute(x, "i", []), X), X * 0)
-    agree(mapped(lambda x: lax.pshuffle(x, "i", [3, 1, 0, 2]), X), X[[3, 1, 0, 2]])
+    agree(run_vmap(lambda x: lax.ppermute(x, "i", []), X), X * 0)
+    agree(run_vmap(lambda x: lax.pshuffle(x, "i", [3, 1, 0, 2]), X), X[[3, 1, 0, 2]])
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_all_gather(axis: int) -> None:
-    stacked = mapped(lambda x: lax.all_gather(x, "i", axis=axis), X)
+    stacked = run_vmap(lambda x: lax.all_gather(x, "i", axis=axis), X)
     agree(stacked, np.stack([np.stack(list(X), axis)] * N))
     wide = RNG.standard_normal((4, 3, 2)).astype(np.float32)
-    tiled = mapped(lambda x: lax.all_gather(x, "i", axis=axis, tiled=True), wide)
+    tiled = run_vmap(lambda x: lax.all_gather(x, "i", axis=axis, tiled=True), wide)
     agree(tiled, np.stack([np.concatenate(list(wide), axis)] * N))
 
 
 def test_psum_scatter() -> None:
     square = RNG.standard_normal((4, 2, 4)).astype(np.float32)
-    made = mapped(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), square)
+    made = run_vmap(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), square)
     agree(made, square.sum(0).T)
     wide = RNG.standard_normal((4, 8, 3)).astype(np.float32)
-    tiled = mapped(lambda x: lax.psum_scatter(x, "i", tiled=True), wide)
+    tiled = run_vmap(lambda x: lax.psum_scatter(x, "i", tiled=True), wide)
     agree(tiled, wide.sum(0).reshape(4, 2, 3))
 
 
@@ -108,14 +108,14 @@ def test_psum_scatter() -> None:
 @pytest.mark.parametrize("concat", [0, 1, 2])
 def test_all_to_all(split: int, concat: int) -> None:
     x = RNG.standard_normal((4, 4, 4, 4)).astype(np.float32)
-    made = mapped(lambda y: lax.all_to_all(y, "i", split, concat), x)
+    made = run_vmap(lambda y: lax.all_to_all(y, "i", split, concat), x)
     expected = [np.stack([np.take(y, i, split) for y in x], concat) for i in range(N)]
     agree(made, np.stack(expected))
     x = RNG.standard_normal((4, 8, 8, 8)).astype(np.float32)
-    made = mapped(lambda y: lax.all_to_all(y, "i", split, concat, tiled=True), x)
+    made = run_vmap(lambda y: lax.all_to_all(y, "i", split, concat, tiled=True), x)
     expected = [np.concatenate([np.split(y, N, split)[i] for y in x], concat) for i in range(N)]
     agree(made, np.stack(expected))
-    swapped = mapped(lambda y: lax.pswapaxes(y, "i", 1), x[:, :, :4])
+    swapped = run_vmap(lambda y: lax.pswapaxes(y, "i", 1), x[:, :, :4])
     agree(swapped, np.swapaxes(x[:, :, :4], 0, 2))
 
 
@@ -150,7 +150,7 @@ def test_inside_loops_and_branches() -> None:
     ends, places = vmap(running, axis_name="i")(X)
     agree(ends, X + 2 * X.sum(0))
     np.testing.assert_array_equal(places, np.repeat(np.arange(N)[:, None], 2, 1))
-    chosen = mapped(lambda x: lax.cond(True, lambda: lax.psum(x, "i"), lambda: x), X)
+    chosen = run_vmap(lambda x: lax.cond(True, lambda: lax.psum(x, "i"), lambda: x), X)
     agree(chosen, np.broadcast_to(X.sum(0), X.shape))
 
 
@@ -168,12 +168,12 @@ def test_gradients_of_all_positions_add_up() -> None:
     agree(inside, np.asarray(outside))
 
 
-def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str:
+def vmap_error(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str:
     return error_assertions.error_line(kind, lambda: vmap(fun, axis_name="rows")(x))
 
 
 def test_unknown_axis_names_are_errors() -> None:
-    assert refused(AxisNameError, lambda x: lax.psum(x, "row")) == (
+    assert vmap_error(AxisNameError, lambda x: lax.psum(x, "row")) == (
         "psum is along 'row', which is not bound at this line (bound axes: 'rows'); did you mean "
         "'rows'?"
     )
@@ -188,37 +188,37 @@ def test_unknown_axis_names_are_errors() -> None:
 
 
 def test_invalid_permutations_are_errors() -> None:
-    assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 1), (2, 1)])) == (
+    assert vmap_error(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 1), (2, 1)])) == (
         "perm of ppermute has the target 1 twice; every position sends once and receives once at "
         "most"
     )
-    assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 4)])) == (
+    assert vmap_error(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 4)])) == (
         "perm of ppermute has the target 4; the positions along 'rows' are 0 to 3"
     )
-    assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", raw([1]))) == (
+    assert vmap_error(ArgumentError, lambda x: lax.ppermute(x, "rows", raw([1]))) == (
         "perm of ppermute is [1]; it is a list of pairs (source, target)"
     )
-    assert refused(PermutationError, lambda x: lax.pshuffle(x, "rows", [0, 1, 1, 2])) == (
+    assert vmap_error(PermutationError, lambda x: lax.pshuffle(x, "rows", [0, 1, 1, 2])) == (
         "perm of pshuffle is [0, 1, 1, 2]; it has every number from 0 to 3 once"
     )
 
 
 def test_indivisible_dimensions_are_errors() -> None:
-    assert refused(ShapeError, lambda x: lax.psum_scatter(x, "rows", tiled=True)) == (
+    assert vmap_error(ShapeError, lambda x: lax.psum_scatter(x, "rows", tiled=True)) == (
         "psum_scatter splits dimension 0 of f32[3] into 4 parts, which do not divide 3"
     )
-    assert refused(ShapeError, lambda x: lax.all_to_all(x, "rows", 0, 0)) == (
+    assert vmap_error(ShapeError, lambda x: lax.all_to_all(x, "rows", 0, 0)) == (
         "all_to_all gives each of 4 positions one element of dimension 0 of f32[3], which has 3; "
         "tiled=True gives them more"
     )
-    assert refused(AxisError, lambda x: lax.all_gather(x, "rows", axis=2)) == (
+    assert vmap_error(AxisError, lambda x: lax.all_gather(x, "rows", axis=2)) == (
         "axis 2 is out of range for an array of rank 2"
     )
 
 
 def test_invalid_groups_are_errors() -> None:
     def groups(*groups: Any) -> str:
-        return refused(
+        return vmap_error(
             ArgumentError, lambda x: lax.all_gather(x, "rows", axis_index_groups=list(groups))
         )
 
@@ -257,7 +257,7 @@ def test_collectives_in_groups() -> None:
 
 
 def test_invalid_axis_names_are_errors() -> None:
-    assert refused(AxisNameError, lambda x: lax.ppermute(x, raw(("rows", "rows")), [])) == (
+    assert vmap_error(AxisNameError, lambda x: lax.ppermute(x, raw(("rows", "rows")), [])) == (
         "ppermute is along 'rows' twice; name each axis once"
     )
     with pytest.raises(
