@@ -14,7 +14,7 @@ from shardir.passes.pipeline import Pipeline
 from shardir.passes.simplify.inline import inline_regions
 from tests.backends.drawn_examples import draw_examples
 from tests.backends.ipu.host_model_execution import Case
-from tests.passes.random_cases import PIPELINES, annotated, functions
+from tests.passes.random_cases import PIPELINES, annotate, functions
 
 MESH_SIZES = ((2,), (4,), (2, 2), (2, 4), (4, 2), (2, 2, 2))
 

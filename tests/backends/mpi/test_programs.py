@@ -11,7 +11,7 @@ from shardir.text.printer import print_module
 from tests.backends.mpi.mpiexec_job import mpiexec
 from tests.backends.mpi.native_programs import CHECKS
 from tests.backends.mpi.program_comparison import SEPARATOR
-from tests.passes.processes import partitioned
+from tests.passes.processes import partition_some
 from tests.programs.strategies import spmd_modules
 
 IS_LONG_RUN = settings().max_examples > 200
@@ -98,7 +98,7 @@ def test_reductions_over_several_processes_match_one_process(
 @pytest.mark.parametrize(("count", "part"), [(2, 0), (4, 1)])
 def test_partitioned_programs_match_one_process(count: int, part: int, tmp_path: Path) -> None:
     run_programs(
-        select_half(random_programs(partitioned(), EXAMPLE_COUNT), part),
+        select_half(random_programs(partition_some(), EXAMPLE_COUNT), part),
         count,
         tmp_path,
         "numpy",
