@@ -10,21 +10,28 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.native import StorageFields, native
+
 
 @final
-class Storage:
+class Storage(StorageFields):
     """Row-major memory of `shape` and `dtype` at `address`, valid as long as `owner` exists.
 
     It must not be written to once it is shared, unless there is no other reference to its owner.
     """
 
-    __slots__ = ("_array", "address", "dtype", "owner", "shape")
+    __slots__ = ()
+
+    owner: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    _array: npt.NDArray[Any] | None
 
     def __init__(
         self, address: int, owner: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> None:
         self.address, self.owner, self.shape, self.dtype = address, owner, shape, dtype
-        self._array: npt.NDArray[Any] | None = None
+        self._array = None
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "Storage":
@@ -57,6 +64,10 @@ class Storage:
         """Return its memory as a read-only array that cannot be made writable, unlike a view of a
         NumPy array. Types that are not NumPy's own are views of bytes."""
         return np.asarray(_ArrayBase(self)).view(self.dtype).reshape(self.shape)
+
+
+if native is not None:
+    native.set_storage_class(Storage)
 
 
 def _notify_owner(owner: Any) -> None:

@@ -39,17 +39,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def native_call_cache() -> None:
-    """Compile the native call cache first: no test may depend on the number of earlier calls."""
-    from shardir.backends.cpu import is_available
-
-    if is_available():
-        from shardir.backends.cpu.dispatch.tiered_code import call_cache_code
-
-        call_cache_code()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Exclude the tests themselves from garbage collection.

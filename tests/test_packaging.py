@@ -32,14 +32,15 @@ def test_the_list_of_packages_is_sorted() -> None:
 
 
 def data_files(folder: Path) -> set[Path]:
-    """Return the files of a package that are not modules, in folders that are not packages."""
+    """Return the files of a package that are not modules and not built into
+    one, in folders that are not packages."""
     found = set()
     for path in folder.iterdir():
         if path.is_symlink() or path.name == "__pycache__" or (path / "__init__.py").exists():
             continue
         if path.is_dir():
             found |= data_files(path)
-        elif path.is_file() and path.suffix not in {".py", ".pyc"}:
+        elif path.is_file() and path.suffix not in {".py", ".pyc", ".c", ".so"}:
             found.add(path)
     return found
 

@@ -80,12 +80,12 @@ def _start_runtime() -> None:
     # Imported here: a child that is forked now would lose a module whose import is running on
     # another thread.
     from shardir.backends.cpu.codegen.llvm_threads import try_start_thread
-    from shardir.backends.cpu.dispatch import tiered_code
+    from shardir.backends.cpu.threads import workers
 
-    is_cached = tiered_code.are_on_disk()
+    is_cached = workers.is_code_on_disk()
     # The next access to the pool raises any error again, and Python waits for the thread.
     try_start_thread(
-        Thread(target=_suppress_errors, args=(tiered_code.launch_code,), name="shardir-prepare")
+        Thread(target=_suppress_errors, args=(workers.worker_pool,), name="shardir-prepare")
     )
     import_module("shardir.backends.cpu.executable")
     import_module("shardir.backends.cpu.schedule.schedule_cache").source_fingerprint()

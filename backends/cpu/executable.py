@@ -15,8 +15,7 @@ from shardir.backends.base import Launch, UnshardedExecutable
 from shardir.backends.cpu.codegen import kernel_table
 from shardir.backends.cpu.dispatch import control_interpreter, launch as launching
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
-from shardir.backends.cpu.dispatch.program_table import load_program
-from shardir.backends.cpu.dispatch.tiered_code import launch_code
+from shardir.backends.cpu.dispatch.program_table import load_program, program_address
 from shardir.backends.cpu.schedule.arena import BufferKind, align_up
 from shardir.backends.cpu.schedule.instructions import (
     InstructionWriter,
@@ -115,8 +114,7 @@ class NativeExecutable(UnshardedExecutable):
 
         def address(segment: Segment) -> int:
             loaded.append(self._load(segment))
-            program: int = loaded[-1].__self__
-            return program
+            return program_address(loaded[-1])
 
         writer = InstructionWriter(address)
         writer.write(items)
@@ -283,9 +281,8 @@ class NativeExecutable(UnshardedExecutable):
             for k, slot in enumerate(schedule.arguments[:argument_count])
         ]
         launch = launching.make_launch(
-            launch_code(), enter.__self__, kind, template, arguments, places, sizes, results,
-            (self, captured),
-        )  # fmt: skip
+            enter, kind, template, arguments, places, sizes, results, (self, captured)
+        )
         return launch and (_wrap_donation(launch, kind, sizes, given) if given else launch)
 
     def _donated_blocks(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.device_shards import wait_for
+from shardir.backends.native import ArrayFields, native
 from shardir.backends.storage import Storage
 from shardir.errors import count_noun
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -71,22 +72,28 @@ class Shard:
 
 
 @final
-class Array(Convertible):
+class Array(ArrayFields, Convertible):
     """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
     `held` is its allocation, or its shards; `None` once the array is deleted or
     donated.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_parts", "_whole", "held", "sharding", "signature")
+    __slots__ = ()
+
+    signature: ArraySignature
+    sharding: Sharding
+    held: Storage | Sequence[Buffer] | None
+    _parts: Sequence[Buffer] | None
+    _whole: Buffer | None
+    _gone: str
 
     def __init__(
         self, signature: ArraySignature, sharding: Sharding, held: Storage | Sequence[Buffer]
     ) -> None:
         self.signature, self.sharding = signature, sharding
-        self.held: Storage | Sequence[Buffer] | None = held
-        self._parts: Sequence[Buffer] | None = None
-        self._whole: Buffer | None = None
+        self.held = held
+        self._parts = self._whole = None
         self._gone = ""
 
     @property
@@ -312,6 +319,10 @@ class Array(Convertible):
         last = len(text) - text.rfind("\n") - 1 + len("Array(" if "\n" not in text else "")
         space = " " if last + len(ending) + 2 <= width else "\n" + " " * len("Array(")
         return f"Array({text},{space}{ending}"
+
+
+if native is not None:
+    native.set_array_class(Array)
 
 
 def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Array:

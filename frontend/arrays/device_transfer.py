@@ -1,11 +1,10 @@
 """Transfers of arrays to devices and to the host."""
 
-from functools import update_wrapper
 from typing import Any
 
 import numpy as np
 
-from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.backends.native import native
 from shardir.backends.storage import Storage
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array import Array, make_committed_array, make_uncommitted_array
@@ -13,7 +12,6 @@ from shardir.frontend.arrays.array_import import import_numpy
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, to_numpy
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.config import resolve_uneven_mode
-from shardir.frontend.dispatch.compilation import install_native_wait
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.distributed.shard_exchange import (
     check_equal_across_processes,
@@ -137,30 +135,14 @@ def _is_key_array(leaf: Any) -> bool:
     return isinstance(leaf, Array) and leaf.type.dtype == "key"
 
 
-@vectorcall_class
-class _BlockUntilReady:
-    """Vectorcall wrapper of `block_until_ready`, with a native implementation for CPU arrays."""
-
-    def __init__(self, fun: Any) -> None:
-        update_wrapper(self, fun)
-        self._quick = False
-
-    def __call__(self, x: Any) -> Any:
-        if not self._quick:
-            self._quick = install_native_wait(self, Array)
-        # Results are complete when a call returns; deleted arrays must raise an error.
+def block_until_ready(x: Any) -> Any:
+    """Return `x` after all arrays in it are computed."""
+    # Results are complete when a call returns; deleted arrays must raise an error.
+    if native is None or not native.is_ready(x):
         for leaf in tree.leaves(x):
             if isinstance(leaf, Array):
                 leaf.block_until_ready()
-        return x
-
-    def __reduce__(self) -> str:
-        return "block_until_ready"
-
-
-@_BlockUntilReady
-def block_until_ready(x: Any) -> Any:
-    """Return `x` after all arrays in it are computed."""
+    return x
 
 
 def effects_barrier() -> None:

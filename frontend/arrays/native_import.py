@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu import is_available
+from shardir.backends.native import native
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.shardings.sharding import Sharding
 
@@ -21,13 +22,13 @@ def import_natively(
 ) -> Any:
     """Return a copy of a NumPy array in one allocation, or `None` if Python code must make it.
 
-    `kind` is the class of the result. The result is `None` until native code is available, for
-    large arrays, and for integers that do not fit.
+    `kind` is the class of the result. The result is `None` without the native tier, for large
+    arrays, and for integers that do not fit.
     """
     key = array.shape, array.dtype, signature, sharding
     launch = _import_launches.get(key)
     if launch is None:
-        if key in _import_launches or not _is_native_ready():
+        if key in _import_launches or native is None or not is_available():
             return None
         if len(_import_launches) >= MAX_CACHED_IMPORTS:
             _import_launches.clear()
@@ -38,15 +39,6 @@ def import_natively(
     return None if made is None else made[0]
 
 
-def _is_native_ready() -> bool:
-    if not is_available():
-        return False
-    # Imported late for start-up time: this module imports the code generator.
-    from shardir.backends.cpu.dispatch.tiered_code import has_call_cache
-
-    return has_call_cache()
-
-
 def _make_import_launch(
     shape: tuple[int, ...],
     given: np.dtype[Any],
@@ -55,19 +47,14 @@ def _make_import_launch(
     kind: type,
 ) -> Launch | None:
     # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import launch, numpy_layout
-    from shardir.backends.cpu.dispatch.array_import import ArrayImport
-    from shardir.backends.cpu.dispatch.tiered_code import launch_code
+    from shardir.backends.cpu.dispatch import launch
 
-    if not numpy_layout.has_known_layout():
-        return None
     kept = signature.abstract.type.numpy
     return launch.make_launch(
-        launch_code(),
-        program=0,
+        program=None,
         kind=kind,
         template=(),
-        arguments=[launch.LaunchArgument(-1, entry=ArrayImport(shape, given, kept))],
+        arguments=[launch.LaunchArgument(-1, entry=launch.ArrayImport(shape, given, kept))],
         places=(),
         sizes=(),
         results=[launch.LaunchResult(-1, 0, shape, kept, signature, sharding)],

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
+from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
@@ -110,27 +110,28 @@ class NamespaceOperator:
     """An operator or a method that calls a namespace function; `swapped` exchanges its
     two arguments."""
 
+    call_cache: Any
+
     def __init__(
         self, fun: Any, name: str, swapped: bool = False, function: Any = _namespace_function
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._name, self._swapped, self._function = fun, name, swapped, function
-        self._answers: Any = None
         self._can_share_cache = True
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         made = self._fun(*args, **options)
-        if self._answers is None and self._can_share_cache:
+        if self.call_cache is None and self._can_share_cache:
             self._share_cache()
         return made
 
     def _share_cache(self) -> None:
         """Share the native call cache of the function."""
         function: Any = self._function(self._name)
-        if not has_vectorcall(function):
+        if not has_call_cache(function):
             self._can_share_cache = False
-        elif function._answers is not None:
-            self._can_share_cache = function.share_native_cache(self, self._swapped)
+        elif function.call_cache is not None:
+            self._can_share_cache = function.share_call_cache(self, self._swapped)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -37,14 +37,12 @@ def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
 def _zeros_launch(shape: tuple[int, ...], dtype: str, device: Device) -> Launch | None:
     # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch
-    from shardir.backends.cpu.dispatch.tiered_code import launch_code
 
     kind = NUMPY_DTYPES[dtype]
     signature = signature_of(AbstractValue(TensorType(shape, dtype)), None)
     sharding = SingleDeviceSharding(device)
     return launch.make_launch(
-        launch_code(),
-        program=0,
+        program=None,
         kind=Array,
         template=(),
         arguments=(),

@@ -1,7 +1,6 @@
 """Compilation of partitioned modules with the backend of this process, or of several processes."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from shardir.backends.base import Backend, Executable, UnshardedExecutable, get_backend
 from shardir.backends.cpu import is_available
@@ -17,47 +16,6 @@ def prepare_backend(platform: str) -> None:
     """Start the initialization of a backend while the first program is traced."""
     if not config.isolated and is_available():
         get_backend(platform).prepare()
-
-
-FlattenArrays = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
-_array_flatteners: dict[type, FlattenArrays] = {}
-
-
-def array_flattener(kind: type) -> FlattenArrays:
-    """Return a native function that flattens pytrees of arrays of the class `kind`.
-
-    It returns the leaves and the cache key of a call, or `None` if any other object is in the
-    pytree. Use it only for programs with a native launch.
-    """
-    known = _array_flatteners.get(kind)
-    if known is not None:
-        return known
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import flatten_arguments, tiered_code
-
-    made = flatten_arguments.make_flatten(tiered_code.launch_code()["gather"], kind) or (
-        lambda *_: None
-    )
-    _array_flatteners[kind] = made
-    return made
-
-
-def install_native_wait(callable_object: object, kind: type) -> bool:
-    """Install a native implementation of `callable_object`, of a vectorcall class, that waits for
-    arrays.
-
-    It returns its argument if that is a pytree of arrays of the class `kind` with elements in host
-    memory. Return whether it was installed; it is not where native code is unavailable or not
-    compiled yet.
-    """
-    if not is_available():
-        return False
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import block_until_ready, tiered_code
-
-    return tiered_code.has_call_cache() and block_until_ready.install_block_until_ready(
-        tiered_code.call_cache_code()["wait"], kind, callable_object
-    )
 
 
 def compile_module(module: Module, devices: Sequence[Device]) -> Executable | UnshardedExecutable:

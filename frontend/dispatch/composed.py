@@ -12,13 +12,13 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
+from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache
+    from shardir.backends._native import CallCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -28,12 +28,12 @@ class ComposedFunction:
     """A function decorated with `composed_function`."""
 
     __name__: str
+    call_cache: "CallCache | None"
     __qualname__: str
 
     def __init__(self, fun: Callable[..., Any], unused: bool, blind: bool) -> None:
         update_wrapper(self, fun)
         self._fun, self._unused, self._blind = fun, unused, blind
-        self._answers: CallCache | None = None
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         try:
@@ -46,11 +46,11 @@ class ComposedFunction:
         if (
             current_trace() is not None
             or recorded_calls.get() is not None
-            or not has_vectorcall(self)
+            or not has_call_cache(self)
         ):
             return self._fun(*args, **options)
-        answers = self._answers
-        if answers is not None and not answers.table.should_insert():
+        cache = self.call_cache
+        if cache is not None and not cache.table.should_insert():
             return self._fun(*args, **options)
         done: list[RecordedCall] = []
         before = recorded_calls.set(done)
@@ -60,8 +60,8 @@ class ComposedFunction:
             recorded_calls.reset(before)
         if len(done) == 1 and done[0].launch is not None:
             self._insert(made, done[0], args, options)
-        elif answers is not None:
-            answers.table.failed_inserts += 1
+        elif cache is not None:
+            cache.table.failed_inserts += 1
         return made
 
     def _insert(
@@ -69,24 +69,24 @@ class ComposedFunction:
     ) -> None:
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import (
+            call_cache_of,
             insert_composed_call,
-            native_cache_for,
         )
 
-        answers = native_cache_for(self, None)
-        if answers is not None:
-            insert_composed_call(answers, made, did, args, options, self._unused, self._blind)
+        cache = call_cache_of(self, None)
+        if cache is not None:
+            insert_composed_call(cache, made, did, args, options, self._unused, self._blind)
 
-    def share_native_cache(self, operator: Any, swapped: bool) -> bool:
+    def share_call_cache(self, operator: Any, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
         `swapped` exchanges the two arguments. Return whether it was possible.
         """
-        assert self._answers is not None
+        assert self.call_cache is not None
         # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.frontend.dispatch.native_call_cache import native_cache_for
+        from shardir.frontend.dispatch.native_call_cache import call_cache_of
 
-        return native_cache_for(operator, None, self._answers.table, swapped) is not None
+        return call_cache_of(operator, None, self.call_cache.table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

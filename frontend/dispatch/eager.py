@@ -16,7 +16,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.backends.native import vectorcall_class
 from shardir.frontend.argument_errors import (
     FOREIGN_ERRORS,
     raise_argument_error,
@@ -28,7 +28,7 @@ from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache
+    from shardir.backends._native import CallCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,13 +66,13 @@ class PublicFunction:
     """A public function of a namespace."""
 
     __name__: str
+    call_cache: "CallCache | None"
     __qualname__: str
 
     def __init__(self, fun: Callable[..., Any], outside: EagerFunction) -> None:
         update_wrapper(self, fun)
         self._fun, self.eager = fun, outside
         self._has_out_sharding = "out_sharding" in outside.names
-        self._answers: CallCache | None = None
         outside.public_function = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -95,17 +95,17 @@ class PublicFunction:
         out_sharding = options.pop("out_sharding")
         return apply_out_sharding(self(*args, **options), out_sharding)
 
-    def share_native_cache(self, operator: Any, swapped: bool) -> bool:
+    def share_call_cache(self, operator: Any, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
         `swapped` exchanges the two arguments. Return whether it was possible.
         """
-        assert self._answers is not None
+        assert self.call_cache is not None
         # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.frontend.dispatch.native_call_cache import native_cache_for
+        from shardir.frontend.dispatch.native_call_cache import call_cache_of
 
-        static, table = (self.eager.static_positions, self.eager.static), self._answers.table
-        return native_cache_for(operator, static, table, swapped) is not None
+        static, table = (self.eager.static_positions, self.eager.static), self.call_cache.table
+        return call_cache_of(operator, static, table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -4,14 +4,13 @@ A call flattens its arguments, looks up the program for their signatures, and ru
 another trace the function is inlined into the enclosing program.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
 
 from shardir.backends.base import Launch
-from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
@@ -26,7 +25,7 @@ from shardir.frontend.dispatch.argument_signatures import (
     signature_of_leaf,
     signatures_of,
 )
-from shardir.frontend.dispatch.compilation import FlattenArrays, array_flattener, prepare_backend
+from shardir.frontend.dispatch.compilation import prepare_backend
 from shardir.frontend.dispatch.donation import run_with_donation
 from shardir.frontend.dispatch.eager_call import (
     MAX_CACHED_PROGRAMS,
@@ -64,7 +63,20 @@ from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.dispatch.call_cache import CallCache
+    from shardir.backends._native import CallCache
+
+
+def _flatten_positional_arrays(
+    args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[list[Any], tuple[Any, ...]] | None:
+    """Return the arrays of a call and its cache key, or `None` unless all arguments are arrays that
+    are passed by position."""
+    key = [x.signature for x in args if type(x) is Array]
+    return None if options or len(key) < len(args) else (list(args), tuple(key))
+
+
+flatten_arrays = _flatten_positional_arrays if native is None else native.flatten
+"""Return the arrays of a call and its cache key, or `None` if there are other arguments."""
 
 _FastPathEntry = tuple[Launch, tree.PyTreeDef | None, TraceContext, Runnable]
 """The launch of a call with only arrays, the structure of its results unless that is one array, the
@@ -77,6 +89,7 @@ class JitFunction:
     """The result of `jit`. Call it, or `lower` it for arguments without running it."""
 
     __name__: str
+    call_cache: "CallCache | None"
     __wrapped__: Callable[..., Any]
 
     def __init__(
@@ -98,10 +111,7 @@ class JitFunction:
         self._compiler_options, self._passes = compiler_options, passes
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
-        self._flatten_arrays: FlattenArrays
         self._has_static = parameters.has_static
-        self._answers: CallCache | None = None
-        self._native_cache_requested = False
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function with these arguments."""
@@ -111,27 +121,15 @@ class JitFunction:
             found = (
                 self._flatten_with_static(args, options)
                 if self._has_static
-                else self._flatten_arrays(args, options)
+                else flatten_arrays(args, options)
             )
             known = None if found is None else self._fast_path.get(found[1])
             if found is not None and known is not None and is_same_context(known[2]):
                 launch, results, _, program = known
-                if self._answers is None and not program.donated and self._has_native_cache():
-                    return self._call_slow_path(args, options)
                 made = self._run(launch, found[0], program)
                 if made is not None:
                     return made[0] if results is None else tree.unflatten(results, made)
         return self._call_slow_path(args, options)
-
-    def _has_native_cache(self) -> bool:
-        """Return whether the native call cache has become available since the last check."""
-        if self._native_cache_requested or sys.is_finalizing():  # Imports fail during shutdown.
-            return False
-        # Imported late for start-up time: this module imports the code generator.
-        from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
-
-        self._native_cache_requested = call_cache_code_if_ready() is not None
-        return self._native_cache_requested
 
     def _run(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
         if not program.donated:
@@ -143,7 +141,7 @@ class JitFunction:
     def _flatten_with_static(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return the arrays of a call, and its cache key including the static arguments."""
         dynamic, static = self._parameters.partition_arguments(args, options)
-        found = self._flatten_arrays(*dynamic)
+        found = flatten_arrays(*dynamic)
         return found and (found[0], (found[1], static))
 
     def _call_slow_path(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -183,8 +181,7 @@ class JitFunction:
         out = tree.unflatten(results, made)
         if program.launch is not None:
             # Later calls with this signature use the fast path if all arguments are arrays.
-            self._flatten_arrays = array_flattener(Array)
-            alone = (self._flatten_with_static if self._has_static else self._flatten_arrays)(
+            alone = (self._flatten_with_static if self._has_static else flatten_arrays)(
                 args, options
             )
             if not program.donated and is_same_context(key[2]):
@@ -216,14 +213,15 @@ class JitFunction:
         """Remove all compiled programs from the cache."""
         self._programs.clear()
         self._fast_path.clear()
-        if self._answers is not None:
-            self._answers.table.clear()
+        if self.call_cache is not None:
+            self.call_cache.table.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_answers": None}
+        """Return the attributes for a copy, which compiles its own programs."""
+        return {**self.__dict__, "_programs": {}, "_fast_path": {}}
 
     def __repr__(self) -> str:
         return f"<jit of {self._parameters.name}>"

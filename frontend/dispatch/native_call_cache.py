@@ -6,27 +6,14 @@ context. `insert_call` adds an entry for one call. If the arguments cannot be id
 leaves of the launch, no entry is added, and Python code continues to run such calls.
 """
 
-import ctypes
 from collections.abc import Callable, Iterable, Sequence
-from types import BuiltinFunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shardir.backends.base import Launch
-from shardir.backends.cpu.dispatch.array_import import ArrayImport
-from shardir.backends.cpu.dispatch.cache_key import key_type_words
-from shardir.backends.cpu.dispatch.call_cache import (
-    ArgumentSource,
-    CallCache,
-    CallTable,
-    StaticArguments,
-    TraceContext,
-)
-from shardir.backends.cpu.dispatch.object_layout import slot_offsets
-from shardir.backends.cpu.dispatch.once import memoize_once
-from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
-from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall
+from shardir.backends.cpu.dispatch.launch import ArrayImport, import_row
+from shardir.backends.native import has_call_cache, native
 from shardir.frontend import config
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import execution_context
@@ -38,12 +25,15 @@ from shardir.frontend.shardings import mesh
 from shardir.frontend.tracing import trace
 from shardir.op_rules import custom_rules
 
-MEMORY_ROW_KINDS: dict[type, str] = {Array: "array", np.ndarray: "numpy", bytes: "bytes"}
-"""Types that native code reads from memory, and the row kind of each."""
-NATIVE_NUMBER_DTYPES = {"bool", "i32", "i64", "f32", "f64"}
-"""Element types that native code makes from Python numbers."""
+if TYPE_CHECKING:
+    from shardir.backends._native import CallCache, CallTable
 
-_TRACE_CONTEXT = TraceContext(
+MEMORY_KINDS: dict[type, str] = {Array: "array", np.ndarray: "numpy", bytes: "bytes"}
+"""Types that the native tier reads from memory, and the kind of argument of each."""
+NATIVE_NUMBER_DTYPES = {"bool", "i32", "i64", "f32", "f64"}
+"""Element types that the native tier makes from Python numbers."""
+
+_TRACE_CONTEXT = (
     (trace._current, recorded_calls),
     (
         config._block_scope,
@@ -55,46 +45,43 @@ _TRACE_CONTEXT = TraceContext(
     custom_rules._process,
 )
 
-
-@memoize_once
-def _type_offsets() -> ctypes.Array[ctypes.c_int64] | None:
-    found = slot_offsets(object.__new__(Array), ("signature",))
-    if found is None:
-        return None
-    words = key_type_words(Array, found[0], type(type(np.dtype(np.float32))))
-    return (ctypes.c_int64 * len(words))(*words)
-
-
 StaticParameters = tuple[Iterable[int], Iterable[str]] | None
 """The positions and names of static arguments; `None`: all arguments but arrays are static."""
 
 
-def native_cache_for(
+class ArgumentSource(NamedTuple):
+    """The source of an argument of a launch: its kind, the index of its leaf in the call, its
+    address if it is constant, and its import if it is a NumPy array."""
+
+    kind: str
+    leaf: int
+    constant: int = 0
+    entry: ArrayImport | None = None
+
+
+def call_cache_of(
     callable_object: Any,
     static: StaticParameters,
-    table: CallTable | None = None,
-    swap: bool = False,
-) -> CallCache | None:
-    """Return the native call cache of an object of a vectorcall class, or `None`.
+    table: "CallTable | None" = None,
+    is_swapped: bool = False,
+) -> "CallCache | None":
+    """Return the call cache of an object of a `vectorcall_class`; `None` without the native tier.
 
-    The result is `None` if the native runtime is unavailable or still compiling. `table` is the
-    table of a function with the same calls; `swap` exchanges its two arguments. An object keeps the
-    cache that it has.
+    `table` is the table of a function with the same calls, `is_swapped` exchanges its two
+    arguments. An object keeps the cache that it has.
     """
-    known: CallCache | None = callable_object._answers
-    if known is not None:
-        return known.install(callable_object)
-    facts = _type_offsets() if has_vectorcall(callable_object) else None
-    code = call_cache_code_if_ready() if facts is not None else None
-    if facts is None or code is None:
+    if not has_call_cache(callable_object):
         return None
-    slow: Any = type(callable_object).__call__
-    fixed = (
-        StaticArguments(all=True)
-        if static is None
-        else StaticArguments(sorted(static[0]), sorted(static[1]))
-    )
-    return CallCache(code, facts, _TRACE_CONTEXT, slow, fixed, table, swap).install(callable_object)
+    if callable_object.call_cache is None:
+        callable_object.call_cache = native.CallCache(
+            native.CallTable() if table is None else table,
+            _TRACE_CONTEXT,
+            None if static is None else sorted(static[0]),
+            None if static is None else sorted(static[1]),
+            is_swapped,
+        )
+    found: CallCache = callable_object.call_cache
+    return found
 
 
 def insert_call(
@@ -107,21 +94,58 @@ def insert_call(
     leaves: Sequence[Any],
 ) -> None:
     """Insert a call into the native call cache; the launch takes `leaves` in their order."""
-    answers = (
-        native_cache_for(callable_object, static) if type(launch) is BuiltinFunctionType else None
-    )
-    if answers is None or not answers.table.should_insert():
+    if native is None or type(launch) is not native.Launch:
         return
-    call = answers.build_key(args, options)
-    rows = None
-    if call is not None and len(call.leaves) == len(leaves):
-        rows = _leaf_rows(call.leaves, args, options, leaves)
-    if call is None or rows is None:
-        answers.table.failed_inserts += 1
+    cache = call_cache_of(callable_object, static)
+    if cache is None or not cache.table.should_insert():
+        return
+    found = cache.key(args, options)
+    sources = None
+    if found is not None and len(found[1]) == len(leaves):
+        sources = _leaf_sources(list(map(id, found[1])), args, options, leaves)
+    if found is None or sources is None:
+        cache.table.failed_inserts += 1
     else:
         kept: list[object] = []
         _keep_key_objects((args, options), kept)
-        answers.insert(call, launch, rows, _result_builder(structure), kept)
+        _insert(cache, found[0], launch, sources, structure, kept)
+
+
+def _insert(
+    cache: "CallCache",
+    key: bytes,
+    launch: "native.Launch",
+    sources: Sequence[ArgumentSource],
+    structure: tree.PyTreeDef | None,
+    kept: list[object],
+) -> None:
+    """Insert a call whose arguments have these sources, unless Python code must import one.
+
+    The first sources are those of the arguments of the launch; the leaves of the others must be
+    present.
+    """
+    wanted = launch.arguments
+    # Other code may write into NumPy arrays, so a result that aliases one refers to a copy.
+    aliased = {-1 - result.block for result in launch.results if result.block < 0}
+    rows = []
+    for k, source in enumerate(sources):
+        argument = wanted[k] if k < len(wanted) else None
+        kind, entry = source.kind, None
+        # The readers of some bool arguments treat any nonzero byte as true.
+        reads_bytes = argument is not None and argument.truth and source.kind == "import"
+        if reads_bytes and source.entry is not None and source.entry.source_dtype == np.bool_:
+            kind = "numpy"
+        if kind == "import" or (k in aliased and kind not in ("array", "bytes")):
+            entry = None if source.entry is None else import_row(source.entry)
+            if entry is None:
+                return
+            kind = "import"
+        slot, shape = (-1, None) if argument is None else (argument.slot, argument.shape)
+        rows.append((slot, kind, source.leaf, source.constant, shape, entry))
+    # The key refers to the values of the trace context, too.
+    context = [variable.get() for variable in _TRACE_CONTEXT[1]]
+    keep = kept, context, tuple(_TRACE_CONTEXT[2])
+    cache.insert(key, launch, tuple(rows), _result_builder(structure), keep)
 
 
 def with_distinct_arrays(
@@ -148,7 +172,7 @@ def _copy_arrays(x: Any) -> Any:
     return kind(map(_copy_arrays, x)) if kind is list or kind is tuple else x
 
 
-def _leaf_rows(
+def _leaf_sources(
     seen: Sequence[int],
     args: tuple[Any, ...],
     options: dict[str, Any],
@@ -173,7 +197,7 @@ def _leaf_rows(
         order = [place[address] for address in by_order]
     rows = []
     for leaf, k in zip(leaves, order, strict=True):
-        row = _memory_row(leaf, k) if seen[k] == id(leaf) else None
+        row = _memory_source(leaf, k) if seen[k] == id(leaf) else None
         if row is None:
             # The leaf is a Python number, or the array made from one.
             kind = signature_of_leaf(leaf).abstract.type.dtype
@@ -184,19 +208,19 @@ def _leaf_rows(
     return rows
 
 
-def _memory_row(leaf: Any, number: int) -> ArgumentSource | None:
+def _memory_source(leaf: Any, number: int) -> ArgumentSource | None:
     """Return the row of a leaf that native code reads from memory, or `None`."""
-    kind = MEMORY_ROW_KINDS.get(type(leaf))
+    kind = MEMORY_KINDS.get(type(leaf))
     if type(leaf) is not np.ndarray:
         return None if kind is None else ArgumentSource(kind, number)
     entry = ArrayImport(leaf.shape, leaf.dtype, signature_of_leaf(leaf).abstract.type.numpy)
     read = entry.source_dtype == entry.dtype and entry.source_dtype != np.bool_
-    kind = "numpy" if read else "entering"
+    kind = "numpy" if read else "import"
     return ArgumentSource(kind, number, entry=entry)
 
 
 def insert_composed_call(
-    answers: CallCache,
+    cache: "CallCache",
     made: Any,
     did: RecordedCall,
     args: tuple[Any, ...],
@@ -210,20 +234,24 @@ def insert_composed_call(
     the first argument may be inspected only. Elements of an array of another library may be
     inspected too, except of the first argument or with `blind`.
     """
-    call = answers.build_key(args, options) if did.result is made else None
-    first = args[0] if args and type(args[0]) in MEMORY_ROW_KINDS else None
-    rows = None if call is None else _composed_rows(call.leaves, did, first, unused, blind)
-    if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:
-        answers.table.failed_inserts += 1
+    found = cache.key(args, options) if did.result is made else None
+    first = args[0] if args and type(args[0]) in MEMORY_KINDS else None
+    sources = (
+        None
+        if found is None
+        else _composed_sources(list(map(id, found[1])), did, first, unused, blind)
+    )
+    if found is None or sources is None or type(did.launch) is not native.Launch:
+        cache.table.failed_inserts += 1
     else:
         kept: list[object] = [
-            leaf for leaf, row in zip(did.leaves, rows, strict=False) if row.kind == "constant"
+            leaf for leaf, row in zip(did.leaves, sources, strict=False) if row.kind == "constant"
         ]
         _keep_key_objects((args, options), kept)
-        answers.insert(call, did.launch, rows, _result_builder(did.structure), kept)
+        _insert(cache, found[0], did.launch, sources, did.structure, kept)
 
 
-def _composed_rows(
+def _composed_sources(
     seen: Sequence[int], did: RecordedCall, first: Any, unused: bool, blind: bool
 ) -> list[ArgumentSource] | None:
     rows = []
@@ -232,7 +260,7 @@ def _composed_rows(
     for leaf in did.leaves:
         row = None
         if blind or type(leaf) is Array or leaf is first:
-            row = _memory_row(leaf, place.get(id(leaf), 0))
+            row = _memory_source(leaf, place.get(id(leaf), 0))
         if row is None:
             return None
         if id(leaf) in place:
@@ -247,7 +275,7 @@ def _composed_rows(
     spared = {0} if unused and seen and seen[0] == id(first) else set()
     if len(place) < len(seen) or missing - spared:
         return None
-    return [*rows, *(ArgumentSource(MEMORY_ROW_KINDS[type(first)], k) for k in missing)]
+    return [*rows, *(ArgumentSource(MEMORY_KINDS[type(first)], k) for k in missing)]
 
 
 def _contains_dict(x: Any) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from shardir.backends.base import Launch
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import ArraySignature
@@ -57,12 +59,10 @@ def view_launch(
             return None
     # Imported late for start-up time: these modules import the code generator.
     from shardir.backends.cpu.dispatch import launch
-    from shardir.backends.cpu.dispatch.tiered_code import launch_code
 
     types = [value.type for value in body.params]
     return launch.make_launch(
-        launch_code(),
-        program=0,
+        program=None,
         kind=Array,
         template=(),
         arguments=[launch.LaunchArgument(-1, type.shape) for type in types],
@@ -122,16 +122,14 @@ def bytes_view_launch(given: bytes, made: Array) -> Launch | None:
     """Return a launch that makes an array like `made` from other bytes, or `None` if `made` is no
     view."""
     # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import launch, numpy_layout
-    from shardir.backends.cpu.dispatch.tiered_code import launch_code
+    from shardir.backends.cpu.dispatch import launch
 
     storage = made.storage
-    begin = storage.address - id(given) - numpy_layout.BYTES_DATA_OFFSET
-    if not numpy_layout.has_known_layout() or not 0 <= begin <= len(given) - made.type.nbytes:
+    begin = storage.address - np.frombuffer(given, np.uint8).__array_interface__["data"][0]
+    if not 0 <= begin <= len(given) - made.type.nbytes:
         return None
     return launch.make_launch(
-        launch_code(),
-        program=0,
+        program=None,
         kind=Array,
         template=(),
         arguments=[launch.LaunchArgument(-1)],

@@ -59,15 +59,11 @@ def compile_cached(
     text: Callable[[], str],
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
-    unoptimized: bool = False,
 ) -> NativeLibrary:
-    """Compile a text, or load its code by name from the cache; call `text` only if it is missing.
-
-    `unoptimized` code is compiled faster and runs slower.
-    """
+    """Load code by name from the cache, or compile the result of `text`."""
     library = load_cached(name, exports, imports)
     if library is None:
-        (result,) = emit([[text()]], unoptimized)
+        (result,) = emit([[text()]])
         library = save_and_link(name, result, exports, imports)
     return library
 

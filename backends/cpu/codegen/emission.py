@@ -53,18 +53,17 @@ it, and would close its context in any order, which the module still needs."""
 class CompilationUnit:
     """Several linked modules, and the passes that clean them up, in a context of their own.
 
-    `unoptimized` code compiles in a quarter of the time, and runs a tenth longer if most of its
-    time is spent in calls. Raises `RuntimeError` with LLVM's message if a text is not a valid
-    module, or if two texts define the same symbol.
+    Raises `RuntimeError` with LLVM's message if a text is not a valid module, or if two texts
+    define the same symbol.
     """
 
-    def __init__(self, texts: Sequence[str], unoptimized: bool = False) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         if is_too_little_for(MAX_COMPILE_BYTES):  # LLVM would end the process.
             raise OutOfMemoryError(
                 f"compiling a program may take {show_bytes(MAX_COMPILE_BYTES)} of address space, "
                 "but less is left; allow this process more address space (ulimit -v)"
             )
-        self._target = make_target_machine(host_machine(), 0 if unoptimized else 1)
+        self._target = make_target_machine(host_machine())
         self._context = binding.create_context()
         _open_contexts[id(self._context)] = self._context
         self._module = self._parse(texts[0])
@@ -74,9 +73,8 @@ class CompilationUnit:
         self._passes = binding.create_new_module_pass_manager()
         self._passes.add_always_inliner_pass()
         self._passes.add_sroa_pass()
-        if not unoptimized:
-            self._passes.add_instruction_combine_pass()
-            self._passes.add_simplify_cfg_pass()
+        self._passes.add_instruction_combine_pass()
+        self._passes.add_simplify_cfg_pass()
         self._builder = binding.create_pass_builder(self._target, options)
 
     def code(self) -> bytes:
@@ -151,13 +149,13 @@ class BackgroundCompilation:
                 self._read.set()
 
 
-def emit(groups: Sequence[Sequence[str]], unoptimized: bool = False) -> list[bytes]:
+def emit(groups: Sequence[Sequence[str]]) -> list[bytes]:
     """Compile each group of modules, concurrently; raise as `CompilationUnit` does."""
-    return run_on_llvm_threads([partial(_emit_group, group, unoptimized) for group in groups])
+    return run_on_llvm_threads([partial(_emit_group, group) for group in groups])
 
 
-def _emit_group(texts: Sequence[str], unoptimized: bool) -> bytes:
-    return CompilationUnit(texts, unoptimized).code()
+def _emit_group(texts: Sequence[str]) -> bytes:
+    return CompilationUnit(texts).code()
 
 
 def _without_llvmlite_lock(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Dispatch: call native programs from Python.
 
-Input: Python arguments of a compiled function. Output: arrays. Start reading in `call_cache.py`,
-which runs repeated calls without Python code, then `launch.py` (one call of a program) and
-`entry_point.py` (the built-in functions over native code). `backends.numpy.threads` runs the
-phases.
+Input: phases, and the arrays of a call. Output: functions of addresses or arrays. Start reading in
+`launch.py` (programs as functions of arrays), then `program_table.py` (functions of addresses) and
+`entry_point.py` (how Python calls generated code). The native tier of dispatch is
+`backends/native.py`; `threads/` runs the phases.
 """

@@ -37,11 +37,6 @@ def _method_definition(code: int) -> _MethodDef:
     return _MethodDef(b"program", code, METH_FASTCALL, b"Run with the addresses of slots.")
 
 
-def replace_code(code: int, better: int) -> None:
-    """Redirect existing and future Python functions over a piece of code to a better one."""
-    _method_definition(code).code = better
-
-
 def make_builtin_function(code: int, program: int, keep: object) -> Any:
     """Return a Python function over native code with `self` set to an address; it keeps `keep`
     alive."""

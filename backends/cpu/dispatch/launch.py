@@ -1,10 +1,9 @@
-"""Launch a program on arrays in one native call.
+"""Launches: run a program on arrays, in one native call where the native tier is installed.
 
-`load` returns a function of addresses. Around it, the addresses of arrays must be read and result
-arrays made; in Python that takes longer than a small program. A launch does both around the same
-table of phases:
+`load_program` returns a function of addresses. A launch reads the addresses of arrays, allocates
+memory, calls this function, and makes the result arrays:
 
-    launch = make_launch(code, run, kind, slots, ...)
+    launch = make_launch(program, kind, template, ...)
     results = launch(arrays)            # a list; None: an array has several storages
     results = launch(arrays, *blocks)   # in the given memory
 
@@ -12,30 +11,32 @@ A result of the program is an array with a storage in one of the blocks, or a pa
 for which no code has to run.
 """
 
-import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple, final
 
-from shardir.backends.cpu.codegen.compiler import NativeLibrary
-from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
-from shardir.backends.cpu.dispatch import small_blocks as small
-from shardir.backends.cpu.dispatch.array_import import ArrayImport, import_words
-from shardir.backends.cpu.dispatch.entry_point import make_builtin_function
-from shardir.backends.cpu.dispatch.invoke import launch_word
-from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
-from shardir.backends.cpu.dispatch.object_layout import slot_offsets
-from shardir.backends.cpu.dispatch.once import memoize_once
-from shardir.backends.cpu.dispatch.python_api import emit_incref, python_object, raise_wrong_count
-from shardir.backends.cpu.dispatch.scalar_arguments import ARGUMENT_KINDS
-from shardir.backends.cpu.dispatch.type_offsets import ARRAY_SLOTS, BLOCK_SLOTS, STORAGE_SLOTS
+import numpy as np
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu.dispatch.program_table import RunProgram, program_address
 from shardir.backends.cpu.threads import memory
+from shardir.backends.cpu.threads.workers import worker_pool
+from shardir.backends.native import native
 from shardir.backends.storage import Storage
 
-Launch = Callable[..., list[Any] | None]
+_NARROWED_KINDS = {
+    ("f", 8): ("float", 1), ("c", 16): ("float", 2), ("i", 8): ("signed", 1),
+    ("u", 8): ("unsigned", 1),
+}  # fmt: skip
+"""The element types that are converted to half their width: the conversion, and the numbers in an
+element."""
 
 
 class LaunchResult(NamedTuple):
-    """A result: its block and offset, and the properties of its array."""
+    """A result: its block and offset, and the properties of its array.
+
+    A block below 0 refers to the argument -1 - block, of which the result is all, or a `part`.
+    """
 
     block: int
     offset: int
@@ -44,6 +45,20 @@ class LaunchResult(NamedTuple):
     signature: Any
     sharding: Any
     part: bool = False
+
+
+class ArrayImport(NamedTuple):
+    """A contiguous NumPy array: its shape, its element type, and the element type after import.
+
+    A program reads NumPy's memory in place if it only reads it. 64-bit elements that are narrowed,
+    bool arrays, whose bytes may have any value, and elements that a result aliases are copied into
+    a block of the pool first, because other code may write into NumPy's memory later. Integers that
+    do not fit are left to Python code, which raises the error.
+    """
+
+    shape: tuple[int, ...]
+    source_dtype: np.dtype[Any]
+    dtype: np.dtype[Any]
 
 
 class LaunchArgument(NamedTuple):
@@ -60,23 +75,8 @@ class LaunchArgument(NamedTuple):
     truth: bool = False
 
 
-@memoize_once
-def _type_offsets(kind: type, retire: int, hand: int) -> ctypes.Array[ctypes.c_int64] | None:
-    """Return the type offsets for a class of arrays; the result lives forever."""
-    array = slot_offsets(object.__new__(kind), ARRAY_SLOTS)
-    storage = slot_offsets(object.__new__(Storage), STORAGE_SLOTS)
-    block = slot_offsets(MemoryBlock(0, 0, []), BLOCK_SLOTS)
-    blocks = small.small_block_type(retire)
-    if array is None or storage is None or block is None or blocks is None:
-        return None
-    memory.MEMORY_POOL.set_small_block_type(blocks, small.block_maker(hand))
-    words = (id(kind), *array, id(Storage), *storage, *block, id(blocks))
-    return (ctypes.c_int64 * len(words))(*words)
-
-
 def make_launch(
-    code: NativeLibrary,
-    program: int,
+    program: RunProgram | None,
     kind: type,
     template: Sequence[int],
     arguments: Sequence[LaunchArgument],
@@ -86,104 +86,120 @@ def make_launch(
     keep: object,
     zeros: bool = False,
 ) -> Launch | None:
-    """Return a function that runs the program at an address on arrays of a class.
+    """Return a function that runs a program on arrays of the class `kind`.
 
     `template` has the addresses of constant slots, `places` are (slot, block, offset) of buffers in
     the blocks of a call, whose `sizes` are bytes; the blocks hold zeros with `zeros`. `keep` lives
-    as long as the function. Returns `None` if the object layout is unknown.
+    as long as the function. Without a program the results are parts of arguments or blocks. Returns
+    `None` for imports of NumPy arrays and for zeros where the native tier is not installed, and for
+    imports and sizes that have no free list.
     """
-    facts = _type_offsets(kind, code["retire"], code["hand"])
-    if facts is None:
-        return None
-    shapes = [each.shape for each in arguments]
-    entries = {k: import_words(each.entry) for k, each in enumerate(arguments) if each.entry}
+    if native is None:
+        if zeros or any(each.entry is not None for each in arguments):
+            return None
+        return PythonLaunch(program, kind, template, arguments, places, sizes, results, keep)
     rows = []
     for k, each in enumerate(arguments):
-        what, third = "array", 0 if each.shape is None else id(each.shape)
-        if k in entries:
-            made_entry = entries[k]
-            if made_entry is None:
-                return None
-            what, third = "entering", ctypes.addressof(made_entry[0])
-        rows.append((each.slot, ARGUMENT_KINDS.index(what), third, k))
-    numbers = [*sizes]
+        made = None if each.entry is None else import_row(each.entry)
+        if each.entry is not None and made is None:
+            return None
+        rows.append((each.slot, "array" if made is None else "import", k, 0, each.shape, made))
     pool = memory.MEMORY_POOL
-    home, fallback = (
+    free_list, allocate = (
         (pool.zeros_free_list_address, memory.allocate_zeros)
         if zeros
         else (pool.free_list_address, memory.allocate)
     )
-    block_rows = [(home(size), size, id(size), id(fallback)) for size in numbers]
-    if zeros and not all(row[0] for row in block_rows):
+    blocks = tuple((free_list(size), size, allocate) for size in sizes)
+    if zeros and not all(row[0] for row in blocks):
         return None
-    result = [
-        (r.block, r.offset, id(r.shape), id(r.dtype), id(r.signature), id(r.sharding), int(r.part))
-        for r in results
-    ]
-    truths = [int(each.truth) for each in arguments]
-    tables = [
-        int64_array(each)
-        for each in (
-            template,
-            flatten_rows(rows),
-            flatten_rows(places),
-            flatten_rows(result),
-            flatten_rows(block_rows),
-            truths,
-        )
-    ]
-    bases, taken, placed, written, wanted, known = map(ctypes.addressof, tables)
-    header = int64_array(
-        [program, len(template), ctypes.addressof(facts), bases, len(arguments), taken,
-         len(places), placed, len(results), written, len(sizes), wanted,
-         known]
+    run, address = (
+        (0, 0) if program is None else (worker_pool().code["run"], program_address(program))
+    )
+    return native.Launch(
+        run, address, tuple(template), tuple(rows), tuple(places), blocks,
+        tuple(map(tuple, results)), (tuple(arguments), tuple(results)), (program, keep),
     )  # fmt: skip
-    held = (keep, facts, tables, header, tuple(results), shapes, numbers, entries)
-    made_function: Launch = make_builtin_function(code["launch"], ctypes.addressof(header), held)
-    return made_function
 
 
-def int64_array(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    """Return integers as a contiguous array of int64."""
-    return (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
+@final
+class PythonLaunch:
+    """A launch as Python code, for arrays alone."""
+
+    def __init__(
+        self,
+        program: RunProgram | None,
+        kind: type,
+        template: Sequence[int],
+        arguments: Sequence[LaunchArgument],
+        places: Sequence[tuple[int, int, int]],
+        sizes: Sequence[int],
+        results: Sequence[LaunchResult],
+        keep: object,
+    ) -> None:
+        self._program, self._kind, self._keep = program, kind, keep
+        # The program itself sets slot 0; arguments that it does not read share a slot behind all.
+        self._template = [*template[1:], 0]
+        last = len(self._template) - 1
+        self._arguments = [
+            (last if each.slot < 0 else each.slot - 1, each.shape) for each in arguments
+        ]
+        self._places = [(slot - 1, block, offset) for slot, block, offset in places]
+        self._sizes, self._results = sizes, results
+
+    def __call__(self, leaves: list[Any], *blocks: Any) -> list[Any] | None:
+        kind, addresses, storages = self._kind, self._template.copy(), []
+        if len(leaves) != len(self._arguments):
+            return None
+        leaf: Any
+        for leaf, (slot, shape) in zip(leaves, self._arguments, strict=True):
+            storage = getattr(leaf, "held", None) if type(leaf) is kind else None
+            if type(storage) is not Storage or (shape is not None and storage.shape != shape):
+                return None
+            addresses[slot] = storage.address
+            storages.append(storage)
+        if not blocks:
+            blocks = tuple([memory.allocate(size) for size in self._sizes])
+        for slot, block, offset in self._places:
+            addresses[slot] = blocks[block].address + offset
+        if self._program is not None:
+            addresses.pop()
+            self._program(*addresses)
+        made = []
+        for block, offset, shape, dtype, signature, sharding, part in self._results:
+            if block >= 0:
+                owner: Any = blocks[block]
+                start = owner.address
+            else:
+                storage = storages[-1 - block]
+                owner, start = storage.owner, storage.address
+                # A program that overwrites donated memory must not take the owner of a part for a
+                # block of its own.
+                if part and type(owner) is not Storage:
+                    owner = storage
+            made.append(kind(signature, sharding, Storage(start + offset, owner, shape, dtype)))
+        return made
 
 
-def flatten_rows(rows: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the concatenation of rows."""
-    return [word for row in rows for word in row]
+def import_row(entry: ArrayImport) -> tuple[Any, ...] | None:
+    """Return the row of an import in a `native.Launch`; `None` leaves the import to Python code.
 
-
-def define_launch(module: LLVMModule) -> None:
-    """Define `launch`, which calls `fly` of the same module."""
-    f = LLVMFunction(module, "launch", ["ptr", "ptr", "i64"], "ptr")
-    self, args, count = f.params
-    answer = f.variable("ptr", 0)
-    header = f.call("PyLong_AsVoidPtr", [self], "ptr")
-    blocks = launch_word(f, header, "blocks")
-
-    def refuse() -> None:
-        raise_wrong_count(f)
-
-    def go() -> None:
-        given = f.select(count.is_("eq", 1), f.value(0, "ptr"), f.offset(args, 8))
-        arguments = launch_word(f, header, "arguments")
-        leaves = f.emit(f"alloca ptr, i64 {arguments + 1}, align 64", "ptr")
-        listed = f.load(args, "ptr")
-        fits = f.call("PyList_Size", [listed], "i64").is_("eq", arguments)
-
-        def fly() -> None:
-            with f.loop(0, arguments) as k:
-                f.store(f.call("PyList_GetItem", [listed, k], "ptr"), f.offset(leaves, k, "ptr"))
-            rows = launch_word(f, header, "rows", "ptr")
-            several = f.value(0, "i1")
-            answer.set(f.call("fly", [header, leaves, rows, arguments, given, several], "ptr"))
-
-        def miss() -> None:
-            none = python_object(f, "none")
-            emit_incref(f, none)
-            answer.set(none)
-
-        f.if_else(fits, fly, miss)
-
-    f.if_else(count.is_("eq", 1) | count.is_("eq", blocks + 1), go, refuse)
-    f.ret(answer.get())
+    Python code also imports large arrays.
+    """
+    size = prod(entry.shape)
+    nbytes = size * entry.dtype.itemsize
+    source = entry.source_dtype
+    if source == entry.dtype == np.bool_:
+        conversion, count = "truth", size
+    elif source == entry.dtype:
+        conversion, count = "same", nbytes
+    else:
+        conversion, each = _NARROWED_KINDS.get((source.kind, source.itemsize), ("", 0))
+        count = size * each
+        if not conversion or entry.dtype != np.dtype(f"{source.kind}{source.itemsize // 2}"):
+            return None
+    free_list = memory.MEMORY_POOL.free_list_address(nbytes)
+    if not free_list:
+        return None
+    block = free_list, nbytes, memory.allocate
+    return block, entry.shape, entry.dtype, conversion, count

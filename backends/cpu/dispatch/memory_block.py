@@ -1,22 +1,23 @@
 """The Python interface of memory blocks: address, size, and bytes for NumPy.
 
-There are two kinds: `MemoryBlock`, for large ones, and the native type of `small_blocks`, to which
-`add_block_interface` adds the same attributes.
+There are two kinds: `MemoryBlock`, and `native.SmallBlock`, which the native tier allocates and
+recycles without Python code, and which gets the same attributes here.
 """
 
 from typing import Any, final
 
 from shardir.backends.cpu.threads.zeroed_memory import mark_written
+from shardir.backends.native import BlockFields, native
 
 
 @final
-class MemoryBlock:
+class MemoryBlock(BlockFields):
     """`nbytes` of memory at `address`, 64-byte aligned, owned by this object.
 
     The initial contents are undefined. `np.asarray(block)` returns its bytes, and keeps it alive.
     """
 
-    __slots__ = ("_home", "address", "nbytes")
+    __slots__ = ("_home",)
 
     def __init__(self, address: int, nbytes: int, home: list[int]) -> None:
         self.address, self.nbytes, self._home = address, nbytes, home
@@ -34,14 +35,7 @@ class MemoryBlock:
         return _array_interface(self)
 
 
-def add_block_interface(kind: type) -> None:
-    """Add the interface of a `MemoryBlock`, and `show`, to a native type."""
-    kind.__array_interface__ = property(_writable_array_interface)  # type: ignore[attr-defined]
-    kind.show = mark_written  # type: ignore[attr-defined]
-    kind.__reduce__ = _raise_not_copyable  # type: ignore[assignment]
-
-
-def _array_interface(block: MemoryBlock) -> dict[str, Any]:
+def _array_interface(block: Any) -> dict[str, Any]:
     return {
         "data": (block.address, False),
         "shape": (block.nbytes,),
@@ -50,11 +44,18 @@ def _array_interface(block: MemoryBlock) -> dict[str, Any]:
     }
 
 
-def _writable_array_interface(block: MemoryBlock) -> dict[str, Any]:
-    """Return the array interface of a native block, which callers may write to."""
+def _writable_array_interface(block: Any) -> dict[str, Any]:
+    """Return the array interface of a small block, which callers may write to."""
     mark_written(block)
     return _array_interface(block)
 
 
 def _raise_not_copyable(_: object) -> str:
     raise TypeError("a memory block cannot be copied; copy its contents instead")
+
+
+if native is not None:
+    kind: Any = native.SmallBlock
+    kind.__array_interface__ = property(_writable_array_interface)
+    kind.show = mark_written
+    kind.__reduce__ = _raise_not_copyable

@@ -12,7 +12,7 @@ it concurrently. Addresses are integers; the memory behind them must live until 
 import ctypes
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 from weakref import WeakValueDictionary
 
 from shardir.backends.cpu.codegen import kernel_table
@@ -101,6 +101,12 @@ def load_program(
     program = LoadedProgram(phases, slots, shared, causes)
     result: RunProgram = make_builtin_function(shared.code["entry"], program.address, program)
     return result
+
+
+def program_address(program: Any) -> int:
+    """Return the address of a program's table, from its function."""
+    address: int = program.__self__
+    return address
 
 
 TableRow = tuple[int, int, int, int]

@@ -1,56 +1,28 @@
-"""The functions and objects of Python that native code uses: their C types and addresses.
+"""The functions and objects of Python that generated code uses: their C types and addresses.
 
-Before Python 3.12, which introduced immortal objects, reference counts are updated inline: function
-calls for them would take a tenth of the time of a small call.
+All are functions of Python's public C API: generated code reads no Python object in memory.
 """
 
 import ctypes
-import sys
 from ctypes import pythonapi
 from typing import Any
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
-from shardir.backends.cpu.dispatch.object_layout import TYPE_OFFSET
 
 PYTHON_FUNCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "PyContextVar_Get": ("i32", ("ptr", "ptr", "ptr")),
-    "PyDict_GetItem": ("ptr", ("ptr", "ptr")),
-    "PyDict_Next": ("i32", ("ptr", "ptr", "ptr", "ptr")),
-    "PyDict_Size": ("i64", ("ptr",)),
     "PyErr_CheckSignals": ("i32", ()),
-    "PyErr_Clear": ("void", ()),
     "PyErr_Occurred": ("ptr", ()),
     "PyErr_SetString": ("void", ("ptr", "ptr")),
     "PyEval_RestoreThread": ("void", ("ptr",)),
     "PyEval_SaveThread": ("ptr", ()),
-    "PyFloat_AsDouble": ("double", ("ptr",)),
-    "PyList_Append": ("i32", ("ptr", "ptr")),
-    "PyList_AsTuple": ("ptr", ("ptr",)),
-    "PyList_GetItem": ("ptr", ("ptr", "i64")),
-    "PyList_New": ("ptr", ("i64",)),
-    "PyList_SetItem": ("i32", ("ptr", "i64", "ptr")),
-    "PyList_Size": ("i64", ("ptr",)),
-    "PyLong_AsLongLongAndOverflow": ("i64", ("ptr", "ptr")),
     "PyLong_AsVoidPtr": ("ptr", ("ptr",)),
-    "PyLong_FromVoidPtr": ("ptr", ("ptr",)),
     "PyObject_CallNoArgs": ("ptr", ("ptr",)),
-    "PyObject_CallOneArg": ("ptr", ("ptr", "ptr")),
-    "PyObject_RichCompareBool": ("i32", ("ptr", "ptr", "i32")),
-    "PyObject_Vectorcall": ("ptr", ("ptr", "ptr", "i64", "ptr")),
-    "PyTuple_GetItem": ("ptr", ("ptr", "i64")),
-    "PyTuple_New": ("ptr", ("i64",)),
-    "PyTuple_SetItem": ("i32", ("ptr", "i64", "ptr")),
-    "PyTuple_Size": ("i64", ("ptr",)),
-    "PyType_GenericAlloc": ("ptr", ("ptr", "i64")),
     "Py_DecRef": ("void", ("ptr",)),
     "Py_IncRef": ("void", ("ptr",)),
-    "_Py_Dealloc": ("void", ("ptr",)),
 }
 """The result and parameter types of each function."""
 
-PYTHON_OBJECTS: dict[str, object] = {
-    "none": None, "true": True, "false": False, "type_error": TypeError, "empty_text": "",
-}  # fmt: skip
+PYTHON_OBJECTS: dict[str, object] = {"none": None, "type_error": TypeError}
 
 _WRONG_COUNT_MESSAGE = "a program takes one address for each slot except slot 0"
 
@@ -86,30 +58,3 @@ def raise_wrong_count(f: LLVMFunction) -> None:
 def function_address(function: Any) -> int:
     """Return the address of a function that ctypes found."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-INLINE_REFERENCE_COUNTS = sys.version_info < (3, 12)
-
-
-def emit_incref(f: LLVMFunction, value: LLVMValue) -> None:
-    """Increment a reference count."""
-    if INLINE_REFERENCE_COUNTS:
-        f.store(f.load(value, "i64") + 1, value)
-    else:
-        f.call("Py_IncRef", [value])
-
-
-def emit_decref(f: LLVMFunction, value: LLVMValue) -> None:
-    """Decrement a reference count."""
-    if INLINE_REFERENCE_COUNTS:
-        left = f.load(value, "i64") - 1
-        f.store(left, value)
-        with f.when(left.is_("eq", 0)):
-            f.call("_Py_Dealloc", [value])
-    else:
-        f.call("Py_DecRef", [value])
-
-
-def type_of(f: LLVMFunction, value: LLVMValue) -> LLVMValue:
-    """Return the type of an object."""
-    return f.load(f.offset(value, TYPE_OFFSET), "ptr")

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 from shardir.backends.cpu.threads.memory_limits import available_memory_bytes
 from shardir.backends.cpu.threads.memory_pool import MemoryPool
+from shardir.backends.native import native
 
-MEMORY_POOL = MemoryPool(available_memory_bytes())
+MEMORY_POOL = MemoryPool(available_memory_bytes(), uses_native_blocks=native is not None)
 
 allocate = MEMORY_POOL.allocate
 may_be_written = MEMORY_POOL.may_be_written

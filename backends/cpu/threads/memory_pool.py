@@ -15,11 +15,10 @@ block takes a lock; any thread may drop a block at any time.
 import ctypes
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, final
 
-from shardir.backends.cpu.dispatch.memory_block import MemoryBlock, add_block_interface
-from shardir.backends.cpu.dispatch.small_blocks import FREE_LIST_COUNT_OFFSET
+from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads.arenas import Arenas
 from shardir.backends.cpu.threads.large_blocks import LargeBlocks
@@ -30,12 +29,14 @@ from shardir.backends.cpu.threads.memory_mapping import (
     unmap_memory,
 )
 from shardir.backends.cpu.threads.zeroed_memory import (
+    FREE_LIST_COUNT_WORD,
     MIN_ZEROED_BLOCK_BYTES,
     FreeList,
     ZeroedBlocks,
     make_free_list,
     mark_written,
 )
+from shardir.backends.native import native
 from shardir.sizes import show_bytes
 
 BLOCK_ALIGNMENT_BYTES = 64
@@ -50,6 +51,10 @@ MAX_MAPPED_TO_PEAK_RATIO = 1.25
 """Beyond half of its limit, the pool maps at most this multiple of the peak use."""
 
 
+Block = Any
+"""A `MemoryBlock`, or a `native.SmallBlock`."""
+
+
 class PoolStatistics(NamedTuple):
     """Sizes in bytes: blocks `in_use`, `idle` blocks, memory `mapped` from the system, and its
     `peak`."""
@@ -62,23 +67,25 @@ class PoolStatistics(NamedTuple):
 
 @final
 class MemoryPool:
-    """Blocks of all sizes; at most `limit` bytes are mapped from the system."""
+    """Blocks of all sizes; at most `limit` bytes are mapped from the system.
 
-    def __init__(self, limit: int) -> None:
+    With `uses_native_blocks` small blocks are of the native tier.
+    """
+
+    def __init__(self, limit: int, uses_native_blocks: bool = False) -> None:
         self.limit = limit
+        self._native = native if uses_native_blocks else None
         self._lock = threading.RLock()
         self._free_list_by_size: dict[int, list[int]] = {}
         self._small: dict[int, list[int]] = {}
         self._large = LargeBlocks()
-        self._small_block_type: type | None = None
-        self._make_small_block: Callable[..., Any]
         self._native_free_lists: dict[int, FreeList] = {}
         self._free_list_addresses: dict[int, int] = {}
         self._zeros = ZeroedBlocks()
         self._arenas = Arenas(ARENA_BYTES)
         self._mapped = self._peak = self._peak_in_use = 0
 
-    def allocate(self, nbytes: int) -> MemoryBlock:
+    def allocate(self, nbytes: int) -> Block:
         """Return a reused or new block.
 
         Raises `OutOfMemoryError` without any change of state.
@@ -91,33 +98,22 @@ class MemoryPool:
                 pass
         place = self._free_list_addresses.get(nbytes)
         if place is not None:
-            result: MemoryBlock | None = self._make_small_block(
-                self._small_block_type, place, nbytes, 0
-            )
+            result: Block | None = native.pop_block(place, nbytes)
             if result is not None:
                 return result
         return self._allocate_slow(nbytes)
 
-    def set_small_block_type(self, kind: type, hand: Callable[..., Any]) -> None:
-        """Use a native type for small blocks from now on, which `block_maker` allocates."""
-        with self._lock:
-            if self._small_block_type is None:
-                add_block_interface(kind)
-                self._small_block_type, self._make_small_block = kind, hand
-                self._zeros.set_block_type(kind, hand)
-                self._free_list_by_size.clear()
-
     def may_be_written(self, block: object) -> bool:
         """Return whether an object is a block that the caller may overwrite, and mark it as
         written."""
-        if self._small_block_type is None or type(block) is not self._small_block_type:
+        if native is None or type(block) is not native.SmallBlock:
             return type(block) is MemoryBlock
         mark_written(block)
         return True
 
     def free_list_address(self, nbytes: int) -> int:
         """Return the address of the native free list for a size; 0 if there is none."""
-        if self._small_block_type is None or nbytes > MAX_SMALL_BLOCK_BYTES:
+        if self._native is None or nbytes > MAX_SMALL_BLOCK_BYTES:
             return 0
         with self._lock:
             if nbytes not in self._free_list_addresses:
@@ -133,7 +129,7 @@ class MemoryPool:
         Returns 0 if there is none, as for small sizes, or on systems that cannot reset pages.
         """
         size = size_class(nbytes)
-        if self._small_block_type is None or nbytes < MIN_ZEROED_BLOCK_BYTES or not CAN_RESET_PAGES:
+        if self._native is None or nbytes < MIN_ZEROED_BLOCK_BYTES or not CAN_RESET_PAGES:
             return 0
         with self._lock:
             others = (
@@ -143,7 +139,7 @@ class MemoryPool:
             )
             return self._zeros.free_list_address(size, others)
 
-    def allocate_zeros(self, nbytes: int) -> MemoryBlock | None:
+    def allocate_zeros(self, nbytes: int) -> Block | None:
         """Return a block of zeros, which takes no physical memory until it is read if it is large.
 
         Returns `None` if there is no `zeros_free_list_address`. Raises as `allocate` does.
@@ -152,9 +148,9 @@ class MemoryPool:
             return None
         size = size_class(nbytes)
         with self._lock:
-            result: MemoryBlock | None = self._zeros.pop_idle(
+            result: Block | None = self._zeros.pop_idle(size, nbytes) or self._zeros.pop_and_zero(
                 size, nbytes
-            ) or self._zeros.pop_and_zero(size, nbytes)
+            )
             if result is not None:
                 return result
             new = self._map if size > MAX_SMALL_BLOCK_BYTES else self._allocate_in_arena
@@ -186,11 +182,11 @@ class MemoryPool:
 
     # The functions below are called rarely.
 
-    def _allocate_slow(self, nbytes: int) -> MemoryBlock:
+    def _allocate_slow(self, nbytes: int) -> Block:
         size = size_class(nbytes)
         small = size <= MAX_SMALL_BLOCK_BYTES
         with self._lock:
-            if small and self._small_block_type is not None:
+            if small and self._native is not None:
                 return self._allocate_small(size, nbytes)
             home = self._small.setdefault(size, []) if small else self._large.free_list(size)
             self._memoize(nbytes, home)
@@ -199,19 +195,13 @@ class MemoryPool:
                 address = (self._allocate_in_arena if small else self._map)(size, nbytes)
             return MemoryBlock(address, nbytes, home)
 
-    def _allocate_small(self, size: int, nbytes: int) -> MemoryBlock:
+    def _allocate_small(self, size: int, nbytes: int) -> Block:
         place = self.free_list_address(nbytes)
-        result: MemoryBlock | None = self._make_small_block(
-            self._small_block_type, place, nbytes, 0
-        )
+        result: Block | None = native.pop_block(place, nbytes)
         if result is None:
             result = self._zeros.pop_for_writing(size, nbytes)
         if result is None:
-            address = _pop_last(self._small.get(size, []))
-            if address is None:
-                address = self._allocate_in_arena(size, nbytes)
-            result = self._make_small_block(self._small_block_type, place, nbytes, address)
-            assert result is not None
+            result = native.make_block(place, nbytes, self._allocate_in_arena(size, nbytes))
         return result
 
     def _memoize(self, nbytes: int, home: list[int]) -> None:
@@ -270,24 +260,17 @@ class MemoryPool:
 
         Meanwhile this generator holds all idle blocks, and an allocation waits for the lock.
         """
-        if self._small_block_type is None:
+        if self._native is None:
             return
         handed = [*self._zeros.drain_arena_blocks()]
         for size, blocks in self._native_free_lists.items():
-            while result := self._make_small_block(
-                self._small_block_type, ctypes.addressof(blocks), 0, 0
-            ):
+            while result := self._native.pop_block(ctypes.addressof(blocks), 0):
                 handed.append((result, size))
-        listed = [(size, home, address) for size, home in self._small.items() for address in home]
         sizes = [(block.address, size) for block, size in handed]
-        sizes += [(address, size) for size, _, address in listed]
         for arena in self._arenas.find_idle_arenas(sizes):
             for block, _ in handed:
                 if block.address in arena:
                     self._zeros.retire(block)
-            for _, home, address in listed:
-                if address in arena:
-                    home.remove(address)
             self._arenas.remove(arena)
             yield arena.start, len(arena)
 
@@ -295,8 +278,7 @@ class MemoryPool:
         """Return the bytes in free lists."""
         small = sum(size * len(home) for size, home in self._small.items())
         handed = sum(
-            size * home[FREE_LIST_COUNT_OFFSET // 8]
-            for size, home in self._native_free_lists.items()
+            size * home[FREE_LIST_COUNT_WORD] for size, home in self._native_free_lists.items()
         )
         return small + handed + self._large.idle_bytes() + self._zeros.idle_bytes()
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import final
 
-from shardir.backends.cpu.codegen.compiler import NativeLibrary, compile_cached
+from shardir.backends.cpu.codegen.compiler import NativeLibrary, compile_cached, is_on_disk
 from shardir.backends.cpu.codegen.llvm_text import LLVMModule
 from shardir.backends.cpu.codegen.llvm_threads import try_start_thread
 from shardir.backends.cpu.codegen.target import host_machine
@@ -61,8 +61,17 @@ def runtime_code(how: str = "") -> NativeLibrary:
     imports |= {name: function_address(libc[name]) for name in libc_symbols(chosen)}
     exports = ["work", "rouse", "entry", "run", "loop"]
     return compile_cached(
-        f"runtime {chosen}", lambda: _runtime_text(triple, chosen), exports, imports
+        _code_name(chosen), lambda: _runtime_text(triple, chosen), exports, imports
     )
+
+
+def is_code_on_disk() -> bool:
+    """Return whether the code of this module will most likely be loaded from disk."""
+    return is_on_disk(_code_name(sleep_method(host_machine().triple)))
+
+
+def _code_name(how: str) -> str:
+    return f"runtime {how}"
 
 
 def _runtime_text(triple: str, how: str) -> str:

@@ -11,31 +11,29 @@ A block whose pages were unmapped leaves its Python object in the list `spent`, 
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, final
 
-from shardir.backends.cpu.dispatch.small_blocks import (
-    ADDRESS_OFFSET,
-    FREE_LIST_COUNT_OFFSET,
-    FREE_LIST_OFFSET,
-)
 from shardir.backends.cpu.threads.memory_mapping import reset_pages
+from shardir.backends.native import native
 
 MIN_ZEROED_BLOCK_BYTES = 64 << 10
 """Smaller blocks are zeroed in negligible time."""
 
 FreeList = ctypes.Array[ctypes.c_int64]
+FREE_LIST_COUNT_WORD = 1
+"""The word of a free list that is its length; the first word is the address of its first block."""
 
 _free_lists_by_address: dict[int, tuple[FreeList, FreeList]] = {}
 """By the address of a free list of unwritten blocks: that list, and the list of written ones. Both
 live forever, so that their addresses stay unique."""
 
 
-def mark_written(block: object) -> None:
+def mark_written(block: Any) -> None:
     """Record that other code may write to a native block from now on."""
-    home = _block_word(block, FREE_LIST_OFFSET)
-    if home.value in _free_lists_by_address:
-        home.value = ctypes.addressof(_free_lists_by_address[home.value][1])
+    lists = _free_lists_by_address.get(block.free_list)
+    if lists is not None:
+        block.free_list = ctypes.addressof(lists[1])
 
 
 def make_free_list() -> FreeList:
@@ -48,16 +46,10 @@ class ZeroedBlocks:
     """The zeroed blocks of a pool, by size."""
 
     def __init__(self) -> None:
-        self._block_type: type
-        self._make_block: Callable[..., Any]
         self._free_lists: dict[int, FreeList] = {}
         self._written_free_lists: dict[int, FreeList] = {}
         self._arena_sizes: set[int] = set()
         self._spent_blocks = make_free_list()
-
-    def set_block_type(self, kind: type, hand: Callable[..., Any]) -> None:
-        """Use a native type for blocks, which `small_blocks.hand` allocates."""
-        self._block_type, self._make_block = kind, hand
 
     def free_list_address(self, size: int, others: FreeList | None) -> int:
         """Return the address of the free list of zeroed blocks of a size.
@@ -84,7 +76,7 @@ class ZeroedBlocks:
                 ctypes.memset(block.address, 0, size)
             else:
                 reset_pages(block.address, size)
-            _block_word(block, FREE_LIST_OFFSET).value = ctypes.addressof(self._free_lists[size])
+            block.free_list = ctypes.addressof(self._free_lists[size])
         return block
 
     def pop_for_writing(self, size: int, nbytes: int) -> Any:
@@ -99,9 +91,8 @@ class ZeroedBlocks:
         home = ctypes.addressof(self._free_lists[size])
         block = self._pop(self._spent_blocks, nbytes)
         if block is None:
-            return self._make_block(self._block_type, home, nbytes, address)
-        for place, value in ((ADDRESS_OFFSET, address), (FREE_LIST_OFFSET, home)):
-            _block_word(block, place).value = value
+            return native.make_block(home, nbytes, address)
+        block.address, block.free_list = address, home
         return block
 
     def evict(self) -> Iterator[tuple[int, int]]:
@@ -117,16 +108,15 @@ class ZeroedBlocks:
             while (block := self.pop_idle(size, 0)) is not None:
                 yield block, size
 
-    def retire(self, block: object) -> None:
+    def retire(self, block: Any) -> None:
         """Let a dropped block keep only its Python object."""
-        _block_word(block, FREE_LIST_OFFSET).value = ctypes.addressof(self._spent_blocks)
+        block.free_list = ctypes.addressof(self._spent_blocks)
 
     def idle_bytes(self) -> int:
         """Return the bytes of idle blocks."""
         cut = [(size, self._free_lists[size]) for size in self._arena_sizes]
         return sum(
-            size * home[FREE_LIST_COUNT_OFFSET // 8]
-            for size, home in (*cut, *self._large_free_lists())
+            size * home[FREE_LIST_COUNT_WORD] for size, home in (*cut, *self._large_free_lists())
         )
 
     def _large_free_lists(self) -> list[tuple[int, FreeList]]:
@@ -135,12 +125,4 @@ class ZeroedBlocks:
 
     def _pop(self, home: FreeList, nbytes: int) -> Any:
         # Most lists are empty, which one word tells.
-        return (
-            self._make_block(self._block_type, ctypes.addressof(home), nbytes, 0)
-            if home[0]
-            else None
-        )
-
-
-def _block_word(block: object, place: int) -> ctypes.c_uint64:
-    return ctypes.c_uint64.from_address(id(block) + place)
+        return native.pop_block(ctypes.addressof(home), nbytes) if home[0] else None

@@ -29,6 +29,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import emit
+from tests.native_tier import needs_native
 
 MESH = make_mesh((4, 2), ("a", "b"))
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -234,6 +235,7 @@ def record_slow_path_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
+@needs_native
 def test_calls_take_the_fast_path_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     @public(static=("dim",))
     def summed(pair: Any, dim: Any = 0, other: Any = None) -> Any:

@@ -11,10 +11,9 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.backends.cpu.dispatch import tiered_code
-from shardir.backends.cpu.dispatch.call_cache import INSERT_INTERVAL_CALLS, CallTable
+from shardir.backends.native import native
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch import eager as eager_module, eager_call, native_call_cache
+from shardir.frontend.dispatch import eager as eager_module, eager_call
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from tests.call_count import count_calls
@@ -110,10 +109,10 @@ def test_a_repeated_call_runs_no_python_code(name: str) -> None:
 
 
 def test_calls_are_inserted_among_many_uncacheable_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CallTable, "should_insert", SHOULD_INSERT)
-    for _ in range(5 * INSERT_INTERVAL_CALLS):
+    monkeypatch.setattr(native.CallTable, "should_insert", SHOULD_INSERT)
+    for _ in range(5 * native.INSERT_INTERVAL_CALLS):
         X[A > 3]
-    for _ in range(2 * INSERT_INTERVAL_CALLS):
+    for _ in range(2 * native.INSERT_INTERVAL_CALLS):
         X[::-2, ::3]
     assert count_calls(lambda: X[::-2, ::3]) == count_calls(lambda: None)
 
@@ -365,7 +364,6 @@ def test_more_calls_than_the_cache_holds_stay_correct() -> None:
 def test_one_array_may_be_several_arguments() -> None:
     """The cached call does not require that the same array is in the same arguments again."""
     fun = sd.jit(lambda tree, x: (tree["b"] - tree["a"]["c"], x * 2))
-    tiered_code.call_cache_code()
     fun({"b": X, "a": {"c": X}}, X)
 
     def again() -> Any:
@@ -374,20 +372,6 @@ def test_one_array_may_be_several_arguments() -> None:
     for _ in range(2):
         assert_agree(again(), (B - A, B * 2))
     assert count_calls(again) == count_calls(lambda: None)
-
-
-def test_calls_are_cached_once_the_native_code_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    fun = sd.jit(lambda x: x + 1)
-    with monkeypatch.context() as early:
-        for module in (native_call_cache, tiered_code):
-            early.setattr(module, "call_cache_code_if_ready", lambda: None)
-        for _ in range(4):
-            fun(X)
-        assert count_calls(lambda: fun(X)) > count_calls(lambda: None)
-    tiered_code.call_cache_code()
-    for _ in range(3):
-        assert_agree(fun(X), A + 1)
-    assert count_calls(lambda: fun(X)) == count_calls(lambda: None)
 
 
 @pytest.mark.parametrize("number", [1.5, 2, np.float32(2), np.float64(2), np.int32(2), np.int64(2)])

@@ -20,6 +20,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from tests.call_count import count_calls
+from tests.native_tier import needs_native
 from tests.process_control.threads import run_concurrently
 
 X = from_numpy(np.arange(4, dtype=np.float32))
@@ -36,6 +37,7 @@ def call_twice(fun: JitFunction, *args: Any, **options: Any) -> Any:
     return fun(*args, **options)
 
 
+@needs_native
 def test_the_number_of_python_calls_is_independent_of_the_number_of_arrays() -> None:
     def calls(count: int) -> int:
         fun, given = jit(lambda t: tree.map(lambda x: x + 1, t)), nested(count)
@@ -49,6 +51,7 @@ def test_the_number_of_python_calls_is_independent_of_the_number_of_arrays() -> 
     assert count_calls(lambda: fun(X)) <= few
 
 
+@needs_native
 def test_block_until_ready_runs_no_python_code_per_array() -> None:
     few, many = nested(1), nested(30)
     call_twice(jit(lambda x: x + 1), X)

@@ -14,6 +14,7 @@ from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.pytree import tree
 from tests.call_count import count_calls
+from tests.native_tier import needs_native
 from tests.process_control.signals import Interrupted, alarm
 from tests.process_control.threads import run_concurrently
 
@@ -97,6 +98,7 @@ def test_the_error_of_a_donated_array_states_the_call() -> None:
         step(x)
 
 
+@needs_native
 def test_the_number_of_python_calls_is_independent_of_the_number_of_arrays() -> None:
     def calls(count: int, **how: Any) -> int:
         fun = jit(lambda kept, n, given: tree.map(lambda x: x + n, [kept, given]), **how)

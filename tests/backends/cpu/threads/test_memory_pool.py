@@ -19,6 +19,7 @@ from shardir.backends.cpu.threads.memory_pool import (
     size_class,
 )
 from shardir.errors import ShardirError
+from tests.native_tier import needs_native
 
 MIB = 1 << 20
 
@@ -197,6 +198,7 @@ def test_threads_may_use_a_pool_concurrently() -> None:
     assert pool.statistics().in_use == 0
 
 
+@needs_native
 def test_arenas_of_idle_blocks_are_released_at_the_limit() -> None:
     """Run this in its own process, because other tests keep small blocks."""
     program = """

@@ -2,37 +2,34 @@
 
 import ctypes
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
-from shardir.backends.cpu.dispatch.small_blocks import block_maker, small_block_type
-from shardir.backends.cpu.dispatch.tiered_code import launch_code
 from shardir.backends.cpu.threads.memory_mapping import CAN_RESET_PAGES
 from shardir.backends.cpu.threads.memory_pool import ARENA_BYTES, MemoryPool, size_class
 from shardir.backends.cpu.threads.zeroed_memory import MIN_ZEROED_BLOCK_BYTES
+from shardir.backends.native import native
 
 MIB = 1 << 20
 SIZES = (MIN_ZEROED_BLOCK_BYTES + 100, MIB, 4 * MIB, 9 * MIB)
 """Blocks in arenas, and blocks with their own pages."""
 
 pytestmark = pytest.mark.skipif(
-    not CAN_RESET_PAGES, reason="there are blocks of zeros on Linux alone"
+    native is None or not CAN_RESET_PAGES,
+    reason="blocks of zeros need Linux and the C extension",
 )
 
 
 @pytest.fixture
 def pool() -> Iterator[MemoryPool]:
-    kind = small_block_type(launch_code()["retire"])
-    assert kind is not None
-    made = MemoryPool(1 << 30)
-    made.set_small_block_type(kind, block_maker(launch_code()["hand"]))
+    made = MemoryPool(1 << 30, uses_native_blocks=True)
     yield made
     made.trim()
 
 
-def allocate_zeroed(pool: MemoryPool, nbytes: int) -> MemoryBlock:
+def allocate_zeroed(pool: MemoryPool, nbytes: int) -> Any:
     block = pool.allocate_zeros(nbytes)
     assert block is not None
     return block
@@ -42,7 +39,8 @@ def write_and_free(pool: MemoryPool, nbytes: int, number: int = 7) -> int:
     """Return the address of an idle zeroed block that was written."""
     block = allocate_zeroed(pool, nbytes)
     np.asarray(block)[:] = number
-    return block.address
+    address: int = block.address
+    return address
 
 
 @pytest.mark.parametrize("nbytes", SIZES)

@@ -123,7 +123,7 @@ def test_masks_do_not_count_as_uncacheable_indices() -> None:
     x, mask = snp.asarray(X[0, 0]), snp.asarray(X[0, 0] > 3)
     for _ in range(3):
         x[1:3]
-    answers = cast(ComposedFunction, getitem)._answers
+    answers = cast(ComposedFunction, getitem).call_cache
     assert answers is not None
     before = answers.table.failed_inserts
     for index in (mask, np.asarray(mask), (slice(None), mask[0])):
