@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.base import Launch
+from shardir.backends.native import native
 from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.float0 import replace_float0
@@ -130,6 +132,11 @@ class EagerFunction:
             i for i, name in enumerate(self.positional) if name in self.static
         )
         self.programs: dict[Any, Any] = {}
+        self.launches: dict[
+            tuple[ArraySignature, ...], tuple[Launch, tree.PyTreeDef | None, TraceContext]
+        ] = {}
+        """Without the native tier: the launch, result structure and trace context of calls with
+        positional arrays alone."""
 
 
 def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -180,13 +187,19 @@ def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str,
         leaves = [placed.get(id(x), x) for x in leaves]
     made = results[0] if structure is None else tree.unflatten(structure, results)
     # The types of the arguments do not identify a call with a number that is part of the program.
-    native = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
-    done, launch = recorded_calls.get(), program.launch if native else None
+    is_cacheable = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
+    done, launch = recorded_calls.get(), program.launch if is_cacheable else None
     if done is not None:
         if not is_same_context(where[2]):
             launch = None
         done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
     elif launch is not None and is_same_context(where[2]):
+        if native is None:
+            if not options and all(type(x) is Array for x in given[0]):
+                if len(eager.launches) >= MAX_CACHED_PROGRAMS:
+                    eager.launches.clear()
+                eager.launches[signatures] = launch, structure, where[2]
+            return made
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import insert_call
 

@@ -13,7 +13,7 @@ for which no code has to run.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def make_launch(
     if native is None:
         if zeros or any(each.entry is not None for each in arguments):
             return None
-        return PythonLaunch(program, kind, template, arguments, places, sizes, results, keep)
+        return _make_python_launch(program, kind, template, arguments, places, sizes, results, keep)
     rows = []
     for k, each in enumerate(arguments):
         made = None if each.entry is None else import_row(each.entry)
@@ -122,63 +122,56 @@ def make_launch(
     )  # fmt: skip
 
 
-@final
-class PythonLaunch:
-    """A launch as Python code, for arrays alone."""
+def _make_python_launch(
+    program: RunProgram | None,
+    kind: Any,
+    template: Sequence[int],
+    arguments: Sequence[LaunchArgument],
+    places: Sequence[tuple[int, int, int]],
+    sizes: Sequence[int],
+    results: Sequence[LaunchResult],
+    keep: object,
+) -> Launch:
+    """Return a launch as Python code, for arrays alone."""
+    # The program itself sets slot 0, which `program` does not take. An argument that the program
+    # does not read shares a slot behind all others.
+    unread = len(template)
+    taken = [(unread if each.slot < 0 else each.slot, each.shape) for each in arguments]
+    rows = [tuple(each) for each in results]
+    allocate, empty = memory.allocate, [*template, 0]
 
-    def __init__(
-        self,
-        program: RunProgram | None,
-        kind: type,
-        template: Sequence[int],
-        arguments: Sequence[LaunchArgument],
-        places: Sequence[tuple[int, int, int]],
-        sizes: Sequence[int],
-        results: Sequence[LaunchResult],
-        keep: object,
-    ) -> None:
-        self._program, self._kind, self._keep = program, kind, keep
-        # The program itself sets slot 0; arguments that it does not read share a slot behind all.
-        self._template = [*template[1:], 0]
-        last = len(self._template) - 1
-        self._arguments = [
-            (last if each.slot < 0 else each.slot - 1, each.shape) for each in arguments
-        ]
-        self._places = [(slot - 1, block, offset) for slot, block, offset in places]
-        self._sizes, self._results = sizes, results
-
-    def __call__(self, leaves: list[Any], *blocks: Any) -> list[Any] | None:
-        kind, addresses, storages = self._kind, self._template.copy(), []
-        if len(leaves) != len(self._arguments):
-            return None
-        leaf: Any
-        for leaf, (slot, shape) in zip(leaves, self._arguments, strict=True):
-            storage = getattr(leaf, "held", None) if type(leaf) is kind else None
+    def launch(leaves: list[Any], *blocks: Any) -> list[Any] | None:
+        addresses, storages = empty.copy(), []
+        for leaf, (slot, shape) in zip(leaves, taken, strict=True):
+            if type(leaf) is not kind:
+                return None
+            storage = leaf.held
             if type(storage) is not Storage or (shape is not None and storage.shape != shape):
                 return None
             addresses[slot] = storage.address
             storages.append(storage)
-        if not blocks:
-            blocks = tuple([memory.allocate(size) for size in self._sizes])
-        for slot, block, offset in self._places:
-            addresses[slot] = blocks[block].address + offset
-        if self._program is not None:
-            addresses.pop()
-            self._program(*addresses)
+        owners = blocks or [allocate(size) for size in sizes]
+        for slot, block, offset in places:
+            addresses[slot] = owners[block].address + offset
+        if program is not None:
+            program(*addresses[1:unread])
         made = []
-        for block, offset, shape, dtype, signature, sharding, part in self._results:
+        for block, offset, shape, dtype, signature, sharding, is_part in rows:
             if block >= 0:
-                owner: Any = blocks[block]
+                owner = owners[block]
                 start = owner.address
             else:
                 storage = storages[-1 - block]
                 owner, start = storage.owner, storage.address
                 # A program that overwrites donated memory must not take the owner of a part for a
                 # block of its own.
-                if part and type(owner) is not Storage:
+                if is_part and type(owner) is not Storage:
                     owner = storage
             made.append(kind(signature, sharding, Storage(start + offset, owner, shape, dtype)))
         return made
+
+    launch.keep = keep  # type: ignore[attr-defined]
+    return launch
 
 
 def import_row(entry: ArrayImport) -> tuple[Any, ...] | None:
