@@ -24,6 +24,7 @@ FreeList = ctypes.Array[ctypes.c_int64]
 FREE_LIST_COUNT_WORD = 1
 """The word of a free list that is its length; the first word is the address of its first block."""
 
+_live_free_lists: list[FreeList] = []
 _free_lists_by_address: dict[int, tuple[FreeList, FreeList]] = {}
 """By the address of a free list of unwritten blocks: that list, and the list of written ones. Both
 live forever, so that their addresses stay unique."""
@@ -37,8 +38,13 @@ def mark_written(block: Any) -> None:
 
 
 def make_free_list() -> FreeList:
-    """Return a free list of native blocks: its first block, and its length."""
-    return (ctypes.c_int64 * 2)()
+    """Return a free list of native blocks: its first block, and its length.
+
+    It lives forever, because a block may be dropped after its pool.
+    """
+    result = (ctypes.c_int64 * 2)()
+    _live_free_lists.append(result)
+    return result
 
 
 @final
