@@ -133,7 +133,7 @@ class EagerFunction:
         )
         self.programs: dict[Any, Any] = {}
         self.launches: dict[
-            tuple[ArraySignature, ...], tuple[Launch, tree.PyTreeDef | None, TraceContext]
+            tuple[ArraySignature | None, ...], tuple[Launch, tree.PyTreeDef | None, TraceContext]
         ] = {}
         """Without the native tier: the launch, result structure and trace context of calls with
         positional arrays alone."""
