@@ -6,6 +6,7 @@ one reduction state, so analyses decide for all of them together.
 
 from dataclasses import dataclass, field
 
+from shardir import ops
 from shardir.ir.module import Block, DataFlowEdge, Function, Op, Value
 
 ASSUMED_WHILE_ITERATIONS = 2
@@ -81,7 +82,9 @@ def _analyze_block(block: Block, times: int, found: DefUse) -> None:
 
 
 def _analyze_region(op: Op, times: int, found: DefUse) -> None:
-    inner = times * (max(op.attrs["length"], 1) if op.name == "scan" else ASSUMED_WHILE_ITERATIONS)
+    inner = times * (
+        max(op.attrs["length"], 1) if op.spec is ops.scan else ASSUMED_WHILE_ITERATIONS
+    )
     for block in op.blocks:
         _analyze_block(block, inner, found)
     entering = dict.fromkeys((*op.operands, *(v for block in op.blocks for v in block.returns)))

@@ -6,6 +6,7 @@ values. Only active values have cotangents; the backward computation skips all o
 
 from collections.abc import Sequence
 
+from shardir import ops
 from shardir.ir.module import Block, Value
 from shardir.ir.types import INEXACT
 from shardir.ops.elementwise.elementwise import zero_vjp
@@ -33,20 +34,20 @@ def backward_reachable(block: Block, starts: Sequence[Value], active: set[Value]
 
 def _mark_block(block: Block, active: set[Value]) -> None:
     for op in block.ops:
-        if op.name == "while":
+        if op.spec is ops.while_:
             _mark_loop(op.operands, op.blocks[1], op.results, active)
-        elif op.name == "scan":
+        elif op.spec is ops.scan:
             n = op.attrs["carries"]
             (body,) = op.blocks
             _mark(body.params[n:], op.operands[n:], active)
             _mark_loop(op.operands[:n], body, op.results[:n], active)
             _mark(op.results[n:], body.returns[n:], active)
-        elif op.name in ("checkpoint", "manual_computation"):
+        elif op.spec in (ops.checkpoint, ops.manual_computation):
             (body,) = op.blocks
             _mark(body.params, op.operands, active)
             _mark_block(body, active)
             _mark(op.results, body.returns, active)
-        elif op.name in ("custom-jvp", "custom-vjp"):
+        elif op.spec in (ops.custom_jvp, ops.custom_vjp):
             if any(value in active for value in op.uses()):
                 active.update(value for value in op.results if value.type.dtype in INEXACT)
         elif op.blocks:

@@ -8,6 +8,7 @@ operands and its attributes.
 
 from collections.abc import Sequence
 
+from shardir import ops
 from shardir.errors import DifferentiateError
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Op
@@ -32,7 +33,7 @@ def _is_satisfied(clause: str, op: Op) -> bool:
     asked = host_function_of(clause)
     if asked is not None:
         return bool(asked(op.name, *(value.type for value in op.operands), **op.attrs))
-    name = op.attrs["label"] if op.name == "checkpoint-name" else None
+    name = op.attrs["label"] if op.spec is ops.checkpoint_name else None
     kind, _, names = clause.partition("=")
     listed = names.split("|")
     if kind in ("everything", "anything"):
@@ -46,9 +47,9 @@ def _is_satisfied(clause: str, op: Op) -> bool:
     if kind == "name":
         return name == names
     if kind == "dots":
-        return op.name in ("dot", "convolution")
+        return op.spec in (ops.dot, ops.convolution)
     if kind == "dots-without-batch":
-        return op.name == "dot" and not _has_batch(op)
+        return op.spec is ops.dot and not _has_batch(op)
     raise DifferentiateError(
         f"a checkpoint cannot save {clause!r}; it saves {', '.join(POLICY_CLAUSES)}, name=..., "
         "named-but=..., anything-but=..."

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from shardir import ops as specs
 from shardir.errors import DifferentiateError
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.host_function import HostFunction, host_function_of
@@ -88,7 +89,7 @@ class _VaryInserter:
             made = self.op(op, b, within)
             b.append(made)
             self.homes.update(dict.fromkeys(made.results, b))
-            if made.name == "broadcast":
+            if made.spec is specs.broadcast:
                 self.broadcasts[made.result] = made
         wanted = (NOT_VARYING,) * len(block.returns) if returns is None else returns
         given = tuple(self.vary_along(v, w) for v, w in zip(block.returns, wanted, strict=True))
@@ -97,7 +98,7 @@ class _VaryInserter:
     def op(self, op: Op, b: Builder, within: Varying) -> Op:
         if op.name in CUSTOM_RULE_OPERATIONS:
             return self.region(op, within)
-        if op.name == "manual_computation":
+        if op.spec is specs.manual_computation:
             operands = self.vary_all(op.operands, within)
             return replace(op, operands=operands, blocks=self.blocks(op, within))
         if op.edges():
@@ -110,9 +111,9 @@ class _VaryInserter:
         varies = [self.found.get(value, NOT_VARYING) | within for value in op.operands]
         pairs = zip(op.operands, vma_of(op, varies, self.axes).operands, strict=True)
         op = replace(op, operands=tuple(self.vary_along(value, axes) for value, axes in pairs))
-        if op.name == "all-reduce":
+        if op.spec is specs.all_reduce:
             return self.all_reduce(op, b)
-        return self.simplify_vary(op) if op.name == "vary" else op
+        return self.simplify_vary(op) if op.spec is specs.vary else op
 
     def blocks(self, op: Op, within: Varying) -> RuleBlocks:
         return tuple(self.block(block, within) for block in op.blocks)
@@ -237,7 +238,7 @@ def _rewrite_rule(
     count = len(op.operands) - op.attrs.get("closed", 0)
     moving = [a for v, a in zip(op.operands[:count], starts, strict=False) if _is_differentiable(v)]
     moved = [a for v, a in zip(op.results, ends, strict=True) if _is_differentiable(v)]
-    if op.name == "custom-jvp":
+    if op.spec is specs.custom_jvp:
         (rule,) = blocks
         what = [*("result" for _ in ends), *("tangent" for _ in moved)]
         return (
@@ -318,7 +319,7 @@ def remove_explicit_varying(axes: Axes, *blocks: Block) -> tuple[Block, ...]:
         for op in block.ops:
             operands = tuple(new.get(v, v) for v in op.operands)
             attrs = op.attrs
-            if op.name == "vary":
+            if op.spec is specs.vary:
                 left = tuple(axis for axis in attrs["axes"] if axis not in gone)
                 if not left:
                     new[op.result] = operands[0]

@@ -17,6 +17,7 @@ along which they vary; a replicated residual is one value.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from shardir import ops
 from shardir.ir.builder import Builder, as_values, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Symbol
@@ -170,7 +171,7 @@ def _check_custom_rules(op: Op) -> None:
     would be given only a part.
     """
     (body,) = op.blocks
-    rules = [each for each in body.walk() if each.name == "custom-vjp"]
+    rules = [each for each in body.walk() if each.spec is ops.custom_vjp]
     if not rules:
         return
     known = {
@@ -179,7 +180,7 @@ def _check_custom_rules(op: Op) -> None:
     }
     found = infer_varying_axes(body, known, op.attrs["axes"])
     for each in rules:
-        sums = any(inner.name == "all-reduce" for inner in each.blocks[0].walk())
+        sums = any(inner.spec is ops.all_reduce for inner in each.blocks[0].walk())
         own = frozenset(op.attrs["axes"])
         if sums and any(not own <= found.get(value, frozenset()) for value in each.results):
             raise error(

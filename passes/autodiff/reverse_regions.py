@@ -9,6 +9,7 @@ rule of a custom_jvp is linear in the tangents, so it is pulled back through.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from shardir import ops as specs
 from shardir.ir.builder import copy_op, inline, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INEXACT
@@ -159,11 +160,11 @@ def _inline_custom_jvps(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
     """
     made: list[Op] = []
     for op in ops:
-        if op.name == "custom-jvp" and any(value in moving for value in op.operands):
+        if op.spec is specs.custom_jvp and any(value in moving for value in op.operands):
             inner = inline_region(op)
             moving |= active_values(Block((), inner, ()), [x for x in op.operands if x in moving])
             made += _inline_custom_jvps(inner, moving)
-        elif op.blocks and op.name != "custom-jvp":
+        elif op.blocks and op.spec is not specs.custom_jvp:
             blocks = tuple(
                 replace(block, ops=tuple(_inline_custom_jvps(block.ops, moving)))
                 for block in op.blocks

@@ -9,6 +9,7 @@ that only some devices along an axis execute varies along that axis, whatever it
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Axes, Axis
 from shardir.op_rules.vma import NOT_VARYING, Varying, Vma, join_varying
@@ -66,9 +67,13 @@ def union_of_varying_axes(values: Sequence[Value], found: Mapping[Value, Varying
 def divergent_axes(op: Op, found: Mapping[Value, Varying]) -> Varying:
     """Return the axes along which devices take different paths through the blocks of an
     operation."""
-    if op.name == "case":
+    if op.spec is specs.case:
         return union_of_varying_axes(op.operands[:1], found)
-    return union_of_varying_axes(op.blocks[0].returns, found) if op.name == "while" else NOT_VARYING
+    return (
+        union_of_varying_axes(op.blocks[0].returns, found)
+        if op.spec is specs.while_
+        else NOT_VARYING
+    )
 
 
 class _VaryingInference:
@@ -80,7 +85,7 @@ class _VaryingInference:
     def sweep(self, ops: Sequence[Op], within: Varying) -> None:
         found = self.found
         for op in ops:
-            if op.name == "manual_computation":
+            if op.spec is specs.manual_computation:
                 self.manual(op, within)
             elif op.edges():
                 self.infer_edges(op, within)

@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shardir import ops as specs
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.sharding import Axes, count_positions
@@ -55,7 +56,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
         for op in block.ops:
             if op in rings:
                 first, second = rings[op]
-                ring = _gather_ring if first.name == "all-gather" else _scatter_ring
+                ring = _gather_ring if first.spec is specs.all_gather else _scatter_ring
                 ops.extend(ring(first, second, names))
             elif op not in taken:
                 inner = tuple(self.block(each, names) for each in op.blocks)
@@ -67,13 +68,13 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     ) -> tuple[Op, Op] | None:
         """Return the gather before a contraction and the contraction if the gather has no other
         use."""
-        if op.name != "dot" or op.operands[0] is op.operands[1]:
+        if op.spec is not specs.dot or op.operands[0] is op.operands[1]:
             return None
         for value in op.operands:
             gather = made.get(value)
             if (
                 gather is not None
-                and gather.name == "all-gather"
+                and gather.spec is specs.all_gather
                 and uses[value] == 1
                 and value.type.nbytes >= self.minimum
                 and count_positions(gather.attrs["axes"]) > 1
@@ -87,12 +88,12 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     ) -> tuple[Op, Op] | None:
         """Return the contraction before a reduce-scatter and the scatter if the contraction has no
         other use."""
-        if op.name != "reduce-scatter" or op.attrs["op"] != "add":
+        if op.spec is not specs.reduce_scatter or op.attrs["op"] != "add":
             return None
         (value,) = op.operands
         dot = made.get(value)
         several = count_positions(op.attrs["axes"]) > 1
-        fits = dot is not None and dot.name == "dot" and uses[value] == 1 and several
+        fits = dot is not None and dot.spec is specs.dot and uses[value] == 1 and several
         return (dot, op) if dot and fits and value.type.nbytes >= self.minimum else None
 
 

@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shardir import ops as specs
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import OPS, Attr
@@ -102,7 +103,7 @@ class _CollectiveGroup:
         dims: dict[str, Any] = dict(zip(DIMENSION_ATTRIBUTES[first.name], (0, 1), strict=False))
         name = f"{first.result.name}.combined"
         sent: Value = b.emit(first.spec, joined, name=name, **_common_attributes(first), **dims)
-        if first.name == "all-to-all":  # the elements of each device are one row again
+        if first.spec is specs.all_to_all:  # the elements of each device are one row again
             sent = b.reshape(sent, result=joined.type)
         start = 0
         for op, size in zip(self.ops, sizes, strict=True):
@@ -125,7 +126,7 @@ def _flatten_operand(b: Builder, op: Op) -> Value:
     """Return all elements of the operand in one row, or in one row per destination device."""
     (value,) = op.operands
     name, shape, count = f"{value.name}.row", value.type.shape, 1
-    if op.name in ("reduce-scatter", "all-to-all"):
+    if op.spec in (specs.reduce_scatter, specs.all_to_all):
         dim, count = (
             op.attrs["dim" if "dim" in op.attrs else "split"],
             count_positions(op.attrs["axes"]),
@@ -142,7 +143,7 @@ def _unflatten_result(b: Builder, part: Value, op: Op) -> None:
     """Append the reshape (and transpose) of a slice of the combined result to the result of
     `op`."""
     b.loc, b.why = op.loc, op.why
-    if op.name in ("all-gather", "all-to-all"):
+    if op.spec in (specs.all_gather, specs.all_to_all):
         dim = op.attrs["dim" if "dim" in op.attrs else "concat"]
         count, shape = count_positions(op.attrs["axes"]), op.result.type.shape
         local = (*shape[:dim], shape[dim] // count, *shape[dim + 1 :])

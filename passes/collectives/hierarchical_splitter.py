@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 
+from shardir import ops
 from shardir.ir.builder import Builder, substitute
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Op, Value
@@ -43,7 +44,7 @@ class CollectiveSplitter:
         for op in block.ops:
             if any(value in new for value in op.uses()):
                 (op,) = substitute(Block((), (op,), ()), new).ops
-            if op.name == "done" and op.operands[0] in there:
+            if op.spec is ops.done and op.operands[0] in there:
                 new[op.result] = op.operands[0]
             elif not inner.split(op):
                 there.add(op.result)

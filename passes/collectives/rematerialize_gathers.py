@@ -10,6 +10,7 @@ merge the gathers again.
 
 from dataclasses import dataclass, replace
 
+from shardir import ops
 from shardir.ir.builder import UniqueNames, substitute
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.passes.pipeline import Pass
@@ -34,7 +35,7 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
         gathers = {
             op.result: op
             for op in block.ops
-            if op.name == "all-gather" and op.result.type.nbytes >= self.minimum
+            if op.spec is ops.all_gather and op.result.type.nbytes >= self.minimum
         }
         made: list[Op] = []
         now: dict[Value, Value] = {}

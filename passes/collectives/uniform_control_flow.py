@@ -16,6 +16,7 @@ Collectives need no special treatment: the verifier refuses them under a diverge
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from shardir import ops as specs
 from shardir.errors import MergeError
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.builder import Builder, UniqueNames, copy_op, substitute
@@ -33,7 +34,9 @@ class UniformControlFlow(Pass, name="uniform-control-flow"):
 
     def __call__(self, module: Module) -> Module:
         main = module.main
-        if main.spmd is None or not any(op.name in ("case", "while") for op in main.body.walk()):
+        if main.spmd is None or not any(
+            op.spec in (specs.case, specs.while_) for op in main.body.walk()
+        ):
             return module
         mesh = spmd_mesh_of(module)
         if mesh.size == 1:
@@ -48,9 +51,9 @@ class UniformControlFlow(Pass, name="uniform-control-flow"):
 
 def _decisions(op: Op) -> tuple[Value, ...]:
     """Return the values that decide the control flow of an operation."""
-    if op.name == "case":
+    if op.spec is specs.case:
         return op.operands
-    return op.blocks[0].returns if op.name == "while" else ()
+    return op.blocks[0].returns if op.spec is specs.while_ else ()
 
 
 class _UniformControlRewriter:
@@ -84,9 +87,9 @@ class _UniformControlRewriter:
         for op in ops:
             b.loc, b.why = op.loc, op.why
             decided = any(self.differs.get(value) for value in _decisions(op))
-            if op.name == "case" and decided:
+            if op.spec is specs.case and decided:
                 self._write_choice(b, op, active)
-            elif op.name == "while" and (decided or active is not None):
+            elif op.spec is specs.while_ and (decided or active is not None):
                 self._write_loop(b, op, active)
             elif op.blocks:
                 b.append(replace(op, blocks=tuple(self._block(b, x, active) for x in op.blocks)))
@@ -110,7 +113,7 @@ class _UniformControlRewriter:
             picks = {n: b.eq(index, b.full(n, index.type)) for n in range(default)}
         for number, block in enumerate(op.blocks):
             needed = active
-            if any(inner.name == "while" for inner in block.walk()):
+            if any(inner.spec is specs.while_ for inner in block.walk()):
                 b.loc, b.why = op.loc, f"whether branch {number} is taken here"
                 taken = picks[number] if number in picks else _not_any(b, list(picks.values()))
                 needed = _and_active(b, active, taken)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardir import ops as specs
 from shardir.cost.communication import Collective, format_axes, list_collectives
 from shardir.errors import suggest_name
 from shardir.ir.module import Block, Module, Op, Value
@@ -78,7 +79,7 @@ def explain_collective(
     op = _find_operation(ops, row.value)
     history = propagate_with_history(program, propagate, places).history()
     annotations = tuple(_annotations(history, before, op, row)) if op else ()
-    if op is None or op.name != "reshard":
+    if op is None or op.spec is not specs.reshard:
         return CollectiveCause(row, "", None, (), annotations)
     (source,), target = op.operands, op.result
     old, new = _sharding(source, target), _sharding(target, source)
@@ -166,7 +167,7 @@ def _tensors(block: Block, op: Op) -> Iterator[Value]:
     it."""
     yield from op.tensors
     for other in block.walk():
-        if other.name == "reshard" or other is op:
+        if other.spec is specs.reshard or other is op:
             continue
         if op.result in other.operands or any(v in other.results for v in op.operands):
             yield from other.tensors

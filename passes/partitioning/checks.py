@@ -5,6 +5,7 @@ A program that skipped `reshard` raises an error here, so it never computes a wr
 
 from dataclasses import replace
 
+from shardir import ops
 from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Op, Value
@@ -53,7 +54,7 @@ class PartitionChecks:
                 raise self.error_of(op, self.disagreement(op, rule, i))
         pending = fitting.pending if pending_reduction(op, rule) else ()
         pending = merge_in_mesh_order((*pending, *self.unreduced_axes(op)), self.mesh)
-        zero = op.name == "constant" and op.attrs["value"] == 0
+        zero = op.spec is ops.constant and op.attrs["value"] == 0
         for value in () if zero else op.results:
             if self.sharding(value).unreduced != pending:
                 raise self.error_of(op, "leaves a pending reduction that no `reshard` completes")

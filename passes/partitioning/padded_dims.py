@@ -15,6 +15,7 @@ one whose operands are padded at different sizes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shardir import ops
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Axes
 from shardir.op_rules.factors import FactorKind
@@ -53,18 +54,18 @@ def _dims(value: Value, found: Mapping[Value, PaddedDims]) -> PaddedDims:
 
 def _analyze_block(block: Block, found: dict[Value, PaddedDims]) -> None:
     for op in block.ops:
-        if op.name == "manual_computation":
+        if op.spec is ops.manual_computation:
             _analyze_manual(op, found)
         elif op.edges():
             _analyze_loop(op, found)
         elif op.blocks:
             _analyze_region(op, found)
-        elif op.name in ("optimization_barrier", "vary"):
+        elif op.spec in (ops.optimization_barrier, ops.vary):
             for result, value in zip(op.results, op.operands, strict=True):
                 found[result] = _dims(value, found)
         else:
             _analyze_operation(op, found)
-            if op.name == "reshape":
+            if op.spec is ops.reshape:
                 _analyze_unit_dims(op, found)
 
 

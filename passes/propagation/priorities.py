@@ -20,6 +20,7 @@ or neither.
 from enum import Enum, IntFlag
 from functools import cache
 
+from shardir import ops
 from shardir.ir.module import Op
 from shardir.op_rules.factors import FactorKind, FactorRule
 
@@ -74,23 +75,23 @@ ELEMENTWISE = ("stablehlo.reduce_precision", "stablehlo.round_nearest_afz")
 
 
 def priority_kind(op: Op) -> PriorityKind:
-    if op.name == "propagation_barrier":
+    if op.spec is ops.propagation_barrier:
         return BARRIER_KINDS[op.attrs["direction"]]
-    if is_elementwise(op) or op.name in ("reshape", "transpose"):
+    if is_elementwise(op) or op.spec in (ops.reshape, ops.transpose):
         return PriorityKind.THROUGH
-    if op.name == "opaque" and op.attrs["operation"] in TRANSFERS:
+    if op.spec is ops.opaque and op.attrs["operation"] in TRANSFERS:
         return PriorityKind.THROUGH
-    if op.name in ("dynamic_slice", "dynamic_update_slice"):
+    if op.spec in (ops.dynamic_slice, ops.dynamic_update_slice):
         return PriorityKind.SLICE
-    return PriorityKind.BROADCAST if op.name == "broadcast" else PriorityKind.OTHER
+    return PriorityKind.BROADCAST if op.spec is ops.broadcast else PriorityKind.OTHER
 
 
 def is_elementwise(op: Op) -> bool:
     """Return whether an operation counts as elementwise; a bitcast does if the shape stays the
     same."""
-    if op.name == "bitcast":
+    if op.spec is ops.bitcast:
         return op.operands[0].type.shape == op.result.type.shape
-    if op.name == "opaque":
+    if op.spec is ops.opaque:
         return op.attrs["operation"] in ELEMENTWISE
     return op.spec.elementwise
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Value
 from shardir.ir.sharding import Sharding
@@ -174,7 +175,7 @@ class Propagate(Pass, name="propagate"):
         draft.new_whys.update(
             (op, NO_FACTOR_RULE_REASON)
             for op in network.impassable
-            if not op.why and op.name != "reshard"
+            if not op.why and op.spec is not ops.reshard
         )
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, function.result_shardings, strict=True)

@@ -14,6 +14,7 @@ after:  `%zero = constant(...)`, `%zero.1 = constant(...)`, `%y = maximum(%x, %z
 from collections.abc import Iterator
 from dataclasses import replace
 
+from shardir import ops
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
 from shardir.passes.propagation.draft import FunctionDraft, ValueUser
@@ -46,7 +47,7 @@ def _constants(draft: FunctionDraft) -> dict[Value, Op]:
             and all(value in constants for value in op.operands)
         ):
             constants[op.result] = op
-        elif op.name == "broadcast" and op.operands[0].type.rank == 0:
+        elif op.spec is ops.broadcast and op.operands[0].type.rank == 0:
             expansions[op.result] = op
     return constants | expansions
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes, Sharding
@@ -74,7 +75,7 @@ class Explanations:
         """Return a clause that states that a scan iterates over a sharded dimension of an
         operand."""
         lost = value.sharding and value.sharding.dims and value.sharding.dims[0].axes
-        if op.name != "scan" or not lost or sharding.dims[0].axes:
+        if op.spec is not ops.scan or not lost or sharding.dims[0].axes:
             return ""
         return f": it iterates over dimension 0 of %{value.name}"
 

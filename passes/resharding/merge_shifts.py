@@ -11,6 +11,7 @@ operations remain for `dce`. Only sharded dimensions benefit, so other programs 
 
 from dataclasses import dataclass, replace
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OPS
 from shardir.passes.pipeline import Pass
@@ -41,9 +42,9 @@ def _rewrite_block(block: Block, outer: DefiningOps) -> Block:
 
 
 def _rewrite_operation(op: Op, makers: DefiningOps) -> Op:
-    if op.name == "slice":
+    if op.spec is specs.slice_:
         return _merge_slice_of_pad(op, makers) or op
-    if op.name == "concatenate":
+    if op.spec is specs.concatenate:
         return _merge_to_roll(op, makers) or op
     return op
 
@@ -51,7 +52,7 @@ def _rewrite_operation(op: Op, makers: DefiningOps) -> Op:
 def _merge_slice_of_pad(op: Op, makers: DefiningOps) -> Op | None:
     """Return one pad that equals the slice of a pad, or `None` for interior padding or strides."""
     inner = makers.get(op.operands[0])
-    if inner is None or inner.name != "pad":
+    if inner is None or inner.spec is not specs.pad:
         return None
     x, value = inner.operands
     low, high = list(inner.attrs["low"]), list(inner.attrs["high"])
@@ -79,7 +80,7 @@ def _merge_to_roll(op: Op, makers: DefiningOps) -> Op | None:
     """Return the roll that equals a concatenation of the end and then the beginning of one
     value."""
     parts = [makers.get(value) for value in op.operands]
-    if len(parts) != 2 or any(part is None or part.name != "slice" for part in parts):
+    if len(parts) != 2 or any(part is None or part.spec is not specs.slice_ for part in parts):
         return None
     back, front = (part for part in parts if part is not None)
     (x,), dim = back.operands, op.attrs["dim"]

@@ -20,6 +20,7 @@ after:  `%x.unsharded = reshard(%x)`,
 
 from dataclasses import replace
 
+from shardir import ops
 from shardir.ir.module import Block, Function, Op
 from shardir.ir.sharding import Sharding
 from shardir.passes.def_use import UNANALYZED_REGIONS, analyze_def_use
@@ -47,16 +48,20 @@ class ReshardReassociation:
         for op in block.ops:
             if op.blocks and op.name not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
-            turn = self.uses.maker.get(op.operands[0]) if op.name == "reshard" else None
+            turn = self.uses.maker.get(op.operands[0]) if op.spec is ops.reshard else None
             if (
                 turn is not None
-                and turn.name == "concatenate"
+                and turn.spec is ops.concatenate
                 and self.is_operand_gather_cheaper(turn, op)
             ):
                 self.changed = True
                 made.extend(self.concatenate_resharded(turn, op))
                 continue
-            if turn is None or turn.name != "transpose" or not self.has_equal_reshard(turn, op):
+            if (
+                turn is None
+                or turn.spec is not ops.transpose
+                or not self.has_equal_reshard(turn, op)
+            ):
                 made.append(op)
                 continue
             self.changed = True
@@ -123,7 +128,7 @@ class ReshardReassociation:
             return False
         return any(
             isinstance(use, Op)
-            and use.name == "reshard"
+            and use.spec is ops.reshard
             and same_placement(sharding_or_unsharded(use.result, self.mesh), place)
             for use in self.uses.users.get(turn.operands[0], ())
         )

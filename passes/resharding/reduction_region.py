@@ -11,6 +11,7 @@ exceeds that of the given program. Ties are decided for the earliest reduction.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes, Sharding
@@ -83,7 +84,7 @@ class ReductionRegion:
             return None
         if use is None or len(use.results) != 1:
             return None
-        if use.name == "reshard":
+        if use.spec is ops.reshard:
             return (
                 (use.result, ReductionPath(use, use.operands))
                 if self.can_be_unreduced(use.result)
@@ -178,7 +179,7 @@ class ReductionRegion:
         for flow, way in self.paths.items():
             if way.through is None:
                 continue
-            if isinstance(way.through, Op) and way.through.name == "reshard":
+            if isinstance(way.through, Op) and way.through.spec is ops.reshard:
                 continue
             alone = len(way.group) == 1 and isinstance(way.through, Op)
             for value in way.group:
@@ -194,7 +195,7 @@ class ReductionRegion:
         start = node[self.uses.flow(value)]
         ends: dict[int, None] = {}
         for use in self.uses.users[value]:
-            if isinstance(use, Op) and use.name == "reshard":
+            if isinstance(use, Op) and use.spec is ops.reshard:
                 yield from self.move(value, use, start, node)
             elif use is None and value in self.sources:
                 continue

@@ -4,6 +4,7 @@ chose."""
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shardir import ops
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS
 from shardir.passes.def_use import UNANALYZED_REGIONS, EdgeUse, Use
@@ -59,7 +60,7 @@ class ReductionRewriter:
     def is_needed_complete(self, value: Value) -> bool:
         """Return whether a use other than a `reshard` needs the complete value."""
         for use in self.uses.users[value]:
-            if isinstance(use, Op) and use.name == "reshard":
+            if isinstance(use, Op) and use.spec is ops.reshard:
                 continue
             if use is None and value in self.region.sources:
                 continue
@@ -121,7 +122,7 @@ class ReductionRewriter:
             sharding = self.region.unreduced_sharding(value)
             found = Value(value.type, self.names.fresh(f"{value.name}.partial"), sharding)
             maker = self.uses.maker.get(value)
-            nothing = self.region.reduction_kind == "add" and maker and maker.name == "constant"
+            nothing = self.region.reduction_kind == "add" and maker and maker.spec is ops.constant
             if maker is not None and nothing and maker.attrs["value"] == 0:
                 made.append(replace(maker, results=(found,)))
             else:
@@ -156,7 +157,7 @@ class ReductionRewriter:
 
     def operation(self, op: Op, made: list[Op], block: Block) -> None:
         way = self.region.paths.get(op.results[0]) if op.results else None
-        if op.name == "reshard":
+        if op.spec is ops.reshard:
             self.move(op, made)
         elif op.blocks and op.name not in UNANALYZED_REGIONS:
             self.loop(op, made, block)
@@ -184,7 +185,7 @@ class ReductionRewriter:
         """Return the `why` of the first `reshard` that completed a reduction."""
         users = self.uses.users[source]
         return next(
-            ((u.why,) for u in users if isinstance(u, Op) and u.name == "reshard" and u.why), ()
+            ((u.why,) for u in users if isinstance(u, Op) and u.spec is ops.reshard and u.why), ()
         )
 
     def record_reductions(self, result: Value, parts: Sequence[Value]) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from shardir import ops as specs
 from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Loc, Module, Op, Value
@@ -170,7 +171,7 @@ class ReshardInserter:
     def ops(self, block: Block, scope: ReshardScope) -> list[Op]:
         made: list[Op] = []
         for op in block.ops:
-            if op.name == "sharding_group":
+            if op.spec is specs.sharding_group:
                 continue  # propagation has decided the group's sharding
             if op.name in RESHARDING_OPERATIONS:
                 self.identity(op, scope, made)

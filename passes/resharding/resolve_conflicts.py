@@ -17,6 +17,7 @@ operation states in `why` what they sent.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from shardir import ops as specs
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
@@ -74,7 +75,7 @@ def received_bytes(module: Module, function: int = 0) -> int:
     def paid(block: Block) -> int:
         total = 0
         for op in block.ops:
-            if op.name == "reshard":
+            if op.spec is specs.reshard:
                 (source,) = op.operands
                 ends = (
                     sharding_or_unsharded(source, mesh.name),
@@ -89,9 +90,9 @@ def received_bytes(module: Module, function: int = 0) -> int:
 
 def _iterations(op: Op) -> int:
     """Return how often the blocks of an operation run."""
-    if op.name == "scan":
+    if op.spec is specs.scan:
         return max(int(op.attrs["length"]), 1)
-    return ASSUMED_WHILE_ITERATIONS if op.name == "while" else 1
+    return ASSUMED_WHILE_ITERATIONS if op.spec is specs.while_ else 1
 
 
 def _close_shardings(function: Function) -> Function:
@@ -150,7 +151,7 @@ class _ConflictSurvey:
     def block(self, block: Block, times: int) -> None:
         for op in block.ops:
             operands = dict.fromkeys(op.operands)
-            if op.name in PINNED_OPERATIONS or op.name == "manual_computation":
+            if op.name in PINNED_OPERATIONS or op.spec is specs.manual_computation:
                 self.pinned.update((*operands, *op.uses(), *op.results))
             elif op.blocks or op.spec.edges:
                 self.control(op, times)

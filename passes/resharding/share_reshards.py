@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from shardir import ops
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
@@ -92,7 +93,7 @@ class _ReshardSurvey:
         frames = [*around, frame]
         self.home.update(dict.fromkeys(block.values(), block))
         for frame.at, op in enumerate(block.ops):
-            if op.name == "reshard":
+            if op.spec is ops.reshard:
                 self.move(op, frames)
                 continue
             self.maker.update(dict.fromkeys(op.results, op))
@@ -102,7 +103,7 @@ class _ReshardSurvey:
                     self.use(inner.captures(), frames)
                     self.block(inner, [])
                 else:
-                    length = op.attrs["length"] if op.name == "scan" else ASSUMED_WHILE_ITERATIONS
+                    length = op.attrs["length"] if op.spec is ops.scan else ASSUMED_WHILE_ITERATIONS
                     self.block(inner, frames, max(length, 1))
         frame.at = len(block.ops)
         self.use(block.returns, frames)
@@ -187,9 +188,9 @@ class _ReshardTreePlanner:
         maker = self.makers.get(root)
         if maker is None or any(self.place(v).unreduced for v in (root, *places)):
             return None
-        spread = maker.name == "broadcast" and not maker.operands[0].type.rank
+        spread = maker.spec is ops.broadcast and not maker.operands[0].type.rank
         whole = spread and not self.place(maker.operands[0]).unreduced
-        return maker if whole or maker.name in ("constant", "iota") else None
+        return maker if whole or maker.spec in (ops.constant, ops.iota) else None
 
     def values_by_sharding(self, tensor: _ReshardedTensor) -> dict[Value, list[Value]]:
         """Return one value for each needed sharding, with all values of that sharding."""

@@ -15,6 +15,7 @@ reshard to the final sharding, because the intermediate sharding could prevent s
 
 from dataclasses import dataclass, replace
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Axes, Sharding
@@ -64,7 +65,7 @@ def _merge_consecutive_reshards(function: Function, mesh: str) -> Function:
                 inner = tuple(map(block, op.blocks))
                 if any(a is not b for a, b in zip(inner, op.blocks, strict=True)):
                     made[op] = replace(op, blocks=inner)
-            if op.name != "reshard":
+            if op.spec is not ops.reshard:
                 continue
             then = first.get(op.operands[0])
             if then is not None and counts[then.result] == 1 and _is_direct_cheaper(then, op, mesh):
@@ -104,7 +105,7 @@ def _reduction_sources(uses: DefUse) -> dict[tuple[str, Axes], list[Value]]:
             continue
         maker = uses.maker.get(value)
         if value in uses.owner or (
-            maker and (maker.name == "reshard" or _propagates_unreduced(maker, sharding))
+            maker and (maker.spec is ops.reshard or _propagates_unreduced(maker, sharding))
         ):
             continue
         found.setdefault((sharding.reduction, sharding.unreduced), []).append(value)

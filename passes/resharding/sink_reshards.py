@@ -11,6 +11,7 @@ Two reduce-scatters become one in this way.
 
 from dataclasses import dataclass, replace
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OPS
@@ -61,9 +62,9 @@ class _ReshardSinker:
                 made[op] = None
             else:
                 self.sink(op, source, made)
-            if op.name == "reshard":
+            if op.spec is ops.reshard:
                 self.reshard_of[op.result] = op
-            elif op.name == "transpose" and self.is_reshard_with_one_use(op.operands[0], local):
+            elif op.spec is ops.transpose and self.is_reshard_with_one_use(op.operands[0], local):
                 self.transpose_of[op.result] = op
             local.update(op.results)
         return Block(block.params, tuple(made), block.returns)
@@ -115,7 +116,7 @@ class _ReshardSinker:
 
     def is_constant(self, value: Value) -> bool:
         maker = self.uses.maker.get(value)
-        return maker is not None and maker.name == "constant" and _is_splat(maker)
+        return maker is not None and maker.spec is ops.constant and _is_splat(maker)
 
     def sink(self, op: Op, source: Sharding, made: dict[Op, None]) -> None:
         self.changed = True

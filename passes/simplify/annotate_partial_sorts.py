@@ -12,6 +12,7 @@ these are read, the attribute `order` states which operand they are.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import use_counts
@@ -33,22 +34,22 @@ class AnnotatePartialSorts(Pass, name="annotate-partial-sorts"):
 
 
 def _annotate_function(function: Function) -> Function:
-    if not any(op.name == "sort" for op in function.body.walk()):
+    if not any(op.spec is specs.sort for op in function.body.walk()):
         return function
     uses = use_counts(function.body)
 
     def block(old: Block) -> Block:
         readers: dict[Op, list[Op]] = {
-            op: [] for op in old.ops if op.name == "sort" and len(op.results) == 1
+            op: [] for op in old.ops if op.spec is specs.sort and len(op.results) == 1
         }
         made = {op.result: op for op in readers}
         for op in old.ops:
-            if op.name == "slice" and op.operands[0] in made:
+            if op.spec is specs.slice_ and op.operands[0] in made:
                 readers[made[op.operands[0]]].append(op)
-        iotas = {op.result: op.attrs["dim"] for op in old.ops if op.name == "iota"}
+        iotas = {op.result: op.attrs["dim"] for op in old.ops if op.spec is specs.iota}
         ops = []
         for op in old.ops:
-            if op.name == "sort" and "order" not in op.attrs:
+            if op.spec is specs.sort and "order" not in op.attrs:
                 places = _permutation_operand(
                     op, [i for i, r in enumerate(op.results) if uses[r]], iotas
                 )

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Attr
 from shardir.passes.pipeline import Pass
@@ -57,7 +58,7 @@ class _ExpressionMerger:
         ops: list[Op] = []
         for op in block.ops:
             rebuilt = self.substitute_operands(op)
-            if op.blocks or op.name == "optimization_barrier" or has_effect(op, self.keeps):
+            if op.blocks or op.spec is specs.optimization_barrier or has_effect(op, self.keeps):
                 ops.append(rebuilt)
                 continue
             key = expression_key(rebuilt)
@@ -81,7 +82,7 @@ class _ExpressionMerger:
         operands = op.operands
         if any(v in new for v in operands):
             operands = tuple(new.get(v, v) for v in operands)
-        if op.name == "manual_computation":
+        if op.spec is specs.manual_computation:
             # The body cannot use operations from outside.
             blocks = tuple(_ExpressionMerger(self.keeps).block(block) for block in op.blocks)
         else:

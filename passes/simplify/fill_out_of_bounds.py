@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from shardir import ops
 from shardir.ir.builder import Builder
 from shardir.ir.module import Function, Module, Op, Value
 from shardir.ir.operation import OPS, Dense
@@ -35,7 +36,7 @@ class FillOutOfBounds(Pass, name="fill-out-of-bounds"):
 
 
 def _rewrite_function(function: Function) -> Function:
-    if not any(op.name == "gather" for op in function.body.walk()):
+    if not any(op.spec is ops.gather for op in function.body.walk()):
         return function
     filled = partial(_append_scatter, use_counts(function.body))
     return rewrite_each(function, "select", filled)
@@ -46,11 +47,15 @@ def _append_scatter(
 ) -> bool:
     """Append the scatter that replaces a selection if the selection is the only use of a gather."""
     spread, gather, number = (makers.get(value) for value in op.operands)
-    if spread is None or spread.name != "broadcast":
+    if spread is None or spread.spec is not ops.broadcast:
         return False
-    if gather is None or gather.name != "gather" or uses[gather.result] != 1:
+    if gather is None or gather.spec is not ops.gather or uses[gather.result] != 1:
         return False
-    if number is None or number.name != "constant" or isinstance(number.attrs["value"], Dense):
+    if (
+        number is None
+        or number.spec is not ops.constant
+        or isinstance(number.attrs["value"], Dense)
+    ):
         return False
     dims, (found,), whole = tuple(spread.attrs["dims"]), spread.operands, op.result.type
     count, kind = found.type.shape, found.type.with_dtype("i32")

@@ -14,6 +14,7 @@ another order. Unused masks remain for `dce`.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from shardir import ops
 from shardir.ir.builder import Builder
 from shardir.ir.module import Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
@@ -29,7 +30,7 @@ class FoldDiagonals(Pass, name="fold-diagonals"):
 
 
 def _rewrite_function(function: Function) -> Function:
-    if not any(op.name == "iota" for op in function.body.walk()):
+    if not any(op.spec is ops.iota for op in function.body.walk()):
         return function
     return rewrite_each(function, "sum", _append_sum_of_diagonal)
 
@@ -38,11 +39,11 @@ def _append_sum_of_diagonal(b: Builder, op: Op, makers: Mapping[Value, Op]) -> b
     """Append the replacement of a sum if its operand is a masked diagonal."""
     select = makers.get(op.operands[0])
     dims = op.attrs["dims"]
-    if select is None or select.name != "select" or len(dims) != 2 or dims[1] != dims[0] + 1:
+    if select is None or select.spec is not ops.select or len(dims) != 2 or dims[1] != dims[0] + 1:
         return False
     mask, x, nothing = select.operands
     zero = makers.get(nothing)
-    if zero is None or zero.name != "constant" or zero.attrs["value"] != 0:
+    if zero is None or zero.spec is not ops.constant or zero.attrs["value"] != 0:
         return False
     offset = _diagonal_offset(mask, dims, makers)
     if offset is None:
@@ -53,7 +54,7 @@ def _append_sum_of_diagonal(b: Builder, op: Op, makers: Mapping[Value, Op]) -> b
         return False
     wide = None
     converted = makers.get(x)
-    if converted is not None and converted.name == "convert":
+    if converted is not None and converted.spec is ops.convert:
         wide, x = x.type.dtype, converted.operands[0]
     first, shape = dims[0], x.type.shape
     before, after = shape[:first], shape[first + 2 :]
@@ -74,13 +75,13 @@ def _append_sum_of_diagonal(b: Builder, op: Op, makers: Mapping[Value, Op]) -> b
 def _diagonal_offset(mask: Value, dims: tuple[int, ...], makers: Mapping[Value, Op]) -> int | None:
     """Return the offset of the diagonal that a mask selects in two dimensions, else `None`."""
     op = makers.get(mask)
-    if op is not None and op.name == "broadcast":
+    if op is not None and op.spec is ops.broadcast:
         along = tuple(op.attrs["dims"])
         if any(d not in along for d in dims):
             return None
         dims = tuple(map(along.index, dims))
         op = makers.get(op.operands[0])
-    if op is None or op.name != "eq":
+    if op is None or op.spec is not ops.eq:
         return None
     sides = [_match_iota(value, makers) for value in op.operands]
     if None in sides:
@@ -94,13 +95,13 @@ def _diagonal_offset(mask: Value, dims: tuple[int, ...], makers: Mapping[Value, 
 def _match_iota(value: Value, makers: Mapping[Value, Op]) -> tuple[int, int] | None:
     """Return the dimension of an iota and its first value, else `None`."""
     op, begin = makers.get(value), 0
-    if op is not None and op.name in ("add", "sub"):
+    if op is not None and op.spec in (ops.add, ops.sub):
         step = makers.get(op.operands[1])
-        number = step.attrs["value"] if step is not None and step.name == "constant" else None
+        number = step.attrs["value"] if step is not None and step.spec is ops.constant else None
         if type(number) is not int:
             return None
-        begin = number if op.name == "add" else -number
+        begin = number if op.spec is ops.add else -number
         op = makers.get(op.operands[0])
-    if op is None or op.name != "iota" or value.type.dtype not in ("i32", "i64"):
+    if op is None or op.spec is not ops.iota or value.type.dtype not in ("i32", "i64"):
         return None
     return op.attrs["dim"], begin

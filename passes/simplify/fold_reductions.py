@@ -13,6 +13,7 @@ another order, and in the accumulator of a contraction.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from shardir import ops as specs
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
@@ -57,12 +58,12 @@ class _ReductionFolder:
     def record(self, op: Op) -> None:
         for result in op.results:
             self.makers[result] = op
-        if op.name not in ("transpose", "reshape") or not op.result.type.size:
+        if op.spec not in (specs.transpose, specs.reshape) or not op.result.type.size:
             return
         if self.uses.get(op.operands[0]) == 1:
             x = self.get(op.operands[0])
             dims: ViewDims | None
-            if op.name == "transpose":
+            if op.spec is specs.transpose:
                 dims = tuple(x.dims[d] for d in op.attrs["perm"])
             else:
                 dims = views.reshape_dims(x.dims, op.result.type.shape)
@@ -89,13 +90,13 @@ class _ReductionFolder:
         dims = _complete_dims(view.base, gone)
         self.b.loc, self.b.why = op.loc, op.why
         made = None
-        if dims and maker.name == "scan" and op.name == "sum":
+        if dims and maker.spec is specs.scan and op.spec is specs.sum_:
             made = self.reduce_inside_scan(maker, view.base, dims, op.result)
             if made is not None:
                 self.remove_views(x, view.base)
         elif dims:
             made = reduction_folding.fold_reduction(self.b, self.maker, view.base, op.name, dims)
-        elif op.name == "sum":
+        elif op.spec is specs.sum_:
             made = reduction_folding.fold_sum_over_groups(self.b, maker, gone)
         if made is None:
             return False

@@ -8,6 +8,7 @@ The pass applies where the transpose is the only use of the contraction.
 
 from dataclasses import dataclass, replace
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Function, Module, Op
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import use_counts
@@ -26,9 +27,9 @@ def _fold_function(function: Function) -> Function:
 
     def block(old: Block) -> Block:
         turned: dict[Op, Op] = {}
-        dots = {op.result: op for op in old.ops if op.name == "dot" and uses[op.result] == 1}
+        dots = {op.result: op for op in old.ops if op.spec is specs.dot and uses[op.result] == 1}
         for op in old.ops:
-            if op.name == "transpose" and op.operands[0] in dots:
+            if op.spec is specs.transpose and op.operands[0] in dots:
                 turned[dots[op.operands[0]]] = op
         gone = set(turned.values())
         ops = []

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
+from shardir import ops
 from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
@@ -128,12 +129,12 @@ def _subtract_zero(op: Op, known: ValueFacts) -> Value | None:
 def _multiply_by_one(op: Op, known: ValueFacts) -> Value | None:
     if op.result.type.dtype not in (*INTEGERS, *FLOATS):
         return None
-    return _remove_neutral(op, known, 1, both=op.name == "mul")
+    return _remove_neutral(op, known, 1, both=op.spec is ops.mul)
 
 
 @simplification_rule("or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic")
 def _combine_with_zero_bits(op: Op, known: ValueFacts) -> Value | None:
-    return _remove_neutral(op, known, 0, both=op.name in ("or", "xor"))
+    return _remove_neutral(op, known, 0, both=op.spec in (ops.or_, ops.xor))
 
 
 def _remove_neutral(op: Op, known: ValueFacts, number: complex, *, both: bool) -> Value | None:

@@ -7,6 +7,7 @@ not apply.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from shardir import ops
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INTEGERS
@@ -83,19 +84,19 @@ def _product(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
     Integer quotients are rounded, so they are excluded.
     """
     dtype = maker.result.type.dtype
-    if dtype not in REASSOCIABLE_TYPES or (maker.name == "div" and dtype in INTEGERS):
+    if dtype not in REASSOCIABLE_TYPES or (maker.spec is ops.div and dtype in INTEGERS):
         return None
     x, y = maker.operands
-    pairs = ((x, y), (y, x)) if maker.name == "mul" else ((x, y),)
+    pairs = ((x, y), (y, x)) if maker.spec is ops.mul else ((x, y),)
     for one, other in pairs:
         repeat = makers(other)
-        if one is other or repeat is None or repeat.name != "broadcast":
+        if one is other or repeat is None or repeat.spec is not ops.broadcast:
             continue
         source = dict(zip(repeat.attrs["dims"], repeat.operands[0].type.shape, strict=True))
         shape = maker.result.type.shape
         along = [d for d in dims if source.get(d, 1) != shape[d]]
         maker_of_one = makers(one)
-        if not along or maker_of_one is None or maker_of_one.name not in ("dot", "sum"):
+        if not along or maker_of_one is None or maker_of_one.spec not in (ops.dot, ops.sum_):
             continue
         less = fold_reduction(b, makers, one, "sum", along)
         if less is None:
@@ -188,7 +189,7 @@ def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
 def fold_sum_over_groups(b: Builder, maker: Op, gone: Sequence[ViewPiece]) -> Value | None:
     """Fold the sum over the groups of a convolution: the features of a group become input
     features."""
-    found = _convolution_dims(maker) if maker.name == "convolution" else None
+    found = _convolution_dims(maker) if maker.spec is ops.convolution else None
     if found is None or len(gone) != 1:
         return None
     inside, outside, dim, groups = found

@@ -10,6 +10,7 @@ only.
 
 from collections.abc import Iterable, Sequence
 
+from shardir import ops
 from shardir.ir.module import Block, Op
 from shardir.passes.whole_program.merger import BatchedValue, DeviceMerger, MergeRule, merge_error
 
@@ -29,7 +30,7 @@ def check_no_callback(blocks: Iterable[Block]) -> None:
     """Raise `MergeError` for a callback in blocks that only some of the devices execute."""
     for block in blocks:
         for op in block.ops:
-            if op.name == "pure-callback":
+            if op.spec is ops.pure_callback:
                 raise merge_error(op, "is called on only some of the devices")
             check_no_callback(op.blocks)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
+from shardir import ops
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes
 from shardir.ops.contraction.convolution_factors import parse_dims
@@ -49,7 +50,7 @@ class Halo(NamedTuple):
 def halo_of(merger: DeviceMerger, value: Value) -> Halo | None:
     """Return the halo that a value consists of, else `None`."""
     op = merger.makers.get(value)
-    if op is None or op.name != "concatenate" or not 2 <= len(op.operands) <= 3:
+    if op is None or op.spec is not ops.concatenate or not 2 <= len(op.operands) <= 3:
         return None
     dim = op.attrs["dim"]
     for at, x in enumerate(op.operands[:2]):
@@ -74,7 +75,11 @@ def _match_neighbor_rows(
     """Return the axes along which a value is the nearest rows of the previous (1) or next (-1)
     device."""
     permute = merger.makers.get(value)
-    if permute is None or permute.name != "collective-permute" or "pairs" not in permute.attrs:
+    if (
+        permute is None
+        or permute.spec is not ops.collective_permute
+        or "pairs" not in permute.attrs
+    ):
         return None
     axes: Axes = permute.attrs["axes"]
     if merger.atoms.levels.far_parts(axes):
@@ -87,7 +92,7 @@ def _match_neighbor_rows(
     if sent is x:
         return axes
     cut = merger.makers.get(sent)
-    if cut is None or cut.name != "slice" or cut.operands[0] is not x:
+    if cut is None or cut.spec is not ops.slice_ or cut.operands[0] is not x:
         return None
     start = x.type.shape[dim] - sent.type.shape[dim] if step == 1 else 0
     starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
@@ -189,7 +194,7 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
     """Return the filter gradient of all devices as one convolution of the global arrays, else
     `None`."""
     maker = merger.makers.get(op.operands[0])
-    if op.attrs["op"] != "add" or maker is None or maker.name != "convolution":
+    if op.attrs["op"] != "add" or maker is None or maker.spec is not ops.convolution:
         return None
     by = maker.operands[1]
     axes = merger.atoms.of(op.attrs["axes"])

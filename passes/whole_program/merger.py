@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardir import ops as specs
 from shardir.errors import MergeError
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.builder import Builder, substitute
@@ -172,7 +173,7 @@ class DeviceMerger:
         new = self.new
         if any(value in new for value in op.operands):
             op = replace(op, operands=tuple(new.get(value, value) for value in op.operands))
-        if op.name == "constant":
+        if op.spec is specs.constant:
             self.constants[op.results[0]] = op
             if (
                 self.atoms.levels.position_of_process is not None
@@ -219,7 +220,7 @@ class DeviceMerger:
                 if old_made in self.numbers:
                     self.numbers[new_made] = self.numbers[old_made]
         for each in ops[start:]:
-            if each.name == "constant":
+            if each.spec is specs.constant:
                 self.constants[each.result] = each
 
     def evaluate_positions(self, start: int) -> None:

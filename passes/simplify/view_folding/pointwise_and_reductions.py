@@ -3,6 +3,7 @@ the bases."""
 
 from collections.abc import Sequence
 
+from shardir import ops
 from shardir.ir.module import Op
 from shardir.passes.simplify.view_folding import views
 from shardir.passes.simplify.view_folding.folder import FoldingRule, ViewFolder
@@ -98,7 +99,7 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
         for piece in x.dims[d]:
             times *= piece.size if piece.dim == views.BROADCAST_DIM else 1
     if times > 1 and op.name not in IDEMPOTENT_REDUCTIONS:
-        if op.name != "sum" or not is_sum_exact_product(times, op.result.type.dtype):
+        if op.spec is not ops.sum_ or not is_sum_exact_product(times, op.result.type.dtype):
             return None
     else:
         times = 1
