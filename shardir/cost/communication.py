@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from shardir import ops
 from shardir.cost.op_cost import sent_by
 from shardir.ir.module import Block, Loc, Module, Op
 from shardir.ir.sharding import Axis, count_positions
@@ -53,9 +54,9 @@ def _collectives_of_block(module: Module, block: Block, times: int | None) -> It
 
 
 def _multiply_executions(op: Op, times: int | None) -> int | None:
-    if op.name == "while" or times is None:
+    if op.spec is ops.while_ or times is None:
         return None
-    return times * op.attrs["length"] if op.name == "scan" else times
+    return times * op.attrs["length"] if op.spec is ops.scan else times
 
 
 def _describe(module: Module, op: Op, times: int | None) -> Collective:

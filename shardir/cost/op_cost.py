@@ -7,6 +7,7 @@ tensors they are those of a single device; for a per-device program those of eac
 from dataclasses import dataclass
 from math import prod
 
+from shardir import ops
 from shardir.ir.module import Block, Op
 from shardir.ir.operation import OpSpec
 from shardir.ir.sharding import Axes, count_positions
@@ -56,7 +57,7 @@ def cost_of(op: Op) -> Cost:
     """
     if op.blocks:
         blocks = [cost_of_block(block) for block in op.blocks]
-        if op.name == "case":
+        if op.spec is ops.case:
             return max(blocks, key=lambda cost: (cost.flops, cost.sent, cost.memory))
         times: int = op.attrs.get("length", 1)
         return sum(blocks, Cost()) * times
@@ -75,10 +76,10 @@ def flops_of(op: Op) -> int:
     types), elementwise operations one per result element, and reductions one per operand element;
     data movement counts zero.
     """
-    if op.name in ("dot", "convolution"):
+    if op.spec in (ops.dot, ops.convolution):
         twice = 8 if op.operands[0].type.dtype in COMPLEX else 2
         return twice * op.result.type.size * _contraction_size(op)
-    if op.name == "reduce_window":
+    if op.spec is ops.reduce_window:
         window: tuple[int, ...] = op.attrs["window"]
         return op.result.type.size * prod(window)
     if op.name in _REDUCTIONS or op.name.startswith("cum"):
@@ -114,7 +115,7 @@ def _contraction_size(op: Op) -> int:
     dims: str = op.attrs["dims"]
     inputs, output = dims.split("->")
     left, right = inputs.split(",")
-    if op.name == "convolution":
+    if op.spec is ops.convolution:
         return w.size // max(w.shape[right.index("o")], 1)
     sizes = dict(zip(left + right, x.shape + w.shape, strict=True))
     return prod(size for letter, size in sizes.items() if letter not in output)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise, product
 from math import lcm
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.sharding import Axes, Axis
@@ -82,7 +83,7 @@ def find_differing(function: Function) -> dict[Value, AxisParts]:
 
 
 def _is_control_flow(op: Op) -> bool:
-    return op.name in ("while", "case")
+    return op.spec in (ops.while_, ops.case)
 
 
 class _DivergenceAnalysis:
@@ -143,7 +144,7 @@ class _DivergenceAnalysis:
         """Return the predicate of a control flow operation."""
         if not _is_control_flow(op):
             return ()
-        return op.blocks[0].returns if op.name == "while" else op.operands[:1]
+        return op.blocks[0].returns if op.spec is ops.while_ else op.operands[:1]
 
     def parts_of_results(self, op: Op) -> AxisParts:
         """Return the parts along which the results of an operation without blocks differ."""

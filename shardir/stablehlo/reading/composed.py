@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import Any
 
-from shardir import ops as ops  # declares the operations
+from shardir import (
+    ops as ops,  # declares the operations
+    ops as specs,
+)
 from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS, SIGNED_BY_BITS, UNSIGNED_BY_BITS
 from shardir.ir.module import Value
 from shardir.ir.operation import Dense
@@ -238,7 +241,7 @@ def _dynamic_iota(call: OperationReader) -> Values:
 def _numbers(call: OperationReader, value: Value) -> tuple[int, ...]:
     """Return the elements of a constant vector."""
     maker = call.reader.makers.get(value)
-    found = maker.attrs["value"] if maker is not None and maker.name == "constant" else None
+    found = maker.attrs["value"] if maker is not None and maker.spec is specs.constant else None
     if isinstance(found, Dense):
         return tuple(int(number) for number in found.array.reshape(-1))
     if found is None:

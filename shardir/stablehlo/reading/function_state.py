@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from lark import Token
 
+from shardir import ops
 from shardir.errors import suggest_name
 from shardir.ir.builder import UniqueNames, substitute
 from shardir.ir.mesh import Mesh
@@ -170,9 +171,9 @@ class FunctionState(ABC):
     def constant_of(self, value: Value) -> Attr:
         """Return the number that all elements of a value equal, or `None` if it is unknown."""
         op = self.makers.get(value)
-        while op is not None and op.name in ("broadcast", "data_flow_edge", "reshape"):
+        while op is not None and op.spec in (ops.broadcast, ops.data_flow_edge, ops.reshape):
             op = self.makers.get(op.operands[0])
-        if op is None or op.name != "constant":
+        if op is None or op.spec is not ops.constant:
             return None
         number = op.attrs["value"]
         if isinstance(number, bool | int | float | complex):

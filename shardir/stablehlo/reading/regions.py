@@ -5,7 +5,10 @@ from typing import Any
 
 from lark import Token
 
-from shardir import ops as ops  # declares the operations
+from shardir import (
+    ops as ops,  # declares the operations
+    ops as specs,
+)
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
@@ -191,7 +194,7 @@ def _read_arg_extremum(
     if applied_operation(call) or len(xs) != 2 or len(dims) != 1 or len(call.results) != 2:
         return None
     counted = call.reader.makers.get(xs[1])
-    if counted is None or counted.name != "iota" or counted.attrs["dim"] != dims[0]:
+    if counted is None or counted.spec is not specs.iota or counted.attrs["dim"] != dims[0]:
         return None
     returned = region_formulas(call, *region_of(call, 0))
     dtype = xs[0].type.dtype

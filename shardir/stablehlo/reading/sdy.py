@@ -6,7 +6,10 @@ from typing import Any
 
 from lark import Token
 
-from shardir import ops as ops  # declares the operations
+from shardir import (
+    ops as ops,  # declares the operations
+    ops as specs,
+)
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
@@ -47,7 +50,7 @@ def _read_reduction(call: OperationReader) -> Values:
         reader.restated_params[pending] = replace(pending, sharding=sharding)
         # An unreduced result of a reshard was unreduced before it.
         maker = reader.makers.get(pending)
-        pending = maker.operands[0] if maker is not None and maker.name == "reshard" else None
+        pending = maker.operands[0] if maker is not None and maker.spec is specs.reshard else None
     return _emit_reshard(call, value)
 
 

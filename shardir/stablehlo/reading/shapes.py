@@ -4,7 +4,10 @@ import re
 from string import ascii_letters
 from typing import Any
 
-from shardir import ops as ops  # declares the operations
+from shardir import (
+    ops as ops,  # declares the operations
+    ops as specs,
+)
 from shardir.ir.module import Value
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import (
@@ -201,7 +204,7 @@ def is_concatenation_of_slices(call: OperationReader) -> bool:
     Shardy treats such a concatenation as a permutation; others need replication.
     """
     makers = [call.reader.makers.get(value) for value in call.operands]
-    slices = [op if op is not None and op.name == "slice" else None for op in makers]
+    slices = [op if op is not None and op.spec is specs.slice_ else None for op in makers]
     sources = {op.operands[0] if op else x for op, x in zip(slices, call.operands, strict=True)}
     return all(slices) or (any(slices) and len(sources) == 1)
 

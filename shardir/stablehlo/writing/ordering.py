@@ -1,6 +1,9 @@
 """Writing of sorts and index reductions with comparators."""
 
-from shardir import ops as ops  # declares the operations
+from shardir import (
+    ops as ops,  # declares the operations
+    ops as specs,
+)
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, TensorType
@@ -16,7 +19,7 @@ def _position(w: MlirWriter, op: Op) -> None:
     """Reduce values and positions together: the first NaN, else the first extremum."""
     (x,) = op.operands
     value, index = x.type.with_shape(()), op.result.type.with_shape(())
-    better = "GT" if op.name == "argmax" else "LT"
+    better = "GT" if op.spec is specs.argmax else "LT"
     boolean_ = value.with_dtype("bool")
     counted = w.write_step(
         "stablehlo.iota",
@@ -45,7 +48,7 @@ def _position(w: MlirWriter, op: Op) -> None:
             w.write_step("stablehlo.select", [takes, i, j], index),
         ]
 
-    combine = "max" if op.name == "argmax" else "min"
+    combine = "max" if op.spec is specs.argmax else "min"
     w.write_op(
         op,
         "stablehlo.reduce",

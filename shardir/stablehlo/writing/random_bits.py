@@ -6,7 +6,10 @@ shard, as `shardir/ops/random/threefry.py` does.
 
 from math import prod
 
-from shardir import ops as ops  # declares the operations
+from shardir import (
+    ops as ops,  # declares the operations
+    ops as specs,
+)
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
@@ -103,8 +106,8 @@ def write_threefry(w: MlirWriter, op: Op) -> None:
     keys, *rest = map(w.typed_name, op.operands)
     result = op.result.type
     steps = ArrayWriter(w, result.shape)
-    if op.name in ("random_fold_in", "random_hash"):
-        first, second = rest if op.name == "random_hash" else (steps.splat(0, "u32"), rest[0])
+    if op.spec in (specs.random_fold_in, specs.random_hash):
+        first, second = rest if op.spec is specs.random_hash else (steps.splat(0, "u32"), rest[0])
         _write_key(w, op, steps, *steps.threefry(keys, first, second))
         return
     shape = op.attrs.get("shape", result.shape[keys[1].rank :])
