@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.base import Launch
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import ArraySignature
@@ -90,12 +91,12 @@ def _contiguous_view(
     shape, begin = value.type.shape, 0
     while value not in params:
         op = makers[value]
-        if op.name == "slice":
+        if op.spec is ops.slice_:
             start = _contiguous_offset(op)
             if start is None:
                 return None
             begin += start
-        elif op.name != "reshape":
+        elif op.spec is not ops.reshape:
             return None
         (value,) = op.operands
     return ContiguousView(params[value], begin, shape, prod(shape) != value.type.size)

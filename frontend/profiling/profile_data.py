@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
 from shardir.ir.module import Loc, Op
 
@@ -45,8 +46,8 @@ def activity_name(activity: Activity) -> str:
         return activity.why
     result = f"%{op.results[0].name} = " if op.results and op.results[0].name else ""
     name = op.name
-    if op.name == "fused" and not activity.why:
-        inner = (each.name for each in op.blocks[0].ops if each.name != "constant")
+    if op.spec is ops.fused and not activity.why:
+        inner = (each.name for each in op.blocks[0].ops if each.spec is not ops.constant)
         names = ", ".join(dict.fromkeys(inner))
         is_short = len(names) <= MAX_FUSED_NAME_CHARACTERS
         name = f"fused({names if is_short else names[: MAX_FUSED_NAME_CHARACTERS - 3] + '...'})"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -44,7 +45,7 @@ def _match_reduction(
     if len(block.ops) == 1:
         op = block.ops[0]
         takes_both = set(op.operands) == set(block.params) and block.returns == op.results
-        logic = op.spec.name in ("or", "and")
+        logic = op.spec in (ops.or_, ops.and_)
         if takes_both and op.spec.name in _REDUCTION_OF_OP and logic == (dtype == "bool"):
             return op.spec.name, _REDUCTION_OF_OP[op.spec.name]
     return None
