@@ -7,6 +7,7 @@ GPUs can contain, with the reason and an alternative.
 
 from collections.abc import Callable
 
+from shardir import ops
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.ir.module import Op
@@ -70,7 +71,7 @@ def lower_operation(writer: FunctionWriter, op: Op) -> None:
             "shardir/backends/gpu/rules",
         )
     rule = RULES[op.name]
-    free = writer.is_uniform_number(op) or op.name == "iota"
+    free = writer.is_uniform_number(op) or op.spec is ops.iota
     names = () if op.name in LAZY_RULES else tuple(writer.name(value) for value in op.operands)
     expression = rule(writer, op, *names)
     if expression is not None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shardir import ops as specs
 from shardir.backends.emission import Emission, ProgramValue
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.constants import constant_files, constants_text
@@ -203,7 +204,7 @@ def _imports(emission: Emission, needs: ProgramNeeds, main: str, precision: str)
 
 def _multiplies_narrow_floats(module: Module) -> bool:
     """Return whether 16-bit floats are summed, for which torch may use a 16-bit accumulator."""
-    ops = (op for op in module.main.body.walk() if op.name in ("dot", "convolution"))
+    ops = (op for op in module.main.body.walk() if op.spec in (specs.dot, specs.convolution))
     return any(value.type.dtype in NARROW_FLOATS for op in ops for value in op.operands)
 
 

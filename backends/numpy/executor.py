@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.base import Array, Executable, Shards
 from shardir.backends.cpu.threads.address_space import THREAD_BYTES, is_too_little_for
 from shardir.backends.numpy.kernel_table import kernel_of
@@ -266,7 +267,7 @@ _IDLE_KEY = ("idle",)
 
 def _idle_devices(op: Op, env: Environment) -> frozenset[int]:
     """Return the devices for which an operation must not call its function of the host."""
-    if env.active is None or op.name not in ("callback", "pure-callback"):
+    if env.active is None or op.spec not in (ops.callback, ops.pure_callback):
         return frozenset()
     return frozenset(i for i, active in enumerate(env.active) if not active)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir import ops
 from shardir.backends.numpy.kernel_table import Kernel, kernels
 from shardir.backends.numpy.threads import run_on_threads, split_range
 from shardir.ir.dtypes import NARROW_FLOATS
@@ -196,5 +197,5 @@ def _pack_key_index(keys: Array) -> Array:
 @kernels.rule(OPS["sort"], OPS["top_k"])
 def _sort_kernel(op: Op) -> Kernel:
     types = tuple(value.type for value in op.results)
-    compute = sort if op.name == "sort" else top_k
+    compute = sort if op.spec is ops.sort else top_k
     return partial(compute, result=types[0] if len(types) == 1 else types, **op.attrs)

@@ -11,6 +11,7 @@ Otherwise a loop that fills an array element by element would copy all of it in 
 from collections.abc import Sequence
 from itertools import pairwise
 
+from shardir import ops
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
@@ -40,7 +41,7 @@ def is_view_op(op: Op) -> bool:
 
     A bool is a byte that is 0 or 1, as is its conversion to an 8-bit integer.
     """
-    if op.name == "convert":
+    if op.spec is ops.convert:
         return op.operands[0].type.dtype == "bool" and op.results[0].type.dtype in ("i8", "u8")
     return op.name in VIEW_OPS
 
@@ -49,32 +50,32 @@ def view_results(op: Op, views: Sequence[BufferView]) -> tuple[BufferView, ...] 
     """Return the results of an operation as views of its operands, `None` if that is impossible."""
     if not is_view_op(op):
         return None
-    if op.name == "optimization_barrier":
+    if op.spec is ops.optimization_barrier:
         return tuple(views)
     (view,), shape = views, op.results[0].type.shape
-    if op.name == "transpose":
+    if op.spec is ops.transpose:
         perm = op.attrs["perm"]
         return (view._replace(shape=shape, strides=tuple(view.strides[d] for d in perm)),)
-    if op.name == "reshape":
+    if op.spec is ops.reshape:
         strides = reshape_strides(view.shape, view.strides, shape)
         return None if strides is None else (view._replace(shape=shape, strides=strides),)
-    if op.name == "broadcast":
+    if op.spec is ops.broadcast:
         strides_by_dim = [0] * len(shape)
         for source, dim in enumerate(op.attrs["dims"]):
             if view.shape[source] == shape[dim]:
                 strides_by_dim[dim] = view.strides[source]
         return (view._replace(shape=shape, strides=tuple(strides_by_dim)),)
-    if op.name == "slice":
+    if op.spec is ops.slice_:
         pairs = zip(op.attrs["starts"], view.strides, strict=True)
         offset = view.offset + sum(start * stride for start, stride in pairs)
         steps = zip(op.attrs["strides"], view.strides, strict=True)
         strides = tuple(step * stride for step, stride in steps)
         return (view._replace(offset=offset, shape=shape, strides=strides),)
-    if op.name == "convert":
+    if op.spec is ops.convert:
         return (view._replace(dtype=op.results[0].type.dtype),)
-    if op.name == "bitcast":
+    if op.spec is ops.bitcast:
         return _bitcast_view(view, op.results[0].type)
-    if op.name == "reverse":
+    if op.spec is ops.reverse:
         offset, turned = view.offset, list(view.strides)
         for dim in op.attrs["dims"]:
             offset += max(view.shape[dim] - 1, 0) * view.strides[dim]
@@ -106,20 +107,20 @@ def operand_strides(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
     if not is_view_op(op) or len(op.operands) != 1:
         return None
     (x,), y = op.operands, op.results[0]
-    if op.name == "transpose":
+    if op.spec is ops.transpose:
         permuted = [0] * x.type.rank
         for dim, stride in zip(op.attrs["perm"], strides, strict=True):
             permuted[dim] = stride
         return tuple(permuted)
-    if op.name == "reshape":
+    if op.spec is ops.reshape:
         return reshape_strides(y.type.shape, strides, x.type.shape)
     if (
-        op.name == "bitcast"
+        op.spec is ops.bitcast
         and x.type.rank < y.type.rank
         and "key" not in (x.type.dtype, y.type.dtype)
     ):
         return strides[:-1] if strides[-1] == y.type.numpy.itemsize else None
-    if op.name == "reverse" or x.type.shape != y.type.shape:
+    if op.spec is ops.reverse or x.type.shape != y.type.shape:
         return None
     return strides
 

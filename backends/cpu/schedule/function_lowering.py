@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardir import ops
 from shardir.backends.cpu.kernel_api import BufferView, Order, row_major_strides
 from shardir.backends.cpu.schedule import control_flow
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
@@ -37,7 +38,7 @@ def is_elementwise(op: Op) -> bool:
 
     Operands of other shapes are exempt.
     """
-    if op.name != "fused":
+    if op.spec is not ops.fused:
         return op.spec.elementwise
     flat = ("broadcast", "reshape", "iota", "constant", "bitcast")
     return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
@@ -108,12 +109,12 @@ class FunctionLowering(LoweringState):
         ):
             self.targets.setdefault(value, view)
         for op in reversed(block.ops):
-            if op.name == "concatenate" and op.result in self.targets:
+            if op.spec is ops.concatenate and op.result in self.targets:
                 self._propagate_concatenate_targets(op, users, makers)
-            elif op.name == "scatter" and op.result in self.targets:
+            elif op.spec is ops.scatter and op.result in self.targets:
                 found, view = op.operands[0], self.targets[op.result]
                 maker = makers.get(found)
-                if maker is not None and maker.name == "gather" and users[found] == [op]:
+                if maker is not None and maker.spec is ops.gather and users[found] == [op]:
                     self.targets.setdefault(found, view)
         items: list[Item] = []
         for op in block.ops:
@@ -162,7 +163,7 @@ class FunctionLowering(LoweringState):
         target, dim, start = self.targets[op.result], op.attrs["dim"], 0
         for value in op.operands:
             maker, shape = makers.get(value), value.type.shape
-            if maker is not None and maker.name == "concatenate" and users[value] == [op]:
+            if maker is not None and maker.spec is ops.concatenate and users[value] == [op]:
                 offset = target.offset + start * target.strides[dim]
                 self.targets.setdefault(value, target._replace(offset=offset, shape=shape))
             start += shape[dim]
@@ -181,9 +182,9 @@ class FunctionLowering(LoweringState):
         if op.name in control_flow.CONTROL_FLOW_LOWERINGS:
             items.extend(control_flow.CONTROL_FLOW_LOWERINGS[op.name](self, op))
             return
-        if op.name == "constant":
+        if op.spec is ops.constant:
             self._lower_constant(op)
-        if op.name == "constant" or not (op.results or op.spec.effect):
+        if op.spec is ops.constant or not (op.results or op.spec.effect):
             return
         operands = tuple(self.views[value] for value in op.operands)
         has_target = bool(op.results) and op.results[0] in self.targets
@@ -191,7 +192,7 @@ class FunctionLowering(LoweringState):
         if views is not None:
             self.views.update(zip(op.results, views, strict=True))
             return
-        if op.name == "reshape":
+        if op.spec is ops.reshape:
             self._lower_reshape(op, operands[0], items)
             return
         results = tuple(self._result_view(op, value, operands, users) for value in op.results)
@@ -296,9 +297,9 @@ class FunctionLowering(LoweringState):
         for op in users.get(value, ()):
             if op.spec.collective:
                 return row_major_strides(value.type)
-            if op.name == "transpose":
+            if op.spec is ops.transpose:
                 user_strides = tuple(strides[d] for d in op.attrs["perm"])
-            elif op.name == "reshape":
+            elif op.spec is ops.reshape:
                 found = reshape_strides(value.type.shape, strides, op.result.type.shape)
                 if found is None:
                     return reshape_strides(

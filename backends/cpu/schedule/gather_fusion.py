@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir import ops
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
 from shardir.backends.cpu.schedule.function_lowering import Lowered
@@ -63,7 +64,7 @@ def _match_gather(
     if (
         not isinstance(counted, WorkItem)
         or not isinstance(gather, WorkItem)
-        or gather.op.name != "gather"
+        or gather.op.spec is not ops.gather
     ):
         return None
     (x, indices), (y,) = gather.operands, gather.results
@@ -98,7 +99,7 @@ def _match_gather(
 def _match_normalized_indices(work: WorkItem, extent: int) -> BufferView | None:
     """Return the original indices if an item adds the extent to negative ones, in the same
     layout."""
-    if work.op.name != "fused" or len(work.operands) != 1 or len(work.results) != 1:
+    if work.op.spec is not ops.fused or len(work.operands) != 1 or len(work.results) != 1:
         return None
     (given,), (result,) = work.operands, work.results
     i = ("operand", 0)
@@ -112,7 +113,7 @@ def _match_fill_value(
 ) -> int | None:
     """Return the bits of the fill value that an item writes for indices out of bounds, or
     `None`."""
-    if not isinstance(item, WorkItem) or item.op.name != "fused" or len(item.results) != 1:
+    if not isinstance(item, WorkItem) or item.op.spec is not ops.fused or len(item.results) != 1:
         return None
     if (found.itemsize not in FILL_ELEMENT_BYTES) or item.results[0].shape != found.shape:
         return None
@@ -151,9 +152,9 @@ def _symbolic_term(
         terms[param] = (known or {}).get(operand_term, operand_term)
     for each in block.ops:
         inner = [terms[value] for value in each.operands]
-        if each.name == "constant" and not isinstance(each.attrs["value"], Dense):
+        if each.spec is ops.constant and not isinstance(each.attrs["value"], Dense):
             term: SymbolicTerm = ("constant", each.attrs["value"])
-        elif each.name in ("broadcast", "reshape") and inner[0][0] == "constant":
+        elif each.spec in (ops.broadcast, ops.reshape) and inner[0][0] == "constant":
             term = inner[0]
         else:
             term = (each.name, *inner)

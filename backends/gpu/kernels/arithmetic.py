@@ -7,6 +7,7 @@ Triton's `exp`, `/` and `sqrt` of f32 are approximations.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from shardir import ops
 from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.conversion import convert
 from shardir.backends.gpu.kernels.terms import KernelTerm, parenthesize
@@ -152,7 +153,7 @@ def _count(op: Op, args: Sequence[KernelTerm]) -> str:
     if dtype not in ("i32", "i64"):
         word = f"{parenthesize(word)}.to(tl.int{max(bits, 32)})"
     text = f"libdevice.{ {'popcnt': 'popc', 'clz': 'clz'}[op.name] }({word})"
-    if op.name == "clz" and bits < 32:
+    if op.spec is ops.clz and bits < 32:
         text = f"({text} - {32 - bits})"
     return text if dtype == "i32" else f"{text}.to({TRITON_TYPES[dtype]})"
 
@@ -160,9 +161,9 @@ def _count(op: Op, args: Sequence[KernelTerm]) -> str:
 @triton_rule("add", "mul")
 def _sum(op: Op, args: Sequence[KernelTerm]) -> str:
     if args[0].dtype == "bool":
-        symbol = "|" if op.name == "add" else "&"
+        symbol = "|" if op.spec is ops.add else "&"
     else:
-        symbol = "+" if op.name == "add" else "*"
+        symbol = "+" if op.spec is ops.add else "*"
     return f"{args[0].text} {symbol} {args[1].text}"
 
 
@@ -226,13 +227,13 @@ def _shift(op: Op, args: Sequence[KernelTerm]) -> str:
     dtype = x.dtype
     bits = NUMPY_DTYPES[dtype].itemsize * 8
     seen = dtype
-    if op.name == "shift_right_logical":
+    if op.spec is ops.shift_right_logical:
         seen = f"u{bits}"
-    elif op.name == "shift_right_arithmetic":
+    elif op.spec is ops.shift_right_arithmetic:
         seen = f"i{bits}"
     left = _bitcast_sign(x.tensor, dtype, seen)
     if amount.is_number and 0 <= int(amount.text) < bits:
-        text = f"{left} {'<<' if op.name == 'shift_left' else '>>'} {amount.text}"
+        text = f"{left} {'<<' if op.spec is ops.shift_left else '>>'} {amount.text}"
     else:
         text = f"{op.name}({left}, {_bitcast_sign(amount.tensor, dtype, seen)})"
     return _bitcast_sign(text, seen, dtype)

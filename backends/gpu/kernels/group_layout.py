@@ -10,6 +10,7 @@ a range of the flattened kept axes and a range of the flattened reduced axes.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from shardir import ops
 from shardir.ir.module import Block, Op, Value
 from shardir.ops.control_flow.fused import (
     REDUCTIONS,
@@ -156,4 +157,4 @@ def _strides(lie: LoopMapping, nest: FusedLoopNest, number: Mapping[int, int]) -
 
 def needs_no_line(op: Op) -> bool:
     """Return whether an operation needs no line in a kernel: a constant, or a change of shape."""
-    return op.spec is constant or op.name in ("broadcast", "reshape", "stop_gradient")
+    return op.spec is constant or op.spec in (ops.broadcast, ops.reshape, ops.stop_gradient)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.gpu.dtypes import COMPUTE_TYPES, TRITON_TYPES
 from shardir.backends.gpu.kernels.terms import KernelTerm, number_term
 from shardir.ir.module import Op
@@ -18,16 +19,16 @@ COMBINE_FUNCTIONS: Mapping[str, str] = {
 def identity_element(op: Op) -> KernelTerm:
     """Return the identity element of a reduction."""
     dtype = op.result.type.dtype
-    if op.name in ("sum", "any"):
+    if op.spec in (ops.sum_, ops.any_):
         return number_term(0, dtype)
-    if op.name in ("prod", "all"):
+    if op.spec in (ops.prod, ops.all_):
         return number_term(1, dtype)
     if dtype in FLOATS:
-        return number_term(-np.inf if op.name == "max" else np.inf, dtype)
+        return number_term(-np.inf if op.spec is ops.max_ else np.inf, dtype)
     if dtype == "bool":
-        return number_term(op.name == "min", dtype)
+        return number_term(op.spec is ops.min_, dtype)
     limits = np.iinfo(NUMPY_DTYPES[dtype])
-    return number_term(limits.min if op.name == "max" else limits.max, dtype)
+    return number_term(limits.min if op.spec is ops.max_ else limits.max, dtype)
 
 
 def mask_out_of_bounds(op: Op, x: KernelTerm, mask: str) -> str:
@@ -38,7 +39,7 @@ def mask_out_of_bounds(op: Op, x: KernelTerm, mask: str) -> str:
 def reduce_tile(op: Op, x: KernelTerm, mask: str, axis: str) -> str:
     """Return the reduction of a tile."""
     text = mask_out_of_bounds(op, x, mask)
-    if op.name != "sum":
+    if op.spec is not ops.sum_:
         axis, _, keep = axis.partition(", ")
         return f"tl.reduce({text}, {axis}, {COMBINE_FUNCTIONS[op.name]}{keep and f', {keep}'})"
     text = f"tl.sum({text}, {axis})"
@@ -53,6 +54,6 @@ def initial_accumulator(op: Op, tile: str) -> str:
 
 def accumulate(op: Op, accumulator: str, x: str) -> str:
     """Return the accumulator combined with another tile."""
-    if op.name == "sum":
+    if op.spec is ops.sum_:
         return f"{accumulator} + {x}"
     return f"{COMBINE_FUNCTIONS[op.name]}({accumulator}, {x})"

@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from shardir import ops
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
@@ -55,7 +56,7 @@ def _wrapping(w: FunctionWriter, op: Op) -> str:
     x, y = operand_pair(w, op)
     sign = WRAPPING_OPERATORS[op.name]
     if op.result.type.dtype == "bool":
-        sign = "|" if op.name == "add" else "&"
+        sign = "|" if op.spec is ops.add else "&"
     return view_back(f"{x} {sign} {y}", op.result.type.dtype)
 
 
@@ -91,11 +92,13 @@ def _maximum_or_minimum(w: FunctionWriter, op: Op) -> str:
     """Lower to a maximum or minimum, which is NaN if either float operand is NaN."""
     (x, y), dtype = op.operands, op.result.type.dtype
     if dtype == "bool" or dtype in SIGNED_WORD_DTYPES:
-        return w.call_library("larger" if op.name == "maximum" else "smaller", w.name(x), w.name(y))
+        return w.call_library(
+            "larger" if op.spec is ops.maximum else "smaller", w.name(x), w.name(y)
+        )
     if _is_bound(w, x):
         x, y = y, x
     if _is_bound(w, y):
-        bound = "min" if op.name == "maximum" else "max"
+        bound = "min" if op.spec is ops.maximum else "max"
         return f"{w.name(x)}.clamp({bound}={w.operand_text(y)})"
     return f"torch.{op.name}({w.name(x)}, {w.name(y)})"
 

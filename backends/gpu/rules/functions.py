@@ -1,5 +1,6 @@
 """Elementwise functions of one operand, and shifts."""
 
+from shardir import ops
 from shardir.backends.gpu.dtypes import TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
@@ -110,7 +111,7 @@ def _shift(w: FunctionWriter, op: Op) -> str:
     dtype = op.result.type.dtype
     number = w.uniform_number(op.operands[1])
     width = op.result.type.numpy.itemsize * 8
-    plain = op.name != "shift_right_logical" and dtype in INTEGERS[:4]
+    plain = op.spec is not ops.shift_right_logical and dtype in INTEGERS[:4]
     if number is not None and 0 <= int(number) < width and plain:
-        return f"{x} {'<<' if op.name == 'shift_left' else '>>'} {int(number)}"
+        return f"{x} {'<<' if op.spec is ops.shift_left else '>>'} {int(number)}"
     return w.call_library(SHIFT_FUNCTIONS[op.name], x, w.name(op.operands[1]))

@@ -1,5 +1,6 @@
 """Reductions, argmax and argmin, and cumulative reductions."""
 
+from shardir import ops
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
@@ -55,13 +56,13 @@ def _extreme(w: FunctionWriter, op: Op, x: str) -> str:
     if not dims:
         return x
     if not op.operands[0].type.size:
-        text = limit_text(to.dtype, op.name == "min")
+        text = limit_text(to.dtype, op.spec is ops.min_)
         element = TORCH_DTYPES[to.dtype]
         return f"torch.full({shape_text(to.shape)}, {text}, dtype={element}, device=device)"
     if to.dtype == "bool":
         made = x
         for dim in sorted(dims, reverse=True):
-            made = f"{made}.{'any' if op.name == 'max' else 'all'}({dim})"
+            made = f"{made}.{'any' if op.spec is ops.max_ else 'all'}({dim})"
         return made
     if to.dtype in SIGNED_WORD_DTYPES:
         ordered = w.call_library("in_order", x)
@@ -99,7 +100,7 @@ def _cumulative(w: FunctionWriter, op: Op, x: str) -> str:
     type.
     """
     dtype, dim = op.result.type.dtype, op.attrs["dim"]
-    ordered = op.name in ("cummax", "cummin")
+    ordered = op.spec in (ops.cummax, ops.cummin)
     if ordered and dtype in (*SIGNED_WORD_DTYPES, "bool"):
         x = w.call_library("in_order", x)
     elif dtype in NARROW_FLOATS and not ordered:

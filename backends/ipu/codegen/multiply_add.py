@@ -8,6 +8,7 @@ extending the available precision", 1971), and are added at the end.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from shardir import ops
 from shardir.ir.module import Block, Op, Value
 
 
@@ -54,14 +55,14 @@ def _match_multiply_add(
     op: Op, made: dict[Value, Op]
 ) -> tuple[tuple[Value, Value, Value], tuple[Op, ...]] | None:
     """Return the operands of a rounded sum, and the f64 operations that compute it, or `None`."""
-    if op.name != "convert" or op.result.type.dtype != "f32":
+    if op.spec is not ops.convert or op.result.type.dtype != "f32":
         return None
     total = made.get(op.operands[0])
-    if total is None or total.name != "add" or total.result.type.dtype != "f64":
+    if total is None or total.spec is not ops.add or total.result.type.dtype != "f64":
         return None
     for product, term in (total.operands, total.operands[::-1]):
         times = made.get(product)
-        if times is None or times.name != "mul":
+        if times is None or times.spec is not ops.mul:
             continue
         widened = [made.get(value) for value in (*times.operands, term)]
         parts = [w for w in widened if w is not None and _widens(w)]
@@ -72,4 +73,4 @@ def _match_multiply_add(
 
 
 def _widens(op: Op) -> bool:
-    return op.name == "convert" and op.operands[0].type.dtype == "f32"
+    return op.spec is ops.convert and op.operands[0].type.dtype == "f32"

@@ -7,6 +7,7 @@ in every step. The first product that uses an argument determines it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shardir import ops
 from shardir.backends.ipu.codegen.device_types import element_of, initializer_text
 from shardir.backends.ipu.codegen.emitter import shuffle_view
 from shardir.backends.ipu.lowering.contraction import ContractionLetters, is_transposed
@@ -40,7 +41,7 @@ def argument_layouts(block: Block) -> Mapping[Value, ArgumentLayout]:
     layouts: dict[Value, ArgumentLayout] = {}
     params = set(block.params)
     for op in block.ops:
-        if op.name == "dot" and op.operands[0].type.dtype in FLOATS:
+        if op.spec is ops.dot and op.operands[0].type.dtype in FLOATS:
             for side in (0, 1):
                 value = op.operands[side]
                 if (

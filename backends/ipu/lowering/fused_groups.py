@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.ipu.codegen.device_types import ELEMENTS, physical_type
 from shardir.backends.ipu.codegen.emitter import ProgramEmitter, broadcast_view, reshape_view
 from shardir.backends.ipu.codegen.expressions import (
@@ -85,17 +86,17 @@ class ExpressionGroup:
             raise self.e.refusal_error(op, refusal.reason, refusal.fix)
         if op.result in self.e.multiply_adds.between:
             return
-        if op.name == "constant":
+        if op.spec is ops.constant:
             node: Node = fold_constants(op, ())
-        elif op.name == "iota":
+        elif op.spec is ops.iota:
             node = TensorNode(iota_view(self.e, op), op.result.type.dtype)
-        elif op.name in ("broadcast", "reshape"):
+        elif op.spec in (ops.broadcast, ops.reshape):
             node = self._broadcast_or_reshape(op)
         elif op.result in self.e.multiply_adds.operands:
             node = self._multiply_add(op)
-        elif op.name == "nextafter":
+        elif op.spec is ops.nextafter:
             node = self._next_after(op)
-        elif op.operands[0].type.dtype == "key" and op.name in ("eq", "ne"):
+        elif op.operands[0].type.dtype == "key" and op.spec in (ops.eq, ops.ne):
             node = self._compare_keys(op)
         else:
             node = self._expression(op)
@@ -115,7 +116,7 @@ class ExpressionGroup:
             return node
         text = self.store(x)
         have, to = physical_type(x.type).shape, physical_type(y.type).shape
-        if op.name == "reshape":
+        if op.spec is ops.reshape:
             view = reshape_view(text, have, to)
         else:
             within = (y.type.rank,) if len(to) > y.type.rank else ()
@@ -151,7 +152,7 @@ class ExpressionGroup:
         words = e.map_text("pe::_1 == pe::_2", [x, other], e.label(y))
         both = f"{{{y.type.rank}}}, popops::Operation::LOGICAL_AND, {e.sequence}, {e.label(y)}"
         node = TensorNode(e.temporary(y.name, f"popops::reduce(graph, {words}, {both})"), "bool")
-        return node if op.name == "eq" else ApplyNode("!", (node,), "bool")
+        return node if op.spec is ops.eq else ApplyNode("!", (node,), "bool")
 
     def _expression(self, op: Op) -> Node:
         result = op.result.type
@@ -169,7 +170,7 @@ class ExpressionGroup:
             operands[largest] = TensorNode(
                 self.store(op.operands[largest]), operands[largest].dtype
             )
-        if op.name == "convert":
+        if op.spec is ops.convert:
             return convert(operands[0], result.dtype)
         rule = POINTWISE[op.name]
         try:
@@ -201,9 +202,9 @@ class ExpressionGroup:
 
     def _repeats(self, op: Op, result: TensorType) -> Sequence[int]:
         source = op.operands[0].type.dtype
-        if op.name == "convert":
+        if op.spec is ops.convert:
             return (0,) if repeats_operand(source, result.dtype) else ()
-        if op.name == "mul" and op.operands[0] is op.operands[1]:
+        if op.spec is ops.mul and op.operands[0] is op.operands[1]:
             return (
                 (0,)
                 if count_operations(self.nodes[op.operands[0]]) > MAX_REPEATED_OPERATIONS

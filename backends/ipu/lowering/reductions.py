@@ -5,6 +5,7 @@ support unsigned integers: sums and products of their bits as signed integers ar
 order is that of signed integers with the highest bit flipped.
 """
 
+from shardir import ops
 from shardir.backends.ipu.codegen.device_types import NARROW_INTEGERS, element_of, initializer_text
 from shardir.backends.ipu.codegen.emitter import ProgramEmitter
 from shardir.backends.ipu.lowering.fused_groups import index_range
@@ -102,7 +103,7 @@ def _argmax_or_argmin(e: ProgramEmitter, op: Op) -> None:
     x, y, dim = op.operands[0], op.result, op.attrs["dim"]
     e.comment(op)
     label, size = e.label(y), x.type.shape[dim]
-    largest = op.name == "argmax"
+    largest = op.spec is ops.argmax
     keys = e.temporary(f"{y.name}_keys", ordered_keys(e, e.text(x), x.type, label, last=largest))
     end = f"popops::Operation::{'MAX' if largest else 'MIN'}, {e.sequence}, {label}"
     best = e.temporary(f"{y.name}_best", f"popops::reduce(graph, {keys}, {{{dim}}}, {end})")
@@ -155,8 +156,8 @@ def _cumulative(e: ProgramEmitter, op: Op) -> None:
     x, y, dim = op.operands[0], op.result, op.attrs["dim"]
     e.comment(op)
     text, dtype = e.text(x), x.type.dtype
-    if op.name in ("cummax", "cummin"):
-        combine = extreme_text(e, "Max" if op.name == "cummax" else "Min", dtype)
+    if op.spec in (ops.cummax, ops.cummin):
+        combine = extreme_text(e, "Max" if op.spec is ops.cummax else "Min", dtype)
     else:
         combine = _COMBINE_EXPRESSIONS[op.name]
     back = ""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples
 from shardir.backends.ipu.codegen.device_types import ELEMENTS
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
@@ -141,7 +142,7 @@ class _Recaster:
         attrs = op.attrs
         if op.name in _BITWIDTH_OPERATIONS:
             self._check_bits(op)
-        if op.name == "constant" and op.result.type.dtype in self.casts:
+        if op.spec is ops.constant and op.result.type.dtype in self.casts:
             attrs = {**attrs, "value": self._constant(op)}
         return replace(
             op,

@@ -9,6 +9,7 @@ Poplar reinterprets only elements of equal width.
 from collections import Counter
 from dataclasses import replace
 
+from shardir import ops as specs
 from shardir.backends.emission import Emission
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Block, Function, Op, Value
@@ -51,7 +52,7 @@ class _Rewriter:
     def _write(self, b: Builder, op: Op) -> None:
         source = self.made.get(op.operands[0]) if len(op.operands) == 1 else None
         b.loc = op.loc
-        if op.name == "fused":
+        if op.spec is specs.fused:
             self._write_group(b, op)
         elif op.blocks:
             b.append(replace(op, blocks=tuple(map(self.block, op.blocks))))
@@ -59,12 +60,12 @@ class _Rewriter:
             single = self._single(op.result)
             b.append(replace(op, operands=source.operands, results=(single,)))
             b.append(replace(source, operands=(single,), results=op.results))
-        elif source is not None and op.name == "abs" and source.name == "complex":
+        elif source is not None and op.spec is specs.abs_ and source.spec is specs.complex_:
             if op.result.type.dtype != "f32":
                 b.append(op)
                 return
             _write_magnitude(b, op, *source.operands)
-        elif op.name == "bitcast" and _are_words(op):
+        elif op.spec is specs.bitcast and _are_words(op):
             _write_bitcast(b, op)
         else:
             b.append(op)
@@ -95,7 +96,7 @@ class _Rewriter:
 
 
 def _widens(op: Op) -> bool:
-    if op.name != "convert":
+    if op.spec is not specs.convert:
         return False
     return (op.operands[0].type.dtype, op.result.type.dtype) == ("f32", "f64")
 
@@ -147,7 +148,7 @@ def _without_unused(body: Block) -> Block:
         ops = [
             replace(op, blocks=tuple(map(remove_unused, op.blocks))) if op.blocks else op
             for op in block.ops
-            if op.name not in ("convert", "complex") or uses[op.result]
+            if op.spec not in (specs.convert, specs.complex_) or uses[op.result]
         ]
         return replace(block, ops=tuple(ops))
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from operator import and_, or_
 
+from shardir import ops
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue, vector_type
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase, Rule
 from shardir.backends.cpu.schedule.buffer_views import is_row_major
@@ -29,14 +30,14 @@ def search_rule(
 ) -> list[Phase] | None:
     """Lower a reduction of all contiguous bools to one, also of `and` of two arrays; return None
     for other operations."""
-    if op.name == "fused" and not _is_any_of_and(op):
+    if op.spec is ops.fused and not _is_any_of_and(op):
         return None
     x, y = operands[0], results[0]
     if x.dtype != "bool" or y.size != 1 or not x.size or not is_row_major(x):
         return None
     if any(other._replace(slot=0, offset=0) != x._replace(slot=0, offset=0) for other in operands):
         return None
-    wanted, label = DECIDING_BYTE[op.name], op.name if op.name != "fused" else "any of and"
+    wanted, label = DECIDING_BYTE[op.name], op.name if op.spec is not ops.fused else "any of and"
     pieces = -(-x.size // _task_bytes(x.size))
     first = _phase(wanted, operands, y, 0, 1, label)
     return [first, _phase(wanted, operands, y, 1, pieces - 1, label)] if pieces > 1 else [first]
