@@ -12,7 +12,6 @@ from shardir.frontend.config import config
 from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import run_temporary
 from shardir.frontend.errors import ArgumentError, CallbackShardingError
-from shardir.frontend.lax.control_flow.body_tracing import as_list
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -21,7 +20,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, check_integer_range, operand_dtype
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.promotion import NARROW_DTYPES, dtype_of, result_type
-from shardir.frontend.tracing.trace import current_trace, emit
+from shardir.frontend.tracing.trace import current_trace, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction
 from shardir.ir.types import NUMPY_DTYPES, TensorType
@@ -97,7 +96,7 @@ def emit_callback(
     stated = result[0] if len(result) == 1 else tuple(result)
 
     def emit_call(*tracers: Tracer) -> list[Tracer]:
-        return as_list(emit(spec, *tracers, function=hosted, result=stated, **attrs))
+        return list(emit_results(spec, *tracers, function=hosted, result=stated, **attrs))
 
     if current_trace() is not None:
         return emit_call(*map(as_tracer, chosen))

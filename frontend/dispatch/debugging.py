@@ -16,7 +16,7 @@ from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import function_name
-from shardir.frontend.tracing.trace import current_trace, emit
+from shardir.frontend.tracing.trace import current_trace, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.visualize import visualize_array_sharding as draw, visualize_sharding
 from shardir.ir.host_function import HostFunction
@@ -117,7 +117,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
             )
         call_user_function(callback, what, (value.sharding,))
         return
-    emit(
+    emit_results(
         "inspect-sharding",
         as_tracer(value),
         function=HostFunction(function_name(callback), callback),

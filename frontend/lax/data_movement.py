@@ -25,7 +25,7 @@ from shardir.frontend.tracing.operands import (
     splat,
 )
 from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
@@ -259,5 +259,5 @@ def optimization_barrier(operand: Any) -> Any:
     leaves, structure = tree.flatten(operand)
     if not leaves:
         return operand
-    results = emit("optimization_barrier", *(as_tracer(x) for x in leaves))
-    return tree.unflatten(structure, results if isinstance(results, tuple) else [results])
+    results = emit_results("optimization_barrier", *(as_tracer(x) for x in leaves))
+    return tree.unflatten(structure, results)

@@ -25,7 +25,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
 from shardir.frontend.numpy.shaping import rolling
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 
 __all__ = [
@@ -66,7 +66,7 @@ def qr(
         raise ArgumentError(
             with_location("qr has no column pivoting; use svd for rank-deficient matrices")
         )
-    return emit("qr", as_tracer(x), full=full_matrices)
+    return emit_results("qr", as_tracer(x), full=full_matrices)
 
 
 @public(static=("full_matrices", "compute_uv", "subset_by_index", "algorithm"))
@@ -98,7 +98,7 @@ def eigh(
     v = as_tracer(x)
     require_square("eigh", v)
     read = hermitian_part(v) if symmetrize_input else v if lower else conjugate_transpose(v)
-    values, vectors = emit("eigh", read, vectors=True)
+    values, vectors = emit_results("eigh", read, vectors=True)
     if subset_by_index is not None:
         kept = slice(*subset_by_index)
         return vectors[..., kept], values[..., kept]
@@ -116,7 +116,7 @@ def eig(
     require_square("eig", v)
     if not compute_left_eigenvectors and not compute_right_eigenvectors:
         return [emit("eig", v, vectors=False)]
-    values, vectors = emit("eig", v, vectors=True)
+    values, vectors = emit_results("eig", v, vectors=True)
     result = [values]
     if compute_left_eigenvectors:
         result.append(left_eigenvectors(v, vectors))
@@ -128,7 +128,7 @@ def eig(
 @public()
 def lu(x: Any) -> Any:
     """Return L and U in one matrix, the pivots, and the corresponding permutation of the rows."""
-    return emit("lu", as_tracer(x))
+    return emit_results("lu", as_tracer(x))
 
 
 @public(static=("permutation_size",))
@@ -239,7 +239,7 @@ def qdwh(
     """
 
     v = as_tracer(x)
-    u, values, vh = emit("svd", v, full=False, vectors=True)
+    u, values, vh = emit_results("svd", v, full=False, vectors=True)
     positive: Tracer = as_tracer(conjugate_transpose(scale_rows(vh, values)) @ vh)
     return u @ vh, positive, filling.asarray(0), filling.asarray(True)
 

@@ -20,7 +20,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
@@ -96,8 +96,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     if not arrays:
         raise OperationTypeError(with_location("sort takes at least one array"))
     dim = canonicalize_axis(dimension, arrays[0].ndim)
-    found = emit("sort", *arrays, dim=dim, keys=num_keys, stable=bool(is_stable))
-    results = found if isinstance(found, tuple) else (found,)
+    results = emit_results("sort", *arrays, dim=dim, keys=num_keys, stable=bool(is_stable))
     return results if several else results[0]
 
 
@@ -124,7 +123,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
     values = moved.value.type.with_shape((*moved.shape[:-1], k))
     return [
         moveaxis(found, -1, dim)
-        for found in emit("top_k", moved, result=(values, values.with_dtype("i32")))
+        for found in emit_results("top_k", moved, result=(values, values.with_dtype("i32")))
     ]
 
 

@@ -18,7 +18,7 @@ from shardir.frontend.random.uniform_numbers import draw_between, draw_unit, flo
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, constant, convert
 from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF
 
@@ -217,7 +217,7 @@ def _sample_without_replacement(
         sample_gumbel(key, weights.shape, weights.value.type.dtype) + weights, axis, -1
     )
     values = noisy.value.type.with_shape((*noisy.shape[:-1], count))
-    _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
+    _, indices = emit_results("top_k", noisy, result=(values, values.with_dtype("i32")))
     found: Tracer = reshaping.reshape(reshaping.moveaxis(indices, -1, 0), result_shape)
     return found
 

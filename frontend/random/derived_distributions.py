@@ -19,7 +19,7 @@ from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import float_dtype_name, uniform
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_inexact
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit_results
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import NUMPY_DTYPES
 
@@ -162,6 +162,6 @@ def orthogonal(
                 f"orthogonal draws float32 or wider numbers, not {drawn.value.type.dtype}"
             )
         )
-    q, r = emit("qr", drawn, full=False)
+    q, r = emit_results("qr", drawn, full=False)
     result = as_tracer(q * emit_elementwise("sign", square_diagonal(r))[..., None, :])
     return transpose_matrices(result) if rows < columns else result

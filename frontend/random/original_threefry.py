@@ -32,8 +32,8 @@ def draw_original_bits(key: Tracer, shape: tuple[int, ...], width: int) -> Trace
         return _reshape(emit("or", high, low), shape)
     if width < 32:
         per_word, count = 32 // width, words.shape[0]
-        pieces = TensorType((count, per_word), UNSIGNED_BY_BITS[width])
-        pieces = emit("bitcast", words, result=pieces)
+        type = TensorType((count, per_word), UNSIGNED_BY_BITS[width])
+        pieces = emit("bitcast", words, result=type)
         words = _slice_words(_reshape(pieces, (count * per_word,)), 0, size)
     return _reshape(words, shape)
 

@@ -22,7 +22,7 @@ from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
 from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, TensorType
 
@@ -72,7 +72,7 @@ def shuffle_by_sorting(key: Tracer, array: Tracer, dim: int) -> Tracer:
         keys = split(key, 2)
         key = keys[0]
         words = draw_bits(keys[1], array.shape, 32)
-        _, array = emit("sort", words, array, dim=dim, keys=1, stable=True)
+        _, array = emit_results("sort", words, array, dim=dim, keys=1, stable=True)
     return array
 
 
@@ -152,6 +152,6 @@ def _choose_weighted(
         return found
     noisy = sample_gumbel(key, (size,), name) + math_functions.log(p)
     values = noisy.value.type.with_shape((count,))
-    _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
+    _, indices = emit_results("top_k", noisy, result=(values, values.with_dtype("i32")))
     top: Tracer = indices
     return top

@@ -55,7 +55,7 @@ from shardir.frontend.scipy.special_matrices import (
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 
 __all__ = [
@@ -175,15 +175,15 @@ def eigh(
     (x,) = promote_square_matrices("eigh", a)
     x = x if lower else conjugate_transpose(x)
     if b is None:
-        result = emit("eigh", x, vectors=not eigvals_only)
-        return result if eigvals_only else tuple(result)
+        result = emit_results("eigh", x, vectors=not eigvals_only)
+        return result[0] if eigvals_only else result
     (weight,) = promote_square_matrices("eigh", b)
     factor: Tracer = emit("cholesky", hermitian_part(weight))
     half = triangular_solve(factor, _hermitian_from_lower(x), lower=True)
     inner = conjugate_transpose(triangular_solve(factor, conjugate_transpose(half), lower=True))
     if eigvals_only:
         return emit("eigh", hermitian_part(inner), vectors=False)
-    values, vectors = emit("eigh", hermitian_part(inner), vectors=True)
+    values, vectors = emit_results("eigh", hermitian_part(inner), vectors=True)
     return values, triangular_solve(factor, vectors, lower=True, transpose="adjoint")
 
 
@@ -277,7 +277,7 @@ def qr(
             with_location("qr has no column pivoting; use svd for rank-deficient matrices")
         )
     (x,) = promote_matrices("qr", a)
-    q, r = emit("qr", x, full=mode != "economic")
+    q, r = emit_results("qr", x, full=mode != "economic")
     return (r,) if mode == "r" else (q, r)
 
 
@@ -335,9 +335,9 @@ def eigh_tridiagonal(
     under = as_tracer(
         rolling.roll(eye, -1, axis=-1) * diagonal_matrices.tri(size, k=-1, dtype=eye.dtype)
     )
-    result = emit(
+    result = emit_results(
         "eigh",
         as_tracer(scale_matrix_axis(eye, main, -2) + scale_matrix_axis(under, below, -2)),
         vectors=not eigvals_only,
     )
-    return result if eigvals_only else tuple(result)
+    return result[0] if eigvals_only else result

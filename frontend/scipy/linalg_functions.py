@@ -23,7 +23,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
 from shardir.frontend.numpy.shaping import concatenation
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit_results
 from shardir.ir.types import NUMPY_DTYPES
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
@@ -95,7 +95,7 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     """
 
     (x,) = promote_square_matrices("sqrtm", A)
-    values, vectors = emit("eig", x, vectors=True)
+    values, vectors = emit_results("eig", x, vectors=True)
     root = scale_matrix_axis(vectors, as_tracer(math_functions.sqrt(values)), -1)
     return conjugate_transpose(
         lu_factor_and_solve(conjugate_transpose(vectors), conjugate_transpose(root))
@@ -114,7 +114,7 @@ def polar(
     if side not in ("right", "left"):
         raise ArgumentError(with_location(f"polar has the sides 'right' and 'left', not {side!r}"))
     (x,) = promote_matrices("polar", a)
-    u, values, vh = emit("svd", x, full=False, vectors=True)
+    u, values, vh = emit_results("svd", x, full=False, vectors=True)
     if side == "right":
         return u @ vh, conjugate_transpose(scale_matrix_axis(vh, values, -2)) @ vh
     return u @ vh, scale_matrix_axis(u, values, -1) @ conjugate_transpose(u)

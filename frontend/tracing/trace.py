@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
@@ -109,8 +108,8 @@ def emit(
     blocks: tuple[Block, ...] = (),
     sharding: Sharding | None = None,
     **attrs: Attr,
-) -> Any:
-    """Append one operation to the current trace and return a tracer, or a tuple of tracers.
+) -> Tracer:
+    """Append one operation with one result to the current trace and return a tracer.
 
     `spec` may be the name of the operation. The operands must have the element types and shapes
     that the operation requires. `result` gives the result type where the operands do not determine
@@ -118,6 +117,32 @@ def emit(
     with the user's line when the operation does not accept the operands, and `LeakedTracerError`
     when an operand belongs to a trace that has ended.
     """
+    (tracer,) = _append_operation(spec, operands, result, weak, blocks, sharding, attrs)
+    return tracer
+
+
+def emit_results(
+    spec: OpSpec | str,
+    *operands: Tracer,
+    result: Result | None = None,
+    weak: bool = False,
+    blocks: tuple[Block, ...] = (),
+    sharding: Sharding | None = None,
+    **attrs: Attr,
+) -> tuple[Tracer, ...]:
+    """Append one operation to the current trace as `emit` and return a tracer for each result."""
+    return _append_operation(spec, operands, result, weak, blocks, sharding, attrs)
+
+
+def _append_operation(
+    spec: OpSpec | str,
+    operands: tuple[Tracer, ...],
+    result: Result | None,
+    weak: bool,
+    blocks: tuple[Block, ...],
+    sharding: Sharding | None,
+    attrs: dict[str, Attr],
+) -> tuple[Tracer, ...]:
     if isinstance(spec, str):
         spec = OPS[spec]
     trace = require_trace(spec.name)
@@ -137,8 +162,7 @@ def emit(
         loc = site.loc
         trace.program.add_name_hint(place.call, place.names(), results)
     trace.ops.append(Op(spec, values, results, attrs, blocks, loc))
-    tracers = tuple([Tracer(trace, value, weak, site) for value in results])
-    return tracers[0] if len(tracers) == 1 else tracers
+    return tuple([Tracer(trace, value, weak, site) for value in results])
 
 
 def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[Value, ...]:

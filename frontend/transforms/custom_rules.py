@@ -16,7 +16,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
-from shardir.frontend.lax.control_flow.body_tracing import as_list, set_weak_types
+from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
@@ -24,7 +24,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     Trace,
-    emit,
+    emit_results,
     require_trace,
     trace_block,
     trace_function,
@@ -220,9 +220,9 @@ class CustomCall:
         params = [replace(value) for value in closed]
         block = substitute(primal.block, dict(zip(closed, params, strict=True)))
         block = replace(block, params=(*primal.block.params, *params))
-        made = emit(spec, *self.tracers, *map(wrap_value, closed), blocks=(block,), **attrs)
+        made = emit_results(spec, *self.tracers, *map(wrap_value, closed), blocks=(block,), **attrs)
         weak = [abstract.weak for abstract in primal.results]
-        return tree.unflatten(primal.structure, set_weak_types(as_list(made), weak))
+        return tree.unflatten(primal.structure, set_weak_types(made, weak))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,12 @@ from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import axis_token, constrain, manual_axes
 from shardir.frontend.tracing.named_axes import NamedAxis, bind_axes, bound_axes
-from shardir.frontend.tracing.trace import emit, require_trace, trace_block, wrap_value
+from shardir.frontend.tracing.trace import (
+    emit_results,
+    require_trace,
+    trace_block,
+    wrap_value,
+)
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
 from shardir.ir.builder import substitute
@@ -102,7 +107,7 @@ class ManualRegion:
         given = [wrap_value(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]
         unchecked: dict[str, Any] = {} if self.checked else {"check_vma": False}
-        made = emit(
+        made = emit_results(
             "manual_computation",
             *args,
             *given,
@@ -112,10 +117,9 @@ class ManualRegion:
             out_axes=tuple(along(cut) for cut in ways[0]),
             **unchecked,
         )
-        tracers = [made] if isinstance(made, Tracer) else list(made)
         return [
             wrap_value(tracer.value, abstract.weak)
-            for tracer, abstract in zip(tracers, abstracts, strict=True)
+            for tracer, abstract in zip(made, abstracts, strict=True)
         ]
 
     def shard_type(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:

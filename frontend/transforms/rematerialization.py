@@ -11,13 +11,13 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.lax.control_flow.body_tracing import as_list, set_weak_types
+from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels
-from shardir.frontend.tracing.trace import current_trace, emit, trace_block
+from shardir.frontend.tracing.trace import current_trace, emit, emit_results, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction
 
@@ -192,9 +192,9 @@ def _trace_checkpoint(
     abstracts = [tracer.abstract for tracer in tracers]
     names = [labels[i] for i in chosen]
     block, results = trace_block(flat, abstracts, known.name, names, tracers)
-    made = emit("checkpoint", *tracers, blocks=(block,), **attrs)
+    made = emit_results("checkpoint", *tracers, blocks=(block,), **attrs)
     weak = [abstract.weak for abstract in results]
-    return tree.unflatten(found[-1], set_weak_types(as_list(made), weak))
+    return tree.unflatten(found[-1], set_weak_types(made, weak))
 
 
 def checkpoint_name(x: Any, name: str) -> Any:

@@ -98,11 +98,6 @@ def flatten_to_tracers(container: Any, what: str) -> tuple[list[Tracer], tree.Py
     return [as_tracer(x) for x in leaves], structure
 
 
-def as_list(results: Any) -> list[Tracer]:
-    """Return the results of `emit` as a list."""
-    return list(results) if isinstance(results, tuple) else [results]
-
-
 def set_weak_types(results: Sequence[Tracer], weak: Sequence[bool]) -> list[Tracer]:
     """Return the same values with the given weak types."""
     pairs = zip(results, weak, strict=True)

@@ -10,7 +10,6 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import (
     DtypeAndWeak,
-    as_list,
     dtype_and_weak,
     set_weak_types,
     trace_body,
@@ -22,7 +21,7 @@ from shardir.frontend.shardings.devices import local_devices
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS
 
@@ -132,7 +131,7 @@ def _emit_case(
     ):
         bodies = trace_branches(kinds)
     # Without results the operation may have effects; without effects it is dead code.
-    emitted = as_list(emit("case", which, blocks=tuple(body.block for body in bodies)))
+    emitted = emit_results("case", which, blocks=tuple(body.block for body in bodies))
     return tree.unflatten(first.structure, set_weak_types(emitted, [weak for _, weak in kinds]))
 
 

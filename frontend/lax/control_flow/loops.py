@@ -16,7 +16,6 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ControlFlowError, NumberRangeError
 from shardir.frontend.lax.control_flow.body_tracing import (
     TracedBody,
-    as_list,
     check_structure,
     dtype_and_weak,
     flatten_to_tracers,
@@ -31,7 +30,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
@@ -83,16 +82,14 @@ def scan(
             break
         kinds = [*(dtype_and_weak(c.abstract) for c in carried), *(dtype_and_weak(y) for y in outs)]
     # Without results the operation may have effects; without effects it is dead code.
-    results = as_list(
-        emit(
-            "scan",
-            *carried,
-            *stacked,
-            blocks=(traced.block,),
-            carries=len(carried),
-            length=count,
-            reverse=bool(reverse),
-        )
+    results = emit_results(
+        "scan",
+        *carried,
+        *stacked,
+        blocks=(traced.block,),
+        carries=len(carried),
+        length=count,
+        reverse=bool(reverse),
     )
     weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
     both: tuple[Any, Any] = tree.unflatten(traced.structure, set_weak_types(results, weak))
@@ -204,7 +201,7 @@ def while_loop(
                 f"{', '.join(returned_types) or 'nothing'}"
             )
         )
-    results = as_list(emit("while", *carried, blocks=(condition.block, body.block)))
+    results = emit_results("while", *carried, blocks=(condition.block, body.block))
     return tree.unflatten(structure, set_weak_types(results, [c.weak_type for c in carried]))
 
 

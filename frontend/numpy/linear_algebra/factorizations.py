@@ -26,7 +26,7 @@ from shardir.frontend.numpy.sorting import sort_functions
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -55,7 +55,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
             with_location(f"qr has the modes 'reduced', 'complete' and 'r', not {mode!r}{hint}")
         )
     (x,) = promote_matrices("qr", a)
-    q, r = emit("qr", x, full=mode == "complete")
+    q, r = emit_results("qr", x, full=mode == "complete")
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -75,7 +75,7 @@ def svd(
     if not compute_uv:
         values: Tracer = emit("svd", x, full=False, vectors=False)
         return values if subset_by_index is None else values[..., slice(*subset_by_index)]
-    u, values, vh = emit("svd", x, full=full_matrices, vectors=True)
+    u, values, vh = emit_results("svd", x, full=full_matrices, vectors=True)
     if subset_by_index is not None:
         if full_matrices and subset_by_index != (0, min(x.shape[-2:])):
             raise ArgumentError(with_location("svd with full_matrices=True has no subset_by_index"))
@@ -89,7 +89,7 @@ def _hermitian_svd(x: Tracer, compute_uv: bool) -> Any:
 
     if not compute_uv:
         return flip(sort_functions.sort(abs(_eigenvalues(x)), axis=-1), axis=-1)
-    values, vectors = emit("eigh", _symmetrize(x), vectors=True)
+    values, vectors = emit_results("eigh", _symmetrize(x), vectors=True)
     order = flip(sort_functions.argsort(abs(values), axis=-1), axis=-1)
     values = take.take_along_axis(values, order, axis=-1)
     u = take.take_along_axis(vectors, order[..., None, :], axis=-1)
@@ -120,7 +120,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
     Without `symmetrize_input` only the triangle `UPLO` is read, "L" by default.
     """
     (x,) = promote_square_matrices("eigh", a)
-    values, vectors = emit(
+    values, vectors = emit_results(
         "eigh", _select_triangle("eigh", x, UPLO, symmetrize_input), vectors=True
     )
     return EigResult(values, vectors)
@@ -147,7 +147,7 @@ def eig(a: Any) -> Any:
     complex.
     """
     (x,) = promote_square_matrices("eig", a)
-    values, vectors = emit("eig", x, vectors=True)
+    values, vectors = emit_results("eig", x, vectors=True)
     return EigResult(values, vectors)
 
 

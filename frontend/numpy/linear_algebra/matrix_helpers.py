@@ -26,7 +26,7 @@ from shardir.frontend.tracing.operands import (
     convert,
     promote_to,
 )
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol
 from shardir.ir.types import REAL_OF, TensorType
@@ -140,7 +140,7 @@ def triangular_solve(
 
 def emit_lu(x: Tracer) -> tuple[Tracer, Tracer, Tracer]:
     """Return L and U in one matrix, the pivots, and the permutation of the rows."""
-    packed, pivots, permutation = emit("lu", x)
+    packed, pivots, permutation = emit_results("lu", x)
     return packed, pivots, permutation
 
 
@@ -159,7 +159,9 @@ def lu_solve(packed: Tracer, permutation: Tracer, y: Tracer, transpose: str = "n
     upper = triangular_solve(packed, y, lower=False, transpose=transpose)
     lower = triangular_solve(packed, upper, lower=True, unit=True, transpose=transpose)
     positions: Tracer = emit("iota", dim=permutation.ndim - 1, result=permutation.value.type)
-    _, back = emit("sort", permutation, positions, dim=permutation.ndim - 1, keys=1, stable=True)
+    _, back = emit_results(
+        "sort", permutation, positions, dim=permutation.ndim - 1, keys=1, stable=True
+    )
     return _take_rows(lower, back)
 
 

@@ -30,7 +30,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.ir.types import REAL_OF
@@ -208,7 +208,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> An
         )
     limit = as_tracer(machine_epsilon(x) * max(x.shape) if rcond is None else rcond)
     limit = convert(limit, REAL_OF.get(x.value.type.dtype, x.value.type.dtype))
-    found, values = emit("least_squares", x, right, limit)
+    found, values = emit_results("least_squares", x, right, limit)
     rank = _count_true(values > limit * values[0])
     residual = as_tracer(right - matmul(x, found))
     squared_residuals = as_tracer((abs(residual) * abs(residual)).sum(0))

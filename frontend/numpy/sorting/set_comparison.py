@@ -21,7 +21,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
 )
 from shardir.frontend.tracing.operands import convert, promote
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import INEXACT, INTEGERS, TensorType
@@ -189,7 +189,7 @@ def _sort_with_positions(first: Tracer, second: Tracer) -> tuple[Tracer, Tracer,
 
     values = concatenation.concatenate([first, second])
     positions = emit("iota", dim=0, result=TensorType(values.shape, "i32"))
-    values, order = emit("sort", values, positions, dim=0, keys=1, stable=True)
+    values, order = emit_results("sort", values, positions, dim=0, keys=1, stable=True)
     from_first = order < first.shape[0]
     equals_next = values[1:] == values[:-1]
     if values.value.type.dtype in INEXACT:

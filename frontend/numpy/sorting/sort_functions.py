@@ -11,7 +11,7 @@ from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import REAL_OF, TensorType
 
@@ -78,9 +78,9 @@ def argsort(
     x, dim = _flatten_or_axis(a, axis, "argsort")
     positions = _emit_iota(x.shape, dim)
     if not descending:
-        return as_indices(emit("sort", x, positions, dim=dim, keys=1, stable=True)[1])
+        return as_indices(emit_results("sort", x, positions, dim=dim, keys=1, stable=True)[1])
     back = _emit_reverse(x, dim), _emit_reverse(positions, dim)
-    found = emit("sort", *back, dim=dim, keys=1, stable=True)[1]
+    found = emit_results("sort", *back, dim=dim, keys=1, stable=True)[1]
     return as_indices(_emit_reverse(found, dim))
 
 
@@ -100,7 +100,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
         raise OperationTypeError(with_location(f"lexsort takes keys of one shape, got {shapes}"))
     x, dim = _flatten_or_axis(tracers[0], axis, "lexsort")
     order = [*tracers[::-1], _emit_iota(x.shape, dim)]
-    return as_indices(emit("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1])
+    return as_indices(emit_results("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1])
 
 
 @public(static=("kth", "axis"))

@@ -30,7 +30,7 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, t
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype, result_type
-from shardir.frontend.tracing.trace import current_trace, emit
+from shardir.frontend.tracing.trace import current_trace, emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, INEXACT, NUMPY_DTYPES, TensorType
 
@@ -159,7 +159,7 @@ def _sort_with_indices(x: Any, back: bool, equal_nan: bool) -> Any:
 
     flat = reshaping.ravel(x)
     positions = emit("iota", dim=0, result=TensorType(flat.shape, "i32"))
-    sorted_values, order = emit("sort", flat, positions, dim=0, keys=1, stable=True)
+    sorted_values, order = emit_results("sort", flat, positions, dim=0, keys=1, stable=True)
     is_first = _is_first_of_run(sorted_values, equal_nan)
     inverse = None
     if back:
@@ -240,8 +240,8 @@ def _sort_rows(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
     positions = emit("iota", dim=0, result=TensorType((count,), "i32"))
     keys = max(len(columns), 1)
     operands = [*columns, positions] if columns else [positions]
-    found = emit("sort", *operands, dim=0, keys=keys, stable=True)
-    order = found[-1] if isinstance(found, tuple) else found
+    found = emit_results("sort", *operands, dim=0, keys=keys, stable=True)
+    order = found[-1]
     arranged = (
         take.take(rows, order, axis=0, mode="promise_in_bounds") if rows.ndim > 1 else found[0]
     )

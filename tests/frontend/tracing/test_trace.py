@@ -20,6 +20,7 @@ from shardir.frontend.tracing.trace import (
     append_block,
     current_trace,
     emit,
+    emit_results,
     trace_block,
     trace_function,
     wrap_value,
@@ -109,7 +110,7 @@ func @f(
 
 def test_several_results_have_the_names_of_their_variables() -> None:
     def f(x: Any) -> Any:
-        first, second = emit(ops.optimization_barrier, x, x)
+        first, second = emit_results(ops.optimization_barrier, x, x)
         return first, second
 
     assert "%first, %second = optimization_barrier(%x, %x)" in text(f, X)
