@@ -5,10 +5,11 @@ Each one calls a function of the NumPy-like namespace, which is looked up at fir
 """
 
 import warnings
+from collections.abc import Callable
 from functools import cache, update_wrapper
 from importlib import import_module
 from types import MethodType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 
@@ -50,8 +51,9 @@ def _unsupported_error(function: str, x: Any, y: Any, swapped: bool) -> NotAnArr
 
 
 @cache
-def _namespace_function(name: str) -> Any:
-    return getattr(import_module("shardir.frontend.numpy.api"), name)
+def _namespace_function(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(import_module("shardir.frontend.numpy.api"), name)
+    return function
 
 
 _INDEXING_MODULES = {"At": "indexing.at", "view": "shaping.views"}
@@ -59,12 +61,13 @@ _INDEXING_MODULES = {"At": "indexing.at", "view": "shaping.views"}
 
 
 @cache
-def _indexing_function(name: str) -> Any:
+def _indexing_function(name: str) -> Callable[..., Any]:
     module = _INDEXING_MODULES.get(name, "indexing.getitem")
-    return getattr(import_module(f"shardir.frontend.numpy.{module}"), name)
+    function: Callable[..., Any] = getattr(import_module(f"shardir.frontend.numpy.{module}"), name)
+    return function
 
 
-def _binary(function: str, swapped: bool = False) -> Any:
+def _binary(function: str, swapped: bool = False) -> "NamespaceOperator":
     def operator(self: "Operators", other: Any) -> Any:
         if not isinstance(other, (Operators, *_NUMBER_TYPES)) and not hasattr(other, "__array__"):
             # Python compares unrelated types as unequal, and multiplies a list by an index.
@@ -81,14 +84,14 @@ def _binary(function: str, swapped: bool = False) -> Any:
     return NamespaceOperator(operator, function, swapped)
 
 
-def _unary(function: str) -> Any:
+def _unary(function: str) -> "NamespaceOperator":
     def operator(self: "Operators") -> Any:
         return _namespace_function(function)(self)
 
     return NamespaceOperator(operator, function)
 
 
-def _subscript() -> Any:
+def _subscript() -> "NamespaceOperator":
     def operator(self: "Operators", index: Any) -> Any:
         found = _indexing_function("getitem_by_mask")(self, index)
         return _indexing_function("getitem")(self, index) if found is None else found
@@ -96,7 +99,7 @@ def _subscript() -> Any:
     return NamespaceOperator(operator, "getitem", function=_indexing_function)
 
 
-def _method(function: str) -> Any:
+def _method(function: str) -> "NamespaceOperator":
     def method(self: "Operators", *args: Any, **options: Any) -> Any:
         return _namespace_function(function)(self, *args, **options)
 
@@ -105,10 +108,17 @@ def _method(function: str) -> Any:
     return NamespaceOperator(method, function)
 
 
+Instance = TypeVar("Instance", bound="Operators")
+
+
 @vectorcall_class
 class NamespaceOperator:
     """An operator or a method that calls a namespace function; `swapped` exchanges its
-    two arguments."""
+    two arguments.
+
+    Its result has the class of the instance: operations on a tracer make a tracer, and operations
+    on an array make an array.
+    """
 
     call_cache: Any
 
@@ -133,7 +143,13 @@ class NamespaceOperator:
         elif function.call_cache is not None:
             self._can_share_cache = function.share_call_cache(self, self._swapped)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "NamespaceOperator": ...
+
+    @overload
+    def __get__(self, instance: Instance, owner: type | None = None) -> Callable[..., Instance]: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -197,7 +213,8 @@ class Operators(ArrayBase):
     __truediv__, __rtruediv__ = _binary("true_divide"), _binary("true_divide", swapped=True)
     __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", swapped=True)
     __mod__, __rmod__ = _binary("remainder"), _binary("remainder", swapped=True)
-    __divmod__, __rdivmod__ = _binary("divmod"), _binary("divmod", swapped=True)
+    __divmod__: Any = _binary("divmod")
+    __rdivmod__: Any = _binary("divmod", swapped=True)
     __pow__, __rpow__ = _binary("power"), _binary("power", swapped=True)
     __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", swapped=True)
     __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", swapped=True)
@@ -205,7 +222,8 @@ class Operators(ArrayBase):
     __xor__, __rxor__ = _binary("bitwise_xor"), _binary("bitwise_xor", swapped=True)
     __lshift__, __rlshift__ = _binary("left_shift"), _binary("left_shift", swapped=True)
     __rshift__, __rrshift__ = _binary("right_shift"), _binary("right_shift", swapped=True)
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __eq__ = _binary("equal")  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")  # type: ignore[assignment]
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     __neg__, __pos__ = _unary("negative"), _unary("positive")
@@ -233,10 +251,11 @@ class Operators(ArrayBase):
     def __contains__(self, item: Any) -> bool:
         return bool(_namespace_function("any")(self == item))
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self, digits: int | None = None) -> Self:
         # As in Python, the result is an integer unless the number of digits is given.
         rounded = _namespace_function("round")(self, 0 if digits is None else digits)
-        return rounded.astype(int) if digits is None else rounded
+        result: Self = rounded.astype(int) if digits is None else rounded
+        return result
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """Return the functions of the Array API standard; raises `ArgumentError` for other
@@ -253,48 +272,59 @@ class Operators(ArrayBase):
         return _indexing_function("At")(self)
 
     @property
-    def T(self) -> Any:
-        return _namespace_function("transpose")(self)
+    def T(self) -> Self:
+        result: Self = _namespace_function("transpose")(self)
+        return result
 
     @property
-    def mT(self) -> Any:
-        return _namespace_function("matrix_transpose")(self)
+    def mT(self) -> Self:
+        result: Self = _namespace_function("matrix_transpose")(self)
+        return result
 
     @property
-    def real(self) -> Any:
-        return _namespace_function("real")(self)
+    def real(self) -> Self:
+        result: Self = _namespace_function("real")(self)
+        return result
 
     @property
-    def imag(self) -> Any:
-        return _namespace_function("imag")(self)
+    def imag(self) -> Self:
+        result: Self = _namespace_function("imag")(self)
+        return result
 
     @property
-    def flat(self) -> Any:
-        return _namespace_function("ravel")(self)
+    def flat(self) -> Self:
+        result: Self = _namespace_function("ravel")(self)
+        return result
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: Any) -> Self:
         """Return this array with another element type."""
-        return _namespace_function("astype")(self, dtype)
+        result: Self = _namespace_function("astype")(self, dtype)
+        return result
 
-    def view(self, dtype: Any = None, *more: Any) -> Any:
+    def view(self, dtype: Any = None, *more: Any) -> Self:
         """Return the bits of this array as another element type."""
-        return _indexing_function("view")(self, (dtype, *more) if more else dtype)
+        result: Self = _indexing_function("view")(self, (dtype, *more) if more else dtype)
+        return result
 
-    def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Any:
+    def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Self:
         """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
         wanted = shape[0] if len(shape) == 1 else shape
         options = {} if out_sharding is None else {"out_sharding": out_sharding}
-        return _namespace_function("reshape")(self, wanted, order=order, **options)
+        result: Self = _namespace_function("reshape")(self, wanted, order=order, **options)
+        return result
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Any) -> Self:
         """Return a transposed array: `x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1,
         0))`."""
         if not axes or (len(axes) == 1 and axes[0] is None):
-            return _namespace_function("transpose")(self)
-        return _namespace_function("transpose")(self, axes[0] if len(axes) == 1 else axes)
+            result: Self = _namespace_function("transpose")(self)
+        else:
+            result = _namespace_function("transpose")(self, axes[0] if len(axes) == 1 else axes)
+        return result
 
-    def flatten(self, order: str = "C") -> Any:
-        return _namespace_function("ravel")(self, order=order)
+    def flatten(self, order: str = "C") -> Self:
+        result: Self = _namespace_function("ravel")(self, order=order)
+        return result
 
     all, any = _method("all"), _method("any")
     argmax, argmin = _method("argmax"), _method("argmin")
@@ -307,7 +337,7 @@ class Operators(ArrayBase):
     dot = _method("dot")
     max, min = _method("max"), _method("min")
     mean, std, var = _method("mean"), _method("std"), _method("var")
-    nonzero = _method("nonzero")
+    nonzero: Any = _method("nonzero")
     prod, sum, ptp = _method("prod"), _method("sum"), _method("ptp")
     ravel, squeeze = _method("ravel"), _method("squeeze")
     repeat, swapaxes = _method("repeat"), _method("swapaxes")

@@ -5,7 +5,7 @@ those of the results in reverse mode.
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce, wraps
+from functools import wraps
 from math import prod
 from typing import Any
 
@@ -152,7 +152,9 @@ def _per_device_rows(
     parts = [outs[i] for i in chosen]
     sizes = [axis.size for axis in axes]
     place = [axis_position(axis) for axis in axes]
-    which = reduce(lambda whole, one: whole * one[1] + one[0], zip(place, sizes, strict=True), 0)
+    which: Tracer | int = 0
+    for position, size in zip(place, sizes, strict=True):
+        which = which * size + position
     is_mine = filling.arange(prod(sizes)) == which
     basis = []
     for unit in _unit_vectors(parts):
