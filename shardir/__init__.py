@@ -125,7 +125,7 @@ if TYPE_CHECKING:
     )
     from shardir.compilation_progress import Progress as Progress, progress as progress
     from shardir.errors import ShardirError as ShardirError
-    from shardir.frontend.arrays.array import Array as Array, ShapeDtypeStruct as ShapeDtypeStruct
+    from shardir.frontend.arrays.array import ShapeDtypeStruct as ShapeDtypeStruct
     from shardir.frontend.arrays.device_transfer import (
         block_until_ready as block_until_ready,
         copy_to_host_async as copy_to_host_async,
@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         device_put as device_put,
         effects_barrier as effects_barrier,
     )
+    from shardir.frontend.arrays.operators import Operators
     from shardir.frontend.arrays.stacked_transfer import (
         device_put_replicated as device_put_replicated,
         device_put_sharded as device_put_sharded,
@@ -241,5 +242,9 @@ if TYPE_CHECKING:
         sharding_rule as sharding_rule,
     )
     from shardir.text.parser import parse as parse
+
+    # To type checkers `Array` is the class that arrays and tracers share, so that a function whose
+    # parameters have this type can be called in both ways.
+    Array = Operators
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -5,11 +5,11 @@ Each one calls a function of the NumPy-like namespace, which is looked up at fir
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, update_wrapper
 from importlib import import_module
 from types import MethodType
-from typing import Any, ClassVar, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 
@@ -232,6 +232,17 @@ class Operators(ArrayBase):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     __getitem__ = _subscript()
+
+    if TYPE_CHECKING:
+        # Arrays and tracers define these methods.
+        def __bool__(self) -> bool: ...
+        def __int__(self) -> int: ...
+        def __float__(self) -> float: ...
+        def __complex__(self) -> complex: ...
+        def __index__(self) -> int: ...
+        def __len__(self) -> int: ...
+        def __iter__(self) -> Iterator[Self]: ...
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
 
     def __delitem__(self, index: Any) -> None:
         raise ImmutableError(

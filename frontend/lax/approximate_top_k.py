@@ -6,6 +6,7 @@ CPUs have no instruction for which an approximate search would be faster.
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.reductions import top_k
 from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.source_locations import with_location
@@ -14,7 +15,7 @@ from shardir.ir.types import FLOATS
 
 
 def approx_max_k(
-    operand: Any,
+    operand: ArrayLike,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -32,7 +33,7 @@ def approx_max_k(
 
 
 def approx_min_k(
-    operand: Any,
+    operand: ArrayLike,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -49,7 +50,7 @@ def approx_min_k(
     return arithmetic.negative(values), indices
 
 
-def _check_floats(name: str, operand: Any) -> None:
+def _check_floats(name: str, operand: ArrayLike) -> None:
     """Raise `OperationTypeError` unless the operand has floats, as JAX does.
 
     The smallest integer and unsigned integers have no negative by which to sort.

@@ -4,28 +4,31 @@ from string import ascii_letters
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.reductions import cumulative
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
 
 @public(static=("precision", "preferred_element_type"))
 def dot(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     precision: Any = None,
-    preferred_element_type: Any = None,
+    preferred_element_type: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Contract the last dimension of `lhs` with the first of `rhs`; both are vectors or
     matrices.
     """
@@ -43,14 +46,14 @@ def dot(
 
 @public(static=("dimension_numbers", "precision", "preferred_element_type"))
 def dot_general(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     dimension_numbers: Any,
     precision: Any = None,
-    preferred_element_type: Any = None,
+    preferred_element_type: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
     The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
@@ -91,7 +94,7 @@ def dot_general(
 
 
 @public(static=("precision",))
-def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Tracer:
     """Multiply the matrices in the last two dimensions; the leading dimensions are batch
     dimensions.
     """
@@ -110,13 +113,13 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
 
 @public(static=("precision", "preferred_element_type"))
 def ragged_dot(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     group_sizes: Any,
     precision: Any = None,
-    preferred_element_type: Any = None,
+    preferred_element_type: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingRequest = None,
 ) -> Any:
     """Multiply consecutive groups of rows of `lhs` with one matrix each.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -15,6 +16,8 @@ from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstac
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -32,8 +35,12 @@ from shardir.ir.types import TensorType
 
 @public(static=("shape", "broadcast_dimensions"))
 def broadcast_in_dim(
-    operand: Any, shape: Any, broadcast_dimensions: Any, *, out_sharding: Any = None
-) -> Any:
+    operand: ArrayLike,
+    shape: Any,
+    broadcast_dimensions: Any,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Broadcast `operand` to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
     x = as_tracer(operand)
     result = x.value.type.with_shape(shape)
@@ -41,7 +48,7 @@ def broadcast_in_dim(
 
 
 @public(static=("sizes",))
-def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
+def broadcast(operand: ArrayLike, sizes: Any, *, out_sharding: ShardingRequest = None) -> Tracer:
     """Broadcast `operand` along new leading dimensions of `sizes`."""
     x = as_tracer(operand)
     return _broadcast(x, (*canonicalize_shape(sizes), *x.shape))
@@ -49,8 +56,12 @@ def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
 
 @public(static=("new_sizes", "dimensions"))
 def reshape(
-    operand: Any, new_sizes: Any, dimensions: Any = None, *, out_sharding: Any = None
-) -> Any:
+    operand: ArrayLike,
+    new_sizes: Any,
+    dimensions: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Reshape `operand`, after a transposition by `dimensions` if given, to `new_sizes`."""
     x = as_tracer(operand)
     if dimensions is not None:
@@ -59,7 +70,7 @@ def reshape(
 
 
 @public(static=("start_dimension", "stop_dimension"))
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Tracer:
     """Merge the dimensions from `start_dimension` up to `stop_dimension` (exclusive) into one."""
     x = as_tracer(operand)
     merged = range(x.ndim)[start_dimension:stop_dimension]
@@ -77,21 +88,21 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 @public(static=("permutation",))
-def transpose(operand: Any, permutation: Any) -> Any:
+def transpose(operand: ArrayLike, permutation: Any) -> Tracer:
     """Permute dimensions: dimension i of the result is dimension `permutation[i]` of `operand`."""
     x = as_tracer(operand)
     return emit("transpose", x, perm=tuple(permutation), weak=x.weak_type)
 
 
 @public(static=("dimensions",))
-def rev(operand: Any, dimensions: Any) -> Any:
+def rev(operand: ArrayLike, dimensions: Any) -> Tracer:
     """Reverse the order of elements along `dimensions`."""
     x = as_tracer(operand)
     return emit("reverse", x, dims=canonicalize_axes(dimensions, x.ndim), weak=x.weak_type)
 
 
 @public(static=("dimensions",))
-def expand_dims(array: Any, dimensions: Any) -> Any:
+def expand_dims(array: ArrayLike, dimensions: Any) -> Tracer:
     """Insert dimensions of size 1 at the positions `dimensions` of the result."""
     x = as_tracer(array)
     rank = x.ndim + len(dimensions)
@@ -101,7 +112,7 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
 
 
 @public(static=("dimensions",))
-def squeeze(array: Any, dimensions: Any) -> Any:
+def squeeze(array: ArrayLike, dimensions: Any) -> Tracer:
     """Remove the dimensions of size 1 that `dimensions` names."""
     x = as_tracer(array)
     removed = canonicalize_axes(dimensions, x.ndim)
@@ -116,7 +127,7 @@ def squeeze(array: Any, dimensions: Any) -> Any:
 
 
 @public(static=("dimension",))
-def concatenate(operands: Any, dimension: int) -> Any:
+def concatenate(operands: Any, dimension: int) -> Tracer:
     """Concatenate arrays of one element type along `dimension`."""
     parts = [as_tracer(x) for x in operands]
     if not parts:
@@ -126,7 +137,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
 
 
 @public(static=("sizes", "axis"))
-def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
+def split(operand: ArrayLike, sizes: Any, axis: int = 0) -> Any:
     """Split into parts of the given sizes along `axis`; return a list."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
@@ -144,12 +155,12 @@ def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
     return parts
 
 
-def stack(operands: Any, axis: int = 0) -> Any:
+def stack(operands: Any, axis: int = 0) -> Tracer:
     """Stack arrays of one shape along a new axis."""
     return _stack(operands, axis)
 
 
-def unstack(operand: Any, axis: int = 0) -> tuple[Any, ...]:
+def unstack(operand: ArrayLike, axis: int = 0) -> tuple[Any, ...]:
     """Return the slices of an array along `axis`, without that axis, as a tuple."""
     return tuple(_unstack(operand, axis=axis))
 
@@ -174,7 +185,7 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
 
 
 @public(static=("padding_config",))
-def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
+def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Any) -> Tracer:
     """Pad `operand` with `padding_value` by (low, high, interior) per dimension.
 
     A negative low or high padding removes elements.
@@ -186,7 +197,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
 
 
 @public(static=("reps",))
-def tile(operand: Any, reps: Any) -> Any:
+def tile(operand: ArrayLike, reps: Any) -> Tracer:
     """Repeat the array `operand`, `reps` times along each dimension."""
 
     x = as_tracer(operand)
@@ -198,13 +209,15 @@ def tile(operand: Any, reps: Any) -> Any:
 
 
 @public(static=("dtype", "size"))
-def iota(dtype: Any, size: int) -> Any:
+def iota(dtype: DTypeLike, size: int) -> Tracer:
     """Return the vector 0, 1, ..., size - 1."""
     return emit("iota", dim=0, result=TensorType((size,), dtype_of(dtype)))
 
 
 @public(static=("dtype", "shape", "dimension"))
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+def broadcasted_iota(
+    dtype: DTypeLike, shape: ShapeLike, dimension: int, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Return the index of every element along `dimension`."""
     sizes = canonicalize_shape(shape)
     dim = canonicalize_axis(dimension, len(sizes))
@@ -212,11 +225,11 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
 
 
 @public(static=("shape", "dtype"), name="full")
-def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
+def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike) -> Tracer:
     return _fill(canonicalize_shape(shape), fill_value, None if dtype is None else dtype_of(dtype))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Tracer:
     """Return an array of `shape` filled with the scalar `fill_value`, placed by `sharding` if
     given.
     """
@@ -225,7 +238,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
 
 
 @public(static=("dtype", "shape"), name="full_like")
-def _full_like(x: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
+def _full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike, shape: Any) -> Tracer:
     like = as_tracer(x)
     name = like.value.type.dtype if dtype is None else dtype_of(dtype)
     return _fill(like.shape if shape is None else canonicalize_shape(shape), fill_value, name)
@@ -233,7 +246,7 @@ def _full_like(x: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
 
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: Any = None
-) -> Any:
+) -> Tracer:
     """Return an array with the shape and element type of `x`, filled with `fill_value`.
 
     `dtype` and `shape` replace those of `x`; `sharding` places the result.
@@ -254,7 +267,7 @@ def _fill(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
 
 
 @public()
-def optimization_barrier(operand: Any) -> Any:
+def optimization_barrier(operand: PyTree) -> Any:
     """Return the same values; no operation is moved across. Accepts containers."""
     leaves, structure = tree.flatten(operand)
     if not leaves:

@@ -10,9 +10,11 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     align,
@@ -44,7 +46,7 @@ def _align_one_dtype(name: str, *xs: Any) -> tuple[Tracer, ...]:
 def _define_unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
-    def unary(x: Any) -> Any:
+    def unary(x: ArrayLike) -> Tracer:
         tracer = as_tracer(x)
         return emit(core, tracer, weak=tracer.weak_type)
 
@@ -54,7 +56,7 @@ def _define_unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]
 def _define_binary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
-    def binary(x: Any, y: Any) -> Any:
+    def binary(x: ArrayLike, y: ArrayLike) -> Tracer:
         first, second = _align_one_dtype(name, x, y)
         return emit(core, first, second, weak=first.weak_type and second.weak_type)
 
@@ -107,7 +109,7 @@ clz = _define_unary("clz", "the number of leading zero bits of x")
 
 
 @public()
-def conj(x: Any) -> Any:
+def conj(x: ArrayLike) -> Tracer:
     """Return the complex conjugate, elementwise; real numbers become complex."""
     tracer = as_tracer(x)
     if tracer.value.type.dtype in FLOATS:
@@ -121,7 +123,7 @@ sub = _define_binary("sub", "x - y")
 
 
 @public(static=("out_dtype",))
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Tracer:
     """Return, elementwise, x * y; the logical and of bools.
 
     With `out_dtype` both operands, whose types may differ, are converted to that type first.
@@ -178,14 +180,14 @@ class RoundingMethod(IntEnum):
 
 
 @public()
-def square(x: Any) -> Any:
+def square(x: ArrayLike) -> Tracer:
     """Return x * x, elementwise."""
     tracer = as_tracer(x)
     return emit("mul", tracer, tracer, weak=tracer.weak_type)
 
 
 @public(static=("y",))
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x: ArrayLike, y: int) -> Tracer:
     """Return x to a concrete integer power, by repeated multiplication."""
     base = as_tracer(x)
     result: Tracer | None = None
@@ -201,13 +203,13 @@ def integer_pow(x: Any, y: int) -> Any:
     return div(1, result) if y < 0 else result
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x: ArrayLike) -> Tracer:
     """Return 1 / x, elementwise."""
     return integer_pow(x, -1)
 
 
 @public(static=("rounding_method",))
-def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+def round(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Tracer:
     """Return the nearest integral value; ties are rounded away from zero, or to even."""
     tracer = as_tracer(x)
     weak = tracer.weak_type
@@ -231,7 +233,7 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
 
 
 @public()
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred: ArrayLike, on_true: Any, on_false: Any) -> Tracer:
     """Return the elements of `on_true` where `pred` is true, else those of `on_false`.
 
     `pred`, of bools or integers, may be a scalar.
@@ -249,7 +251,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 @public()
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: Any, *cases: Any) -> Tracer:
     """Return the elements of `cases[which]`; `which` is bool (for two cases) or i32, or a
     scalar.
     """
@@ -274,7 +276,7 @@ def select_n(which: Any, *cases: Any) -> Any:
 
 
 @public()
-def clamp(min: Any, x: Any, max: Any) -> Any:
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Tracer:
     """Clamp `x` to the range from `min` to `max`, which may be scalars."""
     value = as_tracer(x)
     name = value.value.type.dtype
@@ -300,7 +302,7 @@ def _convert_bound(bound: Any, name: str) -> Tracer:
     return tracer
 
 
-def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Tracer:
     """Convert `operand` to another element type by the rules of C."""
     if type(operand) is int and dtype_of(new_dtype) in FLOATS:
         # A float represents larger integral values than the default integer type.
@@ -309,7 +311,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 @public(static=("new_dtype",), name="convert_element_type")
-def _convert_traced(operand: Any, new_dtype: Any) -> Any:
+def _convert_traced(operand: ArrayLike, new_dtype: Any) -> Tracer:
     name = dtype_of(new_dtype)
     if type(operand) is int and name in INTEGERS:
         return splat(operand, TensorType((), name))
@@ -317,7 +319,7 @@ def _convert_traced(operand: Any, new_dtype: Any) -> Any:
 
 
 @public(static=("new_dtype",))
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Tracer:
     """Reinterpret the bits as elements of another type.
 
     A narrower type adds a last dimension of parts, a wider one removes the last dimension.
@@ -335,10 +337,10 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 
 @public()
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: PyTree) -> Any:
     """Return the same values without derivatives; accepts containers."""
 
-    def stop(leaf: Any) -> Any:
+    def stop(leaf: Any) -> Tracer:
         tracer = as_tracer(leaf)
         return emit("stop_gradient", tracer, weak=tracer.weak_type)
 

@@ -4,11 +4,13 @@ from enum import Enum
 from operator import index
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol
 from shardir.ir.types import REAL_OF
 
@@ -27,7 +29,7 @@ class FftType(Enum):
 
 
 @public(static=("fft_type", "fft_lengths"))
-def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
+def fft(x: ArrayLike, fft_type: Any, fft_lengths: Any) -> Tracer:
     """Transform the last one to three dimensions, which have `fft_lengths` elements.
 
     `fft_type` is an `FftType` or its name. The lengths are those of the real signal for RFFT and

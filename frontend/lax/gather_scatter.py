@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.getitem import fill_value_of
 from shardir.frontend.numpy.indexing.updates import convert_lossless
@@ -104,16 +105,16 @@ def _are_in_bounds(indices: Tracer, limits: list[int]) -> Tracer:
     )
 )
 def gather(
-    operand: Any,
-    start_indices: Any,
+    operand: ArrayLike,
+    start_indices: ArrayLike,
     dimension_numbers: GatherDimensionNumbers,
     slice_sizes: Any,
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
     mode: Any = None,
-    fill_value: Any = None,
-) -> Any:
+    fill_value: ArrayLike | None = None,
+) -> Tracer:
     """Return windows of `slice_sizes` that start at index vectors (the last dimension of the
     indices).
 
@@ -162,15 +163,15 @@ def gather(
 
 def _define_scatter(name: str, op: str, meaning: str) -> Callable[..., Any]:
     def scatter(
-        operand: Any,
-        scatter_indices: Any,
-        updates: Any,
+        operand: ArrayLike,
+        scatter_indices: ArrayLike,
+        updates: ArrayLike,
         dimension_numbers: ScatterDimensionNumbers,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
-    ) -> Any:
+    ) -> Tracer:
         x, indices = as_tracer(operand), as_tracer(scatter_indices)
         new = convert_lossless(x, updates)
         numbers = ScatterDimensionNumbers(*map(_as_int_tuple, dimension_numbers))

@@ -6,6 +6,7 @@ Matrices are the last two dimensions; the dimensions before are batch dimensions
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
@@ -36,7 +37,7 @@ __all__ = [
 
 
 @public(static=("symmetrize_input",))
-def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Tracer:
     """Return the lower triangular L of Hermitian positive definite matrices L L^H; NaN for others.
 
     Without `symmetrize_input` only the lower triangle is read.
@@ -47,7 +48,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
 
 @public()
-def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Tracer:
     """Return the upper triangular factor of R^T R + w w^T for upper triangular R and a vector w."""
     r, w = as_tracer(r_matrix), as_tracer(w_vector)
     require_square("cholesky_update", r)
@@ -59,7 +60,11 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 
 @public(static=("full_matrices", "pivoting", "use_magma"))
 def qr(
-    x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
+    x: ArrayLike,
+    *,
+    pivoting: bool = False,
+    full_matrices: bool = True,
+    use_magma: bool | None = None,
 ) -> Any:
     """Return Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
     if pivoting:
@@ -71,7 +76,7 @@ def qr(
 
 @public(static=("full_matrices", "compute_uv", "subset_by_index", "algorithm"))
 def svd(
-    x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
+    x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
     subset_by_index: tuple[int, int] | None = None, algorithm: Any = None,
 ) -> Any:  # fmt: skip
     """Return U, the singular values in descending order, and V^H; `algorithm` is ignored.
@@ -88,8 +93,9 @@ def svd(
 @public(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index",
                 "implementation"))  # fmt: skip
 def eigh(
-    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
-    subset_by_index: tuple[int, int] | None = None, implementation: Any = None,
+    x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True, subset_by_index: tuple[int, int] | None = None,
+    implementation: Any = None,
 ) -> Any:  # fmt: skip
     """Return eigenvectors of Hermitian matrices as columns, and the eigenvalues in ascending order.
 
@@ -108,8 +114,9 @@ def eigh(
 @public(static=("compute_left_eigenvectors", "compute_right_eigenvectors", "implementation",
                 "use_magma"))  # fmt: skip
 def eig(
-    x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
-    implementation: Any = None, use_magma: bool | None = None,
+    x: ArrayLike, *, compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True, implementation: Any = None,
+    use_magma: bool | None = None,
 ) -> Any:  # fmt: skip
     """Return the eigenvalues, then the requested left and right eigenvectors."""
     v = as_tracer(x)
@@ -126,13 +133,13 @@ def eig(
 
 
 @public()
-def lu(x: Any) -> Any:
+def lu(x: ArrayLike) -> Any:
     """Return L and U in one matrix, the pivots, and the corresponding permutation of the rows."""
     return emit_results("lu", as_tracer(x))
 
 
 @public(static=("permutation_size",))
-def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Tracer:
     """Return the permutation that results from exchanging row i with row `pivots[i]` in
     sequence.
     """
@@ -141,9 +148,9 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
 
 @public(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
 def triangular_solve(
-    a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
-    conjugate_a: bool = False, unit_diagonal: bool = False,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, left_side: bool = False, lower: bool = False,
+    transpose_a: bool = False, conjugate_a: bool = False, unit_diagonal: bool = False,
+) -> Tracer:  # fmt: skip
     """Return the solution x of op(a) x = b (`left_side`) or x op(a) = b for triangular `a`.
 
     op transposes and conjugates as requested; with `unit_diagonal` the diagonal counts as ones.
@@ -174,7 +181,7 @@ def triangular_solve(
 
 
 @public()
-def householder_product(a: Any, taus: Any) -> Any:
+def householder_product(a: ArrayLike, taus: Any) -> Tracer:
     """Return the first columns of the product of the reflections 1 - tau v v^H.
 
     The vectors v are the columns of `a` below its diagonal, with a 1 on the diagonal.
@@ -204,7 +211,7 @@ def symmetric_product(
 
 
 @public()
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: ArrayLike) -> Tracer:
     """Return the solution x of a x = b for tridiagonal matrices.
 
     `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`
@@ -229,7 +236,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
 
 @public(static=("is_hermitian", "max_iterations", "eps", "dynamic_shape"))
 def qdwh(
-    x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None,
+    x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None = None,
     eps: float | None = None, dynamic_shape: Any = None,
 ) -> Any:  # fmt: skip
     """Return the unitary and the Hermitian polar factor of a matrix, computed by its SVD.

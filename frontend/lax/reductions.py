@@ -6,6 +6,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_call_signature, check_integer
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import check_structure
@@ -17,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     slice_dim,
 )
 from shardir.frontend.pytree import tree
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.promotion import dtype_of
@@ -33,7 +35,7 @@ def _document_public(name: str, meaning: str, function: Callable[..., Any]) -> C
 
 
 def _define_reduction(name: str, core: str) -> Callable[..., Any]:
-    def reduce(operand: Any, axes: Any, *, out_sharding: Any = None) -> Any:
+    def reduce(operand: ArrayLike, axes: Any, *, out_sharding: ShardingRequest = None) -> Tracer:
         x = as_tracer(operand)
         return emit(core, x, dims=canonicalize_axes(axes, x.ndim), weak=x.weak_type)
 
@@ -55,7 +57,7 @@ reduce_and, reduce_or = (
 
 
 def _define_arg_extreme(name: str) -> Callable[..., Any]:
-    def position(operand: Any, axis: int, index_dtype: Any) -> Any:
+    def position(operand: ArrayLike, axis: int, index_dtype: Any) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
         shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -70,7 +72,7 @@ argmax, argmin = _define_arg_extreme("argmax"), _define_arg_extreme("argmin")
 
 
 def _define_cumulative(name: str) -> Callable[..., Any]:
-    def cumulate(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    def cumulate(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
@@ -101,7 +103,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(
-    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+    keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
     """Sort keys along `dimension`, and return them with the corresponding values."""
     first, second = sort((keys, values), dimension, is_stable)
@@ -109,7 +111,7 @@ def sort_key_val(
 
 
 @public(static=("k", "axis"))
-def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> Any:
     """Return the `k` largest elements along `axis` in descending order, and their i32 indices, as a
     list.
     """

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax import elementwise
 from shardir.frontend.lax.control_flow import loops
@@ -19,9 +20,9 @@ from shardir.frontend.transforms.vmap import vmap
 
 
 def scatter_sub(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -49,8 +50,8 @@ def scatter_sub(
     cached=False,
 )
 def scatter_apply(
-    operand: Any,
-    scatter_indices: Any,
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
     func: Callable[[Any], Any],
     dimension_numbers: ScatterDimensionNumbers,
     *,
@@ -67,7 +68,7 @@ def scatter_apply(
     """
     x = as_tracer(operand)
 
-    def apply_to_elements(values: Any) -> Any:
+    def apply_to_elements(values: Tracer) -> Tracer:
         flat = vmap(func)(reshape(values, (values.size,)))
         return elementwise.convert_element_type(reshaping.reshape(flat, x.shape), x.dtype)
 
@@ -90,7 +91,7 @@ def scatter_apply(
 
 
 @public(static=("axes",))
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Tracer:
     """Return the elements of `src` at indices along `axes`, given as vectors of one length.
 
     The result has the length of these vectors as leading dimension, followed by the other

@@ -7,28 +7,33 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import NumberRangeError
 from shardir.frontend.lax.data_movement import full
 from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import user_dtype
+from shardir.frontend.tracing.tracer import Tracer
 
 
-def dtype(x: Any) -> Any:
+def dtype(x: ArrayLike) -> Any:
     """Return the element type of an array or scalar."""
     return user_dtype(operand_dtype(x)[0])
 
 
-def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
+def empty(
+    shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Return an array of `shape` filled with zeros, whose elements callers must not rely on."""
     return full(shape, 0, dtype, sharding=out_sharding)
 
 
 @public(static=("rank",))
-def broadcast_to_rank(x: Any, rank: int) -> Any:
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Tracer:
     """Add leading dimensions of size 1 so that `x` has the rank `rank`."""
     array = as_tracer(x)
     count = check_integer("the rank of broadcast_to_rank", rank, 0, MAX_RANK) - array.ndim
@@ -41,7 +46,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     return reshape(array, (1,) * count + array.shape)
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Any:
+def broadcast_like(arr: ArrayLike, like_arr: Any) -> Tracer:
     """Broadcast `arr` to the shape of `like_arr`."""
 
     return reshaping.broadcast_to(

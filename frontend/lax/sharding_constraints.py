@@ -8,6 +8,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
 from shardir.frontend.shardings.mesh import AbstractMesh
@@ -23,7 +24,7 @@ from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: PyTree, shardings: Any) -> Any:
     """Return the same values with the sharding that `shardings` states.
 
     `x` may be a container; `shardings` is one sharding for all leaves, or a prefix of the

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.data_movement import expand_dims, squeeze
 from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
@@ -21,7 +22,7 @@ from shardir.ir.types import INTEGERS, TensorType
 
 
 @public(static=("start_indices", "limit_indices", "strides"))
-def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Tracer:
     """Return the elements from `start_indices` up to `limit_indices` with the given strides."""
     x = as_tracer(operand)
     starts, limits = tuple(start_indices), tuple(limit_indices)
@@ -47,8 +48,8 @@ def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = N
 
 @public(static=("start_index", "limit_index", "stride", "axis"))
 def slice_in_dim(
-    operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
-) -> Any:
+    operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
+) -> Tracer:
     """Slice along one dimension; negative bounds count from its end, and `None` is its start or
     end.
 
@@ -68,7 +69,7 @@ def slice_in_dim(
 
 
 @public(static=("index", "axis", "keepdims"))
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Tracer:
     """Return the slice at one static index along a dimension, which is kept with size 1 if
     `keepdims`.
     """
@@ -83,7 +84,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     return one if keepdims else squeeze(one, (dim,))
 
 
-def _dynamic_starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
+def _dynamic_starts(indices: ArrayLike, shape: Sequence[int], what: str) -> list[Tracer]:
     """Return one start per dimension, counted from the front."""
     if isinstance(indices, (list, tuple)):
         given = list(indices)
@@ -124,7 +125,7 @@ def _dynamic_starts(indices: Any, shape: Sequence[int], what: str) -> list[Trace
 
 
 def _static_starts(
-    indices: Any, shape: Sequence[int], sizes: Sequence[int]
+    indices: ArrayLike, shape: Sequence[int], sizes: Sequence[int]
 ) -> tuple[int, ...] | None:
     """Return starts that are all concrete, clamped; `None` if one is traced or does not fit."""
     if not isinstance(indices, (list, tuple)) or not len(indices) == len(shape) == len(sizes):
@@ -140,7 +141,7 @@ def _static_starts(
 
 
 @public(static=("slice_sizes",))
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
+def dynamic_slice(operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Any) -> Tracer:
     """Return the slice of `slice_sizes` that starts at traced indices; the start is clamped.
 
     Negative starts count from the end. If all starts are concrete, a static slice is emitted, which
@@ -156,7 +157,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
 
 
 @public()
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
+def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike) -> Tracer:
     """Return `operand` with `update` written at traced indices; the start is clamped.
 
     Negative starts count from the end.
@@ -168,7 +169,9 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
 
 
 @public(static=("slice_size", "axis"))
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
+def dynamic_slice_in_dim(
+    operand: ArrayLike, start_index: Any, slice_size: int, axis: int = 0
+) -> Tracer:
     """Slice along one dimension at a traced start; see `dynamic_slice`."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
@@ -178,7 +181,9 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 
 
 @public(static=("axis", "keepdims"))
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
+def dynamic_index_in_dim(
+    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True
+) -> Tracer:
     """Return the slice at one traced index along a dimension, kept with size 1 if `keepdims`."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
@@ -187,7 +192,9 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 
 @public(static=("axis",))
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
+def dynamic_update_slice_in_dim(
+    operand: ArrayLike, update: ArrayLike, start_index: Any, axis: int
+) -> Tracer:
     """Update a slice along one dimension; see `dynamic_update_slice`."""
     x = as_tracer(operand)
     starts: list[Any] = [0] * x.ndim
@@ -196,7 +203,9 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 
 @public(static=("axis",))
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
+def dynamic_update_index_in_dim(
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
+) -> Tracer:
     """Replace the slice at one traced index along a dimension."""
     x, new = as_tracer(operand), as_tracer(update)
     if new.ndim < x.ndim:

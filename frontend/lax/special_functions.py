@@ -3,38 +3,40 @@
 from types import ModuleType
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 
-def bessel_i0e(x: Any) -> Any:
+
+def bessel_i0e(x: ArrayLike) -> Any:
     """Return the modified Bessel function of order 0, divided by `exp(abs(x))`."""
     return _special_namespace().i0e(x)
 
 
-def bessel_i1e(x: Any) -> Any:
+def bessel_i1e(x: ArrayLike) -> Any:
     """Return the modified Bessel function of order 1, divided by `exp(abs(x))`."""
     return _special_namespace().i1e(x)
 
 
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized incomplete beta function."""
     return _special_namespace().betainc(a, b, x)
 
 
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized lower incomplete gamma function."""
     return _special_namespace().gammainc(a, x)
 
 
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized upper incomplete gamma function."""
     return _special_namespace().gammaincc(a, x)
 
 
-def polygamma(m: Any, x: Any) -> Any:
+def polygamma(m: ArrayLike, x: ArrayLike) -> Any:
     """Return the derivative of order `m` of `digamma`; `m` is a float."""
     return _special_namespace().polygamma(m, x)
 
 
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x: ArrayLike, q: ArrayLike) -> Any:
     """Return the Hurwitz zeta function, the sum of `(n + q)**-x`."""
     return _special_namespace().zeta(x, q)
 

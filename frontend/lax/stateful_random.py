@@ -8,13 +8,14 @@ import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
 from shardir.ir.types import FLOATS, TensorType
 
 
-def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
     """Return uniform random numbers in [a, b), different in every call.
 
     The bounds are scalars of one type, floats or integers. NumPy's generator draws in every run of

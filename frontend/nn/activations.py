@@ -3,6 +3,7 @@
 from math import log, pi, sqrt
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.elementwise import math_functions, selection
@@ -20,12 +21,12 @@ from shardir.frontend.tracing.operands import as_tracer, promote_to
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def promote_to_float(x: Any) -> Tracer:
+def promote_to_float(x: ArrayLike) -> Tracer:
     """Promote `x` to a floating type: integers and bools become floats."""
     return promote_to(inexact_kind(x), x)[0]
 
 
-def promote_to_weak_float(x: Any, *others: Any) -> Tracer:
+def promote_to_weak_float(x: ArrayLike, *others: Any) -> Tracer:
     """Promote `x` with a Python float (or with `others`); integers become weakly typed floats."""
     return promote_to(common_kind(x, *(others or (1.0,))), x)[0]
 
@@ -34,13 +35,13 @@ tanh = math_functions.tanh
 
 
 @public()
-def identity(x: Any) -> Any:
+def identity(x: ArrayLike) -> Tracer:
     """Return x."""
     return as_tracer(x)
 
 
 @public()
-def relu(x: Any) -> Any:
+def relu(x: ArrayLike) -> Tracer:
     """Return max(x, 0), elementwise; the derivative at 0 is 0."""
     x = promote_to_weak_float(x, 0)
     zero = constant_like(x, 0)
@@ -48,7 +49,7 @@ def relu(x: Any) -> Any:
 
 
 @public()
-def relu6(x: Any) -> Any:
+def relu6(x: ArrayLike) -> Tracer:
     """Return x clamped to [0, 6], elementwise; the derivative at both bounds is 0."""
     return _relu6(promote_to_weak_float(x))
 
@@ -67,20 +68,20 @@ def _relu6(x: Tracer) -> Tracer:
 
 
 @public()
-def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
+def leaky_relu(x: ArrayLike, negative_slope: Any = 0.01) -> Tracer:
     """Return x if it is not negative, else negative_slope * x, elementwise."""
     x = promote_to_weak_float(x, negative_slope)
     return emit_select(x >= 0, x, x * negative_slope)
 
 
 @public()
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: ArrayLike) -> Tracer:
     """Return 1 / (1 + exp(-x)), elementwise."""
     return emit_elementwise("logistic", promote_to_float(x))
 
 
 @public()
-def silu(x: Any) -> Any:
+def silu(x: ArrayLike) -> Tracer:
     """Return x * sigmoid(x), elementwise."""
     x = promote_to_float(x)
     return x * emit_elementwise("logistic", x)
@@ -90,7 +91,7 @@ swish = silu
 
 
 @public()
-def softplus(x: Any) -> Any:
+def softplus(x: ArrayLike) -> Tracer:
     """Return log(1 + exp(x)), elementwise, without overflow."""
     return _softplus(promote_to_float(x))
 
@@ -110,13 +111,13 @@ def _softplus(x: Tracer) -> Tracer:
 
 
 @public()
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: ArrayLike) -> Tracer:
     """Return log(sigmoid(x)), elementwise, without underflow."""
     return emit_elementwise("neg", _softplus(emit_elementwise("neg", promote_to_float(x))))
 
 
 @public(static=("approximate",))
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: ArrayLike, approximate: bool = True) -> Tracer:
     """Return x times the standard normal distribution function; `approximate` uses tanh for erf."""
     x = promote_to_float(x)
     if not approximate:
@@ -126,12 +127,12 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @public()
-def elu(x: Any, alpha: Any = 1.0) -> Any:
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Tracer:
     """Return x if it is positive, else alpha * (exp(x) - 1), elementwise."""
     return _elu(promote_to_weak_float(x), alpha)
 
 
-def _elu(x: Tracer, alpha: Any) -> Tracer:
+def _elu(x: Tracer, alpha: ArrayLike) -> Tracer:
     # The exponential is evaluated only for x <= 0, so that its derivative is never infinite.
     positive = emit_elementwise("gt", x, constant_like(x, 0))
     below = emit_elementwise("expm1", emit_elementwise("select", positive, constant_like(x, 0), x))
@@ -139,7 +140,7 @@ def _elu(x: Tracer, alpha: Any) -> Tracer:
 
 
 @public()
-def selu(x: Any) -> Any:
+def selu(x: ArrayLike) -> Tracer:
     """Return `elu` scaled so that normal numbers keep mean 0 and variance 1."""
     return (
         _elu(promote_to_weak_float(x), 1.6732632423543772848170429916717)
@@ -148,34 +149,34 @@ def selu(x: Any) -> Any:
 
 
 @public()
-def celu(x: Any, alpha: Any = 1.0) -> Any:
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Tracer:
     """Return max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0), elementwise."""
     return _elu(promote_to_weak_float(x) / alpha, 1.0) * alpha
 
 
 @public()
-def mish(x: Any) -> Any:
+def mish(x: ArrayLike) -> Tracer:
     """Return x * tanh(softplus(x)), elementwise."""
     x = promote_to_float(x)
     return x * emit_elementwise("tanh", _softplus(x))
 
 
 @public()
-def soft_sign(x: Any) -> Any:
+def soft_sign(x: ArrayLike) -> Tracer:
     """Return x / (|x| + 1), elementwise."""
     x = promote_to_float(x)
     return x / (emit_elementwise("abs", x) + 1)
 
 
 @public()
-def squareplus(x: Any, b: Any = 4) -> Any:
+def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Tracer:
     """Return (x + sqrt(x**2 + b)) / 2, elementwise."""
     x = promote_to_float(x)
     return (x + math_functions.sqrt(x * x + b)) * 0.5
 
 
 @public()
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x: ArrayLike) -> Tracer:
     """Return 0 below -1, x above 1, and (x + 1)**2 / 4 in between, elementwise."""
     x = promote_to_weak_float(x)
     middle = emit_select(x >= 1, x, (x + 1) * (x + 1) * 0.25)
@@ -183,13 +184,13 @@ def sparse_plus(x: Any) -> Any:
 
 
 @public()
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x: ArrayLike) -> Tracer:
     """Return (x + 1) / 2 clamped to [0, 1], elementwise: the derivative of `sparse_plus`."""
     return selection.clip(promote_to_weak_float(x) + 1, 0, 2) * 0.5
 
 
 @public()
-def log1mexp(x: Any) -> Any:
+def log1mexp(x: ArrayLike) -> Tracer:
     """Return log(1 - exp(-x)) of positive numbers, elementwise, accurate for small and large
     ones.
     """
@@ -209,20 +210,20 @@ def log1mexp(x: Any) -> Any:
 
 
 @public()
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: ArrayLike) -> Tracer:
     """Return x clamped to [-1, 1], elementwise; the derivative at both bounds is 1."""
     x = promote_to_weak_float(x, 1)
     return emit_select(x > 1, 1, emit_select(x < -1, -1, x))
 
 
 @public()
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: ArrayLike) -> Tracer:
     """Return x / 6 + 0.5 clamped to [0, 1], elementwise."""
     return _relu6(promote_to_weak_float(x) + 3) / 6
 
 
 @public()
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: ArrayLike) -> Tracer:
     """Return x * hard_sigmoid(x), elementwise."""
     x = promote_to_weak_float(x)
     return x * (_relu6(x + 3) / 6)
@@ -232,7 +233,7 @@ hard_swish = hard_silu
 
 
 @public(static=("axis",))
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: ArrayLike, axis: int = -1) -> Tracer:
     """Return the first half along `axis` times the sigmoid of the second half.
 
     Raise `ShapeError` if the size of the axis is odd.

@@ -16,6 +16,7 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import NARROW_FLOATS
 
 
@@ -60,7 +61,7 @@ def dot_product_attention(
         f"{batch}tkgh,{batch}skh->{batch}kgts", q, k, preferred_element_type=score_dtype
     )
     scores = scores * (1 / sqrt(q.shape[-1]) if scale is None else scale)
-    lengths = scores.shape[-2:]
+    lengths = scores.shape[-2], scores.shape[-1]
     scores = reshaping.reshape(scores, (*scores.shape[:-4], heads, *lengths))
     if bias is not None:
         scores = convert(scores + bias, scores.value.type.dtype)
@@ -100,6 +101,6 @@ def _window_masks(
     return masks
 
 
-def _length_mask(length: int, counts: Any) -> Any:
+def _length_mask(length: int, counts: Any) -> Tracer:
     """Return whether each position is among the first `counts` of its batch, [batch, length]."""
     return filling.arange(length) < as_tracer(counts)[..., None]

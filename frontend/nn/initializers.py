@@ -12,6 +12,7 @@ from math import exp, prod, sqrt
 from typing import Any
 
 from shardir.frontend.argument_checks import canonicalize_shape, check_integers, check_real
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
@@ -21,8 +22,10 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.quoting import brief
 from shardir.frontend.random import continuous_distributions, keys as random_keys, uniform_numbers
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 
 __all__ = [
     "Initializer",
@@ -63,7 +66,7 @@ def _add_out_sharding(init: Initializer) -> Initializer:
     """
 
     @wraps(init)
-    def init_with_sharding(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
+    def init_with_sharding(*args: Any, out_sharding: ShardingRequest = None, **options: Any) -> Any:
         *given, last = args if len(args) == 4 else (*args, out_sharding)
         return apply_out_sharding(init(*given, **options), last)
 
@@ -71,13 +74,13 @@ def _add_out_sharding(init: Initializer) -> Initializer:
 
 
 @_add_out_sharding
-def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
+def zeros(key: ArrayLike, shape: Any, dtype: Any = None) -> Tracer:
     """Return zeros; the key is not used."""
     return filling.zeros(shape, _float_dtype(dtype))
 
 
 @_add_out_sharding
-def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
+def ones(key: ArrayLike, shape: Any, dtype: Any = None) -> Tracer:
     """Return ones; the key is not used."""
     return filling.ones(shape, _float_dtype(dtype))
 
@@ -86,17 +89,17 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     """Return an initializer with one value for all elements."""
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Tracer:
         return filling.full(shape, value, dtype=_float_dtype(dtype))
 
     return init
 
 
-def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+def uniform(scale: ArrayLike = 1e-2, dtype: Any = None) -> Initializer:
     """Return an initializer of uniform numbers in [0, scale)."""
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         drawn = uniform_numbers.uniform(key, shape, _float_dtype(dtype))
         return drawn * filling.asarray(scale, drawn.dtype)
 
@@ -107,7 +110,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Return an initializer of normal numbers with mean 0."""
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         drawn = continuous_distributions.normal(key, shape, _float_dtype(dtype))
         return drawn * filling.asarray(stddev, drawn.dtype)
 
@@ -123,7 +126,7 @@ def truncated_normal(
     """
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         drawn = continuous_distributions.truncated_normal(
             key, lower, upper, shape, _float_dtype(dtype)
         )
@@ -168,7 +171,7 @@ def variance_scaling(
     _check_choice("distribution", distribution, draws)
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         ins, outs = _fans(canonicalize_shape(shape), in_axis, out_axis, batch_axis)
         variance = scale / max(1.0, counts[mode](ins, outs))
         return draws[distribution](key, shape, _float_dtype(dtype), variance)
@@ -176,12 +179,14 @@ def variance_scaling(
     return init
 
 
-def _scaled_normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+def _scaled_normal(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Any:
     drawn = continuous_distributions.normal(key, shape, dtype)
     return drawn * filling.asarray(sqrt(variance), drawn.dtype)
 
 
-def _scaled_truncated_normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+def _scaled_truncated_normal(
+    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float
+) -> Any:
     if dtypes.issubdtype(dtype, dtypes.complexfloating):
         drawn = _random_complex(
             key, shape, dtype, lambda u: -math_functions.log(1 - u * (1 - exp(-4.0)))
@@ -193,7 +198,7 @@ def _scaled_truncated_normal(key: Any, shape: Any, dtype: Any, variance: float) 
     return drawn * filling.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
 
 
-def _scaled_uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+def _scaled_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Any:
     if dtypes.issubdtype(dtype, dtypes.complexfloating):
         drawn = _random_complex(key, shape, dtype, lambda u: 2 * u)
         return drawn * filling.asarray(sqrt(variance), drawn.dtype)
@@ -201,7 +206,9 @@ def _scaled_uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
     return drawn * filling.asarray(sqrt(3 * variance), drawn.dtype)
 
 
-def _random_complex(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> Any:
+def _random_complex(
+    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, square: Callable[[Any], Any]
+) -> Tracer:
     """Return complex numbers with uniform angle and squared modulus `square(u)`, u uniform."""
     keys = random_keys.split(key)
     real = dtypes.finfo(dtype).dtype
@@ -217,7 +224,7 @@ def _check_choice(word: str, given: str, known: dict[str, Any]) -> None:
         )
 
 
-def _float_dtype(dtype: Any) -> Any:
+def _float_dtype(dtype: DTypeLike) -> Any:
     return dtypes.result_type(float) if dtype is None else dtype
 
 
@@ -250,7 +257,10 @@ def _define_variance_scaling(
     name: str, scale: float, mode: str, distribution: str
 ) -> Callable[..., Initializer]:
     def make(
-        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
+        in_axis: Axes = -2,
+        out_axis: Axes = -1,
+        batch_axis: Axes = (),
+        dtype: DTypeLike | None = None,
     ) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
@@ -273,14 +283,14 @@ kaiming_normal = he_normal = _define_variance_scaling(
 )
 
 
-def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """Return an initializer of matrices with orthonormal rows or columns, whichever are fewer.
 
     All dimensions except `column_axis` are combined to rows.
     """
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         sizes = canonicalize_shape(shape)
         if len(sizes) < 2:
             raise ArgumentError(
@@ -302,7 +312,9 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     return init
 
 
-def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def delta_orthogonal(
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None
+) -> Initializer:
     """Return an initializer of convolutions that are orthogonal at the window's centre, else 0.
 
     Shapes are (window..., inputs, outputs) with a window of one to three dimensions. Source: Xiao
@@ -310,7 +322,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     """
 
     @_add_out_sharding
-    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         sizes = canonicalize_shape(shape)
         if len(sizes) not in (3, 4, 5) or sizes[-1] < sizes[-2]:
             raise ArgumentError(

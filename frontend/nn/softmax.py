@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.nn.activations import promote_to_float
@@ -54,7 +55,7 @@ def _subtract_max(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer,
 
 
 @public(static=("axis",))
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None) -> Tracer:
     """Return exp(x) divided by its sum along `axis`; 0 for elements that `where` excludes."""
     x = promote_to_float(x)
     dims = canonicalize_axes(axis, x.ndim)
@@ -67,7 +68,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 @public(static=("axis",))
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None) -> Tracer:
     """Return log(softmax(x)) without underflow; -inf for elements that `where` excludes."""
     x = promote_to_float(x)
     dims = canonicalize_axes(axis, x.ndim)
@@ -80,8 +81,8 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 @public(static=("axis", "keepdims", "return_sign"))
 def logsumexp(
-    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
-    where: Any = None,
+    a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, keepdims: bool = False,
+    return_sign: bool = False, where: ArrayLike | None = None,
 ) -> Any:  # fmt: skip
     """Return log(sum(b * exp(a))) along `axis` without overflow and underflow.
 
@@ -113,7 +114,9 @@ def logsumexp(
 
 
 @public(static=("axis", "keepdims"))
-def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Any:
+def logmeanexp(
+    a: ArrayLike, axis: AxisLike = None, keepdims: bool = False, where: ArrayLike | None = None
+) -> Tracer:
     """Return log(mean(exp(a))) along `axis`."""
     total = as_tracer(logsumexp(a, axis, None, keepdims, False, where))
     x = as_tracer(a)
@@ -126,9 +129,9 @@ def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = No
 
 @public(static=("axis", "epsilon", "algorithm"))
 def standardize(
-    x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5,
-    where: Any = None, *, algorithm: str = "stable",
-) -> Any:  # fmt: skip
+    x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None, variance: Any = None,
+    epsilon: float = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "stable",
+) -> Tracer:  # fmt: skip
     """Return (x - mean) / sqrt(variance + epsilon), with both along `axis` unless given.
 
     The variance is the mean squared difference from the mean for both values of `algorithm`
@@ -147,7 +150,9 @@ def standardize(
 
 
 @public(static=("num_classes", "dtype", "axis"))
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(
+    x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1
+) -> Tracer:
     """Return a new axis of `num_classes` elements: 1 at the index that `x` contains, 0 elsewhere.
 
     An index out of range gives only zeros. The element type is the default floating type, or

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -22,6 +23,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.promotion import KEY, DType, dtype_of, invalid_dtype_error, user_dtype
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import EXTENSION_DTYPES
 from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, SIGNED, UNSIGNED
 
@@ -88,7 +90,7 @@ class ScalarType:
     def __init__(self, name: str) -> None:
         self.dtype = NUMPY_DTYPES[name]
 
-    def __call__(self, x: Any = 0) -> Any:
+    def __call__(self, x: ArrayLike = 0) -> Any:
         return asarray(x, self.dtype)
 
     @property
@@ -121,7 +123,7 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
 @composed_function()
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None) -> Tracer:
     """Convert `x` to another element type: floats are truncated to integers, wide integers wrap.
 
     `device`, a device or a sharding, states where the result is placed.
@@ -131,7 +133,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
 
 
 @public(static=("dtype",))
-def _astype(x: Any, dtype: Any) -> Any:
+def _astype(x: ArrayLike, dtype: DTypeLike) -> Tracer:
     return convert(as_tracer(x), dtype_of(float if dtype is None else dtype))
 
 
@@ -173,7 +175,7 @@ class Finfo:
         return repr(self._known)
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: DTypeLike | ArrayLike) -> Any:
     """Return the limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more.
 
     Raise `ArgumentError` for another type.
@@ -186,7 +188,7 @@ def finfo(dtype: Any) -> Any:
     return Finfo(kind)
 
 
-def iinfo(dtype: Any) -> Any:
+def iinfo(dtype: DTypeLike | ArrayLike) -> Any:
     """Return the limits of an integer type: `max`, `min`, `bits`.
 
     Raise `ArgumentError` for another type.
@@ -279,7 +281,7 @@ _ISDTYPE_KINDS = {
 }
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """Return whether an element type is of a kind such as `"real floating"`, or of one of
     several.
     """

@@ -13,6 +13,7 @@ from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -45,7 +46,7 @@ ONE_AXIS_STATIC_ARGNAMES = ("n", "axis", "norm")
 AXES_STATIC_ARGNAMES = ("s", "axes", "norm")
 
 
-def transform(kind: str, name: str, a: Any, s: Any, axes: Any, norm: Any) -> Tracer:
+def transform(kind: str, name: str, a: ArrayLike, s: Any, axes: Any, norm: Any) -> Tracer:
     """Emit one kind of transform along some axes, the last axis first."""
     x = _convert_operand(kind, name, as_tracer(a))
     dims = _transformed_dims(name, x, s, axes)
@@ -81,7 +82,7 @@ def _convert_operand(kind: str, name: str, x: Tracer) -> Tracer:
     return convert(x, COMPLEX_OF.get(dtype, dtype))
 
 
-def _transformed_dims(name: str, x: Tracer, s: Any, axes: Any) -> list[int]:
+def _transformed_dims(name: str, x: Tracer, s: Tracer, axes: Any) -> list[int]:
     if axes is None:
         count = x.ndim if s is None else len(s)
         axes = range(x.ndim - count, x.ndim)
@@ -157,31 +158,31 @@ def _normalize(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+def fft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
     """Return the discrete Fourier transform along one axis."""
     return transform("fft", "fft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+def ifft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
     """Return the inverse discrete Fourier transform along one axis."""
     return transform("ifft", "ifft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+def rfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
     """Return the non-negative frequencies of the transform of real elements along one axis."""
     return transform("rfft", "rfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+def irfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
     """Return the inverse of `rfft`; `n` is the length of the result, by default an even number."""
     return transform("irfft", "irfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+def hfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
     """Return the real transform of a Hermitian signal, of which the first half is given."""
     x = as_tracer(a)
     flipped = emit_conjugate(x) if is_complex(x) else x
@@ -189,7 +190,7 @@ def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+def ihfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
     """Return the inverse of `hfft`."""
     return emit_conjugate(
         transform("rfft", "ihfft", a, _as_lengths(n), (axis,), _inverse_norm(norm))
@@ -205,19 +206,25 @@ def _inverse_norm(norm: Any) -> Any:
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+def fft2(
+    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+) -> Tracer:
     """Return the discrete Fourier transform along two axes."""
     return transform("fft", "fft2", a, s, _check_two_axes("fft2", axes), norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+def ifft2(
+    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+) -> Tracer:
     """Return the inverse discrete Fourier transform along two axes."""
     return transform("ifft", "ifft2", a, s, _check_two_axes("ifft2", axes), norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+def rfft2(
+    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+) -> Tracer:
     """Return the transform of real elements along two axes, of the last the non-negative
     frequencies.
     """
@@ -225,7 +232,9 @@ def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+def irfft2(
+    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+) -> Tracer:
     """Return the inverse of `rfft2`."""
     return transform("irfft", "irfft2", a, s, _check_two_axes("irfft2", axes), norm)
 
@@ -237,19 +246,19 @@ def _check_two_axes(name: str, axes: Any) -> Any:
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+def fftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
     """Return the discrete Fourier transform along some axes, or all."""
     return transform("fft", "fftn", a, s, axes, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+def ifftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
     """Return the inverse discrete Fourier transform along some axes, or all."""
     return transform("ifft", "ifftn", a, s, axes, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+def rfftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
     """Return the transform of real elements along some axes, or all.
 
     Of the last axis, only the non-negative frequencies are returned.
@@ -258,24 +267,24 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+def irfftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
     """Return the inverse of `rfftn`."""
     return transform("irfft", "irfftn", a, s, axes, norm)
 
 
 @with_argument_errors
-def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Tracer:
     """Return the frequencies of the elements of `fft` for n samples with distance `d`."""
     return _frequencies("fftfreq", n, d, dtype, device, False)
 
 
 @with_argument_errors
-def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Tracer:
     """Return the frequencies of the elements of `rfft` for n samples with distance `d`."""
     return _frequencies("rfftfreq", n, d, dtype, device, True)
 
 
-def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Any:
+def _frequencies(name: str, n: Any, d: Any, dtype: DTypeLike, device: Any, half: bool) -> Tracer:
     count = check_integer(f"the number of elements of {name}", n, least=0)
     if count < 1:
         raise ArgumentError(
@@ -286,7 +295,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool)
 
 
 @public(static=("count", "dtype", "half"), name="fftfreq")
-def _emit_frequencies(count: int, d: Any, dtype: Any, half: bool) -> Any:
+def _emit_frequencies(count: int, d: Any, dtype: DTypeLike, half: bool) -> Tracer:
     name = promotion.dtype_of(dtype)
     if half:
         cycles = as_tracer(arange(count // 2 + 1))
@@ -298,18 +307,18 @@ def _emit_frequencies(count: int, d: Any, dtype: Any, half: bool) -> Any:
 
 
 @public(static=("axes",))
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: ArrayLike, axes: Any = None) -> Tracer:
     """Move the frequency 0 to the middle of each axis."""
     return _shift_frequencies(x, axes, 1)
 
 
 @public(static=("axes",))
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: ArrayLike, axes: Any = None) -> Tracer:
     """Undo `fftshift`."""
     return _shift_frequencies(x, axes, -1)
 
 
-def _shift_frequencies(x: Any, axes: Any, sign: int) -> Any:
+def _shift_frequencies(x: ArrayLike, axes: Any, sign: int) -> Tracer:
     v = as_tracer(x)
     if axes is None:
         axes = range(v.ndim)

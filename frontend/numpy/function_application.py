@@ -6,6 +6,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
 from shardir.frontend.dispatch.jit import JitFunction
@@ -17,11 +18,12 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canoni
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.tracer import Tracer
 
 
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
-) -> Any:
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
+) -> Tracer:
     """Apply `func1d(line, *args)` to every 1-D slice along `axis`; its result replaces the slice.
 
     The slices are processed one after the other by a loop in the program. Functions of this library
@@ -35,16 +37,22 @@ CACHEABLE_FUNCTION_TYPES = PublicFunction, ComposedFunction, JitFunction
 
 
 @public(static=("func1d", "axis"), cached=False, name="apply_along_axis")
-def _apply_traced(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+def _apply_traced(
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, args: Any, options: Any
+) -> Tracer:
     return _map_lines(func1d, axis, arr, args, options)
 
 
 @public(static=("func1d", "axis"), name="apply_along_axis")
-def _apply_cached(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+def _apply_cached(
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, args: Any, options: Any
+) -> Tracer:
     return _map_lines(func1d, axis, arr, args, options)
 
 
-def _map_lines(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+def _map_lines(
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, args: Any, options: Any
+) -> Tracer:
 
     x = as_tracer(arr)
     dim = canonicalize_axis(axis, x.ndim)
@@ -57,7 +65,9 @@ def _map_lines(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, optio
     return reshaping.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))
 
 
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequence[int]) -> Any:
+def apply_over_axes(
+    func: Callable[[Any, int], Any], a: ArrayLike, axes: int | Sequence[int]
+) -> Any:
     """Apply `func(a, axis)` for each axis in turn; `func` keeps or removes the axis."""
 
     if not callable(func):

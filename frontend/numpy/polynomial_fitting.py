@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
@@ -23,7 +24,7 @@ from shardir.frontend.tracing.operands import as_tracer, promote_inexact
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def _as_vector(name: str, x: Any) -> Tracer:
+def _as_vector(name: str, x: ArrayLike) -> Tracer:
     vector = as_tracer(x)
     if vector.ndim > 1:
         raise ShapeError(with_location(f"{name} takes vectors, got shape {vector.shape}"))
@@ -31,7 +32,7 @@ def _as_vector(name: str, x: Any) -> Tracer:
 
 
 @public()
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: Any) -> Tracer:
     """Return the polynomial with the given roots and a leading coefficient of 1.
 
     For a square matrix, the roots are its eigenvalues.
@@ -51,7 +52,7 @@ def poly(seq_of_zeros: Any) -> Any:
     return result
 
 
-def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Tracer:
     """Return the complex roots of a polynomial, in no particular order.
 
     Coefficients of 0 at both ends are removed first. Their number depends on the values, so that
@@ -76,7 +77,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 
 
 @public(static=("more",), name="roots")
-def _roots(p: Any, more: int) -> Any:
+def _roots(p: ArrayLike, more: int) -> Tracer:
 
     (line,) = promote_inexact(_as_vector("roots", p))
     kind = dtypes.complex128 if line.value.type.dtype in ("f64", "c128") else dtypes.complex64
@@ -88,7 +89,7 @@ def _roots(p: Any, more: int) -> Any:
 
 
 @public(static=("trim_leading_zeros",))
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
+def polydiv(u: Any, v: ArrayLike, *, trim_leading_zeros: bool = False) -> Any:
     """Return the quotient and the remainder of two polynomials.
 
     The remainder keeps its leading zeros, because their number depends on the values.
@@ -114,7 +115,13 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
 
 @public(static=("deg", "full", "cov"))
 def polyfit(
-    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+    x: ArrayLike,
+    y: ArrayLike,
+    deg: int,
+    rcond: Any = None,
+    full: bool = False,
+    w: ArrayLike | None = None,
+    cov: ArrayLike = False,
 ) -> Any:
     """Return the polynomial of degree `deg` that fits points by least squares.
 
@@ -171,6 +178,6 @@ def iterable(y: Any) -> bool:
 
 
 @public()
-def i0(x: Any) -> Any:
+def i0(x: ArrayLike) -> Any:
     """Return the modified Bessel function of order 0, elementwise."""
     return of_order_zero(x)

@@ -3,6 +3,7 @@
 from operator import index
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
@@ -34,8 +35,13 @@ CONVOLVE_STATIC_ARGNAMES = ("mode", "precision", "preferred_element_type")
 
 @public(static=CONVOLVE_STATIC_ARGNAMES)
 def convolve(
-    a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Tracer:
     """Return the discrete convolution of two vectors.
 
     `mode` is "full" (every overlap), "same" (the length of the longer vector) or "valid" (complete
@@ -51,9 +57,9 @@ def convolve(
 
 @public(static=CONVOLVE_STATIC_ARGNAMES)
 def correlate(
-    a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
+    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the cross-correlation of two vectors, the second one conjugated.
 
     `mode` is "full", "same" or "valid" as in `convolve`.
@@ -67,7 +73,7 @@ def correlate(
     )
 
 
-def _promote_vectors(name: str, a: Any, v: Any) -> tuple[Tracer, Tracer]:
+def _promote_vectors(name: str, a: ArrayLike, v: ArrayLike) -> tuple[Tracer, Tracer]:
     x, y = promote(a, v)
     for each in (x, y):
         if each.ndim != 1 or not each.shape[0]:
@@ -85,7 +91,7 @@ def _reverse(x: Tracer) -> Tracer:
 
 
 def _emit_convolution(
-    name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: Any
+    name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: DTypeLike
 ) -> Tracer:
     size = window.shape[0]
     pads = {"full": (size - 1, size - 1), "same": (low, size - 1 - low), "valid": (0, 0)}
@@ -135,7 +141,7 @@ def _convolve_by_slices(x: Tracer, window: Tracer, pads: tuple[int, int]) -> Tra
 
 
 @public(static=("unroll",))
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Tracer:
     """Return the value of the polynomial `p` at `x`, elementwise, by Horner's rule."""
     coefficients, points = promote(p, x)
     _check_coefficients("polyval", coefficients)
@@ -154,18 +160,18 @@ def _check_coefficients(name: str, *polynomials: Tracer) -> None:
 
 
 @public()
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Tracer:
     """Return the sum of two polynomials."""
     return emit_elementwise("add", *_equal_lengths("polyadd", a1, a2))
 
 
 @public()
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Tracer:
     """Return the difference of two polynomials."""
     return emit_elementwise("sub", *_equal_lengths("polysub", a1, a2))
 
 
-def _equal_lengths(name: str, a1: Any, a2: Any) -> list[Tracer]:
+def _equal_lengths(name: str, a1: ArrayLike, a2: ArrayLike) -> list[Tracer]:
     pair = promote(a1, a2)
     _check_coefficients(name, *pair)
     length = max(p.shape[0] for p in pair)
@@ -174,13 +180,13 @@ def _equal_lengths(name: str, a1: Any, a2: Any) -> list[Tracer]:
 
 
 @public()
-def polymul(a1: Any, a2: Any) -> Any:
+def polymul(a1: ArrayLike, a2: ArrayLike) -> Tracer:
     """Return the product of two polynomials."""
     return convolve(a1, a2)
 
 
 @public(static=("m",))
-def polyder(p: Any, m: int = 1) -> Any:
+def polyder(p: ArrayLike, m: int = 1) -> Tracer:
     """Return the `m`-th derivative of a polynomial."""
     order = _check_order("polyder", m)
     (coefficients,) = promote_inexact(p)
@@ -204,7 +210,7 @@ MAX_INTEGRATION_ORDER = 1 << 10
 
 
 @public(static=("m",))
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Tracer:
     """Return the `m`-th integral of a polynomial, with the integration constants `k` (0 by
     default).
     """

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import optree
 
@@ -32,6 +32,8 @@ from shardir.frontend.source_locations import with_location
 
 NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
+PyTree: TypeAlias = Any
+"""A nested container of leaves, or one leaf; Python has no type for it."""
 Class = TypeVar("Class", bound=type)
 IsLeaf = Callable[[Any], bool]
 _MISSING: Any = object()

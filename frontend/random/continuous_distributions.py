@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import filling
@@ -15,6 +16,7 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_between, draw_unit, float_dtype_name
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, constant, convert
 from shardir.frontend.tracing.promotion import dtype_of
@@ -52,7 +54,9 @@ def _multiply(x: Tracer, factor: Any) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def normal(
+    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Return normal numbers of mean 0 and variance 1, by default of the default floating type.
 
     The variance of complex numbers is the sum of those of both parts.
@@ -71,8 +75,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 @public(static=("shape", "dtype"))
 def lognormal(
-    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    sigma: Any = 1.0,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the exponential of normal numbers of mean 0 and standard deviation `sigma`."""
     name = float_dtype_name(dtype)
     spread = convert(as_tracer(sigma), name)
@@ -109,14 +118,14 @@ def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 @public(static=("shape", "dtype"))
 def truncated_normal(
-    key: Any,
+    key: ArrayLike,
     lower: Any,
     upper: Any,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     dtype: Any = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return normal numbers of mean 0 and variance 1, truncated to (lower, upper)."""
     name = float_dtype_name(dtype)
     low, high = (convert(as_tracer(x), name) for x in (lower, upper))
@@ -130,7 +139,13 @@ def truncated_normal(
 
 
 @public(static=("shape",))
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = None) -> Any:
+def bernoulli(
+    key: ArrayLike,
+    p: ArrayLike = 0.5,
+    shape: ShapeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return bools, true with probability `p`, a float in [0, 1]; `shape` is by default that of
     `p`.
     """
@@ -142,7 +157,9 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = 
 
 
 @public(static=("shape", "dtype"))
-def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def exponential(
+    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Return exponentially distributed numbers of mean 1."""
     drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
     return arithmetic.negative(math_functions.log1p(arithmetic.negative(drawn)))
@@ -156,7 +173,9 @@ def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def gumbel(
+    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
     return sample_gumbel(
         require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype)
@@ -165,14 +184,14 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 @public(static=("axis", "shape", "replace"))
 def categorical(
-    key: Any,
-    logits: Any,
+    key: ArrayLike,
+    logits: ArrayLike,
     axis: int = -1,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     replace: bool = True,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return indices along `axis`, whose probabilities have the logarithms `logits`.
 
     `shape` is the shape of the result; it ends with the shape of `logits` without the axis. Without
@@ -223,7 +242,13 @@ def _sample_without_replacement(
 
 
 @public(static=("shape", "dtype"))
-def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def laplace(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return Laplace-distributed numbers of mean 0 and scale 1."""
     name = float_dtype_name(dtype)
     low = NUMPY_DTYPES[name].type(-1) + NUMPY_DTYPES[name].type(_float_limits(name).eps)
@@ -233,7 +258,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return arithmetic.multiply(emit("sign", drawn), math_functions.log1p(-complex_parts.abs(drawn)))
 
 
-def _uniform_from(key: Any, shape: Any, name: str, low: Any) -> Tracer:
+def _uniform_from(key: ArrayLike, shape: ShapeLike, name: str, low: ArrayLike) -> Tracer:
     """Return uniform numbers in [low, 1)."""
     return draw_between(
         require_single_key(key), canonicalize_shape(shape), name, _typed_constant(low, name), 1.0
@@ -241,7 +266,13 @@ def _uniform_from(key: Any, shape: Any, name: str, low: Any) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def logistic(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return logistically distributed numbers of mean 0 and scale 1."""
     name = float_dtype_name(dtype)
     drawn = _uniform_from(key, shape, name, _float_limits(name).tiny)
@@ -249,7 +280,13 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
 
 
 @public(static=("shape", "dtype"))
-def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def cauchy(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return Cauchy-distributed numbers of location 0 and scale 1."""
     name = float_dtype_name(dtype)
     drawn = _uniform_from(key, shape, name, _float_limits(name).eps)
@@ -258,7 +295,12 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 @public(static=("shape", "dtype"))
 def pareto(
-    key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Any:
     """Return Pareto-distributed numbers of scale 1 and shape parameter `b`."""
     name = float_dtype_name(dtype)
@@ -270,8 +312,13 @@ def pareto(
 
 @public(static=("shape", "dtype"))
 def rayleigh(
-    key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    scale: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return Rayleigh-distributed numbers with the parameter `scale`."""
     name = float_dtype_name(dtype)
     sigma = convert(as_tracer(scale), name)
@@ -281,8 +328,8 @@ def rayleigh(
 
 @public(static=("shape", "dtype"))
 def weibull_min(
-    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
-) -> Any:
+    key: ArrayLike, scale: ArrayLike, concentration: Any, shape: ShapeLike = (), dtype: Any = None
+) -> Tracer:
     """Return Weibull-distributed numbers, `scale` * (-log(1 - u)) ** (1 / `concentration`)."""
     name = float_dtype_name(dtype)
     drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), name)
@@ -291,7 +338,13 @@ def weibull_min(
 
 
 @public(static=("shape", "dtype"))
-def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rademacher(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return 1 or -1 with equal probability, by default of the default integer type."""
     name = dtype_of(int if dtype is None else dtype)
     heads = bernoulli(key, 0.5, canonicalize_shape(shape))

@@ -6,6 +6,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError, ShapeError
 from shardir.frontend.numpy.elementwise import math_functions, selection
@@ -17,22 +18,32 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operan
 from shardir.frontend.random.continuous_distributions import normal, rademacher, resolve_shape
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import float_dtype_name, uniform
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_inexact
 from shardir.frontend.tracing.trace import emit_results
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import NUMPY_DTYPES
 
 
 @public(static=("shape", "dtype"))
-def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def maxwell(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return Maxwell-distributed numbers: the norms of vectors of three normal numbers."""
     drawn = normal(require_single_key(key), (*canonicalize_shape(shape), 3), dtype)
     return math_functions.sqrt(basic_reductions.sum(drawn * drawn, axis=-1))
 
 
 @public(static=("shape", "dtype"))
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+def double_sided_maxwell(
+    key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: ShapeLike = (), dtype: Any = None
+) -> Any:
     """Return `maxwell` numbers with random sign, times `scale`, plus `loc`."""
     name = float_dtype_name(dtype)
     loc, scale = (convert(as_tracer(x), name) for x in (loc, scale))
@@ -45,15 +56,15 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 @public(static=("shape", "dtype"))
 def triangular(
-    key: Any,
-    left: Any,
+    key: ArrayLike,
+    left: ArrayLike,
     mode: Any,
-    right: Any,
-    shape: Any = None,
+    right: ArrayLike,
+    shape: ShapeLike | None = None,
     dtype: Any = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return numbers of the triangular distribution from `left` to `right` with the given
     `mode`.
     """
@@ -69,8 +80,13 @@ def triangular(
 
 @public(static=("shape", "dtype"))
 def wald(
-    key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    mean: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return numbers of the Wald (inverse Gaussian) distribution of the given mean and scale 1."""
     name = float_dtype_name(dtype)
     mean = convert(as_tracer(mean), name)
@@ -88,15 +104,15 @@ def wald(
 
 @public(static=("shape", "dtype", "method"))
 def multivariate_normal(
-    key: Any,
-    mean: Any,
-    cov: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    mean: ArrayLike,
+    cov: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     method: str = "cholesky",
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return normal vectors with a mean and a covariance matrix.
 
     `shape` is the shape of the result without the vectors. `method` is the factorization of the
@@ -135,14 +151,14 @@ def multivariate_normal(
 
 @public(static=("n", "shape", "dtype", "m"))
 def orthogonal(
-    key: Any,
+    key: ArrayLike,
     n: int,
-    shape: Any = (),
-    dtype: Any = None,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
     m: int | None = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return matrices of n rows and m (or n) columns with orthonormal rows or columns.
 
     Square matrices are uniformly distributed over all rotations and reflections (F. Mezzadri, "How

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.lax.control_flow.loops import scan, while_loop
@@ -26,15 +27,17 @@ from shardir.frontend.random.continuous_distributions import resolve_shape
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import uniform
 from shardir.frontend.scipy.special_functions.gamma_family import gammaln
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES
 
 ShapeTuple = tuple[int, ...]
 
 
-def _integer_dtype(dtype: Any) -> np.dtype[Any]:
+def _integer_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     name = dtype_of(int if dtype is None else dtype)
     if name not in INTEGERS:
         raise RandomError(with_location(f"random counts cannot be of type {name}"))
@@ -43,8 +46,13 @@ def _integer_dtype(dtype: Any) -> np.dtype[Any]:
 
 @public(static=("shape", "dtype"))
 def poisson(
-    key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    lam: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return Poisson-distributed integers with mean `lam`.
 
     Means below 10 are sampled by counting events (D. Knuth), others by transformed rejection (W.
@@ -66,8 +74,10 @@ def poisson(
     )
 
 
-def _sample_by_counting(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[Any]) -> Any:
-    def is_unfinished(state: Any) -> Any:
+def _sample_by_counting(
+    key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: np.dtype[Any]
+) -> Any:
+    def is_unfinished(state: Any) -> Tracer:
         return basic_reductions.any(state[2] > -rate)
 
     def step(state: Any) -> Any:
@@ -80,7 +90,9 @@ def _sample_by_counting(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[A
     return while_loop(is_unfinished, step, start)[0] - 1
 
 
-def _sample_by_rejection(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[Any]) -> Any:
+def _sample_by_rejection(
+    key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: np.dtype[Any]
+) -> Any:
     log_rate = math_functions.log(rate)
     b = 0.931 + 2.53 * math_functions.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -107,8 +119,13 @@ def _sample_by_rejection(key: Any, rate: Any, shape: ShapeTuple, kind: np.dtype[
 
 @public(static=("shape", "dtype"))
 def geometric(
-    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the number of trials up to the first success, each with probability `p`.
 
     The shape is that of `p` by default, the element type the default integer type.
@@ -129,7 +146,13 @@ def geometric(
 
 
 @public(static=("shape", "dtype"))
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(
+    key: ArrayLike,
+    n: Any,
+    p: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tracer:
     """Return the number of successes in `n` trials, each with probability `p`, as floats.
 
     The result is NaN for invalid parameters. The shape is the broadcast shape of the parameters by
@@ -171,7 +194,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 @public(static=("shape", "dtype"))
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: Any = 1
-) -> Any:
+) -> Tracer:
     """Return the count of each of several outcomes in `n` trials with probabilities `p[..., k]`.
 
     The counts are conditional binomial draws from the remaining trials. `shape` is the shape of the
@@ -200,7 +223,7 @@ def multinomial(
     return reshaping.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
 
 
-def _sample_by_inversion(key: Any, total: Any, q: Any, shape: ShapeTuple) -> Any:
+def _sample_by_inversion(key: Tracer, total: Any, q: Tracer, shape: ShapeTuple) -> Any:
     log_rest = math_functions.log1p(-q)
 
     def step(state: Any) -> Any:
@@ -214,7 +237,7 @@ def _sample_by_inversion(key: Any, total: Any, q: Any, shape: ShapeTuple) -> Any
     return while_loop(lambda state: basic_reductions.any(state[1] <= total), step, start)[0] - 1
 
 
-def _sample_binomial_by_rejection(key: Any, total: Any, q: Any, shape: ShapeTuple) -> Any:
+def _sample_binomial_by_rejection(key: Tracer, total: Any, q: Tracer, shape: ShapeTuple) -> Any:
     deviation = math_functions.sqrt(total * q * (1 - q))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * q
@@ -249,7 +272,7 @@ def _sample_binomial_by_rejection(key: Any, total: Any, q: Any, shape: ShapeTupl
     return while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
 
 
-def _stirling_correction(k: Any) -> Any:
+def _stirling_correction(k: Any) -> Tracer:
     """Return the difference between log(k!) and Stirling's formula."""
     first = [
         0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,

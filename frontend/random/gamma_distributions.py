@@ -9,6 +9,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.nn.softmax import softmax
@@ -27,6 +28,7 @@ from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import float_dtype_name, uniform
 from shardir.frontend.scipy.special_functions.gamma_family import gammaln
 from shardir.frontend.scipy.special_functions.incomplete_gamma import lower_gamma
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
@@ -35,7 +37,7 @@ from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.types import NUMPY_DTYPES
 
 
-def _sample_gamma(key: Any, shape: Any, log_space: bool) -> Any:
+def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
     """Return one number."""
     dtype = shape.dtype
     small = shape < 1
@@ -74,7 +76,7 @@ def _sample_gamma(key: Any, shape: Any, log_space: bool) -> Any:
     return d * v * selection.where(small, arithmetic.power(rest, 1 / shape), 1.0)
 
 
-def _sample_gammas(key: Any, a: Any, log_space: bool) -> Any:
+def _sample_gammas(key: Tracer, a: Tracer, log_space: bool) -> Tracer:
     keys = split(key, prod(a.shape))
     samples = vmap(partial(_sample_gamma, log_space=log_space))(keys, reshaping.reshape(a, (-1,)))
     return reshaping.reshape(samples, a.shape)
@@ -96,7 +98,9 @@ def _samples_jvp(log_space: bool, primals: Any, tangents: Any) -> Any:
     return samples, (derivative / x if log_space else derivative) * tangents[1]
 
 
-def _gamma_samples(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
+def _gamma_samples(
+    key: ArrayLike, a: ArrayLike, shape: Any, dtype: DTypeLike, log_space: bool
+) -> Any:
     name = float_dtype_name(dtype)
     a = convert(as_tracer(a), name)
     return _differentiable_samples(
@@ -106,7 +110,7 @@ def _gamma_samples(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) ->
 
 @public(static=("shape", "dtype"))
 def gamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: ShardingRequest = None
 ) -> Any:
     """Return gamma-distributed numbers with shape parameter `a` and scale 1 (Marsaglia and Tsang,
     2000).
@@ -118,7 +122,7 @@ def gamma(
 
 @public(static=("shape", "dtype"))
 def loggamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: ShardingRequest = None
 ) -> Any:
     """Return the logarithms of gamma-distributed numbers, accurate for small `a`."""
     return _gamma_samples(key, a, shape, dtype, True)
@@ -126,8 +130,14 @@ def loggamma(
 
 @public(static=("shape", "dtype"))
 def beta(
-    key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return beta-distributed numbers x / (x + y), for `gamma` numbers x and y of shapes a
     and b.
     """
@@ -146,8 +156,13 @@ def beta(
 
 @public(static=("shape", "dtype"))
 def dirichlet(
-    key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: Any,
+    alpha: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return Dirichlet-distributed vectors, which are positive and sum to 1.
 
     `shape` is the shape of the result without the vectors.
@@ -160,8 +175,8 @@ def dirichlet(
 
 @public(static=("shape", "dtype"))
 def chisquare(
-    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Return sums of squares of `df` normal numbers."""
     half = convert(as_tracer(df), float_dtype_name(dtype)) / 2
     return math_functions.exp(_gamma_samples(key, half, shape, dtype, True)) * 2
@@ -169,14 +184,14 @@ def chisquare(
 
 @public(static=("shape", "dtype"))
 def f(
-    key: Any,
+    key: ArrayLike,
     dfnum: Any,
     dfden: Any,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     dtype: Any = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return quotients of mean squares of `dfnum` and `dfden` normal numbers."""
     name = float_dtype_name(dtype)
     top, bottom = (convert(as_tracer(x), name) for x in (dfnum, dfden))
@@ -187,7 +202,14 @@ def f(
 
 
 @public(static=("shape", "dtype"))
-def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def t(
+    key: ArrayLike,
+    df: Any,
+    shape: ShapeLike = (),
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return numbers of Student's t distribution with `df` degrees of freedom."""
     half = convert(as_tracer(df), float_dtype_name(dtype)) / 2
     result_shape = resolve_shape(None if shape is None or shape == () else shape, half)
@@ -198,7 +220,12 @@ def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
 
 @public(static=("shape", "dtype"))
 def generalized_normal(
-    key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    p: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Any:
     """Return numbers with density proportional to exp(-|x|**p)."""
     keys, name = split(require_single_key(key)), float_dtype_name(dtype)
@@ -209,7 +236,13 @@ def generalized_normal(
 
 @public(static=("d", "shape", "dtype"))
 def ball(
-    key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    d: int,
+    p: Any = 2,
+    shape: Any = (),
+    dtype: Any = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Any:
     """Return uniform points of the unit ball of `d` dimensions in the p-norm."""
     keys = split(require_single_key(key))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
@@ -27,7 +28,7 @@ def counter_scheme() -> Symbol:
     return Symbol("partitionable" if config.threefry_partitionable else "original")
 
 
-def as_typed_keys(key: Any) -> tuple[Tracer, bool]:
+def as_typed_keys(key: ArrayLike) -> tuple[Tracer, bool]:
     """Return typed keys, and whether they were given as two 32-bit words each (`PRNGKey`)."""
     tracer = as_tracer(key)
     type = tracer.value.type
@@ -45,7 +46,7 @@ def _not_a_key_error(kind: TensorType) -> RandomError:
     )
 
 
-def require_single_key(key: Any) -> Tracer:
+def require_single_key(key: ArrayLike) -> Tracer:
     """Return one typed key; raise `RandomError` for an array of keys."""
     found, _ = as_typed_keys(key)
     if found.ndim:
@@ -64,23 +65,23 @@ def _key_words(key: Tracer) -> Tracer:
 
 
 @public(name="wrap_key_data")
-def _wrap_key_data(words: Any) -> Any:
+def _wrap_key_data(words: Any) -> Tracer:
     return as_typed_keys(words)[0]
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Tracer:
     """Convert words to keys: u32[..., 2] to key[...]."""
     _check_implementation(impl, dtype)
     return _wrap_key_data(key_bits_array)
 
 
 @public()
-def key_data(keys: Any) -> Any:
+def key_data(keys: ArrayLike) -> Tracer:
     """Convert keys to words: key[...] to u32[..., 2]."""
     return _key_words(as_typed_keys(keys)[0])
 
 
-def key_impl(keys: Any) -> str:
+def key_impl(keys: ArrayLike) -> str:
     """Return the name of the PRNG algorithm of keys; raise `RandomError` for other arrays."""
     kind = abstract_of(keys, "the key of key_impl").type
     if kind.dtype != "key" and (kind.dtype != "u32" or kind.shape[-1:] != (2,)):
@@ -95,13 +96,13 @@ def key_dtype(impl: Any = None) -> KeyType:
 
 
 @public()
-def clone(key: Any) -> Any:
+def clone(key: ArrayLike) -> Tracer:
     """Return the same key, which generates the same numbers."""
     return as_tracer(key)
 
 
 @public(name="PRNGKey")
-def _seed_key(seed: Any) -> Any:
+def _seed_key(seed: Any) -> Tracer:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
     if dtype not in INTEGERS or seed.ndim:
@@ -146,7 +147,7 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     return _seed_key(seed)
 
 
-def _check_implementation(impl: Any, dtype: Any) -> None:
+def _check_implementation(impl: Any, dtype: DTypeLike | None) -> None:
     if impl is not None and dtype is not None:
         raise RandomError(with_location("impl and dtype have the same meaning; give one of them"))
     requested = dtype if impl is None else impl
@@ -164,7 +165,7 @@ def _check_implementation(impl: Any, dtype: Any) -> None:
         )
 
 
-def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None) -> Tracer:
     """Return the key of an integer seed; without 64-bit types only the low 32 bits of the seed
     count.
     """
@@ -172,7 +173,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 @public(static=("num", "scheme"))
-def _split(key: Any, num: tuple[int, ...], scheme: str) -> Any:
+def _split(key: ArrayLike, num: tuple[int, ...], scheme: str) -> Tracer:
     found, raw = as_typed_keys(key)
     if found.ndim:
         raise RandomError(
@@ -182,13 +183,13 @@ def _split(key: Any, num: tuple[int, ...], scheme: str) -> Any:
     return _key_words(result) if raw else result
 
 
-def split(key: Any, num: IntOrShape = 2) -> Any:
+def split(key: ArrayLike, num: IntOrShape = 2) -> Tracer:
     """Return `num` new keys (an integer or a shape), derived from one key."""
     return _split(key, canonicalize_shape(num), str(counter_scheme()))
 
 
 @public()
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: ArrayLike, data: Any) -> Tracer:
     """Return a new key, derived from a key and an integer."""
     found, raw = as_typed_keys(key)
     if found.ndim:

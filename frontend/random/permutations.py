@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
@@ -29,7 +30,7 @@ from shardir.ir.types import FLOATS, TensorType
 
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
-) -> Any:
+) -> Tracer:
     """Permute `x` randomly along `axis`; an integer n denotes the array 0, ..., n - 1.
 
     `independent` permutes every 1-D slice along the axis independently.
@@ -39,7 +40,7 @@ def permutation(
     return apply_out_sharding(_permute_array(key, x, axis, independent), out_sharding)
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: ArrayLike) -> bool:
     return (is_number(x) and type(x) is int) or isinstance(x, np.integer)
 
 
@@ -49,12 +50,12 @@ def _index_range(count: int) -> Tracer:
 
 
 @public(static=("count",), name="permutation")
-def _permute_range(key: Any, count: int) -> Any:
+def _permute_range(key: ArrayLike, count: int) -> Tracer:
     return shuffle_by_sorting(require_single_key(key), _index_range(count), 0)
 
 
 @public(static=("axis", "independent"), name="permutation")
-def _permute_array(key: Any, x: Any, axis: int, independent: bool) -> Any:
+def _permute_array(key: ArrayLike, x: ArrayLike, axis: int, independent: bool) -> Tracer:
     array = as_tracer(x)
     if not array.ndim:
         raise RandomError(with_location("permutation takes an array, or a concrete integer"))
@@ -84,7 +85,7 @@ def choice(
     p: Any = None,
     axis: int = 0,
     mode: str | None = None,
-) -> Any:
+) -> Tracer:
     """Return random elements of `a` along `axis`; an integer n denotes the array 0, ..., n - 1.
 
     `p` are the probabilities of the elements, by default equal; without `replace` no element occurs
@@ -96,14 +97,16 @@ def choice(
 
 
 @public(static=("count", "shape", "replace"), name="choice")
-def _choose_from_range(key: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool) -> Any:
+def _choose_from_range(
+    key: ArrayLike, p: Tracer, count: int, shape: tuple[int, ...], replace: bool
+) -> Tracer:
     return _choose_indices(require_single_key(key), p, count, shape, replace)
 
 
 @public(static=("shape", "replace", "axis"), name="choice")
 def _choose_from_array(
-    key: Any, a: Any, p: Any, shape: tuple[int, ...], replace: bool, axis: int
-) -> Any:
+    key: ArrayLike, a: ArrayLike, p: Tracer, shape: tuple[int, ...], replace: bool, axis: int
+) -> Tracer:
     array = as_tracer(a)
     if not array.ndim:
         raise RandomError(with_location("choice takes an array, or a concrete integer"))
@@ -113,7 +116,7 @@ def _choose_from_array(
 
 
 def _choose_indices(
-    key: Tracer, p: Any, size: int, shape: tuple[int, ...], replace: bool
+    key: Tracer, p: ArrayLike, size: int, shape: tuple[int, ...], replace: bool
 ) -> Tracer:
     """Return the indices of the chosen elements."""
     count = int(np.prod(shape, dtype=np.int64))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
@@ -12,6 +13,7 @@ from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.random.keys import counter_scheme, require_single_key, split
 from shardir.frontend.random.original_threefry import count_words, draw_original_bits
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, splat
@@ -22,7 +24,7 @@ from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 
-def float_dtype_name(dtype: Any) -> str:
+def float_dtype_name(dtype: DTypeLike) -> str:
     """Return the name of a floating type; raise `RandomError` for another type."""
     name = dtype_of(float if dtype is None else dtype)
     if name not in FLOATS:
@@ -44,7 +46,13 @@ def draw_bits(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def bits(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return uniformly random bits of an unsigned integer type (u8, u16, u32, u64).
 
     The default is u64 with `enable_x64`, u32 without.
@@ -69,7 +77,9 @@ def draw_unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
     return below_one
 
 
-def draw_between(key: Tracer, shape: tuple[int, ...], name: str, low: Any, high: Any) -> Tracer:
+def draw_between(
+    key: Tracer, shape: tuple[int, ...], name: str, low: ArrayLike, high: ArrayLike
+) -> Tracer:
     """Return uniform numbers in [low, high).
 
     In f32 the scaling is rounded once, like the fused multiply-add of JAX on CPUs.
@@ -91,21 +101,23 @@ def _as_float_bound(bound: Any, name: str) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def _uniform(key: Any, shape: Any, dtype: Any, minval: Any, maxval: Any) -> Any:
+def _uniform(
+    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, minval: ArrayLike, maxval: ArrayLike
+) -> Tracer:
     return draw_between(
         require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype), minval, maxval
     )
 
 
 @public(static=("shape", "dtype"), name="uniform")
-def _unit_uniform(key: Any, shape: Any, dtype: Any) -> Any:
+def _unit_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike) -> Tracer:
     return draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
 
 
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
     *, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return uniform floats in [minval, maxval), by default of the default floating type.
 
     Raise `RandomError` for a `dtype` that is not a floating type.
@@ -116,8 +128,14 @@ def uniform(
 
 
 def randint(
-    key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: ArrayLike,
+    shape: ShapeLike,
+    minval: ArrayLike,
+    maxval: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return uniform integers in [minval, maxval), by default of the default integer type.
 
     Bounds are integers, concrete or traced; bounds outside of the type's range are clamped to it.
@@ -138,7 +156,7 @@ def randint(
     return apply_out_sharding(drawn, out_sharding)
 
 
-def _clamp_to_narrow(bound: Any, name: str, beyond: int) -> Any:
+def _clamp_to_narrow(bound: ArrayLike, name: str, beyond: int) -> Any:
     """Clamp a bound to the range of a narrow type, extended by `beyond` at the upper end."""
 
     info = np.iinfo(NUMPY_DTYPES[name])
@@ -160,14 +178,14 @@ def _clamp_concrete(bound: int, working: str) -> Any:
 
 @public(static=("shape", "name", "working", "above"))
 def _randint(
-    key: Any,
-    minval: Any,
-    maxval: Any,
+    key: ArrayLike,
+    minval: ArrayLike,
+    maxval: ArrayLike,
     shape: tuple[int, ...],
     name: str,
     working: str,
     above: bool | None,
-) -> Any:
+) -> Tracer:
 
     info = np.iinfo(NUMPY_DTYPES[working])
     bounds = [as_tracer(x) for x in (minval, maxval)]

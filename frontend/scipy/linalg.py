@@ -5,6 +5,7 @@ Arguments that permit SciPy to overwrite operands or to skip checks are accepted
 
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
@@ -79,8 +80,8 @@ TRANSPOSE_CODES = {
 
 @public(static=("lower", "overwrite_a", "check_finite"))
 def cholesky(
-    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> Any:
+    a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Tracer:
     """Return the triangular factor of Hermitian positive definite matrices: upper, or `lower`."""
     (x,) = promote_square_matrices("cholesky", a)
     factor: Tracer = emit("cholesky", hermitian_part(x))
@@ -88,15 +89,15 @@ def cholesky(
 
 
 def cho_factor(
-    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+    a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
     """Return the operand of `cho_solve`: the factor of `cholesky`, and whether it is lower."""
     return cholesky(a, lower), lower
 
 
 def cho_solve(
-    c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
+    c_and_lower: Any, b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
+) -> Tracer:
     """Return the solution x of a x = b from the factor of `a`; `b` is a vector or a matrix of
     columns.
     """
@@ -109,14 +110,14 @@ def cho_solve(
 
 
 @public(static=("lower",), name="cho_solve")
-def _cho_solve(factor: Any, b: Any, lower: bool) -> Any:
+def _cho_solve(factor: Any, b: ArrayLike, lower: bool) -> Tracer:
     x, y, vector = _promote_system("cho_solve", factor, b)
     first, second = ("no", "adjoint") if lower else ("adjoint", "no")
     half = triangular_solve(x, y, lower=lower, transpose=first)
     return _restore_rank(triangular_solve(x, half, lower=lower, transpose=second), vector)
 
 
-def _promote_system(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer, bool]:
+def _promote_system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Tracer, Tracer, bool]:
     """Return square matrices, right-hand sides as columns, and whether `b` is a vector."""
     y = as_tracer(b)
     vector = y.ndim == 1
@@ -136,7 +137,7 @@ def _restore_rank(found: Tracer, vector: bool) -> Tracer:
 
 @public(static=("full_matrices", "compute_uv", *IGNORED_PARAMETERS[::2], "lapack_driver"))
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
     check_finite: bool = True, lapack_driver: str = "gesdd",
 ) -> Any:  # fmt: skip
     """Return U, the singular values in descending order, and V^H.
@@ -148,20 +149,20 @@ def svd(
 
 
 @public(static=("overwrite_a", "check_finite"))
-def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the determinant of square matrices."""
     return _det(a)
 
 
 @public(static=("overwrite_a", "check_finite"))
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Tracer:
     """Return the inverse of square matrices."""
     return _inv(a)
 
 
 @public(static=("lower", "eigvals_only", *IGNORED_PARAMETERS, "turbo", "eigvals", "type"))
 def eigh(
-    a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False,
+    a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_only: bool = False,
     overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
     eigvals: Any = None, type: int = 1, check_finite: bool = True,
 ) -> Any:  # fmt: skip
@@ -196,7 +197,7 @@ def _hermitian_from_lower(x: Tracer) -> Tracer:
 
 
 @public(static=("overwrite_a", "check_finite"))
-def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the operand of `lu_solve`: L and U in one matrix, and the pivots."""
     (x,) = promote_matrices("lu_factor", a)
     packed, pivots, _ = factored(x)
@@ -204,8 +205,12 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> A
 
 
 def lu_solve(
-    lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
+    lu_and_piv: Any,
+    b: ArrayLike,
+    trans: Any = 0,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Tracer:
     """Return the solution x of op(a) x = b from the factors of `a`.
 
     `trans` 1 transposes, 2 takes the conjugate transpose.
@@ -235,7 +240,7 @@ def _parse_transpose(name: str, trans: Any) -> str:
 
 
 @public(static=("transpose",), name="lu_solve")
-def _lu_solve(packed: Any, pivots: Any, b: Any, transpose: str) -> Any:
+def _lu_solve(packed: Any, pivots: Any, b: ArrayLike, transpose: str) -> Tracer:
     x, y, vector = _promote_system("lu_solve", packed, b)
     order = permutation_from_pivots(as_tracer(pivots), x.shape[-1])
     return _restore_rank(lu_solved(x, order, y, transpose), vector)
@@ -243,7 +248,7 @@ def _lu_solve(packed: Any, pivots: Any, b: Any, transpose: str) -> Any:
 
 @public(static=("permute_l", "overwrite_a", "check_finite"))
 def lu(
-    a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
+    a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
     """Return P, L and U, whose product is the matrix; with `permute_l` return P L and U."""
 
@@ -264,7 +269,7 @@ def lu(
 
 @public(static=("overwrite_a", "lwork", "mode", "pivoting", "check_finite"))
 def qr(
-    a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
+    a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
     pivoting: bool = False, check_finite: bool = True,
 ) -> Any:  # fmt: skip
     """Return Q and R, whose product is the matrix; `mode` is "full", "economic" or "r" (only R)."""
@@ -283,9 +288,10 @@ def qr(
 
 @public(static=("lower", *IGNORED_PARAMETERS, "debug", "assume_a"))
 def solve(
-    a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
-    debug: bool = False, check_finite: bool = True, assume_a: str = "gen",
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = False,
+    overwrite_b: bool = False, debug: bool = False, check_finite: bool = True,
+    assume_a: str = "gen",
+) -> Tracer:  # fmt: skip
     """Return the solution x of a x = b; `assume_a` "pos" states that `a` is positive definite."""
     if assume_a not in ("gen", "sym", "her", "pos"):
         raise ArgumentError(
@@ -303,9 +309,9 @@ def solve(
 
 @public(static=("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite"))
 def solve_triangular(
-    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
+    a: ArrayLike, b: ArrayLike, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
     overwrite_b: bool = False, debug: Any = None, check_finite: bool = True,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the solution x of op(a) x = b for triangular `a`.
 
     `trans` 1 transposes, 2 takes the conjugate transpose.

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
@@ -24,6 +25,7 @@ from shardir.frontend.numpy.shaping import concatenation
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit_results
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NUMPY_DTYPES
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
@@ -37,7 +39,7 @@ PADE_RADIUS = {"f32": 3.925724783138660, "f64": 5.371920351148152}
 
 
 @public(static=("upper_triangular", "max_squarings"))
-def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Tracer:
     """Return the exponential of square matrices; NaN if it needs more than `max_squarings`
     squarings.
     """
@@ -55,7 +57,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     return selection.where((squarings > float(max_count))[..., None, None], dtypes.nan, result)
 
 
-def _pade_approximant(x: Any) -> Any:
+def _pade_approximant(x: Tracer) -> Tracer:
     """Return the quotient of two polynomials of degree 13, with few matrix products."""
     eye = identity_like(x, x.shape[-1])
     second = x @ x
@@ -70,7 +72,9 @@ def _pade_approximant(x: Any) -> Any:
 
 
 @public(static=("method", "compute_expm"))
-def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+def expm_frechet(
+    A: ArrayLike, E: Any, *, method: str | None = None, compute_expm: bool = True
+) -> Any:
     """Return the exponential, and its derivative in the direction `E`."""
 
     x, direction = promote_square_matrices("expm_frechet", A, E)
@@ -89,7 +93,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 
 
 @public(static=("blocksize",))
-def sqrtm(A: Any, blocksize: int = 1) -> Any:
+def sqrtm(A: ArrayLike, blocksize: int = 1) -> Tracer:
     """Return the principal square root of diagonalizable matrices, complex, from their
     eigenvalues.
     """
@@ -104,7 +108,7 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
 
 @public(static=("side", "method", "eps", "max_iterations"))
 def polar(
-    a: Any, side: str = "right", *, method: str = "svd", eps: float | None = None,
+    a: ArrayLike, side: str = "right", *, method: str = "svd", eps: float | None = None,
     max_iterations: int | None = None,
 ) -> Any:  # fmt: skip
     """Return the polar factors: a matrix with orthonormal columns (or rows) and a semidefinite one.
@@ -121,7 +125,9 @@ def polar(
 
 
 @public(static=("method", "tol"))
-def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
+def solve_sylvester(
+    A: ArrayLike, B: ArrayLike, C: Any, *, method: str = "schur", tol: float = 1e-8
+) -> Tracer:
     """Return the solution x of A x + x B = C, by one system of linear equations."""
 
     a, b, c = promote_square_matrices("solve_sylvester", A, B, C)

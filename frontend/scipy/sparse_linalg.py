@@ -10,6 +10,7 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import custom_solves, loops
@@ -19,8 +20,10 @@ from shardir.frontend.numpy.elementwise import complex_parts, math_functions, se
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import inexact_dtype, user_dtype
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX
 
 __all__ = ["bicgstab", "cg", "gmres"]
@@ -30,7 +33,7 @@ SolverMethod = Callable[..., Any]
 
 
 def cg(
-    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
+    A: Any, b: ArrayLike, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None,
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by conjugate gradients; A is Hermitian positive definite.
@@ -47,7 +50,7 @@ def cg(
 
 
 def bicgstab(
-    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
+    A: Any, b: ArrayLike, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None,
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by stabilized biconjugate gradients; see `cg`.
@@ -60,8 +63,9 @@ def bicgstab(
 
 
 def gmres(
-    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
-    maxiter: int | None = None, M: Any = None, solve_method: str = "batched",
+    A: Any, b: PyTree, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
+    restart: int = 20, maxiter: int | None = None, M: Any = None,
+    solve_method: str = "batched",
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by generalized minimal residuals; see `cg`.
 
@@ -83,7 +87,7 @@ def gmres(
 
 
 def _solve(
-    name: str, method: SolverMethod, A: Any, b: Any, x0: Any, tol: Any, atol: Any,
+    name: str, method: SolverMethod, A: Any, b: PyTree, x0: Any, tol: Any, atol: Any,
     maxiter: int | None, M: Any, hermitian: bool,
 ) -> tuple[Any, None]:  # fmt: skip
     b = tree.map(_as_inexact, b)
@@ -99,7 +103,7 @@ def _solve(
     steps = 10 * sum(leaf.size for leaf in tree.leaves(b)) if maxiter is None else maxiter
     precondition = _operator(f"M of {name}", (lambda x: x) if M is None else M)
 
-    def solve(matvec: LinearOperator, right: Any) -> Any:
+    def solve(matvec: LinearOperator, right: ArrayLike) -> Any:
         return method(matvec, right, x0, tol, atol, steps, precondition)
 
     kinds = {abstract_of(leaf).type.dtype for leaf in tree.leaves(b)}
@@ -113,12 +117,12 @@ def _solve(
     return found, None
 
 
-def _as_inexact(x: Any) -> Any:
+def _as_inexact(x: ArrayLike) -> Any:
     array = filling.asarray(x)
     return array.astype(user_dtype(inexact_dtype(abstract_of(array).type.dtype)))
 
 
-def _shapes(x: Any) -> list[tuple[int, ...]]:
+def _shapes(x: PyTree) -> list[tuple[int, ...]]:
     return [tuple(inspection.shape(leaf)) for leaf in tree.leaves(x)]
 
 
@@ -134,39 +138,39 @@ def _operator(what: str, given: Any) -> LinearOperator:
     return partial(contraction.matmul, given)
 
 
-def _axpy(x: Any, scale: Any, y: Any) -> Any:
+def _axpy(x: Tracer, scale: Tracer, y: Tracer) -> Any:
     """Return x + scale * y."""
     return tree.map(lambda one, other: one + scale.astype(other.dtype) * other, x, y)
 
 
-def _subtract(x: Any, y: Any) -> Any:
+def _subtract(x: PyTree, y: PyTree) -> Any:
     return tree.map(lambda one, other: one - other, x, y)
 
 
-def _inner_product(x: Any, y: Any) -> Any:
+def _inner_product(x: PyTree, y: PyTree) -> Tracer:
     """Return the inner product, with the first vector conjugated."""
     return reduce(add, map(contraction.vdot, tree.leaves(x), tree.leaves(y)))
 
 
-def _squared_norm(x: Any) -> Any:
+def _squared_norm(x: PyTree) -> Tracer:
     """Return the square of the norm, a real number."""
     return reduce(add, (contraction.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
 
 
-def _squared_tolerance(b: Any, tol: Any, atol: Any) -> Any:
+def _squared_tolerance(b: ArrayLike, tol: Any, atol: Any) -> Tracer:
     """Return the square of the largest accepted norm of a residual."""
     square = _squared_norm(b)
     return selection.maximum(complex_parts.square(filling.asarray(tol, square.dtype)) * square,
                        complex_parts.square(filling.asarray(atol, square.dtype)))  # fmt: skip
 
 
-def _safe_quotient(x: Any, y: Any) -> Any:
+def _safe_quotient(x: ArrayLike, y: ArrayLike) -> Tracer:
     """Return x / y, or 0 if y is 0."""
     return selection.where(y == 0, 0, x / selection.where(y == 0, 1, y))
 
 
 def _conjugate_gradients(
-    A: LinearOperator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
+    A: LinearOperator, b: ArrayLike, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
 ) -> Any:
     bound = _squared_tolerance(b, tol, atol)
 
@@ -193,7 +197,7 @@ def _conjugate_gradients(
 
 
 def _biconjugate_gradients(
-    A: LinearOperator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
+    A: LinearOperator, b: ArrayLike, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
 ) -> Any:
     bound = _squared_tolerance(b, tol, atol)
 
@@ -244,7 +248,7 @@ def _biconjugate_gradients(
 
 def _minimal_residuals(
     A: LinearOperator,
-    b: Any,
+    b: ArrayLike,
     x0: Any,
     tol: Any,
     atol: Any,
@@ -258,7 +262,7 @@ def _minimal_residuals(
         filling.asarray(tol, norm.dtype) * norm, filling.asarray(atol, norm.dtype)
     )
 
-    def residual(x: Any) -> tuple[Any, Any]:
+    def residual(x: ArrayLike) -> tuple[Any, Any]:
         rest = M(_subtract(b, A(x)))
         return rest, math_functions.sqrt(_squared_norm(rest))
 

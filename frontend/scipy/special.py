@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.nn.softmax import (
     log_softmax as log_softmax,
@@ -53,6 +54,7 @@ from shardir.frontend.scipy.special_functions.logit import logit_of_float
 from shardir.frontend.scipy.special_functions.normal_distribution import log_normal_cdf, normal_cdf
 from shardir.frontend.scipy.special_functions.normal_quantile import normal_quantile
 from shardir.frontend.scipy.special_functions.zeta import polygamma as polygamma, zeta as zeta
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 __all__ = [
@@ -64,37 +66,37 @@ __all__ = [
 
 
 @public()
-def erf(x: Any) -> Any:
+def erf(x: ArrayLike) -> Tracer:
     """Return the error function, elementwise."""
     return apply_elementwise("erf", x, kind=inexact_kind(x))
 
 
 @public()
-def erfc(x: Any) -> Any:
+def erfc(x: ArrayLike) -> Tracer:
     """Return 1 - erf(x), elementwise, accurate for large x."""
     return apply_elementwise("erfc", x, kind=inexact_kind(x))
 
 
 @public()
-def erfinv(x: Any) -> Any:
+def erfinv(x: ArrayLike) -> Tracer:
     """Return the inverse of `erf`, elementwise."""
     return apply_elementwise("erf_inv", x, kind=inexact_kind(x))
 
 
 @public()
-def expit(x: Any) -> Any:
+def expit(x: ArrayLike) -> Tracer:
     """Return 1 / (1 + exp(-x)), elementwise."""
     return apply_elementwise("logistic", x, kind=inexact_kind(x))
 
 
 @public()
-def logit(x: Any) -> Any:
+def logit(x: ArrayLike) -> Tracer:
     """Return log(x / (1 - x)), elementwise, accurate around 1/2, where it is small."""
     return compute_in_single(logit_of_float)(*_floats(x))
 
 
 @public()
-def xlogy(x: Any, y: Any) -> Any:
+def xlogy(x: ArrayLike, y: ArrayLike) -> Tracer:
     """Return x log(y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
     # Elsewhere the logarithm is finite: x times it is 0 for x = 0, and it is the derivative in x.
@@ -104,7 +106,7 @@ def xlogy(x: Any, y: Any) -> Any:
 
 
 @public()
-def xlog1py(x: Any, y: Any) -> Any:
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Tracer:
     """Return x log(1 + y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
     is_zero = (x == 0) & ((y <= -1) | (y == dtypes.inf))
@@ -113,7 +115,7 @@ def xlog1py(x: Any, y: Any) -> Any:
 
 
 @public()
-def entr(x: Any) -> Any:
+def entr(x: ArrayLike) -> Tracer:
     """Return -x log(x), elementwise, -inf for negative x."""
     (x,) = _floats(x)
     safe = selection.where(x > 0, x, constant_like(x, 1))
@@ -125,21 +127,21 @@ def entr(x: Any) -> Any:
 
 
 @public()
-def rel_entr(p: Any, q: Any) -> Any:
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Tracer:
     """Return p log(p / q), elementwise, 0 if p is 0 and q is not negative, inf for other signs."""
     p, q = _floats(*require_real("rel_entr", p, q))
     return compute_in_double(partial(relative_entropy, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
-def kl_div(p: Any, q: Any) -> Any:
+def kl_div(p: ArrayLike, q: ArrayLike) -> Tracer:
     """Return p log(p / q) - p + q, elementwise."""
     p, q = _floats(*require_real("kl_div", p, q))
     return compute_in_double(partial(kl_divergence, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
-def exprel(x: Any) -> Any:
+def exprel(x: ArrayLike) -> Tracer:
     """Return (exp(x) - 1) / x, elementwise, 1 at 0."""
     (x,) = _floats(x)
     safe = selection.where(x == 0, constant_like(x, 1), x)
@@ -152,7 +154,7 @@ def exprel(x: Any) -> Any:
 
 
 @custom_jvp
-def _ndtr(x: Any) -> Any:
+def _ndtr(x: Tracer) -> Tracer:
     return compute_in_single(normal_cdf)(x)
 
 
@@ -163,13 +165,13 @@ def _ndtr_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def ndtr(x: Any) -> Any:
+def ndtr(x: ArrayLike) -> Any:
     """Return the probability that a standard normal number is at most x, elementwise."""
     return _ndtr(*_floats(*require_real("ndtr", x)))
 
 
 @custom_jvp
-def _log_ndtr(x: Any) -> Any:
+def _log_ndtr(x: Tracer) -> Tracer:
     return compute_in_single(log_normal_cdf)(x)
 
 
@@ -181,13 +183,13 @@ def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def log_ndtr(x: Any) -> Any:
+def log_ndtr(x: ArrayLike) -> Any:
     """Return the logarithm of `ndtr`, elementwise, accurate for large negative x."""
     return _log_ndtr(*_floats(*require_real("log_ndtr", x)))
 
 
 @custom_jvp
-def _ndtri(p: Any) -> Any:
+def _ndtri(p: Tracer) -> Tracer:
     return compute_in_single(normal_quantile)(p)
 
 
@@ -198,6 +200,6 @@ def _ndtri_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def ndtri(p: Any) -> Any:
+def ndtri(p: ArrayLike) -> Any:
     """Return the inverse of `ndtr`, elementwise."""
     return _ndtri(*_floats(*require_real("ndtri", p)))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import check_flag, check_integer
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
@@ -20,7 +21,7 @@ from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def _as_vector(name: str, x: Any) -> Tracer:
+def _as_vector(name: str, x: ArrayLike) -> Tracer:
     found = as_tracer(x)
     if found.ndim > 1:
         raise ShapeError(with_location(f"{name} takes vectors, got shape {found.shape}"))
@@ -28,7 +29,7 @@ def _as_vector(name: str, x: Any) -> Tracer:
 
 
 @public()
-def block_diag(*arrs: Any) -> Any:
+def block_diag(*arrs: Any) -> Tracer:
     """Return a block diagonal matrix."""
 
     blocks = [as_tracer(reshaping.atleast_2d(x)) for x in (promote(*arrs) if arrs else [])]
@@ -46,7 +47,7 @@ def block_diag(*arrs: Any) -> Any:
 
 
 @public()
-def toeplitz(c: Any, r: Any = None) -> Any:
+def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Tracer:
     """Return the Toeplitz matrix with first column `c` and first row `r`.
 
     Without `r` it is Hermitian. The first element of `r` is not used.
@@ -63,7 +64,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 
 @public()
-def hankel(c: Any, r: Any = None) -> Any:
+def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Tracer:
     """Return the Hankel matrix with first column `c` and last row `r`.
 
     Without `r` the last row is zeros. The first element of `r` is not used.
@@ -77,7 +78,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 @public()
-def circulant(c: Any) -> Any:
+def circulant(c: ArrayLike) -> Tracer:
     """Return the circulant matrix with first column `c`."""
 
     column = _as_vector("circulant", c)
@@ -87,7 +88,7 @@ def circulant(c: Any) -> Any:
 
 
 @public()
-def companion(a: Any) -> Any:
+def companion(a: ArrayLike) -> Tracer:
     """Return the companion matrix, whose eigenvalues are the roots of the polynomial `a`."""
 
     line = _as_vector("companion", a)
@@ -102,7 +103,7 @@ def companion(a: Any) -> Any:
 
 
 @public(static=("n", "mode"))
-def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
+def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Tracer:
     """Return the matrix of the convolution of a vector of `n` elements with `a`."""
 
     line = _as_vector("convolution_matrix", a)
@@ -125,7 +126,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 
 @public()
-def leslie(f: Any, s: Any) -> Any:
+def leslie(f: Any, s: ArrayLike) -> Tracer:
     """Return the Leslie matrix with `f` as first row and `s` below the diagonal."""
 
     births, lives = promote(_as_vector("leslie", f), _as_vector("leslie", s))
@@ -139,7 +140,7 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 @public()
-def fiedler(a: Any) -> Any:
+def fiedler(a: ArrayLike) -> Tracer:
     """Return the absolute differences of all pairs of elements of a vector."""
     line = _as_vector("fiedler", a)
     return abs(line[:, None] - line[None])
@@ -176,7 +177,7 @@ def dft(n: int, scale: str | None = None) -> Any:
     return asarray(matrix / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
 
 
-def hadamard(n: int, dtype: Any = int) -> Any:
+def hadamard(n: int, dtype: DTypeLike = int) -> Any:
     """Return the Hadamard matrix of 1 and -1 with orthogonal rows; n is a power of two."""
     size = _check_rows("hadamard", n)
     if size < 1 or size & (size - 1):

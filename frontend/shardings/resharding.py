@@ -7,7 +7,7 @@ and a program without a sharding is refused, are not checked.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.pytree import tree
@@ -19,6 +19,8 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import current_trace
+
+Result = TypeVar("Result")
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
@@ -32,9 +34,12 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return _apply_shardings(xs, out_shardings, "out_shardings of reshard")
 
 
-def apply_out_sharding(made: Any, out_sharding: Any) -> Any:
+def apply_out_sharding(made: Result, out_sharding: Any) -> Result:
     """Return the result of a function with the sharding `out_sharding`, if that is not `None`."""
-    return made if out_sharding is None else _apply_shardings(made, out_sharding, "out_sharding")
+    if out_sharding is None:
+        return made
+    resharded: Result = _apply_shardings(made, out_sharding, "out_sharding")
+    return resharded
 
 
 def _apply_shardings(xs: Any, shardings: Any, word: str) -> Any:

@@ -61,7 +61,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "integer",
     ),
     (
-        lambda: snp.reshape(X, "ab"),
+        lambda: snp.reshape(X, "ab"),  # type: ignore[arg-type]
         ArgumentError,
         "reshape does not accept (float32[3], 'ab'): 'str' object cannot be interpreted as an "
         "integer",
@@ -366,8 +366,8 @@ def test_a_repeated_list_is_no_cycle() -> None:
 
 
 def test_comparison_with_a_value_that_is_no_array_is_false() -> None:
-    assert (snp.ones(3) == None) is False  # noqa: E711
-    assert (snp.ones(3) != "a") is True
+    assert (snp.ones(3) == None) is False  # type: ignore[comparison-overlap]  # noqa: E711
+    assert (snp.ones(3) != "a") is True  # type: ignore[comparison-overlap]
     assert [0] * snp.array(2) == [0, 0]
 
 

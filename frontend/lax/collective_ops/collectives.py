@@ -18,6 +18,7 @@ from shardir.frontend.lax.collective_ops.axis_index_groups import (
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import NamedAxis, axes_size, ir_axes, resolve_axis_names
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat
@@ -35,7 +36,7 @@ Groups = Sequence[Sequence[int]] | None
 _REDUCTION_OF = {"add": "sum", "max": "max", "min": "min"}
 
 
-def _map_leaves(x: Any, fun: Callable[[Tracer], Tracer]) -> Any:
+def _map_leaves(x: PyTree, fun: Callable[[Tracer], Tracer]) -> Any:
     return tree.map(lambda leaf: fun(as_tracer(leaf)), x)
 
 
@@ -75,7 +76,7 @@ def _all_reduce(
     return result
 
 
-def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the sum of `x`, a container of arrays, over all positions along the axis or axes.
 
     The sum of a Python number is a Python number. With `axis_index_groups`, a partition of the
@@ -95,7 +96,7 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> An
     return tree.map(total, x)
 
 
-def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the mean of `x` over all positions along the axis or axes, or over the group."""
     resolve_axis_names(axis_name, "pmean")
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
@@ -115,7 +116,7 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> A
     return _map_leaves(x, mean)
 
 
-def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the elementwise maximum of `x` over all positions along the axis or axes, or the
     group.
     """
@@ -123,7 +124,7 @@ def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> An
     return _map_leaves(x, lambda leaf: _all_reduce(leaf, named, members, "max"))
 
 
-def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the elementwise minimum of `x` over all positions along the axis or axes, or the
     group.
     """
@@ -136,7 +137,7 @@ def axis_size(axis_name: AxisName) -> int:
     return axes_size(resolve_axis_names(axis_name, "axis_size"))
 
 
-def axis_index(axis_name: AxisName) -> Any:
+def axis_index(axis_name: AxisName) -> Tracer:
     """Return the position of this call along the axis (i32); of several, the first is the major
     axis.
     """
@@ -152,7 +153,7 @@ def axis_index(axis_name: AxisName) -> Any:
     return splat(0, TensorType((), "i32")) if index is None else index
 
 
-def ppermute(x: Any, axis_name: AxisName, perm: Pairs) -> Any:
+def ppermute(x: PyTree, axis_name: AxisName, perm: Pairs) -> Any:
     """Send `x` from position `source` to position `target`, for each `(source, target)` of `perm`.
 
     A position that receives nothing gets zeros. Raise `ArgumentError` for an object that is not a
@@ -198,7 +199,7 @@ def _check_pairs(perm: Pairs, named: Sequence[NamedAxis]) -> tuple[tuple[int, in
     return pairs
 
 
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
     """Return `x` of position `perm[i]` at position `i`; `perm` is a permutation of the
     positions.
     """
@@ -213,7 +214,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     return ppermute(x, axis_name, [(source, target) for target, source in enumerate(perm)])
 
 
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
     """Return `x` of position `source` at every position along the axis."""
     named = resolve_axis_names(axis_name, "pbroadcast")
     size = axes_size(named)
@@ -242,7 +243,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
 
 
 def all_gather(
-    x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
     tiled: bool = False,
 ) -> Any:  # fmt: skip
     """Gather `x` of all positions, or of the group.
@@ -278,8 +279,8 @@ def _unstack_to(stacked: Tracer, dim: int, tiled: bool) -> Tracer:
 
 
 def psum_scatter(
-    x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Groups = None,
-    tiled: bool = False,
+    x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0,
+    axis_index_groups: Groups = None, tiled: bool = False,
 ) -> Any:  # fmt: skip
     """Sum `x` over all positions, or the group, and scatter the result.
 
@@ -313,7 +314,7 @@ def _own_part(x: Tracer, dim: int, count: int, members: IrregularGroups) -> Trac
 
 
 def all_to_all(
-    x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *,
+    x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *,
     axis_index_groups: Groups = None, tiled: bool = False,
 ) -> Any:  # fmt: skip
     """Send part i of `x` along `split_axis` to position i, which stacks the received parts.
@@ -374,12 +375,14 @@ def _exchange_stages(named: Sequence[NamedAxis]) -> list[list[NamedAxis]]:
     return stages
 
 
-def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Groups = None) -> Any:
+def pswapaxes(
+    x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups = None
+) -> Any:
     """Exchange the mapped axis with dimension `axis` of `x`."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
-def pvary(x: Any, axis_name: AxisName) -> Any:
+def pvary(x: PyTree, axis_name: AxisName) -> Any:
     """Return `x` as a value that varies along the axes.
 
     The elements and tangents are unchanged. A value that does not vary is one value that all
@@ -395,7 +398,7 @@ def pvary(x: Any, axis_name: AxisName) -> Any:
     return _map_leaves(x, lambda leaf: _emit_collective("vary", leaf, axes))
 
 
-def pcast(x: Any, axis_name: AxisName | None = None, *, to: str) -> Any:
+def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> Any:
     """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
     if not isinstance(to, str) or to != "varying" or axis_name is None:
         raise ArgumentError(

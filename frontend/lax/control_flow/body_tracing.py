@@ -73,7 +73,7 @@ def trace_body(
     return TracedBody(block, results, structures_out[-1], watch.was_queried)
 
 
-def _check_returned(x: Any, what: str) -> Tracer:
+def _check_returned(x: Tracer, what: str) -> Tracer:
     if not is_array_like(x):
         raise ControlFlowError(
             with_location(f"{what} returned {brief_with_type(x)}, which is not an array")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import (
@@ -29,7 +30,7 @@ _UNSET = object()
 
 
 def cond(
-    pred: Any,
+    pred: ArrayLike,
     true_fun: Callable[..., Any],
     false_fun: Callable[..., Any],
     *operands: Any,
@@ -48,7 +49,7 @@ def cond(
 
 @public(static=("true_fun", "false_fun"), cached=False)
 def _cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+    pred: ArrayLike, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
 ) -> Any:
     which = as_tracer(pred)
     if which.ndim:
@@ -62,7 +63,7 @@ def _cond(
 
 
 @public(static=("branches",), cached=False)
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """Return `branches[index](*operands)`; an index out of range is clamped.
 
     All branches must return the same containers, shapes and element types; otherwise raise

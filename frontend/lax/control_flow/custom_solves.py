@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.transforms import implicit_differentiation
 
 UnaryFunction = Callable[..., Any]
@@ -31,7 +32,7 @@ def custom_root(
 
 def custom_linear_solve(
     matvec: UnaryFunction,
-    b: Any,
+    b: PyTree,
     solve: SolveFunction,
     transpose_solve: SolveFunction | None = None,
     symmetric: bool = False,

@@ -25,6 +25,7 @@ from shardir.frontend.lax.control_flow.body_tracing import (
     trace_body,
 )
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -40,7 +41,7 @@ from shardir.op_rules.vma import NOT_VARYING, Varying
 @public(static=("f", "length", "reverse", "unroll"), cached=False)
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
+    init: PyTree,
     xs: Any = None,
     length: int | None = None,
     reverse: bool = False,
@@ -257,7 +258,7 @@ def fori_loop(
     return _loop_with_traced_bounds(lower, upper, body_fun, init_val)
 
 
-def _concrete_bound(bound: Any) -> int | None:
+def _concrete_bound(bound: Tracer) -> int | None:
     """Return the bound if it is a concrete integer, else `None`."""
     is_integer = isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
     return int(bound) if is_integer else None
@@ -303,7 +304,7 @@ def _loop_with_traced_bounds(
     weak = all(bound.weak_type for bound in bounds)
     first, last = (convert(bound, dtype, weak) for bound in bounds)
 
-    def is_below_bound(carry: tuple[Any, Any]) -> Any:
+    def is_below_bound(carry: tuple[Any, Any]) -> Tracer:
         return emit("lt", carry[0], last)
 
     def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.convolutions.convolution import (
     check_positive_integers,
@@ -13,6 +14,7 @@ from shardir.frontend.lax.convolutions.convolution import (
 from shardir.frontend.lax.data_movement import rev, transpose
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.tracer import Tracer
 
 DEFAULT_DIMENSION_NUMBERS = {
     2: ("NC", "IO", "NC"),
@@ -36,17 +38,17 @@ DEFAULT_DIMENSION_NUMBERS = {
     )
 )
 def conv_transpose(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     strides: Any,
     padding: Any,
     rhs_dilation: Any = None,
     dimension_numbers: Any = None,
     transpose_kernel: bool = False,
     precision: Any = None,
-    preferred_element_type: Any = None,
+    preferred_element_type: DTypeLike | None = None,
     use_consistent_padding: bool = False,
-) -> Any:
+) -> Tracer:
     """Convolve `lhs` with its elements dilated by `strides`.
 
     "SAME" and "VALID" are the padding of the corresponding forward convolution; pairs are the

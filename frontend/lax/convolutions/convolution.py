@@ -8,12 +8,15 @@ import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError, count_noun
 from shardir.frontend.argument_checks import check_integers
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
 Pads = tuple[tuple[int, int], ...]
@@ -193,8 +196,8 @@ def _format_dims(numbers: ConvDimensionNumbers) -> str:
     )
 )
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Any,
     padding: Any,
     lhs_dilation: Any = None,
@@ -203,10 +206,10 @@ def conv_general_dilated(
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision: Any = None,
-    preferred_element_type: Any = None,
+    preferred_element_type: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Convolve with any number of spatial dimensions, strides, dilations and groups.
 
     `dimension_numbers` are three strings such as ("NHWC", "HWIO", "NHWC") or three tuples of
@@ -250,13 +253,13 @@ def _dilated_sizes(shape: Sequence[int], dims: Sequence[int], dilation: Sequence
 
 
 def conv(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Any,
     padding: Any,
     precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:
     """Convolve an operand (batch, feature, spatial...) with a filter (out, in, spatial...)."""
     return conv_with_general_padding(
         lhs, rhs, window_strides, padding, None, None, precision, preferred_element_type
@@ -264,15 +267,15 @@ def conv(
 
 
 def conv_with_general_padding(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Any,
     padding: Any,
     lhs_dilation: Any,
     rhs_dilation: Any,
     precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:
     """Convolve like `conv`, with dilations."""
     return conv_general_dilated(
         lhs,

@@ -8,12 +8,14 @@ import numpy as np
 from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
 from shardir.frontend.lax.elementwise import bitwise_xor
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, trace_block
@@ -83,7 +85,7 @@ def reduce(
     computation: Callable[[Any, Any], Any],
     dimensions: Any,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingRequest = None,
 ) -> Any:
     """Combine all elements along `dimensions` and the initial value by `computation`.
 
@@ -106,22 +108,22 @@ def reduce(
     return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
 
 
-def reduce_xor(operand: Any, axes: Any) -> Any:
+def reduce_xor(operand: ArrayLike, axes: Any) -> Any:
     """Return the exclusive or of the elements along `axes`, which are integers or bools."""
     like = abstract_of(operand, "operand of reduce_xor").type
     return reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
 
 
 def reduce_window(
-    operand: Any,
-    init_value: Any,
+    operand: ArrayLike,
+    init_value: ArrayLike,
     computation: Callable[[Any, Any], Any],
     window_dimensions: Any,
     window_strides: Any,
     padding: Any,
     base_dilation: Any = None,
     window_dilation: Any = None,
-) -> Any:
+) -> Tracer:
     """Combine the elements of each window by `computation` (sum, product, maximum, minimum).
 
     `init_value` must be the identity of the computation: 0 of a sum, -inf of a maximum. `padding`
@@ -149,15 +151,15 @@ def reduce_window(
     name="reduce_window",
 )
 def _emit_reduce_window(
-    operand: Any,
-    init: Any,
+    operand: ArrayLike,
+    init: Tracer,
     computation: Callable[[Any, Any], Any],
     window: Any,
     strides: Any,
     padding: Any,
     base_dilation: Any,
     dilation: Any,
-) -> Any:
+) -> Tracer:
     x = as_tracer(operand)
     dtype = x.value.type.dtype
     _, op = _require_reduction(computation, dtype, "lax.reduce_window")

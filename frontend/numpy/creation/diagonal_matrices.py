@@ -3,6 +3,7 @@
 from operator import index
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
@@ -31,14 +32,16 @@ def compare_row_column(op: str, shape: tuple[int, ...], k: int) -> Tracer:
     return emit_elementwise(op, rows, columns)
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
+def eye(
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Tracer:
     """Return a matrix of N rows and M (or N) columns with ones on diagonal `k`, zeros elsewhere."""
     result = _eye(N, M, k, dtype)
     return result if device is None else device_put(result, device)
 
 
 @public(static=("N", "M", "k", "dtype"))
-def _eye(N: int, M: int | None, k: int, dtype: Any) -> Any:
+def _eye(N: int, M: int | None, k: int, dtype: DTypeLike | None) -> Tracer:
     rows, columns = _matrix_sizes(N, M)
     offset = max(min(index(k), columns), -rows)
     return convert(compare_row_column("eq", (rows, columns), offset), dtype_of(dtype or float))
@@ -51,13 +54,13 @@ def _matrix_sizes(N: Any, M: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def identity(n: int, dtype: Any = None) -> Any:
+def identity(n: int, dtype: DTypeLike | None = None) -> Tracer:
     """Return the n x n identity matrix."""
     return eye(n, dtype=dtype)
 
 
 @public(static=("N", "M", "k", "dtype"))
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tracer:
     """Return a matrix with ones on and below diagonal `k` and zeros above, float32 unless `dtype`
     is given.
     """
@@ -67,7 +70,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 
 @public(static=("k",))
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m: ArrayLike, k: int = 0) -> Tracer:
     """Return the matrices with the elements above diagonal `k` replaced by zeros."""
     x = _as_matrices("tril", m)
     return emit_elementwise(
@@ -76,7 +79,7 @@ def tril(m: Any, k: int = 0) -> Any:
 
 
 @public(static=("k",))
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m: ArrayLike, k: int = 0) -> Tracer:
     """Return the matrices with the elements below diagonal `k` replaced by zeros."""
     x = _as_matrices("triu", m)
     return emit_elementwise(
@@ -84,7 +87,7 @@ def triu(m: Any, k: int = 0) -> Any:
     )
 
 
-def _as_matrices(name: str, x: Any) -> Tracer:
+def _as_matrices(name: str, x: ArrayLike) -> Tracer:
     matrix = as_tracer(x)
     if matrix.ndim == 1:
         # As in NumPy, a vector is repeated as every row of a square matrix.
@@ -95,7 +98,7 @@ def _as_matrices(name: str, x: Any) -> Tracer:
 
 
 @public(static=("k",))
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: ArrayLike, k: int = 0) -> Tracer:
     """Return a matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`."""
     x = as_tracer(v)
     if x.ndim == 2:
@@ -106,7 +109,7 @@ def diag(v: Any, k: int = 0) -> Any:
 
 
 @public(static=("k",))
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v: ArrayLike, k: int = 0) -> Tracer:
     """Return a matrix with all elements of `v`, flattened, on diagonal `k`."""
     return _embed_diagonal(flatten(as_tracer(v)), index(k))
 

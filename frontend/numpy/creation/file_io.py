@@ -10,6 +10,7 @@ from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_erro
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch import view_launch
 from shardir.frontend.dispatch.composed import composed_function
@@ -49,7 +50,7 @@ def _define_reader(name: str, what: str) -> Callable[..., Any]:
     return function
 
 
-def _record_bytes_view(given: bytes, array: Any) -> None:
+def _record_bytes_view(given: bytes, array: ArrayLike) -> None:
     """Record for an active cache insertion that the array is a view of `given`, if it is."""
     done = recorded_calls.get()
     if done is not None and type(array) is Array and array.size:
@@ -83,7 +84,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return result if device is None else device_put(result, device)
 
 
-def save(file: Any, arr: Any) -> None:
+def save(file: Any, arr: ArrayLike) -> None:
     """Write an array to a `.npy` file; raise `ArgumentError` unless `file` is a path or an open
     file.
     """

@@ -20,6 +20,7 @@ from shardir.frontend.argument_checks import (
 )
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, narrow_array
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
@@ -32,7 +33,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import is_abstract_assignment
-from shardir.frontend.shardings.requested_sharding import resolve_sharding
+from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -52,11 +53,14 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
-def _put_on_device(device: Any, made: Any, uneven: str | None = None) -> Any:
-    return made if device is None else device_put(made, device, uneven=uneven)
+def _put_on_device(device: Any, made: Tracer, uneven: str | None = None) -> Tracer:
+    if device is None:
+        return made
+    placed: Tracer = device_put(made, device, uneven=uneven)
+    return placed
 
 
-def _choose_placement(device: Any, out_sharding: Any) -> Any:
+def _choose_placement(device: Any, out_sharding: ShardingRequest) -> Any:
     """Return the device or sharding of a new array, which one of the two arguments states."""
     if out_sharding is None:
         return device
@@ -69,7 +73,7 @@ def _choose_placement(device: Any, out_sharding: Any) -> Any:
 
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None,
-    device: Any = None, out_sharding: Any = None,
+    device: Any = None, out_sharding: ShardingRequest = None,
 ) -> Any:  # fmt: skip
     """Return an array from a scalar, a NumPy array, a nested list, or an object with a memory
     buffer.
@@ -108,9 +112,9 @@ def asarray(
 
 
 def array(
-    object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *,
-    device: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+    object: Any, dtype: DTypeLike | None = None, copy: bool = True, order: Any = "K",
+    ndmin: int = 0, *, device: Any = None, out_sharding: ShardingRequest = None,
+) -> Tracer:  # fmt: skip
     """Return an array like `asarray`, with at least `ndmin` dimensions, which are added in front.
 
     With `copy` the result is never `object` itself, so that the result can be donated and `object`
@@ -158,7 +162,7 @@ def _is_numpy_type(kind: type) -> bool:
     return issubclass(kind, (np.generic, np.ndarray))
 
 
-def _to_numpy_array(items: Sequence[Any], kinds: set[type], dtype: Any) -> Any:
+def _to_numpy_array(items: Sequence[Any], kinds: set[type], dtype: DTypeLike | None) -> Any:
     try:
         values = np.asarray(items)
     except ValueError:
@@ -195,7 +199,7 @@ def _convert_wide_integers(values: Any, dtype: Any) -> Any:
 
 
 @public(static=("dtype",))
-def _asarray(a: Any, dtype: Any = None) -> Any:
+def _asarray(a: Any, dtype: DTypeLike | None = None) -> Tracer:
     if dtype is None:
         return as_tracer(a)
     name = dtype_of(dtype)
@@ -207,18 +211,24 @@ def _asarray(a: Any, dtype: Any = None) -> Any:
 
 
 @public(static=("shape",))
-def _reshape_to(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshape_to(x: Tracer, shape: tuple[int, ...]) -> Tracer:
     return reshape(as_tracer(x), shape)
 
 
 @public()
-def copy(a: Any, order: Any = None) -> Any:
+def copy(a: ArrayLike, order: Any = None) -> Tracer:
     """Return the array itself: arrays are immutable, so that a copy is indistinguishable."""
     return as_tracer(a)
 
 
 @composed_function()
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return an array of `shape` filled with zeros, of the default floating type unless `dtype` is
     given.
     """
@@ -226,7 +236,13 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 @composed_function()
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return an array of `shape` filled with ones, of the default floating type unless `dtype` is
     given.
     """
@@ -234,7 +250,13 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
 
 
 @composed_function()
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def empty(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: ShardingRequest = None,
+) -> Any:
     """Return an array of `shape` filled with zeros; uninitialized arrays do not exist.
 
     The element type is the default floating type unless `dtype` is given.
@@ -242,7 +264,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _put_on_device(_choose_placement(device, out_sharding), _zeros(shape, dtype))
 
 
-def _zeros(shape: Any, dtype: Any) -> Any:
+def _zeros(shape: Any, dtype: DTypeLike | None) -> Any:
     """Return zeros; large arrays use zero-initialized memory pages of the system, if available."""
     size = shape if type(shape) is int else prod(shape) if _is_concrete_shape(shape) else 0
     if size >= MIN_ZERO_PAGE_ELEMENTS and current_trace() is None:
@@ -254,12 +276,12 @@ def _zeros(shape: Any, dtype: Any) -> Any:
     return _splat(shape, 0, dtype)
 
 
-def _is_concrete_shape(shape: Any) -> bool:
+def _is_concrete_shape(shape: ShapeLike) -> bool:
     return type(shape) is tuple and all(type(extent) is int for extent in shape)
 
 
 @public(static=("shape", "number", "dtype"))
-def _splat(shape: Any, number: int, dtype: Any) -> Any:
+def _splat(shape: ShapeLike, number: int, dtype: DTypeLike | None) -> Tracer:
     return splat(
         number, TensorType(canonicalize_shape(shape), dtype_of(float if dtype is None else dtype))
     )
@@ -272,8 +294,8 @@ def full(
     dtype: Any = None,
     *,
     device: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return an array of `shape` filled with `fill_value`, which is broadcast to `shape`.
 
     The element type is that of `fill_value` unless `dtype` is given.
@@ -285,7 +307,7 @@ def full(
     return _put_on_device(device, _full(shape, fill_value, dtype))
 
 
-def _as_small_integer(number: Any) -> int | None:
+def _as_small_integer(number: ArrayLike) -> int | None:
     """Return a small Python scalar as an integer if it is one, except a floating zero, which has a
     sign.
 
@@ -297,7 +319,7 @@ def _as_small_integer(number: Any) -> int | None:
 
 
 @public(static=("shape", "dtype"))
-def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
+def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike) -> Tracer:
     sizes = canonicalize_shape(shape)
     value = fill_value if is_number(fill_value) else as_tracer(fill_value)
     name, weak = operand_dtype(value) if dtype is None else (dtype_of(dtype), False)
@@ -314,36 +336,52 @@ def _fill(value: Any, abstract: AbstractValue) -> Tracer:
 
 @composed_function(unused=True)
 def zeros_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
+    a: ArrayLike | ShapeDtypeStruct,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return zeros with the shape and element type of `a`, unless `shape` or `dtype` is given."""
     return full_like(a, 0, dtype, shape, device=_choose_placement(device, out_sharding))
 
 
 @composed_function(unused=True)
 def ones_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
+    a: ArrayLike | ShapeDtypeStruct,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return ones with the shape and element type of `a`, unless `shape` or `dtype` is given."""
     return full_like(a, 1, dtype, shape, device=_choose_placement(device, out_sharding))
 
 
 @composed_function(unused=True)
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def empty_like(
+    prototype: ArrayLike | ShapeDtypeStruct,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Any = None,
+) -> Tracer:
     """Return zeros with the shape and element type of `prototype`, unless others are given."""
     return full_like(prototype, 0, dtype, shape, device=device)
 
 
 @composed_function(unused=True)
 def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    shape: Any = None,
+    a: ArrayLike | ShapeDtypeStruct,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
     *,
     device: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return `fill_value`, broadcast, with the shape and element type of `a`, unless others are
     given.
     """
@@ -364,7 +402,7 @@ def full_like(
     return _put_on_device(device, result)
 
 
-def _committed_sharding(a: Any) -> Any:
+def _committed_sharding(a: object) -> Any:
     """Return the sharding of a committed array or of an abstract one with a sharding, else
     `None`.
     """
@@ -377,20 +415,20 @@ def _committed_sharding(a: Any) -> Any:
 
 
 @public(static=("type", "weak"))
-def _full_like(fill_value: Any, type: TensorType, weak: bool) -> Any:
+def _full_like(fill_value: ArrayLike, type: TensorType, weak: bool) -> Tracer:
     return _fill(fill_value, AbstractValue(type, weak))
 
 
 @composed_function()
 def arange(
-    start: Any,
-    stop: Any = None,
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
     step: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     device: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return start, start + step, ... below stop; with one argument, 0, 1, ... below that.
 
     The result is a vector. `start`, `stop` and `step` must be concrete while tracing; the element
@@ -416,7 +454,7 @@ def arange(
     return _put_on_device(_choose_placement(device, out_sharding), _arange(first, last, gap, dtype))
 
 
-def _concrete_scalar(bound: Any) -> Any:
+def _concrete_scalar(bound: ArrayLike) -> Any:
     try:
         number = np.asarray(bound).item()
     except ValueError:
@@ -445,7 +483,7 @@ def _arange_length(start: Any, stop: Any, step: Any) -> int:
 
 
 @public(static=("start", "stop", "step", "dtype"))
-def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+def _arange(start: Any, stop: Any, step: Any, dtype: DTypeLike) -> Tracer:
     """Emit an iota in a type that can represent all elements, then convert it."""
     name = dtype_of(dtype)
     count = _arange_length(start, stop, step)

@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import as_integer, call_user_function, canonicalize_shape
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -49,8 +50,8 @@ def _check_count(name: str, num: Any) -> int:
 
 
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: Any = None, axis: int = 0, *, device: Any = None,
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """Return `num` evenly spaced values from `start` to `stop`, along a new axis if those are
     arrays.
@@ -69,7 +70,13 @@ def linspace(
 
 @public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
 def _linspace_constant(
-    start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
+    start: Any,
+    stop: Any,
+    count: int,
+    endpoint: bool,
+    retstep: bool,
+    dtype: DTypeLike | None,
+    axis: int,
 ) -> Any:
     canonicalize_axis(axis, 1)
     name, _ = _inexact_kind(start, stop)
@@ -87,7 +94,13 @@ def _linspace_constant(
 
 @public(static=("count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
 def _linspace_emitted(
-    start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
+    start: ArrayLike,
+    stop: ArrayLike,
+    count: int,
+    endpoint: bool,
+    retstep: bool,
+    dtype: DTypeLike | None,
+    axis: int,
 ) -> Any:
     first, last, position = _ends_and_positions(start, stop, count, endpoint, axis)
     rest = emit_elementwise("sub", constant_like(position, 1), position)
@@ -112,7 +125,7 @@ def _inexact_kind(*xs: Any) -> tuple[str, bool]:
 
 
 def _ends_and_positions(
-    start: Any, stop: Any, count: int, endpoint: bool, axis: int
+    start: ArrayLike, stop: ArrayLike, count: int, endpoint: bool, axis: int
 ) -> tuple[Tracer, Tracer, Tracer]:
     """Return both ends and positions from 0 to 1 between them, all in the shape of the result."""
     name, _ = _inexact_kind(start, stop)
@@ -134,9 +147,9 @@ def _ends_and_positions(
 
 @public(static=("num", "endpoint", "dtype", "axis"))
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
-    dtype: Any = None, axis: int = 0,
-) -> Any:  # fmt: skip
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: Any = 10.0,
+    dtype: DTypeLike | None = None, axis: int = 0,
+) -> Tracer:  # fmt: skip
     """Return `base` to the powers of `linspace(start, stop, num)`."""
     powers = linspace(start, stop, num, endpoint, False, None, axis)
     kind = _inexact_kind(powers, base)
@@ -147,7 +160,7 @@ def logspace(
 
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> Any:
+) -> Tracer:
     """Return `num` values from `start` to `stop` with equal ratios.
 
     Both ends are nonzero and have the same sign.
@@ -158,7 +171,9 @@ def geomspace(
 
 
 @public(static=("num", "endpoint", "dtype", "axis"))
-def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+def _geomspace(
+    start: ArrayLike, stop: ArrayLike, num: int, endpoint: bool, dtype: DTypeLike, axis: int
+) -> Tracer:
     first, last, position = _ends_and_positions(
         start, stop, _check_count("geomspace", num), endpoint, axis
     )
@@ -199,7 +214,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 @public(static=("dimensions", "dtype", "sparse"))
-def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+def indices(dimensions: Any, dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """Return the index of each element of an array along each axis, stacked in a leading axis.
 
     With `sparse`, return a tuple of arrays that extend along one axis each.
@@ -228,7 +243,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 
 @public(static=("function", "shape", "dtype", "kwargs"), cached=False)
 def _fromfunction(
-    function: Callable[..., Any], shape: Any, dtype: Any, kwargs: dict[str, Any]
+    function: Callable[..., Any], shape: ShapeLike, dtype: DTypeLike, kwargs: dict[str, Any]
 ) -> Any:
     return call_user_function(
         function, "the function of fromfunction", _emit_indices(shape, dtype), kwargs
@@ -236,7 +251,7 @@ def _fromfunction(
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any
+    function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: Any
 ) -> Any:
     """Return `function` of the indices along each axis of an array of `shape`.
 
@@ -252,7 +267,7 @@ def fromfunction(
 
 
 @public(static=("shape", "dtype"), name="fromfunction")
-def _emit_indices(shape: Any, dtype: Any) -> Any:
+def _emit_indices(shape: ShapeLike, dtype: DTypeLike) -> Any:
     sizes, name = canonicalize_shape(shape), dtype_of(dtype)
     return [emit("iota", dim=d, result=TensorType(sizes, name)) for d in range(len(sizes))]
 
@@ -264,7 +279,7 @@ def _as_arrays(made: Any) -> Any:
 
 
 @public(static=("N", "increasing"))
-def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+def vander(x: ArrayLike, N: Any = None, increasing: bool = False) -> Tracer:
     """Return each element of a vector to the powers N - 1, ..., 1, 0 (0, 1, ... if
     `increasing`).
     """
@@ -305,7 +320,7 @@ class GridIndexer:
         return f"shardir.numpy.{self._name}"
 
 
-def _is_range(key: Any) -> bool:
+def _is_range(key: object) -> bool:
     """Return whether the key is a slice of numbers with an end and a nonzero step."""
     if not isinstance(key, slice) or key.stop is None:
         return False

@@ -8,6 +8,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.numpy.creation import filling, grids
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 
 
 @final
@@ -38,7 +39,7 @@ class Concatenator:
     def __init__(self, axis: int, dims: int, own: int) -> None:
         self._defaults = axis, dims, own
 
-    def __getitem__(self, items: Any) -> Any:
+    def __getitem__(self, items: Any) -> Tracer:
 
         items = items if isinstance(items, tuple) else (items,)
         axis, dims, own = self._defaults

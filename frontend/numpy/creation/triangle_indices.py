@@ -12,6 +12,7 @@ from shardir.frontend.argument_checks import (
     check_integer,
     check_not_in_place,
 )
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -22,6 +23,7 @@ from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.tracer import Tracer
 
 MAX_INDEX = (1 << 31) - 1
 
@@ -39,7 +41,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return (arange(size),) * rank
 
 
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
     """Return the indices of the main diagonal of `arr`, whose dimensions must have one size."""
     shape = abstract_of(arr, "argument arr of diag_indices_from").type.shape
     if len(shape) < 2 or len(set(shape)) != 1:
@@ -61,7 +63,9 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     return _triangle_indices("triu_indices", n, k, m, False)
 
 
-def _triangle_indices(name: str, n: Any, k: Any, m: Any, below: bool) -> tuple[Any, Any]:
+def _triangle_indices(
+    name: str, n: Any, k: Any, m: ArrayLike | None, below: bool
+) -> tuple[Any, Any]:
     """Return the row and column indices up to diagonal `k` if `below`, else from it on."""
     height = _check_size(n, f"n of {name}")
     columns = height if m is None else _check_size(m, f"m of {name}")
@@ -78,7 +82,7 @@ def _triangle_indices(name: str, n: Any, k: Any, m: Any, below: bool) -> tuple[A
     )
 
 
-def _check_size(number: Any, what: str) -> int:
+def _check_size(number: ArrayLike, what: str) -> int:
     """Return a number of rows or columns; raise `ArgumentError` if it is not valid."""
     found = check_integer(what, number, 0)
     if found > MAX_INDEX:
@@ -90,17 +94,17 @@ def _check_size(number: Any, what: str) -> int:
     return found
 
 
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     """Return the indices of the lower triangle of a matrix; see `tril_indices`."""
     return _triangle_indices("tril_indices_from", *_matrix_size("tril_indices_from", arr, k), True)
 
 
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     """Return the indices of the upper triangle of a matrix; see `triu_indices`."""
     return _triangle_indices("triu_indices_from", *_matrix_size("triu_indices_from", arr, k), False)
 
 
-def _matrix_size(name: str, arr: Any, k: Any) -> tuple[int, Any, int]:
+def _matrix_size(name: str, arr: ArrayLike, k: Any) -> tuple[int, Any, int]:
     """Return the number of rows of a matrix, the diagonal, and the number of columns."""
     shape = abstract_of(arr, f"argument arr of {name}").type.shape
     if len(shape) < 2:
@@ -125,7 +129,7 @@ def mask_indices(
     return nonzero(mask, size=size)
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:
+def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool = False) -> Tracer:
     """Return a copy of `a` with `val` (repeated if short) on its main diagonal.
 
     More than two dimensions must have one size; `wrap` restarts the diagonal of a tall matrix
@@ -136,7 +140,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False
 
 
 @public(static=("wrap",))
-def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
+def _fill_diagonal(a: ArrayLike, val: Any, wrap: bool) -> Tracer:
 
     x, new = as_tracer(a), as_tracer(val)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):

@@ -15,6 +15,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_integer
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -69,7 +70,7 @@ def kaiser(M: int, beta: float) -> Any:
 
 
 def _make_window(
-    numpy_function: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest: float
+    numpy_function: Callable[..., Any], computed: Callable[..., Any], M: ArrayLike, *rest: float
 ) -> Any:
     """Compute the window by NumPy if it is short or a constant, else by a compiled program.
 
@@ -98,7 +99,7 @@ def _as_f64_argument(number: float) -> Array:
     )
 
 
-def _broadcast_argument(number: Any, x: Tracer) -> Tracer:
+def _broadcast_argument(number: ArrayLike, x: Tracer) -> Tracer:
     """Broadcast an argument of a program to the shape of `x`."""
     return broadcast(as_tracer(number), x.shape)
 
@@ -126,7 +127,7 @@ def _scale_and_shift(x: Tracer, factor: float, constant: float) -> Tracer:
 
 
 @public(static=("count", "dtype"))
-def _bartlett(count: int, last: Any, dtype: str) -> Any:
+def _bartlett(count: int, last: Any, dtype: str) -> Tracer:
     return convert(
         _scale_and_shift(emit_elementwise("abs", _symmetric_positions(count, last)), -1.0, 1.0),
         dtype,
@@ -134,7 +135,7 @@ def _bartlett(count: int, last: Any, dtype: str) -> Any:
 
 
 @public(static=("count", "dtype"))
-def _blackman(count: int, last: Any, dtype: str) -> Any:
+def _blackman(count: int, last: Any, dtype: str) -> Tracer:
     """Emit the Blackman window with cos(2 a) = 2 cos(a)^2 - 1."""
     cosine = _cosines(count, last)
     twice = _scale_and_shift(emit_elementwise("mul", cosine, cosine), 0.16, 0.42 - 0.08)
@@ -145,12 +146,12 @@ def _blackman(count: int, last: Any, dtype: str) -> Any:
 
 
 @public(static=("count", "dtype"))
-def _hamming(count: int, last: Any, dtype: str) -> Any:
+def _hamming(count: int, last: Any, dtype: str) -> Tracer:
     return convert(_scale_and_shift(_cosines(count, last), 0.46, 0.54), dtype)
 
 
 @public(static=("count", "dtype"))
-def _hanning(count: int, last: Any, dtype: str) -> Any:
+def _hanning(count: int, last: Any, dtype: str) -> Tracer:
     return convert(_scale_and_shift(_cosines(count, last), 0.5, 0.5), dtype)
 
 
@@ -169,7 +170,7 @@ def _inverse_bessel(beta: float) -> Array:
 
 
 @public(static=("count", "dtype"))
-def _kaiser(count: int, last: Any, beta: Any, scale: Any, dtype: str) -> Any:
+def _kaiser(count: int, last: Any, beta: ArrayLike, scale: ArrayLike, dtype: str) -> Tracer:
     """Emit the quotient of Bessel functions, both scaled so that neither overflows."""
     position = _symmetric_positions(count, last)
     shape = _broadcast_argument(beta, position)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -32,13 +33,13 @@ MAX_UNROLLED_EXPONENT = 64
 
 
 @public()
-def add(x: Any, y: Any, /) -> Any:
+def add(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x + y, elementwise; logical or of bools."""
     return apply_elementwise("add", x, y)
 
 
 @public()
-def subtract(x: Any, y: Any, /) -> Any:
+def subtract(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x - y, elementwise. Raise `OperationTypeError` for bools."""
     kind = common_kind(x, y)
     if kind[0] == "bool":
@@ -49,13 +50,13 @@ def subtract(x: Any, y: Any, /) -> Any:
 
 
 @public()
-def multiply(x: Any, y: Any, /) -> Any:
+def multiply(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x * y, elementwise; logical and of bools."""
     return apply_elementwise("mul", x, y)
 
 
 @public()
-def divide(x: Any, y: Any, /) -> Any:
+def divide(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x / y, elementwise; the quotient of integers is a float."""
     return apply_elementwise("div", x, y, kind=inexact_kind(x, y))
 
@@ -64,7 +65,7 @@ true_divide = divide
 
 
 @public()
-def negative(x: Any, /) -> Any:
+def negative(x: ArrayLike, /) -> Tracer:
     """Return -x, elementwise. Raise `OperationTypeError` for bools."""
     if common_kind(x)[0] == "bool":
         raise OperationTypeError(
@@ -74,19 +75,19 @@ def negative(x: Any, /) -> Any:
 
 
 @public()
-def positive(x: Any, /) -> Any:
+def positive(x: ArrayLike, /) -> Tracer:
     """Return x."""
     return as_tracer(x)
 
 
 @public()
-def floor_divide(x: Any, y: Any, /) -> Any:
+def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the largest integral value not above x / y, elementwise."""
     return _floored_quotient(*_align_division_operands("floor_divide", x, y))
 
 
 @public()
-def remainder(x: Any, y: Any, /) -> Any:
+def remainder(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x - floor_divide(x, y) * y, elementwise; the result has the sign of `y`."""
     return _floored_remainder(*_align_division_operands("remainder", x, y))
 
@@ -95,7 +96,7 @@ mod = remainder
 
 
 @public()
-def divmod(x: Any, y: Any, /) -> Any:
+def divmod(x: ArrayLike, y: ArrayLike, /) -> Any:
     """Return (floor_divide(x, y), remainder(x, y)), elementwise."""
     first, divisor, number = _align_division_operands("divmod", x, y)
     quotient = _floored_quotient(first, divisor, number)
@@ -106,7 +107,7 @@ def divmod(x: Any, y: Any, /) -> Any:
 
 
 @public()
-def fmod(x: Any, y: Any, /) -> Any:
+def fmod(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the remainder of the truncated quotient, which has the sign of `x`, elementwise."""
     first, divisor, number = _align_division_operands("fmod", x, y)
     return _zero_for_zero_divisor(divisor, number, emit_elementwise("rem", first, divisor))
@@ -115,7 +116,9 @@ def fmod(x: Any, y: Any, /) -> Any:
 ScalarOrNone = int | float | None
 
 
-def _align_division_operands(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer, ScalarOrNone]:
+def _align_division_operands(
+    name: str, x: ArrayLike, y: ArrayLike
+) -> tuple[Tracer, Tracer, ScalarOrNone]:
     """Return two operands of one real type, bools as integers, and the value of a scalar
     divisor.
     """
@@ -241,7 +244,7 @@ def _floored_quotient(x: Tracer, divisor: Tracer, number: ScalarOrNone) -> Trace
 
 
 @composed_function()
-def power(x: Any, y: Any, /) -> Any:
+def power(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x to the power y, elementwise.
 
     An integer exponent that is a Python scalar is computed by multiplications, so that `x ** 2` is
@@ -256,7 +259,7 @@ def power(x: Any, y: Any, /) -> Any:
 
 
 @public(name="power")
-def _sqrt_power(x: Any) -> Any:
+def _sqrt_power(x: ArrayLike) -> Tracer:
     """Return the square root, with 0 for -0 and inf for -inf, as a power of 0.5 gives."""
     kind = common_kind(x, 0.5)
     if kind[0] not in FLOATS:
@@ -272,7 +275,7 @@ def _sqrt_power(x: Any) -> Any:
 
 
 @public(static=("exponent",))
-def _integer_power(x: Any, exponent: int) -> Any:
+def _integer_power(x: ArrayLike, exponent: int) -> Tracer:
     x = as_tracer(x)
     dtype = x.value.type.dtype
     if dtype == "bool":
@@ -300,7 +303,7 @@ def _power_by_squaring(x: Tracer, exponent: int) -> Tracer:
 
 
 @public()
-def _emit_power(x: Any, y: Any) -> Any:
+def _emit_power(x: ArrayLike, y: ArrayLike) -> Tracer:
     (dtype, weak), (exponent, is_weak) = common_kind(x, y), common_kind(y)
     kind = ("i32", False) if dtype == "bool" else (dtype, weak)
     if dtype in INEXACT and exponent in INTEGERS and not is_weak:
@@ -309,6 +312,6 @@ def _emit_power(x: Any, y: Any) -> Any:
 
 
 @public()
-def float_power(x: Any, y: Any, /) -> Any:
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x to the power y, elementwise, computed in a floating type."""
     return apply_elementwise("pow", x, y, kind=inexact_kind(x, y))

@@ -4,6 +4,7 @@ from operator import index
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.linear_algebra.contraction import flatten
@@ -26,7 +27,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, TensorType
 
 
-def _flatten_or_axis(name: str, a: Any, axis: Any, bitorder: str) -> tuple[Tracer, int]:
+def _flatten_or_axis(name: str, a: ArrayLike, axis: AxisLike, bitorder: str) -> tuple[Tracer, int]:
     if bitorder not in ("big", "little"):
         raise ArgumentError(
             with_location(f"{name} has no bitorder {bitorder!r}; it is 'big' or 'little'")
@@ -97,7 +98,7 @@ def _bitcast(x: Tracer, shape: tuple[int, ...], dtype: str) -> Tracer:
 
 
 @public(static=("axis", "bitorder"))
-def packbits(a: Any, axis: Any = None, bitorder: str = "big") -> Any:
+def packbits(a: ArrayLike, axis: AxisLike = None, bitorder: str = "big") -> Tracer:
     """Pack each eight elements into one byte (uint8); a bit is set if its element is not zero.
 
     The last byte along `axis` (without it, of the flattened array) is padded with zeros.
@@ -130,7 +131,9 @@ def _bit_shifts(x: Tracer, dim: int, bitorder: str) -> Tracer:
 
 
 @public(static=("axis", "count", "bitorder"))
-def unpackbits(a: Any, axis: Any = None, count: Any = None, bitorder: str = "big") -> Any:
+def unpackbits(
+    a: ArrayLike, axis: AxisLike = None, count: Any = None, bitorder: str = "big"
+) -> Tracer:
     """Unpack bytes (uint8) into eight elements each along `axis`, at most `count` of them.
 
     A negative count removes elements from the end; missing elements are padded with zeros.

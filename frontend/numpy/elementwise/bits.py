@@ -3,6 +3,7 @@
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -19,25 +20,25 @@ from shardir.ir.types import INTEGERS, UNSIGNED
 
 
 @public()
-def bitwise_and(x: Any, y: Any, /) -> Any:
+def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the bitwise and of bools or integers, elementwise."""
     return apply_elementwise("and", x, y)
 
 
 @public()
-def bitwise_or(x: Any, y: Any, /) -> Any:
+def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the bitwise or of bools or integers, elementwise."""
     return apply_elementwise("or", x, y)
 
 
 @public()
-def bitwise_xor(x: Any, y: Any, /) -> Any:
+def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the bitwise exclusive or of bools or integers, elementwise."""
     return apply_elementwise("xor", x, y)
 
 
 @public()
-def bitwise_not(x: Any, /) -> Any:
+def bitwise_not(x: ArrayLike, /) -> Tracer:
     """Return the bitwise complement of bools or integers, elementwise."""
     return apply_elementwise("not", x)
 
@@ -45,7 +46,7 @@ def bitwise_not(x: Any, /) -> Any:
 bitwise_invert = invert = bitwise_not
 
 
-def _align_shift_operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+def _align_shift_operands(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     dtype, _ = common_kind(x, y)
     if dtype not in INTEGERS and dtype != "bool":
         raise OperationTypeError(with_location(f"{name} takes integers, got {dtype}"))
@@ -54,13 +55,13 @@ def _align_shift_operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 @public()
-def left_shift(x: Any, y: Any, /) -> Any:
+def left_shift(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Shift the bits of `x` left by `y`, elementwise; 0 if all bits are shifted out."""
     return apply_elementwise("shift_left", *_align_shift_operands("left_shift", x, y))
 
 
 @public()
-def right_shift(x: Any, y: Any, /) -> Any:
+def right_shift(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Shift the bits of `x` right by `y`, elementwise; the sign is kept."""
     first, second = _align_shift_operands("right_shift", x, y)
     unsigned = first.value.type.dtype in UNSIGNED
@@ -73,7 +74,7 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
 @public()
-def bitwise_count(x: Any, /) -> Any:
+def bitwise_count(x: ArrayLike, /) -> Tracer:
     """Return the number of set bits of the absolute value of an integer, elementwise, as uint8."""
     x = as_tracer(x)
     if x.value.type.dtype == "bool":
@@ -84,7 +85,7 @@ def bitwise_count(x: Any, /) -> Any:
     return convert(emit_elementwise("popcnt", size), "u8")
 
 
-def _align_integers(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer]:
+def _align_integers(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
     first, second = align(x, y)
     if first.value.type.dtype not in INTEGERS:
         raise OperationTypeError(with_location(f"{name} takes integers, got {first.value.type}"))
@@ -92,13 +93,13 @@ def _align_integers(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer]:
 
 
 @public()
-def gcd(x1: Any, x2: Any) -> Any:
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Tracer:
     """Return the greatest common divisor of integers, elementwise; gcd(0, 0) is 0."""
     return _common_divisor(*_align_integers("gcd", x1, x2))
 
 
 @public()
-def lcm(x1: Any, x2: Any) -> Any:
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Tracer:
     """Return the least common multiple of integers, elementwise; 0 if one of them is 0."""
     x, y = _align_integers("lcm", x1, x2)
     divisor = _common_divisor(x, y)
@@ -116,7 +117,7 @@ def _common_divisor(x: Tracer, y: Tracer) -> Tracer:
     if x.value.type.dtype not in UNSIGNED:
         x, y = emit_elementwise("abs", x), emit_elementwise("abs", y)
 
-    def has_remainder(pair: tuple[Tracer, Tracer]) -> Any:
+    def has_remainder(pair: tuple[Tracer, Tracer]) -> Tracer:
         rest = emit_elementwise("ne", pair[1], constant_like(pair[1], 0))
         return emit("any", rest, dims=tuple(range(rest.ndim)))
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.elementwise.complex_parts import is_complex
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
@@ -20,7 +21,7 @@ from shardir.ir.types import INEXACT, TensorType
 
 
 def _define_comparison(name: str, op: str, sign: str) -> Binary:
-    def function(x: Any, y: Any, /) -> Any:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Tracer:
         return emit_comparison(op, *align(x, y))
 
     function.__name__ = function.__qualname__ = name
@@ -50,7 +51,7 @@ greater_equal = _define_comparison("greater_equal", "ge", ">=")
 
 
 def _define_logic(name: str, op: str, meaning: str) -> Binary:
-    def function(x: Any, y: Any, /) -> Any:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Tracer:
         return apply_elementwise(op, as_bool(x), as_bool(y))
 
     function.__name__ = function.__qualname__ = name
@@ -64,13 +65,15 @@ logical_xor = _define_logic("logical_xor", "xor", "exactly one is")
 
 
 @public()
-def logical_not(x: Any, /) -> Any:
+def logical_not(x: ArrayLike, /) -> Tracer:
     """Return whether each element is false (zero), as bools."""
     return emit_elementwise("not", as_bool(x))
 
 
 @public(static=("equal_nan",))
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(
+    a: ArrayLike, b: ArrayLike, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> Tracer:
     """Return whether |a - b| <= atol + rtol * |b|, elementwise; equal infinities are close.
 
     With `equal_nan`, NaN is close to NaN.
@@ -94,7 +97,9 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
 
 
 @public(static=("equal_nan",))
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> Tracer:
     """Return whether all elements are close in the sense of `isclose`, as a scalar bool."""
     close = as_tracer(isclose(a, b, rtol, atol, equal_nan))
     result: Tracer = emit("all", close, dims=tuple(range(close.ndim)))
@@ -102,7 +107,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 
 @public(static=("equal_nan",))
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Tracer:
     """Return whether shapes and all elements are equal, as a scalar bool.
 
     NaN is equal to NaN only with `equal_nan`.
@@ -114,7 +119,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 @public()
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Tracer:
     """Return whether all elements are equal after broadcasting, as a scalar bool."""
     x, y = as_tracer(a1), as_tracer(a2)
     for n, m in zip(x.shape[::-1], y.shape[::-1], strict=False):

@@ -1,10 +1,10 @@
 """Elementwise functions of complex numbers and their parts. A real number is its own real part."""
 
 from math import pi
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation.filling import zeros_like
@@ -25,7 +25,7 @@ def is_complex(x: Tracer) -> bool:
 
 
 @public()
-def real(x: Any, /) -> Any:
+def real(x: ArrayLike, /) -> Tracer:
     """Return the real part, elementwise. The result of complex numbers has the matching real
     type.
     """
@@ -34,14 +34,14 @@ def real(x: Any, /) -> Any:
 
 
 @public()
-def imag(x: Any, /) -> Any:
+def imag(x: ArrayLike, /) -> Tracer:
     """Return the imaginary part, elementwise; 0 for real numbers."""
     x = as_tracer(x)
     return emit_elementwise("imag", x) if is_complex(x) else constant_like(x, 0)
 
 
 @public()
-def conjugate(x: Any, /) -> Any:
+def conjugate(x: ArrayLike, /) -> Tracer:
     """Return the complex conjugate, elementwise; real numbers are returned unchanged."""
     return emit_conjugate(as_tracer(x))
 
@@ -55,7 +55,7 @@ def emit_conjugate(x: Tracer) -> Tracer:
 
 
 @public()
-def absolute(x: Any, /) -> Any:
+def absolute(x: ArrayLike, /) -> Tracer:
     """Return the absolute value, elementwise. The result of complex numbers has the matching real
     type.
     """
@@ -69,7 +69,7 @@ abs = absolute
 
 
 @public()
-def sign(x: Any, /) -> Any:
+def sign(x: ArrayLike, /) -> Tracer:
     """Return -1, 0 or 1 by the sign of x, elementwise; of a complex number x / |x|, 0 of 0.
 
     Raise `OperationTypeError` for bools.
@@ -87,7 +87,7 @@ def sign(x: Any, /) -> Any:
 
 
 @public()
-def square(x: Any, /) -> Any:
+def square(x: ArrayLike, /) -> Tracer:
     """Return x * x, elementwise; bools are converted to int32."""
     x = as_tracer(x)
     if x.value.type.dtype == "bool":
@@ -96,7 +96,7 @@ def square(x: Any, /) -> Any:
 
 
 @public(static=("deg",))
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: ArrayLike, deg: bool = False) -> Tracer:
     """Return the angle of a complex number from the real axis, elementwise.
 
     The result is a float in radians, or in degrees if `deg` is true.
@@ -112,19 +112,19 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 
 @composed_function(unused=True)
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: ArrayLike) -> Tracer:
     """Return whether the imaginary part is not 0, elementwise, as bools."""
     real = isinstance(x, Array) and x.type.dtype not in COMPLEX
     return zeros_like(x, bool) if real else _iscomplex(x)
 
 
 @public(name="iscomplex")
-def _iscomplex(x: Any) -> Any:
+def _iscomplex(x: ArrayLike) -> Tracer:
     return _imaginary(as_tracer(x), "ne")
 
 
 @public()
-def isreal(x: Any) -> Any:
+def isreal(x: ArrayLike) -> Tracer:
     """Return whether the imaginary part is 0, elementwise, as bools."""
     return _imaginary(as_tracer(x), "eq")
 

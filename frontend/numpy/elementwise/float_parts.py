@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.elementwise.rounding import emit_truncation
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -40,7 +41,7 @@ def _constant_bools(x: Tracer, answer: bool) -> Tracer:
 
 
 @public()
-def isnan(x: Any, /) -> Any:
+def isnan(x: ArrayLike, /) -> Tracer:
     """Return whether each element is NaN, as bools."""
     x = as_tracer(x)
     if x.value.type.dtype not in INEXACT:
@@ -54,7 +55,7 @@ def emit_isnan(x: Tracer) -> Tracer:
 
 
 @public()
-def isfinite(x: Any, /) -> Any:
+def isfinite(x: Any, /) -> Tracer:
     """Return whether each element is neither infinite nor NaN, as bools."""
     x = as_tracer(x)
     return (
@@ -65,7 +66,7 @@ def isfinite(x: Any, /) -> Any:
 
 
 @public()
-def isinf(x: Any, /) -> Any:
+def isinf(x: ArrayLike, /) -> Tracer:
     """Return whether each element is infinite, as bools."""
     x = as_tracer(x)
     if x.value.type.dtype not in INEXACT:
@@ -75,20 +76,20 @@ def isinf(x: Any, /) -> Any:
 
 
 @public()
-def isposinf(x: Any, /, out: None = None) -> Any:
+def isposinf(x: ArrayLike, /, out: None = None) -> Tracer:
     """Return whether each element is positive infinity, as bools."""
     check_no_out("isposinf", out)
     return _equals_infinity("isposinf", x, np.inf)
 
 
 @public()
-def isneginf(x: Any, /, out: None = None) -> Any:
+def isneginf(x: ArrayLike, /, out: None = None) -> Tracer:
     """Return whether each element is negative infinity, as bools."""
     check_no_out("isneginf", out)
     return _equals_infinity("isneginf", x, -np.inf)
 
 
-def _equals_infinity(name: str, x: Any, extreme: float) -> Tracer:
+def _equals_infinity(name: str, x: ArrayLike, extreme: float) -> Tracer:
     x = as_tracer(require_real(name, x)[0])
     if x.value.type.dtype not in INEXACT:
         return _constant_bools(x, False)
@@ -96,7 +97,7 @@ def _equals_infinity(name: str, x: Any, extreme: float) -> Tracer:
 
 
 @public()
-def signbit(x: Any, /) -> Any:
+def signbit(x: ArrayLike, /) -> Tracer:
     """Return whether the sign bit of each element is set, as bools; also for -0.0 and NaN."""
     x = as_tracer(x)
     dtype = x.value.type.dtype
@@ -114,7 +115,7 @@ def emit_signbit(x: Tracer) -> Tracer:
 
 
 @public()
-def copysign(x: Any, y: Any, /) -> Any:
+def copysign(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return `x` with the sign of `y`, elementwise. Integers become floats."""
     x, y = align(x, y, kind=inexact_kind(x, y))
     size = emit_elementwise("abs", x)
@@ -125,13 +126,13 @@ def copysign(x: Any, y: Any, /) -> Any:
 
 
 @public()
-def nextafter(x: Any, y: Any, /) -> Any:
+def nextafter(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the next representable number after `x` towards `y`, elementwise."""
     return emit_elementwise("nextafter", *align(x, y, kind=inexact_kind(x, y)))
 
 
 @public()
-def spacing(x: Any, /) -> Any:
+def spacing(x: ArrayLike, /) -> Tracer:
     """Return the distance to the next representable number away from zero, elementwise."""
     (x,) = align(x, kind=inexact_kind(x))
     size = emit_elementwise("abs", x)
@@ -144,7 +145,7 @@ def spacing(x: Any, /) -> Any:
 
 
 @public()
-def modf(x: Any, /, out: None = None) -> Any:
+def modf(x: ArrayLike, /, out: None = None) -> Any:
     """Return (fractional part, integral part), elementwise, both with the sign of `x`."""
     check_no_out("modf", out)
     (x,) = align(x, kind=inexact_kind(x))
@@ -157,7 +158,7 @@ def modf(x: Any, /, out: None = None) -> Any:
 
 
 @public()
-def ldexp(x1: Any, x2: Any, /) -> Any:
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tracer:
     """Return x1 * 2**x2 for an integer `x2`, elementwise.
 
     Raise `OperationTypeError` for an exponent that is not an integer.
@@ -212,7 +213,7 @@ def scale_by_power_of_two(x: Tracer, exponent: Tracer) -> Tracer:
 
 
 @public()
-def frexp(x: Any, /) -> Any:
+def frexp(x: ArrayLike, /) -> Any:
     """Return (mantissa, exponent) with x = mantissa * 2**exponent and 0.5 <= |mantissa| < 1,
     elementwise.
 
@@ -274,8 +275,8 @@ def _mantissa_and_exponent(x: Tracer) -> tuple[Tracer, Tracer]:
 
 @public(static=("copy",))
 def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
-) -> Any:
+    x: ArrayLike, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tracer:
     """Replace NaN by `nan` and infinities by the largest and smallest numbers (or the given
     ones).
     """

@@ -4,8 +4,8 @@ Integers become floats; complex numbers stay complex if the function is defined 
 """
 
 from math import factorial, log as log_of, pi
-from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     Unary,
@@ -24,7 +24,7 @@ from shardir.ir.dtypes import NARROW_FLOATS
 def _define_float_function(name: str, op: str, meaning: str) -> Unary:
     """Define the function `name`, which emits the operation `op` on floats."""
 
-    def function(x: Any, /) -> Any:
+    def function(x: ArrayLike, /) -> Tracer:
         return apply_elementwise(op, x, kind=inexact_kind(x))
 
     function.__name__ = function.__qualname__ = name
@@ -60,13 +60,13 @@ asinh, acosh, atanh = arcsinh, arccosh, arctanh
 
 
 @public()
-def fabs(x: Any, /) -> Any:
+def fabs(x: ArrayLike, /) -> Tracer:
     """Return the absolute value, elementwise. Integers become floats."""
     return emit_elementwise("abs", *promote_args_inexact(*require_real("fabs", x)))
 
 
 @public()
-def log10(x: Any, /) -> Any:
+def log10(x: ArrayLike, /) -> Tracer:
     """Return the logarithm to base 10, elementwise. Integers become floats."""
     (x,) = promote_args_inexact(x)
     if x.value.type.dtype == "f64":  # The product would be inexact for most powers of ten.
@@ -80,14 +80,14 @@ def log10(x: Any, /) -> Any:
 
 
 @public()
-def deg2rad(x: Any, /) -> Any:
+def deg2rad(x: ArrayLike, /) -> Tracer:
     """Convert degrees to radians, elementwise."""
     (x,) = promote_args_inexact(x)
     return emit_elementwise("mul", x, constant_like(x, pi / 180))
 
 
 @public()
-def rad2deg(x: Any, /) -> Any:
+def rad2deg(x: ArrayLike, /) -> Tracer:
     """Convert radians to degrees, elementwise."""
     (x,) = promote_args_inexact(x)
     return emit_elementwise("mul", x, constant_like(x, 180 / pi))
@@ -97,14 +97,14 @@ radians, degrees = deg2rad, rad2deg
 
 
 @public()
-def reciprocal(x: Any, /) -> Any:
+def reciprocal(x: ArrayLike, /) -> Tracer:
     """Return 1 / x, elementwise. Integers become floats."""
     (x,) = promote_args_inexact(x)
     return emit_elementwise("div", constant_like(x, 1), x)
 
 
 @public()
-def sinc(x: Any, /) -> Any:
+def sinc(x: ArrayLike, /) -> Tracer:
     """Return sin(pi x) / (pi x), elementwise, and 1 at 0."""
     (x,) = promote_args_inexact(x)
     angle = emit_elementwise("mul", x, constant_like(x, pi))
@@ -122,7 +122,7 @@ def sinc(x: Any, /) -> Any:
 
 
 @public()
-def arctan2(y: Any, x: Any, /) -> Any:
+def arctan2(y: ArrayLike, x: ArrayLike, /) -> Tracer:
     """Return the angle in [-pi, pi] of the point (x, y), elementwise."""
     return emit_elementwise("atan2", *promote_args_inexact(*require_real("arctan2", y, x)))
 
@@ -131,7 +131,7 @@ atan2 = arctan2
 
 
 @public()
-def hypot(x: Any, y: Any, /) -> Any:
+def hypot(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return sqrt(x**2 + y**2), elementwise, without overflow or underflow of the squares."""
     x, y = promote_args_inexact(*require_real("hypot", x, y))
     name, weak = x.value.type.dtype, x.weak_type
@@ -162,7 +162,7 @@ def _larger_and_log1p(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]
 
 
 @public()
-def logaddexp(x: Any, y: Any, /) -> Any:
+def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log(exp(x) + exp(y)), elementwise, without overflow of the exponentials."""
     x, y = promote_args_inexact(*require_real("logaddexp", x, y))
     larger, rest = _larger_and_log1p(x, y, "exp")
@@ -170,7 +170,7 @@ def logaddexp(x: Any, y: Any, /) -> Any:
 
 
 @public()
-def logaddexp2(x: Any, y: Any, /) -> Any:
+def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log2(2**x + 2**y), elementwise, without overflow of the powers."""
     x, y = promote_args_inexact(*require_real("logaddexp2", x, y))
     larger, rest = _larger_and_log1p(x, y, "exp2")
@@ -180,7 +180,7 @@ def logaddexp2(x: Any, y: Any, /) -> Any:
 
 
 @public()
-def heaviside(x: Any, y: Any, /) -> Any:
+def heaviside(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return 0 if `x` is negative, 1 if it is positive, `y` if it is 0, elementwise."""
     x, y = promote_args_inexact(*require_real("heaviside", x, y))
     step = emit_elementwise(

@@ -1,9 +1,8 @@
 """Rounding to integral values and decimals. Bools and integers are integral already."""
 
-from typing import Any
-
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -28,7 +27,7 @@ def widen_half_floats(x: Tracer) -> Tracer:
 
 
 def _define_rounding(name: str, op: str, meaning: str) -> Unary:
-    def function(x: Any, /) -> Any:
+    def function(x: ArrayLike, /) -> Tracer:
         x = as_tracer(require_real(name, x)[0])
         return emit_elementwise(op, x) if x.value.type.dtype in FLOATS else x
 
@@ -42,7 +41,7 @@ ceil = _define_rounding("ceil", "ceil", "Return the smallest integral value not 
 
 
 @public()
-def trunc(x: Any, /) -> Any:
+def trunc(x: ArrayLike, /) -> Tracer:
     """Round towards 0, elementwise. Integers are returned unchanged."""
     x = as_tracer(require_real("trunc", x)[0])
     return emit_truncation(x) if x.value.type.dtype in FLOATS else x
@@ -59,14 +58,14 @@ def emit_truncation(x: Tracer) -> Tracer:
 
 
 @public()
-def rint(x: Any, /) -> Any:
+def rint(x: ArrayLike, /) -> Tracer:
     """Round to the nearest integral value, ties to even, elementwise. Integers become floats."""
     (x,) = align(x, kind=default_float_kind(x))
     return _round_decimals(x, 0)
 
 
 @public(static=("decimals",))
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Tracer:
     """Round to `decimals` decimals, ties to even, elementwise.
 
     Negative `decimals` round to tens, hundreds and so on. Floats are scaled, rounded and scaled

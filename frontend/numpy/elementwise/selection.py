@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise.comparison import emit_comparison
@@ -30,13 +31,13 @@ from shardir.ir.types import INEXACT
 
 
 @public()
-def maximum(x: Any, y: Any, /) -> Any:
+def maximum(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the larger element, elementwise; NaN if either is NaN."""
     return emit_extreme("maximum", *align(x, y))
 
 
 @public()
-def minimum(x: Any, y: Any, /) -> Any:
+def minimum(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the smaller element, elementwise; NaN if either is NaN."""
     return emit_extreme("minimum", *align(x, y))
 
@@ -50,13 +51,13 @@ def emit_extreme(op: str, x: Tracer, y: Tracer) -> Tracer:
 
 
 @public()
-def fmax(x: Any, y: Any, /) -> Any:
+def fmax(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the larger element, elementwise; if one is NaN, the other one."""
     return _prefer_number("maximum", *align(x, y))
 
 
 @public()
-def fmin(x: Any, y: Any, /) -> Any:
+def fmin(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the smaller element, elementwise; if one is NaN, the other one."""
     return _prefer_number("minimum", *align(x, y))
 
@@ -71,7 +72,7 @@ def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:
 
 
 @public()
-def where(condition: Any, x: Any, y: Any, /) -> Any:
+def where(condition: ArrayLike, x: ArrayLike, y: Any, /) -> Tracer:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
     The result has the promoted type of `x` and `y`.
@@ -80,7 +81,7 @@ def where(condition: Any, x: Any, y: Any, /) -> Any:
 
 
 @public()
-def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tracer:
     """Clamp `arr` to the range from `min` to `max`, elementwise; each bound is optional.
 
     If min > max, the result is max. Raise `OperationTypeError` for complex numbers.
@@ -116,19 +117,21 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @public(static=("funclist", "kw"), cached=False, name="piecewise")
 def _piecewise(
-    x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
-) -> Any:
+    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+) -> Tracer:
     return _emit_piecewise(x, condlist, funclist, args, kw)
 
 
 @public(name="piecewise")
-def _piecewise_of_constants(x: Any, condlist: Sequence[Any], numbers: Sequence[Any]) -> Any:
+def _piecewise_of_constants(
+    x: ArrayLike, condlist: Sequence[Any], numbers: Sequence[Any]
+) -> Tracer:
     return _emit_piecewise(x, condlist, numbers, (), {})
 
 
 def _emit_piecewise(
-    x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
-) -> Any:
+    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+) -> Tracer:
     x = as_tracer(x)
     conditions = [as_bool(c) for c in condlist]
     if len(funclist) not in (len(conditions), len(conditions) + 1):
@@ -151,8 +154,8 @@ def _emit_piecewise(
 
 
 def piecewise(
-    x: Any, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
-) -> Any:
+    x: ArrayLike, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
+) -> Tracer:
     """Apply the function (or constant) of the last true condition to `x`, elementwise.
 
     With one function more than conditions, the last one applies where no condition is true;

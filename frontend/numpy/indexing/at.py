@@ -9,6 +9,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, is_one_of
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.numpy.creation import filling
@@ -20,6 +21,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
+from shardir.frontend.tracing.tracer import Tracer
 
 UPDATE_MODES = ("drop", "fill", "clip", "promise_in_bounds")
 
@@ -30,13 +32,13 @@ class At:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Tracer) -> None:
         self._array = array
 
-    def __getitem__(self, index: Any) -> "IndexedUpdate":
+    def __getitem__(self, index: ArrayLike) -> "IndexedUpdate":
         return IndexedUpdate(self._array, index)
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+    def __setitem__(self, index: ArrayLike, value: Any) -> NoReturn:
         raise ImmutableError(
             with_location(
                 "arrays are never changed in place; make a new one: "
@@ -66,45 +68,45 @@ class IndexedUpdate:
 
     __slots__ = ("_array", "_index")
 
-    def __init__(self, array: Any, index: Any) -> None:
+    def __init__(self, array: Tracer, index: ArrayLike) -> None:
         self._array, self._index = array, index
 
-    def set(self, values: Any, **options: Any) -> Any:
+    def set(self, values: ArrayLike, **options: Any) -> Tracer:
         """Replace the elements by `values`; of several updates of one element the last is
         applied.
         """
         return self._apply_update("set", values, options)
 
-    def add(self, values: Any, **options: Any) -> Any:
+    def add(self, values: ArrayLike, **options: Any) -> Tracer:
         """Add `values`; several updates of one element accumulate."""
         return self._apply_update("add", values, options)
 
-    def subtract(self, values: Any, **options: Any) -> Any:
+    def subtract(self, values: ArrayLike, **options: Any) -> Tracer:
         """Subtract `values`; several updates of one element accumulate."""
         return self._apply_update("subtract", values, options)
 
-    def multiply(self, values: Any, **options: Any) -> Any:
+    def multiply(self, values: ArrayLike, **options: Any) -> Tracer:
         """Multiply by `values`; several updates of one element accumulate."""
         return self._apply_update("mul", values, options)
 
     mul = multiply
 
-    def min(self, values: Any, **options: Any) -> Any:
+    def min(self, values: Tracer, **options: Any) -> Tracer:
         """Set the minimum of the elements and `values`."""
         return self._apply_update("min", values, options)
 
-    def max(self, values: Any, **options: Any) -> Any:
+    def max(self, values: ArrayLike, **options: Any) -> Tracer:
         """Set the maximum of the elements and `values`."""
         return self._apply_update("max", values, options)
 
-    def divide(self, values: Any, **options: Any) -> Any:
+    def divide(self, values: ArrayLike, **options: Any) -> Tracer:
         """Divide by `values`."""
 
         out_sharding = options.pop("out_sharding", None)
         result = arithmetic.true_divide(self._array, self._product_of_updates(values, options))
         return apply_out_sharding(result, out_sharding)
 
-    def power(self, values: Any, **options: Any) -> Any:
+    def power(self, values: ArrayLike, **options: Any) -> Tracer:
         """Raise to the power of `values`."""
 
         out_sharding = options.pop("out_sharding", None)
@@ -112,14 +114,14 @@ class IndexedUpdate:
             arithmetic.power(self._array, self._product_of_updates(values, options)), out_sharding
         )
 
-    def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
+    def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Tracer:
         """Apply `ufunc` to the elements, once per element."""
         current = self.get() if _check_options(options) is None else self.get(mode="clip")
         return self._apply_update(
             "set", call_user_function(ufunc, "the function of at[...].apply", (current,)), options
         )
 
-    def get(self, *, fill_value: Any = None, **options: Any) -> Any:
+    def get(self, *, fill_value: ArrayLike | None = None, **options: Any) -> Tracer:
         """Return the elements; indices out of range read the nearest element.
 
         With `mode="fill"` (or `"drop"`) they give `fill_value`: by default NaN, the lowest value of
@@ -137,13 +139,13 @@ class IndexedUpdate:
             with_location(f"x.at[index] has no method {name!r}; it has {', '.join(known)}")
         )
 
-    def _product_of_updates(self, values: Any, options: dict[str, Any]) -> Any:
+    def _product_of_updates(self, values: ArrayLike, options: dict[str, Any]) -> Tracer:
 
         return IndexedUpdate(filling.ones_like(self._array), self._index).multiply(
             values, **options
         )
 
-    def _apply_update(self, op: str, values: Any, options: dict[str, Any]) -> Any:
+    def _apply_update(self, op: str, values: ArrayLike, options: dict[str, Any]) -> Tracer:
         result = _update(self._array, self._index, values, op, _check_options(options))
         return apply_out_sharding(result, options.get("out_sharding"))
 
@@ -152,7 +154,7 @@ class IndexedUpdate:
 
 
 @composed_function()
-def _update(x: Any, index: Any, values: Any, op: str, mode: str | None) -> Any:
+def _update(x: Tracer, index: ArrayLike, values: ArrayLike, op: str, mode: str | None) -> Tracer:
     """Return a copy of `x` with the indexed part updated."""
     mask = _mask_of_index(x, index, values)
     if mask is not None:

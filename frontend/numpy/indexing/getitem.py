@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import IndexingError
@@ -30,7 +31,7 @@ from shardir.ir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 
 @composed_function(blind=True)
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: Tracer, index: Any) -> Tracer:
     """Return `x[index]` for every kind of index that NumPy supports.
 
     Integers, slices, None, `...`, integer arrays (traced or not) and concrete boolean arrays are
@@ -41,7 +42,7 @@ def getitem(x: Any, index: Any) -> Any:
     return _getitem(x, arrays, subscript)
 
 
-def getitem_by_mask(x: Any, index: Any) -> Array | None:
+def getitem_by_mask(x: ArrayLike, index: Any) -> Array | None:
     """Return the elements that one mask selects, alone or after full slices: `x[mask]`, `x[:,
     mask]`.
 
@@ -55,7 +56,9 @@ def getitem_by_mask(x: Any, index: Any) -> Array | None:
     return compress_rows(x, index[-1], len(index) - 1)
 
 
-def getitem_with_mode(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:
+def getitem_with_mode(
+    x: Tracer, index: ArrayLike, mode: str | None, fill_value: ArrayLike | None = None
+) -> Tracer:
     """Return `x[index]`; with the mode "fill", `fill_value` for indices out of range."""
     subscript, arrays = parse_subscript(tuple(x.shape), index, beyond=mode is not None)
     return _getitem(x, arrays, subscript, mode, fill_value)
@@ -63,8 +66,12 @@ def getitem_with_mode(x: Any, index: Any, mode: str | None, fill_value: Any = No
 
 @public(static=("subscript", "mode", "fill_value"), name="getitem")
 def _getitem(
-    x: Any, arrays: Any, subscript: Subscript, mode: str | None = None, fill_value: Any = None
-) -> Any:
+    x: ArrayLike,
+    arrays: Any,
+    subscript: Subscript,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Tracer:
     tracer = as_tracer(x)
     fill = fill_value_of(tracer.value.type.dtype, fill_value) if mode == "fill" else None
     return emit_read(
@@ -72,7 +79,7 @@ def _getitem(
     )
 
 
-def fill_value_of(dtype: str, fill_value: Any) -> complex:
+def fill_value_of(dtype: str, fill_value: ArrayLike | None) -> complex:
     """Return the fill value of an element type: NaN, the lowest signed or highest unsigned integer,
     or true.
     """

@@ -18,6 +18,7 @@ from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, default_sharding, from_numpy, signature_of_numpy
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.signature import ArraySignature, signature_of
 from shardir.frontend.tracing.trace import current_trace
 from shardir.ir.types import TensorType
@@ -68,7 +69,7 @@ def compress_rows(x: Any, mask: Any, axis: int | None) -> Array | None:
     return Array(result, default_sharding(), held)
 
 
-def _borrowed_signature(x: Any) -> ArraySignature | None:
+def _borrowed_signature(x: ArrayLike) -> ArraySignature | None:
     """Return the signature of a NumPy array whose memory can be read directly, else `None`."""
     if type(x) is not np.ndarray or x.dtype == np.bool_:
         return None

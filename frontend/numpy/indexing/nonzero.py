@@ -17,6 +17,7 @@ from shardir.frontend.argument_checks import canonicalize_shape, check_not_in_pl
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
+from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
@@ -43,7 +44,7 @@ NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
 """The number of elements below which NumPy is faster than native code."""
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """Return the indices of the nonzero elements, one vector of the default integer type per
     dimension.
 
@@ -107,7 +108,7 @@ def as_default_index_array(numbers: npt.NDArray[Any]) -> Any:
 
 
 @public(static=("size", "fill_value"))
-def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
+def _nonzero(a: ArrayLike, size: int, fill_value: ArrayLike | None) -> Any:
 
     nonzero_mask = as_bool(a)
     if not nonzero_mask.ndim:
@@ -139,7 +140,7 @@ def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
 
 
 @with_argument_errors
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """Return the flat indices of the nonzero elements; see `nonzero` for `size` and
     `fill_value`.
     """
@@ -154,7 +155,9 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 
 
 @with_argument_errors
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Tracer:
     """Return the indices of the nonzero elements, one row per element; see `nonzero` for `size`."""
 
     if not tensor_type_of(a).rank:
@@ -195,7 +198,7 @@ def _as_index_vector(arg: Any) -> Any:
 
 
 @public(static=("shape",))
-def unravel_index(indices: Any, shape: Any) -> Any:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> Any:
     """Convert flat indices into an array of `shape` to one index array per dimension.
 
     Negative indices count from the end; indices out of range are clamped.
@@ -214,7 +217,7 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     return tuple(reversed(coordinates))
 
 
-def _require_integers(x: Any, what: str) -> Tracer:
+def _require_integers(x: ArrayLike, what: str) -> Tracer:
     tracer = as_tracer(x)
     if tracer.value.type.dtype not in INTEGERS:
         raise IndexingError(with_location(f"{what} takes integers, got {tracer.value.type.dtype}"))
@@ -294,7 +297,7 @@ def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], 
     return flat
 
 
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
+def place(arr: ArrayLike, mask: ArrayLike, vals: Any, *, inplace: bool = False) -> Tracer:
     """Return a copy of `arr` in which the n-th true element of `mask` is the n-th element of
     `vals`.
 
@@ -305,7 +308,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
 
 
 @public(name="place")
-def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
+def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: Any) -> Tracer:
     x, flags = as_tracer(arr), as_bool(mask)
     new = convert_lossless(x, vals)
     if flags.size != x.size or not new.size:
@@ -318,7 +321,9 @@ def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
 
 
 @composed_function()
-def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
+def where(
+    condition: ArrayLike, x: ArrayLike | None = None, y: Any = None, /, **options: Any
+) -> Any:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
     The result has the promoted type of `x` and `y`. With only a condition, return

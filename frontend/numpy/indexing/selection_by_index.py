@@ -10,6 +10,7 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.elementwise import arithmetic, selection
@@ -42,19 +43,20 @@ from shardir.frontend.tracing.operands import (
     reshape,
 )
 from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol
 
 
 @public(static=("axis", "inplace", "mode"))
 def put_along_axis(
-    arr: Any,
-    indices: Any,
-    values: Any,
+    arr: ArrayLike,
+    indices: ArrayLike,
+    values: ArrayLike,
     axis: int | None,
     inplace: bool = False,
     *,
     mode: str | None = None,
-) -> Any:
+) -> Tracer:
     """Return a copy of `arr` with `values` where `take_along_axis(arr, indices, axis)` reads.
 
     Updates at indices out of range are dropped, or are clamped with mode "clip". Raise
@@ -93,7 +95,9 @@ def put_along_axis(
 
 
 @public(static=("mode", "inplace"))
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = False) -> Any:
+def put(
+    a: ArrayLike, ind: Any, v: ArrayLike, mode: str | None = None, *, inplace: bool = False
+) -> Tracer:
     """Return a copy of `a` with the values `v` at the flat indices `ind`; `v` is repeated if
     short.
     """
@@ -116,7 +120,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Fa
     return reshape(reshape(x, (x.size,)).at[index].set(new), x.shape)
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Tracer:
     """Return an array whose element i is element i of `choices[a[i]]`; all operands broadcast.
 
     Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
@@ -151,7 +155,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 
 @public(static=("mode",))
-def _choose(a: Any, choices: Any, mode: str) -> Any:
+def _choose(a: ArrayLike, choices: Any, mode: str) -> Tracer:
 
     index = require_index_array(a, "choose")
     items = as_operands(*(choices[i] for i in range(len(choices))))
@@ -166,12 +170,12 @@ def _choose(a: Any, choices: Any, mode: str) -> Any:
 
 @with_argument_errors
 def compress(
-    condition: Any,
-    a: Any,
+    condition: ArrayLike,
+    a: ArrayLike,
     axis: int | None = None,
     *,
     size: int | None = None,
-    fill_value: Any = 0,
+    fill_value: ArrayLike = 0,
     out: None = None,
 ) -> Any:
     """Return the elements of `a` along `axis` (without it, flattened) where `condition` is true.
@@ -209,12 +213,14 @@ def _check_positions(positions: Any, shape: tuple[int, ...], axis: int | None) -
 
 
 @public(static=("axis",), name="compress")
-def _take_positions(a: Any, positions: Any, axis: int | None) -> Any:
+def _take_positions(a: ArrayLike, positions: Any, axis: int | None) -> Tracer:
     return take(a, positions, axis, mode="promise_in_bounds")
 
 
 @public(static=("axis", "size"), name="compress")
-def _compress_to_size(condition: Any, a: Any, axis: int | None, size: int, fill_value: Any) -> Any:
+def _compress_to_size(
+    condition: ArrayLike, a: ArrayLike, axis: int | None, size: int, fill_value: ArrayLike
+) -> Tracer:
     x = as_tracer(a)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
@@ -227,7 +233,9 @@ def _compress_to_size(condition: Any, a: Any, axis: int | None, size: int, fill_
 
 
 @with_argument_errors
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(
+    condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
+) -> Any:
     """Return the elements of `arr` where `condition` is true, both flattened; see `compress` for
     `size`.
     """

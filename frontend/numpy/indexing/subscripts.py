@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.frontend.arrays.array import fits_dtype, signature_of_numpy
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.numpy.indexing.index_items import canonicalize_item, is_mask
@@ -91,7 +92,9 @@ MAX_CACHED_SUBSCRIPTS = 4096
 _subscript_cache: dict[Any, ParsedSubscript] = {}
 
 
-def parse_subscript(shape: tuple[int, ...], index: Any, beyond: bool = False) -> ParsedSubscript:
+def parse_subscript(
+    shape: tuple[int, ...], index: ArrayLike, beyond: bool = False
+) -> ParsedSubscript:
     """Parse `index` as NumPy does for an array of `shape`.
 
     With `beyond`, an integer out of range becomes an index array, to which the mode applies.
@@ -111,7 +114,7 @@ def parse_subscript(shape: tuple[int, ...], index: Any, beyond: bool = False) ->
     return parsed
 
 
-def _static_key(index: Any) -> tuple[Any, ...] | None:
+def _static_key(index: ArrayLike) -> tuple[Any, ...] | None:
     """Return an index of Python integers, slices of integers, `None` and `...` as a hashable
     key.
     """
@@ -135,7 +138,7 @@ def _static_key(index: Any) -> tuple[Any, ...] | None:
 _BOUNDS = {int, type(None)}
 
 
-def _parse(shape: tuple[int, ...], index: Any, beyond: bool) -> ParsedSubscript:
+def _parse(shape: tuple[int, ...], index: ArrayLike, beyond: bool) -> ParsedSubscript:
     items = _expand_items(
         [canonicalize_item(i) for i in (index if isinstance(index, tuple) else (index,))], shape
     )

@@ -1,11 +1,11 @@
 """Gathers at index arrays along one dimension: `take` and `take_along_axis`."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
@@ -26,15 +26,15 @@ INDEX_MODES = ("fill", "clip", "wrap", "promise_in_bounds")
 
 @composed_function(blind=True)
 def take(
-    a: Any,
-    indices: Any,
+    a: ArrayLike,
+    indices: ArrayLike,
     axis: int | None = None,
     out: None = None,
     mode: str | None = None,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    fill_value: Any = None,
-) -> Any:
+    fill_value: ArrayLike | None = None,
+) -> Tracer:
     """Return the elements of `a` at `indices` along `axis` (without it, of the flattened array).
 
     The dimensions of `indices` replace the axis. For indices out of range, mode "fill" (the
@@ -60,14 +60,14 @@ def take(
     return _take(a, indices, axis, mode or "fill", fill_value)
 
 
-def _is_program_argument(indices: Any) -> bool:
+def _is_program_argument(indices: ArrayLike) -> bool:
     """Return whether indices are passed as an argument of a program, which wraps negative ones."""
     if type(indices) is not np.ndarray or current_trace() is not None:
         return False
     return indices.dtype.kind in "iu" and indices.size > 0
 
 
-def _size_along(a: Any, axis: int | None) -> int:
+def _size_along(a: ArrayLike, axis: int | None) -> int:
     shape = np.shape(a)
     return prod(shape) if axis is None else shape[canonicalize_axis(axis, len(shape))]
 
@@ -79,7 +79,7 @@ def _check_mode(what: str, mode: str | None) -> None:
         )
 
 
-def require_index_array(indices: Any, what: str) -> Tracer:
+def require_index_array(indices: ArrayLike, what: str) -> Tracer:
     """Return index array `indices` as a tracer; raise `IndexingError` unless it has integers."""
     tracer = as_tracer(indices)
     if tracer.value.type.dtype not in INTEGERS:
@@ -90,7 +90,9 @@ def require_index_array(indices: Any, what: str) -> Tracer:
 
 
 @public(static=("axis", "mode", "fill_value"))
-def _take(a: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) -> Any:
+def _take(
+    a: ArrayLike, indices: ArrayLike, axis: int | None, mode: str, fill_value: ArrayLike | None
+) -> Tracer:
     x = as_tracer(a)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
@@ -121,8 +123,12 @@ def _normalize_indices(index: Tracer, size: int, mode: str) -> Tracer:
 
 @composed_function(blind=True)
 def take_along_axis(
-    arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
-) -> Any:
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Tracer:
     """Return, for each 1-D slice of `arr` along `axis`, the elements at that slice of `indices`.
 
     The other dimensions broadcast. Without an axis both are flattened. Negative indices count from
@@ -134,7 +140,9 @@ def take_along_axis(
 
 
 @public(static=("axis", "mode", "fill_value"), name="take_along_axis")
-def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) -> Any:
+def _take_along(
+    arr: ArrayLike, indices: ArrayLike, axis: int | None, mode: str, fill_value: ArrayLike | None
+) -> Tracer:
     x, index = as_tracer(arr), require_index_array(indices, "take_along_axis")
     x, index, dim = broadcast_except_axis(x, index, axis, "take_along_axis")
     if not index.size:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, make_index_vectors
@@ -34,7 +35,7 @@ _POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 
 
 @public(static=("op",), name="at")
-def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
+def update_masked(x: Tracer, mask: Tracer, values: ArrayLike, op: str) -> Tracer:
     """Combine `values` into the elements of `x` where `mask` is true, by `op`."""
     tracer, where = as_tracer(x), as_tracer(mask)
     op, new = _negate_subtraction(op, convert_lossless(tracer, values, tracer.shape))
@@ -50,7 +51,9 @@ def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
 
 
 @public(static=("subscript", "op", "mode"), name="at")
-def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
+def update(
+    x: ArrayLike, arrays: Any, values: ArrayLike, subscript: Subscript, op: str, mode: str
+) -> Tracer:
     """Combine `values` into the elements of `x` at a subscript, by `op`."""
     tracer = as_tracer(x)
     op, new = _negate_subtraction(op, convert_lossless(tracer, values, subscript.shape_without_new))

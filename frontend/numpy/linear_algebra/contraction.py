@@ -8,6 +8,7 @@ from operator import index
 from string import ascii_letters
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
@@ -17,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     as_bool,
     check_no_out,
 )
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, convert, promote, reshape
@@ -29,7 +31,7 @@ BATCH_LETTERS = [letter for letter in ascii_letters if letter not in "bih"]
 PRODUCT_STATIC_ARGNAMES = ("precision", "preferred_element_type")
 
 
-def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
+def contract(x: Tracer, y: Tracer, dims: str, dtype: DTypeLike | None = None) -> Tracer:
     """Emit `dot` of operands of one element type.
 
     `dtype` is the element type of the result, if it is not that of the operands. For bools, an
@@ -85,13 +87,13 @@ def _check_contracted_sizes(name: str, x: Tracer, i: int, y: Tracer, j: int) -> 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
 def matmul(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
     precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the matrix product over the last two axes; the axes before them are batch axes and
     broadcast.
 
@@ -118,13 +120,13 @@ def matmul(
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
 def dot(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
     precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the sum of products over the last axis of `a` and the last but one (or only) axis of
     `b`.
 
@@ -152,7 +154,13 @@ def flatten(x: Tracer) -> Tracer:
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:
     """Return the sum of the products of all elements, those of `a` conjugated, as a scalar."""
     x, y = map(flatten, promote(a, b))
     _check_contracted_sizes("vdot", x, 0, y, 0)
@@ -161,9 +169,9 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 @public(static=("axis", *PRODUCT_STATIC_ARGNAMES))
 def vecdot(
-    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+    x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the dot products of vectors along `axis`, `x1` conjugated; the other axes
     broadcast.
     """
@@ -182,8 +190,13 @@ def vecdot(
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
 def matvec(
-    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:
     """Return the products of matrices with vectors in the last axes; the axes before broadcast."""
     x, y = promote(x1, x2)
     if x.ndim < 2 or not y.ndim:
@@ -197,8 +210,13 @@ def matvec(
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
 def vecmat(
-    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:
     """Return the products of conjugated vectors with matrices in the last axes; others
     broadcast.
     """
@@ -213,7 +231,13 @@ def vecmat(
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def inner(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tracer:
     """Return the sum of products over the last axes of both arrays; scalars are multiplied.
 
     The result has the remaining axes of `a`, then those of `b`.
@@ -228,7 +252,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 
 @public()
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Tracer:
     """Return the products of each element of `a` with each element of `b` as a matrix."""
     check_no_out("outer", out)
     x, y = map(flatten, promote(a, b))
@@ -237,14 +261,14 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 
 @public(static=("axes", *PRODUCT_STATIC_ARGNAMES))
 def tensordot(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     axes: Any = 2,
     *,
     precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the sum of products over several axes.
 
     `axes` is a number n (the last n axes of `a` and the first n of `b`) or a pair of lists of axes.
@@ -282,7 +306,7 @@ def tensordot(
 
 
 @public()
-def kron(a: Any, b: Any) -> Any:
+def kron(a: ArrayLike, b: ArrayLike) -> Tracer:
     """Return the Kronecker product: blocks of `b`, each multiplied by one element of `a`."""
     x, y = promote(a, b)
     rank = max(x.ndim, y.ndim)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import AxisError, ShapeError
 from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
@@ -33,8 +34,8 @@ from shardir.frontend.tracing.tracer import Tracer
 
 @public(static=("axisa", "axisb", "axisc", "axis"))
 def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
-) -> Any:
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> Tracer:
     """Return the cross product of vectors of 3 elements (or 2, with a third element of 0) along an
     axis.
 
@@ -77,8 +78,13 @@ def _minor(xs: list[Tracer], ys: list[Tracer], i: int, j: int) -> Tracer:
 
 @public(static=("offset", "axis1", "axis2", "dtype", "out"))
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+) -> Tracer:
     """Return the sum of diagonal `offset` of matrices in axes `axis1` and `axis2` of `a`.
 
     Bools and integers narrower than the default integer type are summed in that type.

@@ -1,7 +1,6 @@
 """Diagonals of matrices as strided slices of the flattened matrices."""
 
-from typing import Any
-
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import AxisError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
@@ -44,7 +43,7 @@ def _last_diagonal(x: Tracer, offset: int) -> Tracer:
 
 
 @public(static=("offset", "axis1", "axis2"))
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
     """Return diagonal `offset` of the matrices in axes `axis1` and `axis2`, as the last axis."""
     x = as_tracer(a)
     first, second = canonicalize_axis(axis1, x.ndim), canonicalize_axis(axis2, x.ndim)

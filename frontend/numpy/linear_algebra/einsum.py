@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -21,6 +22,7 @@ from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert, promote, reshape
@@ -36,9 +38,9 @@ def einsum(
     out: None = None,
     optimize: Any = "auto",
     precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return products of elements, summed over the letters that the output lacks: `"bi,ih->bh"`.
 
     `...` denotes axes that broadcast; a repeated letter in one operand denotes its diagonal.
@@ -111,7 +113,9 @@ def _axis_labels(lists: Sequence[Any]) -> list[Any]:
 
 
 @public(static=("preferred_element_type",))
-def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None) -> Any:
+def _einsum(
+    subscripts: str, *operands: Any, preferred_element_type: DTypeLike | None = None
+) -> Tracer:
     arrays = promote(*operands)
     is_bool = arrays[0].value.type.dtype == "bool"
     if is_bool:

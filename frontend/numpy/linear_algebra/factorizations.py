@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
@@ -31,7 +32,7 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 @public(static=("upper", "symmetrize_input"))
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Tracer:
     """Return the lower triangular L of Hermitian positive definite matrices L L^H.
 
     With `upper`, return the conjugate transpose of L. The result is NaN for a matrix that is not
@@ -44,7 +45,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
 
 
 @public(static=("mode",))
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """Return Q with orthonormal columns and upper triangular R, with Q R equal to the matrix.
 
     `mode` is "reduced", "complete" (Q is square) or "r" (only R).
@@ -61,7 +62,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @public(static=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
 ) -> Any:  # fmt: skip
     """Return U, the singular values in descending order, and V^H, whose product is the matrix.
@@ -107,14 +108,14 @@ def _eigenvalues(x: Tracer) -> Tracer:
 
 
 @public()
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Tracer:
     """Return the singular values in descending order."""
     (v,) = promote_matrices("svdvals", x)
     return emit("svd", v, full=False, vectors=False)
 
 
 @public(static=("UPLO", "symmetrize_input"))
-def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
     """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
     Without `symmetrize_input` only the triangle `UPLO` is read, "L" by default.
@@ -127,7 +128,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
 
 
 @public(static=("UPLO", "symmetrize_input"))
-def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Tracer:
     """Return the eigenvalues of Hermitian matrices in ascending order."""
     (x,) = promote_square_matrices("eigvalsh", a)
     return emit("eigh", _select_triangle("eigvalsh", x, UPLO, symmetrize_input), vectors=False)
@@ -142,7 +143,7 @@ def _select_triangle(name: str, x: Tracer, UPLO: str | None, symmetrize: bool) -
 
 
 @public()
-def eig(a: Any) -> Any:
+def eig(a: ArrayLike) -> Any:
     """Return the eigenvalues of square matrices, and eigenvectors of norm 1 as columns, all
     complex.
     """
@@ -152,14 +153,14 @@ def eig(a: Any) -> Any:
 
 
 @public()
-def eigvals(a: Any) -> Any:
+def eigvals(a: ArrayLike) -> Tracer:
     """Return the eigenvalues of square matrices, complex, in no particular order."""
     (x,) = promote_square_matrices("eigvals", a)
     return emit("eig", x, vectors=False)
 
 
 @public(static=("hermitian",))
-def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+def pinv(a: ArrayLike, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Tracer:
     """Return the pseudo-inverse; singular values of at most `rtol` times the largest count as 0.
 
     By default, `rtol` is ten times the larger of the numbers of rows and columns, times the machine

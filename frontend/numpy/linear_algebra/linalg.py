@@ -8,6 +8,7 @@ from functools import cache
 from operator import index
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
@@ -65,7 +66,7 @@ __all__ = [
 
 
 @public(static=("axis",))
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tracer:
     """Return the cross product of vectors of 3 elements along an axis; other axes broadcast."""
     x, y = promote(x1, x2)
     for v in (x, y):
@@ -79,7 +80,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 @public()
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tracer:
     """Return the products of each element of one vector with each of another as a matrix."""
     x, y = promote(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
@@ -96,19 +97,19 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 @public(static=("offset",))
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tracer:
     """Return diagonal `offset` of matrices in the last two axes."""
     return _diagonal(x, offset, -2, -1)
 
 
 @public(static=("offset", "dtype"))
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tracer:
     """Return the sum of diagonal `offset` of matrices in the last two axes."""
     return _trace(x, offset, -2, -1, dtype)
 
 
 @public(static=("n",))
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a: ArrayLike, n: int) -> Any:
     """Return the `n`-th power of square matrices; the identity for n = 0.
 
     A negative `n` inverts the matrices first.
@@ -133,7 +134,7 @@ def matrix_power(a: Any, n: int) -> Any:
 
 
 @public()
-def multi_dot(arrays: Sequence[Any]) -> Any:
+def multi_dot(arrays: Sequence[Any]) -> Tracer:
     """Return the product of two or more matrices in the order with the fewest multiplications.
 
     The first may be a row and the last a column, given as vectors.

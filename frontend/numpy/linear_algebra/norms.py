@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.elementwise.complex_parts import is_complex
@@ -34,7 +35,7 @@ from shardir.ir.types import REAL_OF
 
 
 @public(static=("ord", "axis", "keepdims"))
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: ArrayLike, ord: Any = None, axis: AxisLike = None, keepdims: bool = False) -> Tracer:
     """Return the norm of vectors along one axis, of matrices along two, or of all elements.
 
     `ord` is a number for vectors, and "fro", "nuc", 1, -1, 2, -2, inf or -inf for matrices. Without
@@ -56,7 +57,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 @public(static=("axis", "keepdims", "ord"))
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(
+    x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False, ord: Any = 2
+) -> Tracer:
     """Return the norm of vectors along some axes, or of all elements; `ord` is a number."""
     name, weak = default_float_kind(x) if ord in (2, None) else inexact_kind(x)
     (v,) = promote_to((name, weak), x)
@@ -64,7 +67,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 @public(static=("keepdims", "ord"))
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tracer:
     """Return the norm of matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     (v,) = promote_to(inexact_kind(x), x)
     if v.ndim < 2:

@@ -3,6 +3,7 @@
 from math import prod
 from typing import Any, NamedTuple
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
@@ -44,7 +45,7 @@ class SlogdetResult(NamedTuple):
 
 
 @public()
-def solve(a: Any, b: Any) -> Any:
+def solve(a: ArrayLike, b: ArrayLike) -> Tracer:
     """Return the solution x of a x = b for square `a`.
 
     `b` is a vector, or a matrix of columns of right-hand sides. Batch dimensions broadcast.
@@ -62,7 +63,7 @@ def solve(a: Any, b: Any) -> Any:
     return reshape(found, found.shape[:-1]) if vector else found
 
 
-def _promote_system(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer]:
+def _promote_system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Tracer, Tracer]:
     """Promote square matrices and right-hand sides to one element type."""
     y = as_tracer(b)
     if not y.ndim:
@@ -73,7 +74,7 @@ def _promote_system(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer]:
 
 
 @public()
-def inv(a: Any) -> Any:
+def inv(a: ArrayLike) -> Tracer:
     """Return the inverse of square matrices."""
     (x,) = promote_square_matrices("inv", a)
     return solved(x, identity_like(x, x.shape[-1]))
@@ -90,7 +91,7 @@ def is_odd_permutation(pivots: Tracer) -> Tracer:
 
 
 @public()
-def det(a: Any) -> Any:
+def det(a: ArrayLike) -> Any:
     """Return the determinant of square matrices; the derivative exists for singular
     matrices, too.
     """
@@ -153,7 +154,7 @@ def _small_det(x: Tracer) -> Tracer:
     if size == 1:
         return as_tracer(x[..., 0, 0])
 
-    def minor(i: int, j: int) -> Any:
+    def minor(i: int, j: int) -> Tracer:
         return x[..., -2, i] * x[..., -1, j] - x[..., -2, j] * x[..., -1, i]
 
     if size == 2:
@@ -165,7 +166,7 @@ def _small_det(x: Tracer) -> Tracer:
 
 
 @public(static=("method",))
-def slogdet(a: Any, *, method: str | None = None) -> Any:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
     """Return the sign (of complex matrices, the phase) and the logarithm of |det|."""
     if method not in (None, "lu", "qr"):
         raise ArgumentError(with_location(f"slogdet has the methods 'lu' and 'qr', not {method!r}"))
@@ -184,7 +185,7 @@ def slogdet(a: Any, *, method: str | None = None) -> Any:
 
 
 @public(static=("numpy_resid",))
-def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
     """Return the x that minimizes |a x - b|, the residuals, the rank, and the singular values.
 
     If several x are minimal, the one of smallest norm is returned. Residuals are squared, one per
@@ -226,7 +227,7 @@ def _count_true(flags: Any) -> Tracer:
 
 
 @public()
-def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Any:
+def matrix_rank(M: ArrayLike, rtol: Any = None, *, tol: Any = None) -> Tracer:
     """Return the number of singular values that exceed `rtol` times the largest."""
     v = as_tracer(M)
     if v.ndim < 2:
@@ -242,7 +243,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Any:
 
 
 @public(static=("p",))
-def cond(x: Any, p: Any = None) -> Any:
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tracer:
     """Return the condition number in the norm `p`, by default 2."""
     (v,) = promote_matrices("cond", x)
     if p in (None, 2, -2):
@@ -254,7 +255,7 @@ def cond(x: Any, p: Any = None) -> Any:
 
 
 @public(static=("ind",))
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Tracer:
     """Return the inverse of `a` as a linear map from the axes from `ind` on to those before."""
     x = as_tracer(a)
     if ind <= 0 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
@@ -267,7 +268,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @public(static=("axes",))
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Any = None) -> Tracer:
     """Return x with tensordot(a, x, x.ndim) = b; `axes` of `a` are first moved to the end."""
     x, y = as_tracer(a), as_tracer(b)
     if axes is not None:

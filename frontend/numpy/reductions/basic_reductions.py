@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
@@ -59,7 +60,7 @@ def accumulation_dtype(dtype: str) -> str:
     return dtype
 
 
-def mask_elements(x: Tracer, where: Any, otherwise: complex) -> Tracer:
+def mask_elements(x: Tracer, where: ArrayLike | None, otherwise: complex) -> Tracer:
     """Replace the elements of `x` that `where` excludes by `otherwise`."""
     if where is None:
         return x
@@ -67,9 +68,10 @@ def mask_elements(x: Tracer, where: Any, otherwise: complex) -> Tracer:
 
 
 def _accumulate(
-    name: str, op: str, combine: str, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
-    keepdims: bool, initial: Any, where: Any, promote: bool,
-) -> Any:  # fmt: skip
+    name: str, op: str, combine: str, neutral: int, a: ArrayLike, axis: AxisLike,
+    dtype: DTypeLike | None, out: Any, keepdims: bool, initial: ArrayLike | None,
+    where: ArrayLike | None, promote: bool,
+) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x = as_tracer(a)
     if dtype is not None:
@@ -81,7 +83,7 @@ def _accumulate(
     return result if initial is None else combine_with_initial(combine, result, initial)
 
 
-def combine_with_initial(combine: str, result: Tracer, initial: Any) -> Tracer:
+def combine_with_initial(combine: str, result: Tracer, initial: ArrayLike) -> Tracer:
     """Combine the result of a reduction with its initial value.
 
     As in NumPy and JAX, the initial value is converted to the element type of the reduction.
@@ -92,9 +94,10 @@ def combine_with_initial(combine: str, result: Tracer, initial: Any) -> Tracer:
 
 @public(static=REDUCTION_STATIC_ARGNAMES)
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None, promote_integers: bool = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Tracer:  # fmt: skip
     """Return the sum of elements over `axis`.
 
     Bools and integers narrower than the default integer type are summed in that type, unless
@@ -107,9 +110,10 @@ def sum(
 
 @public(static=REDUCTION_STATIC_ARGNAMES)
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None, promote_integers: bool = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Tracer:  # fmt: skip
     """Return the product of elements over `axis`.
 
     Bools and integers narrower than the default integer type are multiplied in that type, unless
@@ -121,8 +125,8 @@ def prod(
 
 
 def _emit_extreme(
-    name: str, a: Any, axis: Any, out: Any, keepdims: bool, initial: Any, where: Any
-) -> Any:
+    name: str, a: ArrayLike, axis: AxisLike, out: Any, keepdims: bool, initial: Any, where: Any
+) -> Tracer:
     check_no_out(name, out)
     x = as_tracer(a)
     dims = canonicalize_axes(axis, x.ndim)
@@ -159,9 +163,9 @@ def highest_of_dtype(x: Tracer) -> Any:
 
 @public(static=("axis", "out", "keepdims"))
 def max(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the largest element over `axis`; NaN if an element is NaN.
 
     Raise `ShapeError` for an empty reduction without `initial`.
@@ -171,9 +175,9 @@ def max(
 
 @public(static=("axis", "out", "keepdims"))
 def min(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the smallest element over `axis`; NaN if an element is NaN.
 
     Raise `ShapeError` for an empty reduction without `initial`.
@@ -186,8 +190,13 @@ amax, amin = max, min
 
 @public(static=("axis", "out", "keepdims"))
 def any(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+    a: ArrayLike,
+    axis: AxisLike = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Tracer:
     """Return whether at least one element over `axis` is true (not zero), as bools."""
     check_no_out("any", out)
     x = mask_elements(as_bool(a), where, False)
@@ -196,8 +205,13 @@ def any(
 
 @public(static=("axis", "out", "keepdims"))
 def all(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+    a: ArrayLike,
+    axis: AxisLike = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Tracer:
     """Return whether every element over `axis` is true (not zero), as bools."""
     check_no_out("all", out)
     x = mask_elements(as_bool(a), where, True)
@@ -205,7 +219,7 @@ def all(
 
 
 @public(static=("axis", "keepdims"))
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Tracer:
     """Return the number of elements over `axis` that are not zero, in the default integer type."""
     x = convert(as_bool(a), canonical_dtype("i64"))
     return emit_reduction("sum", x, canonicalize_axes(axis, x.ndim), keepdims)
@@ -213,9 +227,9 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 @public(static=("axis", "dtype", "out", "keepdims"))
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, *, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the arithmetic mean over `axis`.
 
     The mean of integers is a float. Half-precision floats are accumulated in float32.
@@ -227,7 +241,7 @@ def mean(
 
 
 def mean_over_dims(
-    x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: Any = None
+    x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: ArrayLike | None = None
 ) -> Tracer:
     """Return the mean over `dims` in the element type `name`."""
     wide = convert(x, COMPUTE_DTYPES[name])
@@ -253,7 +267,7 @@ def reduction_size(x: Tracer, dims: tuple[int, ...]) -> int:
     return int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
 
 
-def _emit_arg_extreme(op: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
+def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: Any) -> Tracer:
     x = as_tracer(a)
     line = reshape(x, (x.value.type.size,)) if axis is None else x
     dim = 0 if axis is None else canonicalize_axis(axis, x.ndim)
@@ -265,7 +279,7 @@ def _emit_arg_extreme(op: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
 
 
 @public(static=("axis", "out", "keepdims"))
-def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def argmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None) -> Tracer:
     """Return the index of the largest element along `axis`, in the default integer type.
 
     The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
@@ -276,7 +290,7 @@ def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
 
 
 @public(static=("axis", "out", "keepdims"))
-def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def argmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None) -> Tracer:
     """Return the index of the smallest element along `axis`, in the default integer type.
 
     The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
@@ -287,7 +301,7 @@ def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
 
 
 @public(static=("axis", "out", "keepdims"))
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Tracer:
     """Return the largest element minus the smallest one over `axis`."""
     check_no_out("ptp", out)
     return emit_elementwise("sub", max(a, axis, None, keepdims), min(a, axis, None, keepdims))

@@ -5,6 +5,7 @@ from math import pi
 from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -38,7 +39,7 @@ from shardir.ir.types import FLOATS, INEXACT
 def _define_cumulative(
     name: str, op: str, neutral: int, nans: bool, meaning: str
 ) -> Callable[..., Any]:
-    def function(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    def function(a: ArrayLike, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
         check_no_out(name, out)
         x = as_tracer(a)
         line = flatten(x) if axis is None else x
@@ -55,7 +56,7 @@ def _define_cumulative(
     return public(static=("axis", "dtype", "out"))(function)
 
 
-def _emit_cumulative(op: str, x: Tracer, axis: Any, dtype: Any) -> Tracer:
+def _emit_cumulative(op: str, x: Tracer, axis: AxisLike, dtype: DTypeLike | None) -> Tracer:
     name = x.value.type.dtype if dtype is None else dtype_of(dtype)
     if dtype is not None:
         x = convert(x, name)
@@ -74,7 +75,7 @@ nancumprod = _define_cumulative("nancumprod", "cumprod", 1, True, "product of al
 @public(static=("axis", "dtype", "include_initial"))
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+) -> Tracer:
     """Return the sum up to each element along `axis`; `include_initial` prepends 0."""
     return _cumulative("cumulative_sum", "cumsum", 0, x, axis, dtype, include_initial)
 
@@ -82,7 +83,7 @@ def cumulative_sum(
 @public(static=("axis", "dtype", "include_initial"))
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+) -> Tracer:
     """Return the product up to each element along `axis`; `include_initial` prepends 1."""
     return _cumulative("cumulative_prod", "cumprod", 1, x, axis, dtype, include_initial)
 
@@ -111,7 +112,13 @@ def _cumulative(
 
 
 @public(static=("n", "axis"))
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Tracer:
     """Return the difference of each element to the element before along `axis`, repeated `n` times.
 
     Of bools, return whether they differ. `prepend` and `append` are concatenated first.
@@ -144,7 +151,7 @@ def _as_end_part(part: Tracer, x: Tracer, dim: int) -> Tracer:
 
 
 @public()
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Tracer:
     """Return the differences of consecutive elements of the flattened array.
 
     `to_begin` and `to_end` are added to the result.
@@ -160,7 +167,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 
 @public(static=("axis",))
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int = -1) -> Tracer:
     """Integrate `y` along `axis` by the trapezoidal rule, at the points `x` or with step `dx`."""
     if x is None:
         (values,) = promote_to(inexact_kind(y), y)
@@ -183,7 +190,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 @public(static=("axis", "edge_order"))
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def gradient(f: Any, *varargs: Any, axis: AxisLike = None, edge_order: int = 1) -> Any:
     """Return the gradient along each axis: central differences, one-sided ones at the ends.
 
     `varargs` are the distances, or the coordinates: one for all axes or one per axis.
@@ -236,7 +243,7 @@ def _gradient_along(x: Tracer, dim: int, gap: Any) -> Tracer:
 
 
 @public(static=("axis",))
-def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * pi) -> Any:
+def unwrap(p: ArrayLike, discont: Any = None, axis: int = -1, period: Any = 2 * pi) -> Tracer:
     """Add periods along `axis` so that consecutive angles differ by at most half a period."""
     (x,) = promote_to(common_kind(p, period), p)
     if x.value.type.dtype not in FLOATS:

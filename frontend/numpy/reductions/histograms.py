@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_flag, check_integer
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
@@ -19,6 +20,7 @@ from shardir.frontend.numpy.sorting.searching import searchsorted
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, inexact_kind
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_inexact, reshape, splat
@@ -30,8 +32,8 @@ MAX_COMPARED_EDGES = 33
 
 
 def bincount(
-    x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
-    out_sharding: Any = None,
+    x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *,
+    length: int | None = None, out_sharding: ShardingRequest = None,
 ) -> Any:  # fmt: skip
     """Return the number of occurrences of each integer from 0 on in the vector `x`.
 
@@ -60,7 +62,7 @@ def bincount(
 
 
 @public(static=("length",))
-def _bincount(x: Any, weights: Any, length: int) -> Any:
+def _bincount(x: ArrayLike, weights: Any, length: int) -> Any:
 
     numbers = as_tracer(x)
     if numbers.ndim != 1 or numbers.value.type.dtype not in INTEGERS:
@@ -85,7 +87,9 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
     return filling.zeros((length,), counted.dtype).at[selection.maximum(numbers, 0)].add(counted)
 
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(
+    a: ArrayLike, bins: ArrayLike = 10, range: Any = None, weights: ArrayLike | None = None
+) -> Any:
     """Return the edges of `bins` equal bins from the lowest to the highest element, or over
     `range`.
 
@@ -113,7 +117,7 @@ def _is_pair(range: Any) -> bool:
 
 
 @public(name="histogram_bin_edges")
-def _check_edges(bins: Any) -> Any:
+def _check_edges(bins: ArrayLike) -> Tracer:
     (edges,) = promote_inexact(*as_operands(bins))
     if edges.ndim != 1 or not edges.shape[0]:
         raise OperationTypeError(with_location(f"edges are a vector, got {edges.value.type}"))
@@ -121,7 +125,7 @@ def _check_edges(bins: Any) -> Any:
 
 
 @public(static=("count",), name="histogram_bin_edges")
-def _equal_edges(a: Any, range: Any, count: int) -> Any:
+def _equal_edges(a: ArrayLike, range: Any, count: int) -> Any:
 
     (x,) = promote_inexact(*as_operands(a))
     if count < 1:
@@ -140,7 +144,11 @@ def _equal_edges(a: Any, range: Any, count: int) -> Any:
 
 
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Any = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
 ) -> tuple[Any, Any]:
     """Return the number of elements in each bin, as floats, and the edges of the bins.
 
@@ -155,7 +163,7 @@ def histogram(
 
 
 @public(static=("density",))
-def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
+def _histogram(a: ArrayLike, weights: Any, edges: Any, density: bool) -> Any:
 
     x, edges = promote_inexact(*as_operands(a, edges))
     if weights is None and edges.shape[0] <= MAX_COMPARED_EDGES:
@@ -209,11 +217,11 @@ def _count_by_scatter(
 
 
 def histogram2d(
-    x: Any,
-    y: Any,
-    bins: Any = 10,
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: ArrayLike = 10,
     range: Any = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the number of points (x, y) in each bin of a grid, and the edges along both axes."""
@@ -228,7 +236,7 @@ def histogramdd(
     sample: Any,
     bins: Any = 10,
     range: Any = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Any, list[Any]]:
     """Return the number of rows of `sample` in each bin of a grid, and the edges of each column."""

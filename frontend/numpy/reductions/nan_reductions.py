@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
@@ -38,7 +39,7 @@ from shardir.ir.types import INEXACT
 NAN_REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims")
 
 
-def _mask_nan(a: Any, where: Any) -> tuple[Tracer, Any]:
+def _mask_nan(a: ArrayLike, where: Any) -> tuple[Tracer, Any]:
     """Return the array, and the mask of its elements that are included."""
     x = as_tracer(a)
     if x.value.type.dtype not in INEXACT:
@@ -49,9 +50,9 @@ def _mask_nan(a: Any, where: Any) -> tuple[Tracer, Any]:
 
 @public(static=NAN_REDUCTION_STATIC_ARGNAMES)
 def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `sum` of the elements that are not NaN; 0 if there are none."""
     x, numbers = _mask_nan(a, where)
     return _sum(x, axis, dtype, out, keepdims, initial, numbers)
@@ -59,9 +60,9 @@ def nansum(
 
 @public(static=NAN_REDUCTION_STATIC_ARGNAMES)
 def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `prod` of the elements that are not NaN; 1 if there are none."""
     x, numbers = _mask_nan(a, where)
     return prod(x, axis, dtype, out, keepdims, initial, numbers)
@@ -69,9 +70,9 @@ def nanprod(
 
 @public(static=NAN_REDUCTION_STATIC_ARGNAMES)
 def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `mean` of the elements that are not NaN; NaN if there are none."""
     x, numbers = _mask_nan(a, where)
     return mean(x, axis, dtype, out, keepdims, where=numbers)
@@ -79,9 +80,10 @@ def nanmean(
 
 @public(static=(*NAN_REDUCTION_STATIC_ARGNAMES, "ddof"))
 def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, where: Any = None, *, mean: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None, *,
+    mean: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `var` of the elements that are not NaN; NaN if there are not more than `ddof`."""
     x, numbers = _mask_nan(a, where)
     return var(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
@@ -89,9 +91,10 @@ def nanvar(
 
 @public(static=(*NAN_REDUCTION_STATIC_ARGNAMES, "ddof"))
 def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, where: Any = None, *, mean: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None, *,
+    mean: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `std` of the elements that are not NaN; NaN if there are not more than `ddof`."""
     x, numbers = _mask_nan(a, where)
     return std(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
@@ -99,9 +102,9 @@ def nanstd(
 
 @public(static=("axis", "out", "keepdims"))
 def nanmax(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `max` of the elements that are not NaN; NaN if there are none."""
     return _nan_extreme(
         "nanmax", maximum_of, lowest_of_dtype, a, axis, out, keepdims, initial, where
@@ -110,9 +113,9 @@ def nanmax(
 
 @public(static=("axis", "out", "keepdims"))
 def nanmin(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the `min` of the elements that are not NaN; NaN if there are none."""
     return _nan_extreme(
         "nanmin", minimum_of, highest_of_dtype, a, axis, out, keepdims, initial, where
@@ -120,8 +123,8 @@ def nanmin(
 
 
 def _nan_extreme(
-    name: str, extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: Any, axis: Any,
-    out: Any, keepdims: bool, initial: Any, where: Any,
+    name: str, extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: ArrayLike,
+    axis: AxisLike, out: Any, keepdims: bool, initial: Any, where: Any,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x, numbers = _mask_nan(a, where)
@@ -139,20 +142,24 @@ def _nan_extreme(
 
 
 @public(static=("axis", "out", "keepdims"))
-def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def nanargmax(
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None
+) -> Tracer:
     """Return the index of the largest element that is not NaN; -1 if there is none."""
     return _nan_arg_extreme("nanargmax", argmax, lowest_of_dtype, a, axis, out, keepdims)
 
 
 @public(static=("axis", "out", "keepdims"))
-def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def nanargmin(
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None
+) -> Tracer:
     """Return the index of the smallest element that is not NaN; -1 if there is none."""
     return _nan_arg_extreme("nanargmin", argmin, highest_of_dtype, a, axis, out, keepdims)
 
 
 def _nan_arg_extreme(
-    name: str, arg_extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: Any, axis: Any,
-    out: Any, keepdims: Any,
+    name: str, arg_extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: ArrayLike,
+    axis: AxisLike, out: Any, keepdims: Any,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x, numbers = _mask_nan(a, None)

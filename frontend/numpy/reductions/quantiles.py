@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -35,6 +36,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     require_real,
 )
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -57,9 +59,9 @@ POSITION_ROUNDING_OPS = {"lower": "floor", "higher": "ceil", "nearest": "round"}
 
 @with_argument_errors
 def quantile(
-    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: bool = False,
-) -> Any:  # fmt: skip
+    a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
+) -> Tracer:  # fmt: skip
     """Return the `q`-quantile over `axis`, interpolated between two elements if necessary.
 
     `q` may be an array, whose axes precede those of the result. The result is NaN if an element is
@@ -72,9 +74,9 @@ def quantile(
 
 @with_argument_errors
 def nanquantile(
-    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: bool = False,
-) -> Any:  # fmt: skip
+    a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
+) -> Tracer:  # fmt: skip
     """Return the `quantile` of the elements that are not NaN."""
     check_no_out("nanquantile", out)
     return _quantile("nanquantile", a, q, axis, method, keepdims, True)
@@ -82,9 +84,10 @@ def nanquantile(
 
 @with_argument_errors
 def percentile(
-    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: bool = False, *, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:  # fmt: skip
     """Return the `quantile` of `q` / 100."""
     check_no_out("percentile", out)
     share = _percent_to_fraction("percentile", q)
@@ -94,9 +97,9 @@ def percentile(
 
 @with_argument_errors
 def nanpercentile(
-    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: bool = False,
-) -> Any:  # fmt: skip
+    a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
+) -> Tracer:  # fmt: skip
     """Return the `percentile` of the elements that are not NaN."""
     check_no_out("nanpercentile", out)
     return _quantile(
@@ -106,9 +109,9 @@ def nanpercentile(
 
 @with_argument_errors
 def median(
-    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the middle element over `axis`, or the mean of the two; NaN if an element is NaN."""
     check_no_out("median", out)
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
@@ -116,9 +119,9 @@ def median(
 
 @with_argument_errors
 def nanmedian(
-    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the `median` of the elements that are not NaN."""
     check_no_out("nanmedian", out)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)
@@ -138,7 +141,9 @@ def _percent_to_fraction(name: str, q: Any) -> Any:
     return np.asarray(q) / 100 if isinstance(q, (np.ndarray, np.generic)) else asarray(q) / 100
 
 
-def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool) -> Any:
+def _quantile(
+    name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool
+) -> Tracer:
     if not is_one_of(method, QUANTILE_METHODS):
         methods = ", ".join(QUANTILE_METHODS)
         raise ArgumentError(
@@ -166,7 +171,7 @@ MAX_SELECTED_FRACTIONS = 7
 """The maximum number of concrete fractions that are selected one by one, without a sort."""
 
 
-def _as_static_fractions(q: Any) -> tuple[float, ...] | None:
+def _as_static_fractions(q: Tracer) -> tuple[float, ...] | None:
     """Return concrete fractions as a tuple, if they are a short vector of values from 0 to 1."""
     if not isinstance(q, np.ndarray):
         is_list = isinstance(q, (list, tuple))
@@ -191,20 +196,32 @@ QUANTILE_STATIC_ARGNAMES = ("axis", "method", "keepdims", "nans", "name")
 
 @public(static=("q", *QUANTILE_STATIC_ARGNAMES), name="quantile")
 def _quantile_static(
-    a: Any, q: float, axis: Any, method: str, keepdims: bool, nans: bool, name: str
-) -> Any:
+    a: ArrayLike, q: float, axis: AxisLike, method: str, keepdims: bool, nans: bool, name: str
+) -> Tracer:
     return _emit_quantiles(a, (q,), axis, method, keepdims, nans, name)[0]
 
 
 @public(static=("q", *QUANTILE_STATIC_ARGNAMES), name="quantile")
 def _quantiles_static(
-    a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, nans: bool, name: str
-) -> Any:
+    a: ArrayLike,
+    q: tuple[float, ...],
+    axis: AxisLike,
+    method: str,
+    keepdims: bool,
+    nans: bool,
+    name: str,
+) -> Tracer:
     return _stack_rows(_emit_quantiles(a, q, axis, method, keepdims, nans, name))
 
 
 def _emit_quantiles(
-    a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, nans: bool, name: str
+    a: ArrayLike,
+    q: tuple[float, ...],
+    axis: AxisLike,
+    method: str,
+    keepdims: bool,
+    nans: bool,
+    name: str,
 ) -> list[Tracer]:
     """Return one array per fraction."""
     x, lines, dims = _move_axes_first(name, a, axis)
@@ -282,8 +299,8 @@ def _stack_rows(rows: Sequence[Tracer]) -> Tracer:
 
 @public(static=QUANTILE_STATIC_ARGNAMES, name="quantile")
 def _quantiles_traced(
-    a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool, name: str
-) -> Any:
+    a: ArrayLike, q: ArrayLike, axis: AxisLike, method: str, keepdims: bool, nans: bool, name: str
+) -> Tracer:
     x, lines, dims = _move_axes_first(name, a, axis)
     (fractions,) = promote_to((lines.value.type.dtype, False), as_tracer(q))
     line = reshape(fractions, (fractions.value.type.size,))
@@ -295,7 +312,9 @@ def _quantiles_traced(
     return convert(reshape(found, (*fractions.shape, *rest)), inexact_kind(x)[0])
 
 
-def _move_axes_first(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...]]:
+def _move_axes_first(
+    name: str, a: ArrayLike, axis: AxisLike
+) -> tuple[Tracer, Tracer, tuple[int, ...]]:
     """Return the array, its elements along a leading axis that combines `axis`, and the axes."""
     x = as_tracer(require_real(name, a)[0])
     dims = canonicalize_axes(axis, x.ndim)

@@ -3,6 +3,7 @@
 from math import nan
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
@@ -40,7 +41,7 @@ def var(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
     keepdims: bool = False, *, where: Any = None, mean: Any = None,
     correction: float | None = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the variance over `axis`: the mean squared distance from the mean, with divisor n -
     ddof.
 
@@ -58,7 +59,7 @@ def std(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
     keepdims: bool = False, *, where: Any = None, mean: Any = None,
     correction: float | None = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the standard deviation over `axis`: the square root of the variance; see `var`."""
     wide, name = _variance_of_operand(
         "std", a, axis, dtype, out, ddof, keepdims, where, mean, correction
@@ -67,8 +68,8 @@ def std(
 
 
 def _variance_of_operand(
-    name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: bool, where: Any,
-    mean: Any, correction: float | None,
+    name: str, a: ArrayLike, axis: AxisLike, dtype: DTypeLike, out: Any, ddof: float,
+    keepdims: bool, where: Tracer, mean: Tracer, correction: float | None,
 ) -> tuple[Tracer, str]:  # fmt: skip
     """Return the variance in its computation type, and the element type of the result."""
     check_no_out(name, out)
@@ -93,7 +94,7 @@ def _variance_of_operand(
 
 
 def emit_variance(
-    x: Tracer, dims: tuple[int, ...], ddof: float, keepdims: bool, where: Any = None,
+    x: Tracer, dims: tuple[int, ...], ddof: float, keepdims: bool, where: ArrayLike | None = None,
     centre: Tracer | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the sum over `dims` of the squared distances from the mean, divided by n - ddof.
@@ -137,7 +138,11 @@ def emit_variance(
 
 @public(static=("axis", "returned", "keepdims"))
 def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    a: ArrayLike,
+    axis: AxisLike = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
 ) -> Any:
     """Return the mean over `axis` with weights, which have the shape of `a` or the sizes along
     `axis`.
@@ -169,9 +174,10 @@ def average(
 
 @public(static=("rowvar", "bias", "ddof", "dtype"))
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
-    fweights: Any = None, aweights: Any = None, dtype: Any = None,
-) -> Any:  # fmt: skip
+    m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
+    ddof: int | None = None, fweights: Any = None, aweights: Any = None,
+    dtype: DTypeLike | None = None,
+) -> Tracer:  # fmt: skip
     """Return the covariance matrix of the rows of `m` (and `y`); of the columns if `rowvar` is
     false.
 
@@ -211,7 +217,7 @@ def cov(
     )
 
 
-def _as_observations(m: Any, rowvar: bool) -> Tracer:
+def _as_observations(m: ArrayLike, rowvar: bool) -> Tracer:
     """Return a matrix of variables by observations; a vector is one variable."""
     x = as_tracer(m)
     if x.ndim > 2:
@@ -230,7 +236,9 @@ def _normalize_covariance(products: Tracer, divisor: Any) -> Tracer:
 
 
 @public(static=("rowvar", "dtype"))
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
+def corrcoef(
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None
+) -> Tracer:
     """Return the correlation coefficients of the rows of `x` (and `y`).
 
     If `rowvar` is false, the columns are the variables.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.shaping.reshaping import atleast_3d
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
@@ -22,7 +23,7 @@ MAX_EMPTY_PARTS = 1 << 16
 """The maximum number of parts if there are fewer elements; each part is an operation."""
 
 
-def _promote_arrays(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
+def _promote_arrays(arrays: Any, what: str, dtype: DTypeLike | None = None) -> list[Tracer]:
     if isinstance(arrays, Tracer) or hasattr(arrays, "shape"):
         array = as_tracer(arrays)
         if not array.ndim:
@@ -36,7 +37,7 @@ def _promote_arrays(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
 
 
 @public(static=("axis", "dtype"))
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate arrays along `axis`; without an axis, concatenate the flattened arrays.
 
     All other dimensions must agree. The result has the promoted element type, or `dtype`.
@@ -66,7 +67,7 @@ concat = concatenate
 
 
 @public(static=("axis", "dtype"))
-def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
+def stack(arrays: Any, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
     """Stack arrays of one shape along a new dimension."""
     parts = _promote_arrays(arrays, "stack", dtype)
     shape = parts[0].shape
@@ -81,7 +82,7 @@ def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
 
 
 @public(static=("dtype",))
-def vstack(tup: Any, dtype: Any = None) -> Any:
+def vstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the first dimension; vectors become rows."""
     parts = [
         reshape(x, (1,) * (2 - x.ndim) + x.shape) for x in _promote_arrays(tup, "vstack", dtype)
@@ -90,20 +91,20 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
 
 
 @public(static=("dtype",))
-def hstack(tup: Any, dtype: Any = None) -> Any:
+def hstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the second dimension; vectors along their only one."""
     parts = [reshape(x, x.shape or (1,)) for x in _promote_arrays(tup, "hstack", dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 @public(static=("dtype",))
-def dstack(tup: Any, dtype: Any = None) -> Any:
+def dstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the third dimension."""
     return concatenate([atleast_3d(x) for x in _promote_arrays(tup, "dstack", dtype)], 2)
 
 
 @public()
-def column_stack(tup: Any) -> Any:
+def column_stack(tup: Any) -> Tracer:
     """Concatenate along the second dimension; vectors become columns."""
     parts = [
         reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in _promote_arrays(tup, "column_stack")
@@ -112,25 +113,25 @@ def column_stack(tup: Any) -> Any:
 
 
 @public(static=("axis",))
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Tracer:
     """Append `values` to `arr` along `axis`; without it, both are flattened."""
     return concatenate([arr, values], axis)
 
 
 @public()
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Tracer:
     """Concatenate nested lists of blocks, the innermost lists along the last dimension."""
 
-    def depth(x: Any) -> int:
+    def depth(x: ArrayLike) -> int:
         return 1 + max(map(depth, x)) if isinstance(x, (list, tuple)) else 0
 
-    def rank(x: Any) -> int:
+    def rank(x: ArrayLike) -> int:
         return max(map(rank, x)) if isinstance(x, (list, tuple)) else as_tracer(x).ndim
 
     levels = depth(arrays)
     dims = max(levels, rank(arrays))
 
-    def assemble(x: Any, level: int) -> Any:
+    def assemble(x: ArrayLike, level: int) -> Tracer:
         if isinstance(x, (list, tuple)):
             return concatenate([assemble(part, level - 1) for part in x], dims - level)
         tracer = as_tracer(x)
@@ -165,7 +166,7 @@ def _part_bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
 
 
 @public(static=("sections", "axis", "even"))
-def _split(ary: Any, sections: Any, axis: int, even: bool) -> list[Tracer]:
+def _split(ary: ArrayLike, sections: Any, axis: int, even: bool) -> list[Tracer]:
     x = as_tracer(ary)
     if not x.ndim:
         raise OperationTypeError(with_location("a scalar cannot be split"))
@@ -173,33 +174,33 @@ def _split(ary: Any, sections: Any, axis: int, even: bool) -> list[Tracer]:
     return [slice_dim(x, dim, a, b) for a, b in _part_bounds(x.shape[dim], sections, even)]
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> Any:
     """Split into equal parts along `axis`, or at the given indices; return a list."""
     return _split(ary, to_hashable(indices_or_sections), axis, True)
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> Any:
     """Split like `split`; the sizes of parts may differ by one."""
     return _split(ary, to_hashable(indices_or_sections), axis, False)
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> Any:
     """Split along the first dimension."""
     return split(ary, indices_or_sections, 0)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> Any:
     """Split along the second dimension, or the only one."""
     return split(ary, indices_or_sections, 0 if tensor_type_of(ary).rank == 1 else 1)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> Any:
     """Split along the third dimension."""
     return split(ary, indices_or_sections, 2)
 
 
 @public(static=("axis",))
-def unstack(x: Any, /, *, axis: int = 0) -> Any:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> Any:
     """Return the slices along `axis` as a tuple."""
     tracer = as_tracer(x)
     dim = canonicalize_axis(axis, tracer.ndim)

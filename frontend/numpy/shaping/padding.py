@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.elementwise import arithmetic, rounding
@@ -47,7 +48,7 @@ _MODE_OPTIONS = {
 """The modes, and the options of each."""
 
 
-def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+def pad(array: ArrayLike, pad_width: Any, mode: str = "constant", **options: Any) -> Tracer:
     """Pad `array` by NumPy's rules.
 
     `pad_width` is one width, a pair (before, after), a pair per dimension, or a dict from axes to
@@ -122,7 +123,7 @@ def _expand_sides(values: Any, rank: int) -> list[SidePair]:
     return pairs * rank if len(pairs) == 1 else pairs
 
 
-def _is_sequence(values: Any) -> bool:
+def _is_sequence(values: ArrayLike) -> bool:
     return isinstance(values, (list, tuple)) or getattr(values, "shape", ()) != ()
 
 
@@ -133,7 +134,7 @@ def _as_pair(items: Sequence[Any]) -> SidePair:
 
 
 @public(static=("widths",), name="pad")
-def _pad_constant(array: Any, values: Any, widths: tuple[SidePair, ...]) -> Any:
+def _pad_constant(array: ArrayLike, values: ArrayLike, widths: tuple[SidePair, ...]) -> Tracer:
     x = as_tracer(array)
     sides = _expand_values(values, x.ndim, "constant_values")
     first = sides[0][0] if sides else 0
@@ -147,11 +148,11 @@ def _pad_constant(array: Any, values: Any, widths: tuple[SidePair, ...]) -> Any:
     return x
 
 
-def _is_equal_value(value: Any, other: Any) -> bool:
+def _is_equal_value(value: Any, other: ArrayLike) -> bool:
     return value is other or (is_number(value) and is_number(other) and value == other)
 
 
-def _expand_values(values: Any, rank: int, what: str) -> list[SidePair]:
+def _expand_values(values: ArrayLike, rank: int, what: str) -> list[SidePair]:
     try:
         return _expand_sides(values, rank)
     except ValueError:
@@ -178,7 +179,7 @@ def _emit_pad(x: Tracer, value: Any, low: Sequence[int], high: Sequence[int]) ->
 
 
 @public(static=("widths",), name="pad")
-def _pad_linear_ramp(array: Any, values: Any, widths: tuple[SidePair, ...]) -> Any:
+def _pad_linear_ramp(array: ArrayLike, values: ArrayLike, widths: tuple[SidePair, ...]) -> Tracer:
     x = as_tracer(array)
     sides = _expand_values(values, x.ndim, "end_values")
     for dim, ((low, high), (before, after)) in enumerate(zip(widths, sides, strict=True)):
@@ -216,12 +217,12 @@ def _ramp_border(x: Tracer, dim: int, ends: SidePair, width: int, first: bool) -
 
 @public(static=("widths", "mode", "reflection", "lengths"), name="pad")
 def _pad_static_mode(
-    array: Any,
+    array: ArrayLike,
     widths: tuple[SidePair, ...],
     mode: str,
     reflection: str,
     lengths: tuple[SidePair, ...] | None,
-) -> Any:
+) -> Tracer:
     x = as_tracer(array)
     for dim, (low, high) in enumerate(widths):
         if not low and not high:

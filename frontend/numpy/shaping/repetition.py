@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
@@ -31,6 +32,7 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import (
     to_hashable,
 )
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape, splat
@@ -41,7 +43,7 @@ GATHER_MIN_RUNS = 4
 
 
 @public(static=("reps",))
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: ArrayLike, reps: Any) -> Tracer:
     """Repeat the array `A`, `reps` times along each dimension."""
     x = as_tracer(A)
     times = as_ints(reps)
@@ -58,8 +60,8 @@ def tile(A: Any, reps: Any) -> Any:
 
 @composed_function()
 def repeat(
-    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None,
-    out_sharding: Any = None,
+    a: ArrayLike, repeats: Any, axis: AxisLike = None, *, total_repeat_length: int | None = None,
+    out_sharding: ShardingRequest = None,
 ) -> Any:  # fmt: skip
     """Repeat each element `repeats` times along `axis` (without it, in the flattened array).
 
@@ -80,7 +82,7 @@ def repeat(
 
 
 @public(static=("axis", "total"), name="repeat")
-def _repeat_traced(a: Any, repeats: Any, axis: Any, total: int) -> Any:
+def _repeat_traced(a: ArrayLike, repeats: Any, axis: AxisLike, total: int) -> Tracer:
 
     x, dim = _flatten_without_axis(a, axis)
     size = x.shape[dim]
@@ -90,7 +92,7 @@ def _repeat_traced(a: Any, repeats: Any, axis: Any, total: int) -> Any:
 
 
 @public(static=("repeats", "axis", "total"), name="repeat")
-def _repeat_static(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
+def _repeat_static(a: ArrayLike, repeats: Any, axis: AxisLike, total: int | None) -> Tracer:
     x, dim = _flatten_without_axis(a, axis)
     size = x.shape[dim]
     counts = np.asarray(repeats)
@@ -121,7 +123,7 @@ def _repeat_static(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
     return concatenate_parts([result, repeat_slice(result, dim, length - 1, total - length)], dim)
 
 
-def _flatten_without_axis(a: Any, axis: Any) -> tuple[Tracer, int]:
+def _flatten_without_axis(a: ArrayLike, axis: AxisLike) -> tuple[Tracer, int]:
     """Return the array and its dimension; without an axis, the flattened array."""
     x = as_tracer(a)
     if axis is None:
@@ -145,7 +147,7 @@ def select_along_dim(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) ->
     return result
 
 
-def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+def delete(arr: ArrayLike, obj: ArrayLike, axis: AxisLike = None) -> Tracer:
     """Remove the elements at `obj` along `axis` (without it, from the flattened array).
 
     `obj` is a concrete index, several indices, a slice or a mask; one index may be traced.
@@ -156,7 +158,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 
 @public(static=("obj", "axis"), name="delete")
-def _delete_static(arr: Any, obj: Any, axis: Any) -> Any:
+def _delete_static(arr: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
     x, dim = _flatten_without_axis(arr, axis)
     positions = np.arange(x.shape[dim])
     try:
@@ -167,7 +169,7 @@ def _delete_static(arr: Any, obj: Any, axis: Any) -> Any:
 
 
 @public(static=("axis",), name="delete")
-def _delete_traced(arr: Any, obj: Any, axis: Any) -> Any:
+def _delete_traced(arr: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
 
     x, dim = _flatten_without_axis(arr, axis)
     at = as_tracer(obj)
@@ -184,13 +186,13 @@ def _delete_traced(arr: Any, obj: Any, axis: Any) -> Any:
     return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
 
 
-def _as_numpy_index(obj: Any) -> Any:
+def _as_numpy_index(obj: ArrayLike) -> Any:
     if isinstance(obj, tuple):
         return np.asarray(obj) if len(obj) else np.zeros(0, np.int64)
     return obj
 
 
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, axis: AxisLike = None) -> Tracer:
     """Insert `values` before the elements at `obj` along `axis` (without it, in the flattened
     array).
 
@@ -201,7 +203,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 
 @public(static=("obj", "axis"), name="insert")
-def _insert_static(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
+def _insert_static(arr: ArrayLike, values: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
     x, dim = _flatten_without_axis(as_tracer(arr), axis)
     (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
     new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
@@ -220,7 +222,7 @@ def _insert_static(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
 
 
 @public(static=("new_shape",))
-def resize(a: Any, new_shape: Any) -> Any:
+def resize(a: ArrayLike, new_shape: Any) -> Tracer:
     """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
     x = as_tracer(a)
     shape = as_ints(new_shape)

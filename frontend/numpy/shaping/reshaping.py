@@ -7,10 +7,12 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import Ints, as_ints
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -22,7 +24,7 @@ from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def _resolve_shape(shape: Any, size: int) -> tuple[int, ...]:
+def _resolve_shape(shape: ShapeLike, size: int) -> tuple[int, ...]:
     """Return the shape with its one -1 replaced by the size that fits an array of `size`
     elements.
     """
@@ -42,8 +44,13 @@ def _resolve_shape(shape: Any, size: int) -> tuple[int, ...]:
 
 @public(static=("shape", "order", "copy"))
 def reshape(
-    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None
-) -> Any:
+    a: ArrayLike,
+    shape: ShapeLike,
+    order: str = "C",
+    *,
+    copy: bool | None = None,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the elements of `a`, in row-major order (`order="F"`: column-major), in another shape.
 
     One size may be -1 and is computed. Raise `OperationTypeError` if the number of elements
@@ -59,13 +66,13 @@ def reshape(
 
 
 @public(static=("order",))
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: ShardingRequest = None) -> Tracer:
     """Return all elements in one dimension, in row-major order (`order="F"`: column-major)."""
     return reshape(a, (-1,), order)
 
 
 @public(static=("axes",))
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: ArrayLike, axes: Any = None) -> Tracer:
     """Permute the dimensions by `axes`; without `axes`, reverse their order."""
     x = as_tracer(a)
     perm = tuple(range(x.ndim))[::-1] if axes is None else canonicalize_axes(axes, x.ndim)
@@ -87,7 +94,7 @@ permute_dims = transpose
 
 
 @public()
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Tracer:
     """Exchange the last two dimensions."""
     tracer = as_tracer(x)
     if tracer.ndim < 2:
@@ -100,7 +107,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 @public(static=("axis1", "axis2"))
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Tracer:
     """Exchange two dimensions."""
     x = as_tracer(a)
     perm = list(range(x.ndim))
@@ -110,7 +117,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 @public(static=("source", "destination"))
-def moveaxis(a: Any, source: Ints, destination: Ints) -> Any:
+def moveaxis(a: ArrayLike, source: Ints, destination: Ints) -> Tracer:
     """Move the dimensions `source` to the positions `destination`; the others keep their order."""
     x = as_tracer(a)
     sources, destinations = (
@@ -130,7 +137,7 @@ def moveaxis(a: Any, source: Ints, destination: Ints) -> Any:
 
 
 @public(static=("axis", "start"))
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Tracer:
     """Move dimension `axis` to the position before dimension `start`."""
     x = as_tracer(a)
     axis = canonicalize_axis(axis, x.ndim)
@@ -139,7 +146,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 
 @public(static=("axis",))
-def expand_dims(a: Any, axis: Ints) -> Any:
+def expand_dims(a: ArrayLike, axis: Ints) -> Tracer:
     """Insert dimensions of size 1 at the positions `axis` of the result."""
     x = as_tracer(a)
     rank = x.ndim + len(as_ints(axis))
@@ -149,7 +156,7 @@ def expand_dims(a: Any, axis: Ints) -> Any:
 
 
 @public(static=("axis",))
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: ArrayLike, axis: AxisLike = None) -> Tracer:
     """Remove all dimensions of size 1, or those that `axis` names.
 
     Raise `ShapeError` if a named dimension has another size.
@@ -171,7 +178,9 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 
 @public(static=("shape",))
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+def broadcast_to(
+    array: ArrayLike, shape: ShapeLike, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Broadcast `array` to `shape` by NumPy's rules."""
     return broadcast(as_tracer(array), as_ints(shape))
 
@@ -194,25 +203,25 @@ def broadcast_arrays(*args: Any) -> Any:
 
 
 @public(static=("axis",))
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: ArrayLike, axis: AxisLike = None) -> Tracer:
     """Reverse the order of elements along `axis`, or along all dimensions."""
     x = as_tracer(m)
     dims = tuple(range(x.ndim)) if axis is None else canonicalize_axes(axis, x.ndim)
     return emit("reverse", x, dims=dims, weak=x.weak_type) if dims else x
 
 
-def fliplr(m: Any) -> Any:
+def fliplr(m: ArrayLike) -> Tracer:
     """Reverse the order of elements along the second dimension."""
     return flip(m, 1)
 
 
-def flipud(m: Any) -> Any:
+def flipud(m: ArrayLike) -> Tracer:
     """Reverse the order of elements along the first dimension."""
     return flip(m, 0)
 
 
 @public(static=("k", "axes"))
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tracer:
     """Rotate by `k` quarter turns in the plane of `axes`, from the first axis towards the
     second.
     """
@@ -256,7 +265,7 @@ def _expand_all_ranks(arrays: Sequence[Any], rank: int) -> Any:
 
 
 @public(static=("rank",), name="atleast")
-def _expand_rank(x: Any, rank: int) -> Any:
+def _expand_rank(x: ArrayLike, rank: int) -> Tracer:
     tracer = as_tracer(x)
     shape = tracer.shape
     if rank == 3 and tracer.ndim in (1, 2):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.elementwise import arithmetic
@@ -19,7 +20,7 @@ from shardir.ir.types import INTEGERS
 
 
 @composed_function()
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Tracer:
     """Shift elements circularly by `shift` along `axis`; without `axis`, shift the flattened array.
 
     Several shifts correspond to several axes. Shifts may be traced.
@@ -30,7 +31,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 
 @public(static=("shifts", "axis"), name="roll")
-def _roll_static(a: Any, shifts: tuple[int, ...], axis: Any) -> Any:
+def _roll_static(a: ArrayLike, shifts: tuple[int, ...], axis: AxisLike) -> Tracer:
     x = as_tracer(a)
     if axis is None:
         return reshape(_roll_static(reshape(x, (x.size,)), (sum(shifts),), 0), x.shape)
@@ -54,7 +55,7 @@ def _rotate_dims(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
 
 
 @public(static=("axis",), name="roll")
-def _roll_traced(a: Any, shift: Any, axis: Any) -> Any:
+def _roll_traced(a: ArrayLike, shift: Any, axis: AxisLike) -> Tracer:
     """Shift by traced amounts: a window of the array concatenated with itself."""
 
     x, by = as_tracer(a), as_tracer(shift)
@@ -74,7 +75,9 @@ def _roll_traced(a: Any, shift: Any, axis: Any) -> Any:
     return x
 
 
-def _pair_axes_and_shifts(axis: Any, rank: int, shifts: Sequence[Any]) -> list[tuple[int, Any]]:
+def _pair_axes_and_shifts(
+    axis: AxisLike, rank: int, shifts: Sequence[Any]
+) -> list[tuple[int, Any]]:
     """Return pairs of dimension and shift; a dimension may occur several times, as in NumPy."""
     axes = [canonicalize_axis(each, rank) for each in as_ints(axis)]
     many = max(len(axes), len(shifts))

@@ -1,8 +1,7 @@
 """Reinterpretation of the bits of an array as another element type."""
 
-from typing import Any
-
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.source_locations import with_location
@@ -14,7 +13,7 @@ from shardir.ir.types import COMPLEX, NUMPY_DTYPES, REAL_OF, TensorType
 
 
 @public(static=("dtype",))
-def view(x: Any, dtype: Any = None) -> Any:
+def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Tracer:
     """Reinterpret the bits of `x` as another element type, in NumPy's memory layout.
 
     A narrower type makes the last dimension longer, a wider one shorter. Raise `OperationTypeError`

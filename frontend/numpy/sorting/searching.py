@@ -6,6 +6,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import loops
@@ -42,8 +43,8 @@ SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
 def searchsorted(
-    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None
-) -> Any:
+    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: Any = None, *, method: str | None = None
+) -> Tracer:
     """Return the i32 indices at which to insert `v` into the sorted vector `a` to keep it sorted.
 
     `side` "left" inserts before equal elements, "right" after them. NaN is larger than every
@@ -64,7 +65,7 @@ def searchsorted(
 
 
 @public(static=("side", "method"), name="searchsorted")
-def _search(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
+def _search(a: ArrayLike, v: ArrayLike, sorter: Any, side: str, method: str | None) -> Tracer:
 
     table, query = promote(*as_operands(a, v))
     if table.ndim != 1:
@@ -147,7 +148,9 @@ def _binary_search(table: Tracer, query: Tracer, side: str) -> Tracer:
     return found
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(
+    x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
+) -> Tracer:
     """Return the i32 index of the bin that contains each element; bin i begins at bins[i - 1].
 
     Edges are monotonic. With `right` the upper edge belongs to the bin, otherwise the lower edge.
@@ -156,7 +159,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
 
 @public(static=("right", "method"), name="digitize")
-def _digitize(x: Any, bins: Any, right: bool, method: str | None) -> Any:
+def _digitize(x: ArrayLike, bins: ArrayLike, right: bool, method: str | None) -> Tracer:
 
     edges = as_tracer(bins)
     if edges.ndim != 1:
@@ -177,8 +180,13 @@ def _digitize(x: Any, bins: Any, right: bool, method: str | None) -> Any:
 
 
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
-) -> Any:
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Tracer:
     """Evaluate at `x` the piecewise linear function through the points (xp, fp) with ascending
     `xp`.
 
@@ -202,7 +210,9 @@ def interp(
 
 
 @public(name="interp")
-def _interpolate(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
+def _interpolate(
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any, right: Any, period: Any
+) -> Tracer:
 
     x, xp = promote_inexact(*as_operands(x, xp))
     (fp,) = promote_inexact(*as_operands(fp))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import float_parts, selection
@@ -59,7 +60,7 @@ def integer_range(first: Array, second: Array, most: int) -> tuple[Any, int] | N
 
 
 @public(static=("which", "span"))
-def _select_by_table(ar1: Any, ar2: Any, smallest: Any, span: int, which: str) -> Any:
+def _select_by_table(ar1: ArrayLike, ar2: ArrayLike, smallest: Any, span: int, which: str) -> Any:
     """Return all integers of the range, and the mask of those that `which` selects."""
 
     first, second, start = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2, smallest)))
@@ -80,7 +81,7 @@ def _select_by_table(ar1: Any, ar2: Any, smallest: Any, span: int, which: str) -
 
 
 @public(static=("which",))
-def _select_by_sort(ar1: Any, ar2: Any, which: str) -> Any:
+def _select_by_sort(ar1: ArrayLike, ar2: ArrayLike, which: str) -> Any:
     """Return all values in order, and a mask with one element per selected value."""
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))

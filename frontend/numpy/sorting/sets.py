@@ -7,6 +7,7 @@ import numpy as np
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array, from_numpy
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import selection
@@ -48,7 +49,9 @@ MAX_FULL_ISIN_COMPARISONS = 1 << 16
 
 
 @with_argument_errors
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(
+    ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """Return the unique values of both arrays in ascending order."""
 
     if size is None and concrete_unsharded_arrays(ar1, ar2) is None:
@@ -59,13 +62,13 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
 
 @with_argument_errors
 def intersect1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """Return the values that both arrays contain, in ascending order.
 
@@ -86,7 +89,7 @@ def intersect1d(
 
 
 @public(static=("size",), name="intersect1d")
-def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
+def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> Any:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     width = first.shape[0]
@@ -110,12 +113,12 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
 
 @with_argument_errors
 def setdiff1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """Return the values of the first array that the second does not contain, in ascending order.
 
@@ -133,7 +136,7 @@ def setdiff1d(
 
 
 @public(static=("size",), name="setdiff1d")
-def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
+def _difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> Tracer:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     values, counts = unique(first, return_counts=True, size=max(first.shape[0], 1))
@@ -142,12 +145,12 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
 
 @with_argument_errors
 def setxor1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """Return the values that exactly one of the arrays contains, in ascending order.
 
@@ -165,7 +168,7 @@ def setxor1d(
 
 
 @public(static=("size",), name="setxor1d")
-def _symmetric_difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
+def _symmetric_difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> Tracer:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     both = concatenation.concatenate([first, second])
@@ -174,7 +177,7 @@ def _symmetric_difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any
     return _select_values(values, once & (counts > 0), fill_value, size)
 
 
-def _select_values(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
+def _select_values(values: Tracer, mask: ArrayLike, fill_value: Tracer, size: int) -> Tracer:
     """Return `size` values where `mask` is true, padded with `fill_value` or 0."""
 
     (where,) = nonzero.nonzero(mask, size=size)
@@ -195,13 +198,13 @@ def _isin_registers(x: Tracer, tests: Tracer) -> Tracer:
 
 
 def isin(
-    element: Any,
-    test_elements: Any,
+    element: ArrayLike,
+    test_elements: ArrayLike,
     assume_unique: bool = False,
     invert: bool = False,
     *,
     method: Any = None,
-) -> Any:
+) -> Tracer:
     """Return whether each element is in `test_elements` (or, with `invert`, is not).
 
     NaN equals no element.
@@ -232,7 +235,7 @@ def _lookup_table_size(element: Any, test_elements: Any) -> int | None:
 
 
 @public(static=("invert", "span"), name="isin")
-def _isin(element: Any, test_elements: Any, invert: bool, span: int | None) -> Any:
+def _isin(element: ArrayLike, test_elements: ArrayLike, invert: bool, span: int | None) -> Tracer:
 
     x, tests = promote(*as_operands(element, test_elements))
     tests = reshape(tests, (tests.size,))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
@@ -16,7 +17,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import REAL_OF, TensorType
 
 
-def _flatten_or_axis(a: Any, axis: int | None, what: str) -> tuple[Tracer, int]:
+def _flatten_or_axis(a: ArrayLike, axis: int | None, what: str) -> tuple[Tracer, int]:
     x = as_tracer(a)
     if axis is None:
         return reshape(x, (x.size,)), 0
@@ -51,7 +52,7 @@ def sort(
     order: Any = None,
     stable: bool = True,
     descending: bool = False,
-) -> Any:
+) -> Tracer:
     """Sort along `axis` (without it, the flattened array).
 
     `kind` is accepted for compatibility: every sort is stable.
@@ -63,14 +64,14 @@ def sort(
 
 @public(static=("axis", "kind", "order", "stable", "descending"))
 def argsort(
-    a: Any,
+    a: ArrayLike,
     axis: int | None = -1,
     *,
     kind: Any = None,
     order: Any = None,
     stable: bool = True,
     descending: bool = False,
-) -> Any:
+) -> Tracer:
     """Return the indices that sort along `axis`; equal elements keep their order.
 
     The indices have the default integer type.
@@ -85,7 +86,7 @@ def argsort(
 
 
 @public(static=("axis",))
-def lexsort(keys: Any, axis: int = -1) -> Any:
+def lexsort(keys: Any, axis: int = -1) -> Tracer:
     """Return the indices that sort by several keys, of which the last one is the primary key."""
     is_array = isinstance(keys, (Operators, np.ndarray))
     if not is_array and not isinstance(keys, (list, tuple)):
@@ -104,7 +105,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 
 @public(static=("kth", "axis"))
-def partition(a: Any, kth: int, axis: int = -1) -> Any:
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Tracer:
     """Return elements with that of sorted rank `kth` at index `kth`, and no larger one before it.
 
     The implementation sorts all elements.
@@ -115,7 +116,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 
 @public(static=("kth", "axis"))
-def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Tracer:
     """Return the i32 indices that correspond to `partition`."""
     x, dim = _flatten_or_axis(a, axis, "argpartition")
     canonicalize_axis(kth, x.shape[dim])
@@ -123,7 +124,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 
 
 @public()
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: ArrayLike) -> Tracer:
     """Sort along the last dimension as complex numbers: by real, then by imaginary part."""
     x, dim = _flatten_or_axis(a, -1, "sort_complex")
     dtype = x.value.type.dtype

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import TracedValueError
@@ -79,7 +80,7 @@ def unique(
     *,
     equal_nan: bool = True,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
     sorted: bool = True,
 ) -> Any:
     """Return the unique values in ascending order; with `axis`, the unique slices along it.
@@ -146,7 +147,7 @@ def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: boo
 
 
 @public(static=("equal_nan",), name="unique")
-def _sort_and_mark_firsts(x: Any, equal_nan: bool) -> Any:
+def _sort_and_mark_firsts(x: ArrayLike, equal_nan: bool) -> Any:
     """Return the sorted elements and the mask of the first elements of equal runs."""
 
     sorted_values = sort_functions.sort(x, axis=None)
@@ -284,7 +285,9 @@ class UniqueInverse(NamedTuple):
 
 
 @with_argument_errors
-def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+def unique_all(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> UniqueAll:
     """Return the unique values, indices of first occurrences, the inverse, and counts.
 
     NaNs count as different values.
@@ -294,14 +297,18 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
 
 
 @with_argument_errors
-def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+def unique_counts(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> UniqueCounts:
     """Return the unique values and the count of each; NaNs count as different values."""
     found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueCounts(*found)
 
 
 @with_argument_errors
-def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+def unique_inverse(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> UniqueInverse:
     """Return the unique values, and for each element the index of its value.
 
     NaNs count as different values.
@@ -311,6 +318,8 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
 
 
 @with_argument_errors
-def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def unique_values(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """Return the unique values; NaNs count as different values."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)

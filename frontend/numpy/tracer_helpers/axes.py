@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import as_items
+from shardir.frontend.arrays.array_types import AxisLike
 from shardir.frontend.errors import AxisError
 from shardir.frontend.source_locations import with_location
 
 
-def canonicalize_axis(axis: Any, rank: int) -> int:
+def canonicalize_axis(axis: AxisLike, rank: int) -> int:
     """Return the axis counted from the front; raise `AxisError` unless -rank <= axis < rank."""
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         raise AxisError(with_location(f"an axis must be an integer, got {axis!r}"))

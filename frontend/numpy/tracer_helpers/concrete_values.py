@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, not_an_array_error
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.pytree.tree_checks import check_acyclic
@@ -17,7 +18,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def is_concrete(x: Any) -> bool:
+def is_concrete(x: ArrayLike) -> bool:
     """Return whether the elements of an array, or of a container of arrays, are concrete."""
     try:
         return _is_concrete(x)
@@ -26,13 +27,13 @@ def is_concrete(x: Any) -> bool:
         raise
 
 
-def _is_concrete(x: Any) -> bool:
+def _is_concrete(x: ArrayLike) -> bool:
     if isinstance(x, (list, tuple)):
         return all(map(_is_concrete, x))
     return not isinstance(x, Tracer)
 
 
-def require_concrete(x: Any, label: str, what: str, way_out: str) -> npt.NDArray[Any]:
+def require_concrete(x: ArrayLike, label: str, what: str, way_out: str) -> npt.NDArray[Any]:
     """Return the elements of `x`, which error messages call `label`, as a NumPy array.
 
     Raise `TracedValueError` with `what` and `way_out` if `x` is traced, and `NotAnArrayError` if it
@@ -43,7 +44,7 @@ def require_concrete(x: Any, label: str, what: str, way_out: str) -> npt.NDArray
     return to_concrete_array(x, label)
 
 
-def to_concrete_array(x: Any, label: str) -> npt.NDArray[Any]:
+def to_concrete_array(x: ArrayLike, label: str) -> npt.NDArray[Any]:
     """Return the elements of a concrete array or nested list as a NumPy array.
 
     Raise `NotAnArrayError`, which mentions `label`, if `x` is not an array.
@@ -71,7 +72,7 @@ def as_ints(values: Any) -> tuple[int, ...]:
     return tuple(index(n) for n in np.asarray(values))
 
 
-def to_hashable(values: Any) -> Any:
+def to_hashable(values: ArrayLike) -> Any:
     """Convert arrays and lists of numbers to nested tuples, which can be static arguments."""
     try:
         return _to_hashable(values)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.source_locations import with_location
@@ -27,8 +28,8 @@ DtypeAndWeakType = tuple[str, bool]
 BOOL_RESULT_OPS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
 """Operations that return bools, which are never weakly typed."""
 
-Unary = Callable[[Any], Any]
-Binary = Callable[[Any, Any], Any]
+Unary = Callable[[ArrayLike], Tracer]
+Binary = Callable[[ArrayLike, ArrayLike], Tracer]
 
 
 def emit_elementwise(op: str, *operands: Tracer) -> Tracer:
@@ -64,7 +65,7 @@ def inexact_kind(*xs: Any) -> DtypeAndWeakType:
     return promotion.inexact_dtype(name), weak
 
 
-def default_float_kind(x: Any) -> DtypeAndWeakType:
+def default_float_kind(x: ArrayLike) -> DtypeAndWeakType:
     """Return the element type of `x`, or the default floating type if that is bool or integer."""
     name, weak = common_kind(x)
     return (name if name in INEXACT else promotion.canonical_dtype("f64")), weak
@@ -93,7 +94,7 @@ def constant_like(x: Tracer, number: complex) -> Tracer:
     return splat(number, x.value.type, x.weak_type)
 
 
-def as_bool(x: Any) -> Tracer:
+def as_bool(x: ArrayLike) -> Tracer:
     """Convert the operand to bools: zero is false, every other element is true."""
     value = as_tracer(x)
     return (

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.ir.types import COMPLEX, TensorType
 
 
-def tensor_type_of(x: Any) -> TensorType:
+def tensor_type_of(x: ArrayLike) -> TensorType:
     """Return the shape and element type of an array, a scalar or a nested list."""
     try:
         return _tensor_type_of(x)
@@ -20,7 +21,7 @@ def tensor_type_of(x: Any) -> TensorType:
         raise
 
 
-def _tensor_type_of(x: Any) -> TensorType:
+def _tensor_type_of(x: ArrayLike) -> TensorType:
     if isinstance(x, (list, tuple)):
         rows = [_tensor_type_of(item) for item in x]
         inner = rows[0] if rows else abstract_of(np.zeros(())).type
@@ -28,7 +29,7 @@ def _tensor_type_of(x: Any) -> TensorType:
     return abstract_of(x).type
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """Return the sizes of all axes."""
     return tensor_type_of(a).shape
 
@@ -38,24 +39,24 @@ def ndim(a: Any) -> int:
     return tensor_type_of(a).rank
 
 
-def size(a: Any, axis: Any = None) -> int:
+def size(a: ArrayLike, axis: AxisLike = None) -> int:
     """Return the number of elements, or the size of one axis."""
     kind = tensor_type_of(a)
     return kind.size if axis is None else kind.shape[canonicalize_axis(axis, kind.rank)]
 
 
-def isscalar(element: Any) -> bool:
+def isscalar(element: ArrayLike) -> bool:
     """Return whether the object is a scalar or an array of rank 0."""
     if isinstance(element, (list, tuple, str)):
         return False
     return np.isscalar(element) or getattr(element, "shape", None) == ()
 
 
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Return whether the element type is complex."""
     return tensor_type_of(x).dtype in COMPLEX
 
 
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Return whether the element type is not complex."""
     return not iscomplexobj(x)

@@ -6,6 +6,7 @@ Outside of the support a density is 0 and its logarithm -inf.
 from math import log as log_of, pi
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
@@ -14,42 +15,43 @@ from shardir.frontend.scipy import special
 from shardir.frontend.scipy.distributions.distribution import Distribution
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.stirling import log_poisson
+from shardir.frontend.tracing.tracer import Tracer
 
 SQUARE_DOMINATES_FROM = 1e9
 """The argument from which on 1 + x^2 rounds to x^2 in f64."""
 
 
-def _minus_inf_outside(outside: Any, value: Any) -> Any:
+def _minus_inf_outside(outside: Any, value: Any) -> Tracer:
     """Return -inf where `outside` is true; NaN is not outside."""
     return selection.where(outside, -dtypes.inf, value)
 
 
-def _uniform_cdf(x: Any) -> Any:
+def _uniform_cdf(x: ArrayLike) -> Tracer:
     return selection.clip(x, 0, 1)
 
 
-def _gamma_logpdf(x: Any, a: Any) -> Any:
+def _gamma_logpdf(x: Tracer, a: Tracer) -> Tracer:
     safe = selection.where(x < 0, filling.ones_like(x), x)
     plain = special.xlogy(a - 1, safe) - safe - special.gammaln(a)
     return _minus_inf_outside(x < 0, log_poisson(a - 1, safe, plain))
 
 
 @compute_in_double
-def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
+def _beta_logpdf(x: Tracer, a: Tracer, b: Tracer) -> Tracer:
     outside = (x < 0) | (x > 1)
     safe = selection.where(outside, filling.full_like(x, 0.5), x)
     value = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b)
     return _minus_inf_outside(outside, value)
 
 
-def _t_logpdf(x: Any, df: Any) -> Any:
+def _t_logpdf(x: ArrayLike, df: Tracer) -> Tracer:
     half = (df + 1) / 2
     value = -special.betaln(df / 2, constant_like(df, 0.5)) - 0.5 * math_functions.log(df)
     return value - half * _log1p_square(x / math_functions.sqrt(df))
 
 
 @compute_in_double
-def _t_cdf(x: Any, df: Any) -> Any:
+def _t_cdf(x: Tracer, df: Tracer) -> Tracer:
     """Compute the distribution function near the centre by the side next to 0, else by the tail.
 
     Both have small rounding errors.
@@ -64,7 +66,7 @@ def _t_cdf(x: Any, df: Any) -> Any:
 
 
 @compute_in_double
-def _beta_sf(x: Any, a: Any, b: Any) -> Any:
+def _beta_sf(x: Tracer, a: Tracer, b: Tracer) -> Tracer:
     """Return 1 minus the distribution function where that is not near 1, else the tail."""
     x = selection.clip(x, 0, 1)
     left = x * (a + b) < a
@@ -73,27 +75,27 @@ def _beta_sf(x: Any, a: Any, b: Any) -> Any:
     return selection.where(left, 1 - share, share)
 
 
-def _chi2_logpdf(x: Any, df: Any) -> Any:
+def _chi2_logpdf(x: Tracer, df: Tracer) -> Tracer:
     return _gamma_logpdf(x / 2, df / 2) - log_of(2)
 
 
-def _laplace_cdf(x: Any) -> Any:
+def _laplace_cdf(x: Tracer) -> Tracer:
     half = 0.5 * math_functions.exp(-complex_parts.abs(x))
     return selection.where(x < 0, half, 1 - half)
 
 
-def _laplace_logcdf(x: Any) -> Any:
+def _laplace_logcdf(x: Tracer) -> Tracer:
     half = 0.5 * math_functions.exp(-complex_parts.abs(x))
     return selection.where(x < 0, x - log_of(2), math_functions.log1p(-half))
 
 
-def _logistic_logcdf(x: Any) -> Any:
+def _logistic_logcdf(x: ArrayLike) -> Tracer:
     return selection.minimum(x, 0.0) - math_functions.log1p(
         math_functions.exp(-complex_parts.abs(x))
     )
 
 
-def _log1p_square(x: Any) -> Any:
+def _log1p_square(x: Tracer) -> Tracer:
     """Return log(1 + x^2) without overflow of the square."""
     is_large = complex_parts.abs(x) > SQUARE_DOMINATES_FROM
     large = 2 * math_functions.log(
@@ -103,14 +105,14 @@ def _log1p_square(x: Any) -> Any:
     return selection.where(is_large, large, math_functions.log1p(safe * safe))
 
 
-def _one_minus_exp(x: Any) -> Any:
+def _one_minus_exp(x: Tracer) -> Tracer:
     """Return 1 - exp(-x) for x >= 0; the derivative has no cancellation for small x."""
     return selection.where(
         x < 1, -math_functions.expm1(-selection.minimum(x, 1.0)), 1 - math_functions.exp(-x)
     )
 
 
-def _log_one_minus_exp(x: Any) -> Any:
+def _log_one_minus_exp(x: Tracer) -> Tracer:
     """Return log(1 - exp(-x)) for x >= 0 without cancellation."""
     small, large = selection.minimum(x, log_of(2)), selection.maximum(x, log_of(2))
     return selection.where(
@@ -120,17 +122,17 @@ def _log_one_minus_exp(x: Any) -> Any:
     )
 
 
-def _cauchy_cdf(x: Any) -> Any:
+def _cauchy_cdf(x: Tracer) -> Tracer:
     """Return the angle of (-x, 1) divided by pi, which is small without cancellation."""
     return math_functions.arctan2(constant_like(x, 1), -x) / pi
 
 
-def _cauchy_logcdf(x: Any) -> Any:
+def _cauchy_logcdf(x: Tracer) -> Tracer:
     tail = _cauchy_cdf(-complex_parts.abs(x))
     return selection.where(x > 0, math_functions.log1p(-tail), math_functions.log(tail))
 
 
-def _cauchy_ppf(q: Any) -> Any:
+def _cauchy_ppf(q: Tracer) -> Tracer:
     smaller = selection.minimum(q, 1 - q)
     outer = smaller < 0.25
     tangent = math_functions.tan(pi * selection.where(outer, smaller, 0.5 - smaller))
@@ -138,11 +140,11 @@ def _cauchy_ppf(q: Any) -> Any:
     return selection.where(q < 0.5, -size, size)
 
 
-def _pareto_logsf(x: Any, b: Any) -> Any:
+def _pareto_logsf(x: Tracer, b: Tracer) -> Tracer:
     return -b * math_functions.log(selection.maximum(x, 1.0))
 
 
-def _clamp_to_positive(x: Any) -> Any:
+def _clamp_to_positive(x: ArrayLike) -> Tracer:
     return selection.maximum(x, 0.0)
 
 

@@ -4,6 +4,7 @@ from math import log as log_of, pi
 from types import SimpleNamespace
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy import dtypes
@@ -23,15 +24,16 @@ from shardir.frontend.scipy import special
 from shardir.frontend.scipy.special_functions.stirling import log_poisson
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.tracer import Tracer
 
 
-def _minus_inf_outside_support(x: Any, good: Any, value: Any) -> Any:
+def _minus_inf_outside_support(x: ArrayLike, good: Any, value: Any) -> Tracer:
     """Return `value`, or -inf outside of the support; NaN stays NaN."""
     return selection.where(good | (x != x), value, -dtypes.inf)
 
 
 @public(name="bernoulli.logpmf")
-def _bernoulli_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def _bernoulli_logpmf(k: Any, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     """Return log(p) at 1 and log(1 - p) at 0."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
@@ -40,7 +42,7 @@ def _bernoulli_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
 
 
 @public(name="bernoulli.cdf")
-def _bernoulli_cdf(k: Any, p: Any) -> Any:
+def _bernoulli_cdf(k: Any, p: ArrayLike) -> Tracer:
     """Return 0 below 0, 1 - p below 1, and 1 from there on."""
     k, p = promote_args_inexact(k, p)
     result = selection.where(k < 0, 0.0, selection.where(k < 1, 1 - p, 1.0))
@@ -50,7 +52,7 @@ def _bernoulli_cdf(k: Any, p: Any) -> Any:
 
 
 @public(name="bernoulli.ppf")
-def _bernoulli_ppf(q: Any, p: Any) -> Any:
+def _bernoulli_ppf(q: ArrayLike, p: ArrayLike) -> Tracer:
     """Return 0 for q up to 1 - p, else 1."""
     q, p = promote_args_inexact(q, p)
     is_invalid = float_parts.isnan(q) | float_parts.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1)
@@ -60,7 +62,7 @@ def _bernoulli_ppf(q: Any, p: Any) -> Any:
 
 
 @public(name="poisson.logpmf")
-def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def _poisson_logpmf(k: Any, mu: Any, loc: ArrayLike = 0) -> Tracer:
     """Return k log(mu) - log(k!) - mu for integers k >= 0."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = k - loc
@@ -73,7 +75,7 @@ def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 
 @public(name="poisson.cdf")
-def _poisson_cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def _poisson_cdf(k: Any, mu: Any, loc: ArrayLike = 0) -> Tracer:
     """Return the probability of at most k."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = rounding.floor(k - loc) + 1
@@ -83,7 +85,7 @@ def _poisson_cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 
 @public(name="geom.logpmf")
-def _geom_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def _geom_logpmf(k: Any, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     """Return log(p) + (k - 1) log(1 - p) for integers k >= 1."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
@@ -92,7 +94,7 @@ def _geom_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
 
 
 @public(name="dirichlet.logpdf")
-def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
+def _dirichlet_logpdf(x: ArrayLike, alpha: ArrayLike) -> Tracer:
     """Return the logarithm of the density at a point whose first dimension sums to 1."""
     x, alpha = (as_tracer(v) * 1.0 for v in (x, alpha))
     if x.shape[0] + 1 == alpha.shape[0]:
@@ -115,7 +117,7 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
 
 
 @public(name="multivariate_normal.logpdf")
-def _multivariate_normal_logpdf(x: Any, mean: Any, cov: Any) -> Any:
+def _multivariate_normal_logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Tracer:
     """Return the logarithm of the density at vectors `x`.
 
     `cov` is a covariance matrix, or one variance of all components.

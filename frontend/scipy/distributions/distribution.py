@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import math_functions, selection
@@ -59,7 +60,7 @@ class Distribution:
         self, what: str, shapes: int, formula: FormulaFunction, density: bool = False
     ) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(x: Any, *rest: Any) -> Any:
+        def function(x: ArrayLike, *rest: Any) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = promote_args_inexact(x, loc, scale, *rest[:shapes])
             result = formula((x - loc) / scale, *shape)
@@ -69,7 +70,7 @@ class Distribution:
 
     def _scale_result(self, what: str, shapes: int, formula: FormulaFunction) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(q: Any, *rest: Any) -> Any:
+        def function(q: ArrayLike, *rest: Any) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = promote_args_inexact(q, loc, scale, *rest[:shapes])
             result = formula(q, *shape) * scale + loc
@@ -80,7 +81,9 @@ class Distribution:
     def _with_location_and_scale(
         self, what: str, shapes: int, function: FormulaFunction
     ) -> FormulaFunction:
-        def call_function(x: Any, *args: Any, loc: Any = 0, scale: Any = 1) -> Any:
+        def call_function(
+            x: ArrayLike, *args: Any, loc: ArrayLike = 0, scale: ArrayLike = 1
+        ) -> Any:
             given = [*args[shapes:], *[None] * 2]
             loc = loc if given[0] is None else given[0]
             scale = scale if given[1] is None else given[1]
@@ -90,7 +93,9 @@ class Distribution:
         return call_function
 
     def _compose(self, inner: FormulaFunction, outer: FormulaFunction) -> FormulaFunction:
-        def call_composed(x: Any, *args: Any, loc: Any = 0, scale: Any = 1) -> Any:
+        def call_composed(
+            x: ArrayLike, *args: Any, loc: ArrayLike = 0, scale: ArrayLike = 1
+        ) -> Any:
             return outer(inner(x, *args, loc=loc, scale=scale))
 
         return call_composed

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
@@ -28,6 +29,7 @@ from shardir.frontend.scipy.special_functions.double_double import (
     compute_in_double,
     compute_in_single,
 )
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 Array = npt.NDArray[Any]
@@ -98,7 +100,7 @@ def _coefficient_table(order: int, size: int) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in (*table, rounding_errors))
 
 
-def _scaled_bessel(order: int, x: Any, width: int | None = None) -> Any:
+def _scaled_bessel(order: int, x: Tracer, width: int | None = None) -> Tracer:
     """Return exp(-|x|) I_n(x) with the precision of its element type, or of one with `width`
     bytes.
     """
@@ -106,7 +108,7 @@ def _scaled_bessel(order: int, x: Any, width: int | None = None) -> Any:
     ends = INTERVAL_ENDS[width]
     beyond = [size > end for end in ends]
 
-    def select_by_interval(numbers: tuple[float, ...]) -> Any:
+    def select_by_interval(numbers: tuple[float, ...]) -> Tracer:
         result = constant_like(size, numbers[0])
         for test, number in zip(beyond, numbers[1:], strict=True):
             result = selection.where(test, constant_like(size, number), result)
@@ -127,14 +129,14 @@ def _scaled_bessel(order: int, x: Any, width: int | None = None) -> Any:
     return value * selection.where(beyond[0], complex_parts.sign(x), x) if order else value
 
 
-def _bessel(order: int, x: Any) -> Any:
+def _bessel(order: int, x: Any) -> Tracer:
     """Return I_n(x); narrower floats are computed in f64, as the rounded product would be off by 3
     ulps.
     """
     return compute_in_double(partial(_bessel_of_width, order, 8 if x.dtype.itemsize == 8 else 4))(x)
 
 
-def _bessel_of_width(order: int, width: int, x: Any) -> Any:
+def _bessel_of_width(order: int, width: int, x: ArrayLike) -> Tracer:
     """Return I_n(x).
 
     The decreasing factor at infinity would be 0 times infinity, so that the argument is clipped.
@@ -155,12 +157,12 @@ def _bessel_of_width(order: int, width: int, x: Any) -> Any:
 
 
 @custom_jvp
-def _i0e(x: Any) -> Any:
+def _i0e(x: Tracer) -> Tracer:
     return compute_in_single(partial(_scaled_bessel, 0))(x)
 
 
 @custom_jvp
-def _i1e(x: Any) -> Any:
+def _i1e(x: Tracer) -> Tracer:
     return compute_in_single(partial(_scaled_bessel, 1))(x)
 
 
@@ -181,7 +183,7 @@ def _i1e_rule(primals: Any, tangents: Any) -> Any:
 
 
 @custom_jvp
-def _i0(x: Any) -> Any:
+def _i0(x: ArrayLike) -> Tracer:
     return _bessel(0, x)
 
 
@@ -192,7 +194,7 @@ def _i0_rule(primals: Any, tangents: Any) -> Any:
 
 
 @custom_jvp
-def _i1(x: Any) -> Any:
+def _i1(x: ArrayLike) -> Tracer:
     return _bessel(1, x)
 
 
@@ -206,24 +208,24 @@ def _i1_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def i0e(x: Any) -> Any:
+def i0e(x: Tracer) -> Any:
     """Return exp(-|x|) times the modified Bessel function of order 0, elementwise."""
     return _i0e(*promote_args_inexact(*require_real("i0e", x)))
 
 
 @public()
-def i1e(x: Any) -> Any:
+def i1e(x: ArrayLike) -> Any:
     """Return exp(-|x|) times the modified Bessel function of order 1, elementwise."""
     return _i1e(*promote_args_inexact(*require_real("i1e", x)))
 
 
 @public()
-def i0(x: Any) -> Any:
+def i0(x: ArrayLike) -> Any:
     """Return the modified Bessel function of order 0, elementwise."""
     return _i0(*promote_args_inexact(*require_real("i0", x)))
 
 
 @public()
-def i1(x: Any) -> Any:
+def i1(x: ArrayLike) -> Any:
     """Return the modified Bessel function of order 1, elementwise."""
     return _i1(*promote_args_inexact(*require_real("i1", x)))

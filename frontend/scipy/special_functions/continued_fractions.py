@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, selection
 from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.jvp_vjp import jvp
 
 MAX_ITERATIONS = 10_000
@@ -34,7 +36,7 @@ def continued_fraction(
     """
     tiny = 1e-30
 
-    def inverse_of(x: Any) -> Any:
+    def inverse_of(x: ArrayLike) -> Tracer:
         return 1 / selection.where(complex_parts.abs(x) < tiny, filling.full_like(x, tiny), x)
 
     def is_unfinished(state: Any) -> Any:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike, UserFunction
 from shardir.frontend.config import config
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
 from shardir.frontend.tracing.operands import convert
+from shardir.frontend.tracing.tracer import Tracer
 
 DoubleDouble = tuple[Any, Any]
 
@@ -20,14 +22,14 @@ DEKKER_SPLIT_F64 = 2.0**27 + 1
 """The factor of Dekker's split into halves (1971)."""
 
 
-def two_sum(a: Any, b: Any) -> DoubleDouble:
+def two_sum(a: Tracer, b: Any) -> DoubleDouble:
     """Return a + b and its exact rounding error (D. Knuth, 1969)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-def two_product(a: Any, b: Any) -> DoubleDouble:
+def two_product(a: Tracer, b: Tracer) -> DoubleDouble:
     """Return a b and its exact rounding error, for numbers below 2^996 (T. Dekker, 1971)."""
     (high, low), (other_high, other_low) = _split_halves(a), _split_halves(b)
     product = a * b
@@ -35,13 +37,13 @@ def two_product(a: Any, b: Any) -> DoubleDouble:
     return product, rest + low * other_low
 
 
-def _split_halves(x: Any) -> DoubleDouble:
+def _split_halves(x: Tracer) -> DoubleDouble:
     scaled = x * DEKKER_SPLIT_F64
     high = scaled - (scaled - x)
     return high, x - high
 
 
-def power_of_quotient(top: DoubleDouble, bottom: DoubleDouble, y: Any) -> DoubleDouble:
+def power_of_quotient(top: DoubleDouble, bottom: DoubleDouble, y: ArrayLike) -> DoubleDouble:
     """Return (top / bottom)^y over e^c, and c: y times the relative error of the quotient."""
     quotient = top[0] / bottom[0]
     product, rest = two_product(quotient, bottom[0])
@@ -49,27 +51,27 @@ def power_of_quotient(top: DoubleDouble, bottom: DoubleDouble, y: Any) -> Double
     return apply_elementwise("pow", quotient, y), quotient_error / top[0] * y
 
 
-def compute_in_single(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def compute_in_single(function: Callable[[Any], Any]) -> Callable[[Tracer], Tracer]:
     """Extend a function of f32 and f64 to narrower floats: compute in f32, round once."""
 
-    def compute(x: Any) -> Any:
-        if x.dtype.itemsize >= 4:
-            return function(x)
-        return function(x.astype(np.float32)).astype(x.dtype)
+    def compute(x: Tracer) -> Tracer:
+        wide = x.dtype.itemsize >= 4
+        result: Tracer = function(x if wide else x.astype(np.float32))
+        return result if wide else result.astype(x.dtype)
 
     return compute
 
 
-def compute_in_double(function: Callable[..., Any]) -> Callable[..., Any]:
+def compute_in_double(function: UserFunction) -> Callable[..., Tracer]:
     """Extend a function of f64 to narrower floats: compute in f64, round once.
 
     The computation and its derivatives are f64 independent of `enable_x64`.
     """
 
-    def compute(*xs: Any) -> Any:
+    def compute(*xs: Tracer) -> Tracer:
         first = xs[0]
         with config(enable_x64=True):
-            result = function(*(convert(x, "f64") for x in xs))
+            result: Tracer = function(*(convert(x, "f64") for x in xs))
         return convert(result, first.value.type.dtype, first.weak_type)
 
     return compute

@@ -6,12 +6,13 @@ from typing import Any
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy.special_functions.stirling import scaled_log_residual
+from shardir.frontend.tracing.tracer import Tracer
 
 SCALING_EXPONENT = 700
 """The power of two by which overflowing quotients are scaled down, twice."""
 
 
-def relative_entropy(p: Any, q: Any, wide: bool) -> Any:
+def relative_entropy(p: Tracer, q: Tracer, wide: bool) -> Tracer:
     """Return p log(p / q), 0 if p is 0 and q is not negative, and inf for other signs.
 
     `wide` states that the operands are not of a narrower type, whose quotients f64 can represent.
@@ -31,7 +32,7 @@ def relative_entropy(p: Any, q: Any, wide: bool) -> Any:
     return selection.where(both, result, selection.where(is_zero, constant_like(p, 0), others))
 
 
-def kl_divergence(p: Any, q: Any, wide: bool) -> Any:
+def kl_divergence(p: Tracer, q: Tracer, wide: bool) -> Tracer:
     """Return p log(p / q) - p + q.
 
     If p and q are close, the result is p (m - log(1 + m)) with m = (q - p) / p. For operands of a
@@ -48,7 +49,7 @@ def kl_divergence(p: Any, q: Any, wide: bool) -> Any:
     return selection.where(is_close, safe_p * (m * m * scaled_log_residual(m)), direct)
 
 
-def _log1p_quotient(difference: Any, smaller: Any) -> Any:
+def _log1p_quotient(difference: Any, smaller: Any) -> Tracer:
     """Return log(1 + difference / smaller) without overflow of the quotient."""
     overflows, one = difference / smaller == inf, constant_like(difference, 1)
     scaled_quotient = (difference * 2.0**-SCALING_EXPONENT) / (

@@ -4,6 +4,7 @@ from functools import partial
 from math import log as log_of, pi
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
@@ -27,17 +28,18 @@ from shardir.frontend.scipy.special_functions.gamma_quotients import (
 )
 from shardir.frontend.scipy.special_functions.stirling import log_beta
 from shardir.frontend.tracing.operands import promote_to
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 
 @public()
-def gammaln(x: Any) -> Any:
+def gammaln(x: ArrayLike) -> Tracer:
     """Return the logarithm of the absolute value of the gamma function, elementwise."""
     return apply_elementwise("lgamma", x, kind=inexact_kind(x))
 
 
 @public()
-def digamma(x: Any) -> Any:
+def digamma(x: ArrayLike) -> Tracer:
     """Return the derivative of `gammaln`, elementwise."""
     return apply_elementwise("digamma", x, kind=inexact_kind(x))
 
@@ -46,7 +48,7 @@ psi = digamma
 
 
 @public()
-def gammasgn(x: Any) -> Any:
+def gammasgn(x: ArrayLike) -> Tracer:
     """Return the sign of the gamma function, 1 or -1, elementwise.
 
     At a zero it is the sign of the zero; it is NaN at other poles and for NaN.
@@ -61,7 +63,7 @@ def gammasgn(x: Any) -> Any:
 
 
 @custom_jvp
-def _gamma(x: Any) -> Any:
+def _gamma(x: ArrayLike) -> Tracer:
     return compute_in_double(gamma_of_double)(x)
 
 
@@ -72,13 +74,13 @@ def _gamma_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def gamma(x: Any) -> Any:
+def gamma(x: ArrayLike) -> Any:
     """Return the gamma function, elementwise."""
     return _gamma(*promote_args_inexact(*require_real("gamma", x)))
 
 
 @custom_jvp
-def _factorial(n: Any) -> Any:
+def _factorial(n: Any) -> Tracer:
     return compute_in_double(factorial_of_double)(n)
 
 
@@ -96,19 +98,19 @@ def factorial(n: Any, exact: bool = False) -> Any:
 
 
 @public()
-def betaln(a: Any, b: Any) -> Any:
+def betaln(a: ArrayLike, b: ArrayLike) -> Tracer:
     """Return the logarithm of the absolute value of the beta function, elementwise."""
     return compute_in_double(partial(log_beta, gammaln=gammaln))(
         *promote_args_inexact(*require_real("betaln", a, b))
     )
 
 
-def _signed_beta(a: Any, b: Any) -> Any:
+def _signed_beta(a: Tracer, b: Tracer) -> Any:
     return beta_of_double(a, b, gammasgn(a) * gammasgn(b) * gammasgn(a + b))
 
 
 @custom_jvp
-def _beta(a: Any, b: Any) -> Any:
+def _beta(a: ArrayLike, b: ArrayLike) -> Tracer:
     return compute_in_double(_signed_beta)(a, b)
 
 
@@ -121,13 +123,13 @@ def _beta_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def beta(a: Any, b: Any) -> Any:
+def beta(a: ArrayLike, b: ArrayLike) -> Any:
     """Return the beta function, elementwise."""
     return _beta(*promote_args_inexact(*require_real("beta", a, b)))
 
 
 @public(static=("d",))
-def multigammaln(a: Any, d: int) -> Any:
+def multigammaln(a: ArrayLike, d: int) -> Tracer:
     """Return the logarithm of the multivariate gamma function of dimension `d`, elementwise."""
     (a,) = promote_to(inexact_kind(a, 1), a)
     total = constant_like(a, 0.25 * d * (d - 1) * log_of(pi))
@@ -137,7 +139,7 @@ def multigammaln(a: Any, d: int) -> Any:
 
 
 @custom_jvp
-def _poch(z: Any, m: Any) -> Any:
+def _poch(z: ArrayLike, m: ArrayLike) -> Tracer:
     return compute_in_double(rising_factorial)(z, m)
 
 
@@ -149,6 +151,6 @@ def _poch_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def poch(z: Any, m: Any) -> Any:
+def poch(z: ArrayLike, m: ArrayLike) -> Any:
     """Return the rising factorial gamma(z + m) / gamma(z), elementwise."""
     return _poch(*promote_args_inexact(*require_real("poch", z, m)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, rounding, selection
@@ -18,6 +19,7 @@ from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy.special_functions.double_double import DoubleDouble, power_of_quotient
 from shardir.frontend.scipy.special_functions.stirling import STIRLING_FROM, stirling_remainder
+from shardir.frontend.tracing.tracer import Tracer
 
 # fmt: off
 GAMMA_COEFFICIENTS_NEAR_TWO = (
@@ -42,13 +44,13 @@ OVERFLOW_ARGUMENT = 1000.0
 FACTORIALS = tuple(float(factorial(n)) for n in range(171))
 
 
-def is_even(x: Any) -> Any:
+def is_even(x: Tracer) -> Any:
     """Return whether an integral value is even; infinities are even."""
     half = 0.5 * x
     return half == rounding.floor(half)
 
 
-def gamma_of_double(x: Any) -> Any:
+def gamma_of_double(x: Any) -> Tracer:
     """Return the gamma function: infinite at 0, with its sign, and NaN at other poles."""
     left, size = x < 0, complex_parts.abs(x)
     value, second_factor = _gamma_positive(
@@ -69,24 +71,24 @@ def gamma_of_double(x: Any) -> Any:
     return selection.where(size < RECIPROCAL_BELOW, 1 / x, result)
 
 
-def factorial_of_double(n: Any) -> Any:
+def factorial_of_double(n: Any) -> Tracer:
     """Return gamma(n + 1), 0 for negative n; n gamma(n) where n + 1 is rounded."""
     is_exact = (n == rounding.floor(n)) | (n < 1)
     value = gamma_of_double(selection.where(is_exact, n + 1, n))
     return selection.where(n < 0, constant_like(n, 0), selection.where(is_exact, value, n * value))
 
 
-def _is_tabulated(x: Any) -> Any:
+def _is_tabulated(x: Tracer) -> Any:
     return (x == rounding.floor(x)) & (x >= 1) & (x <= len(FACTORIALS))
 
 
-def _table_lookup(x: Any) -> Any:
+def _table_lookup(x: ArrayLike) -> Tracer:
     table = filling.asarray(np.array(FACTORIALS))
     place = selection.clip(x, 1.0, float(len(FACTORIALS))) - 1
     return take.take(table, place.astype(np.int32), mode="promise_in_bounds")
 
 
-def _gamma_positive(x: Any, halved: Any) -> DoubleDouble:
+def _gamma_positive(x: Tracer, halved: Any) -> DoubleDouble:
     """Return gamma of positive x as a product; the second factor is 1 unless the first is
     halved.
     """
@@ -102,7 +104,7 @@ def _gamma_positive(x: Any, halved: Any) -> DoubleDouble:
     ), second_factor
 
 
-def gamma_by_recurrence(x: Any, end: float = STIRLING_FROM) -> Any:
+def gamma_by_recurrence(x: Tracer, end: float = STIRLING_FROM) -> Tracer:
     """Return gamma of numbers above 0 and below `end`."""
     t = x - rounding.floor(x)
     total = constant_like(x, GAMMA_COEFFICIENTS_NEAR_TWO[-1])
@@ -116,7 +118,7 @@ def gamma_by_recurrence(x: Any, end: float = STIRLING_FROM) -> Any:
     )
 
 
-def _gamma_by_stirling(x: Any, halved: Any) -> DoubleDouble:
+def _gamma_by_stirling(x: Tracer, halved: Any) -> DoubleDouble:
     is_squared = halved & (x > SPLIT_POWER_FROM)
     y = x - 0.5
     power, correction = power_of_quotient(

@@ -7,6 +7,7 @@ with a base in two parts (A. DiDonato and A. Morris, ACM TOMS 18, 1992, use thei
 from math import pi
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.control_flow.branches import cond
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
@@ -28,6 +29,7 @@ from shardir.frontend.scipy.special_functions.stirling import (
     log_beta,
     stirling_remainder,
 )
+from shardir.frontend.tracing.tracer import Tracer
 
 HUGE_ARGUMENT = 1e290
 """The argument from which on products of halves overflow f64."""
@@ -35,7 +37,7 @@ MAX_EXP_ARGUMENT = 700.0
 """About the largest argument whose exponential is finite."""
 
 
-def beta_of_double(a: Any, b: Any, sign: Any) -> Any:
+def beta_of_double(a: Tracer, b: Tracer, sign: Any) -> Any:
     """Return the beta function; `sign` is its sign."""
     is_direct = (selection.minimum(a, b) > 0) & (selection.maximum(a, b) < HUGE_ARGUMENT)
     safe = (
@@ -44,17 +46,17 @@ def beta_of_double(a: Any, b: Any, sign: Any) -> Any:
     )
     direct = beta_of_positive(*safe)
 
-    def by_logarithm(a: Any, b: Any, sign: Any, direct: Any) -> Any:
+    def by_logarithm(a: ArrayLike, b: ArrayLike, sign: Any, direct: Any) -> Tracer:
         logarithm = log_beta(a, b, lambda x: apply_elementwise("lgamma", x))
         return selection.where(is_direct, direct, sign * math_functions.exp(logarithm))
 
-    def keep_direct(a: Any, b: Any, sign: Any, direct: Any) -> Any:
+    def keep_direct(a: ArrayLike, b: ArrayLike, sign: Any, direct: Any) -> Any:
         return direct
 
     return cond(basic_reductions.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct)
 
 
-def beta_of_positive(a: Any, b: Any) -> Any:
+def beta_of_positive(a: Tracer, b: Tracer) -> Tracer:
     """Return the beta function of positive numbers below `HUGE_ARGUMENT`."""
     small, large = selection.minimum(a, b), selection.maximum(a, b)
     is_large, both_large = large >= STIRLING_FROM, small >= STIRLING_FROM
@@ -87,7 +89,7 @@ def beta_of_positive(a: Any, b: Any) -> Any:
     return selection.where(is_large, front * (of_b * of_a) * math_functions.exp(c), product)
 
 
-def rising_factorial(z: Any, m: Any) -> Any:
+def rising_factorial(z: Tracer, m: ArrayLike) -> Tracer:
     """Return gamma(z + m) / gamma(z)."""
     total, lost = two_sum(z, m)
     is_direct = (selection.minimum(z, total) > 0) & (selection.maximum(z, total) < HUGE_ARGUMENT)
@@ -97,10 +99,10 @@ def rising_factorial(z: Any, m: Any) -> Any:
         safe_z, safe_total, safe_m, selection.where(is_direct, lost, constant_like(z, 0))
     )
 
-    def by_gamma_quotient(z: Any, total: Any, direct: Any) -> Any:
+    def by_gamma_quotient(z: ArrayLike, total: Any, direct: Any) -> Tracer:
         return selection.where(is_direct, direct, gamma_of_double(total) / gamma_of_double(z))
 
-    def keep_direct(z: Any, total: Any, direct: Any) -> Any:
+    def keep_direct(z: ArrayLike, total: Any, direct: Any) -> Any:
         return direct
 
     result = cond(
@@ -109,7 +111,7 @@ def rising_factorial(z: Any, m: Any) -> Any:
     return selection.where(m == 0, one, result)
 
 
-def _rising_factorial_positive(z: Any, total: Any, m: Any, rounding_error: Any) -> Any:
+def _rising_factorial_positive(z: Tracer, total: Any, m: ArrayLike, rounding_error: Any) -> Any:
     """Return the rising factorial of positive numbers.
 
     `rounding_error` is that of `total`.
@@ -159,7 +161,7 @@ def _rising_factorial_positive(z: Any, total: Any, m: Any, rounding_error: Any) 
     )
 
 
-def _approximate_digamma(x: Any) -> Any:
+def _approximate_digamma(x: Tracer) -> Tracer:
     """Return `digamma` of positive numbers within a few percent, for the correction of a
     rounded x.
     """

@@ -6,6 +6,7 @@ Source: A. DiDonato and A. Morris, ACM TOMS 18, 1992.
 from functools import partial
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
@@ -27,6 +28,7 @@ from shardir.frontend.scipy.special_functions.double_double import (
 )
 from shardir.frontend.scipy.special_functions.gamma_family import betaln
 from shardir.frontend.scipy.special_functions.prefactors import beta_weight
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 MIN_DERIVATIVE_TERMS = 30
@@ -36,7 +38,7 @@ MAX_PARAMETER = 1e270
 """The limit of parameters: the function is a step there, and products of larger ones overflow."""
 
 
-def _regularized_beta(a: Any, b: Any, x: Any, eps: float, least: int = 1) -> Any:
+def _regularized_beta(a: Tracer, b: Tracer, x: Tracer, eps: float, least: int = 1) -> Tracer:
     good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
     a, b = (
         selection.where(good, selection.minimum(x, MAX_PARAMETER), constant_like(x, 1))
@@ -78,11 +80,11 @@ def _regularized_beta(a: Any, b: Any, x: Any, eps: float, least: int = 1) -> Any
     return selection.where(good, value, ends)
 
 
-def _beta_values(a: Any, b: Any, x: Any) -> Any:
+def _beta_values(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
     return compute_in_double(partial(_regularized_beta, eps=tolerance_of(x)))(a, b, x)
 
 
-def _beta_with_min_terms(a: Any, b: Any, x: Any) -> Any:
+def _beta_with_min_terms(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
     """Compute the function for derivatives, with more terms.
 
     For integers the fraction ends early, but not for numbers close to them.
@@ -93,7 +95,7 @@ def _beta_with_min_terms(a: Any, b: Any, x: Any) -> Any:
 
 
 @compute_in_double
-def _density(a: Any, b: Any, x: Any) -> Any:
+def _density(a: Tracer, b: Tracer, x: Tracer) -> Tracer:
     return math_functions.exp(
         (a - 1) * math_functions.log(x) + (b - 1) * math_functions.log1p(-x) - betaln(a, b)
     )
@@ -111,6 +113,6 @@ def _betainc_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized incomplete beta function, elementwise."""
     return _betainc(*promote_args_inexact(*require_real("betainc", a, b, x)))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy import dtypes
@@ -27,6 +28,7 @@ from shardir.frontend.scipy.special_functions.temme_expansion import (
     temme_pair,
     uses_temme_expansion,
 )
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 EULER_CONSTANT = 0.5772156649015329
@@ -35,7 +37,7 @@ MAX_UNSCALED_ARGUMENT, ARGUMENT_SCALE = 1e270, 2.0**-100
 """Above the first, arguments are scaled by the second; the functions are steps in both ranges."""
 
 
-def _lower_series(a: Any, x: Any, small: Any, eps: float) -> Any:
+def _lower_series(a: ArrayLike, x: Tracer, small: Any, eps: float) -> Any:
     """Return the lower incomplete gamma function over x**a exp(-x) / gamma(a + 1), as a series.
 
     Where `small`, return the sum of (-x)**n / (n! (a + n)) for n >= 1. One loop computes both,
@@ -60,7 +62,7 @@ def _lower_series(a: Any, x: Any, small: Any, eps: float) -> Any:
     return while_loop(is_unconverged, step, state)[2]
 
 
-def _upper_fraction(a: Any, x: Any, eps: float) -> Any:
+def _upper_fraction(a: Tracer, x: Tracer, eps: float) -> Any:
     """Return the upper incomplete gamma function over x**a exp(-x) / gamma(a)."""
 
     def term(n: Any) -> tuple[Any, Any]:
@@ -78,7 +80,7 @@ def _log_gamma_1p(a: Any) -> Any:
     return a * selection.where(rounded_a == 0, constant_like(a, -EULER_CONSTANT), ratio)
 
 
-def _upper_small(a: Any, x: Any, total: Any) -> Any:
+def _upper_small(a: ArrayLike, x: ArrayLike, total: Any) -> Any:
     """Return the upper incomplete gamma function of small a and x, where it is far below 1.
 
     It is x**a / gamma(1 + a) times 1 plus a series, minus 1, computed without rounding next to 1
@@ -88,7 +90,7 @@ def _upper_small(a: Any, x: Any, total: Any) -> Any:
     return -math_functions.expm1(power) - math_functions.exp(power) * (a * total)
 
 
-def _regularized_pair(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
+def _regularized_pair(a: Tracer, x: Tracer, eps: float) -> tuple[Any, Any]:
     """Return the regularized lower and upper incomplete gamma functions."""
     is_invalid = (x < 0) | (a < 0) | float_parts.isnan(x) | float_parts.isnan(a)
     is_invalid = is_invalid | ((a == x) & ((x == 0) | (x == dtypes.inf)))
@@ -141,19 +143,19 @@ def _regularized_pair(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
 
 
 @compute_in_double
-def _density(a: Any, x: Any) -> Any:
+def _density(a: Tracer, x: Tracer) -> Tracer:
     return math_functions.exp(
         log_poisson(a - 1, x, (a - 1) * math_functions.log(x) - x - gammaln(a))
     )
 
 
-def lower_gamma(a: Any, x: Any) -> Any:
+def lower_gamma(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the regularized lower incomplete gamma function, without a custom derivative."""
     eps = tolerance_of(x)
     return compute_in_double(lambda a, x: _regularized_pair(a, x, eps)[0])(a, x)
 
 
-def upper_gamma(a: Any, x: Any) -> Any:
+def upper_gamma(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the regularized upper incomplete gamma function, without a custom derivative."""
     eps = tolerance_of(x)
     return compute_in_double(lambda a, x: _regularized_pair(a, x, eps)[1])(a, x)
@@ -180,12 +182,12 @@ def _higher_rule(primals: Any, tangents: Any) -> Any:
 
 
 @public()
-def gammainc(a: Any, x: Any) -> Any:
+def gammainc(a: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized lower incomplete gamma function, elementwise."""
     return _lower_differentiable(*promote_args_inexact(*require_real("gammainc", a, x)))
 
 
 @public()
-def gammaincc(a: Any, x: Any) -> Any:
+def gammaincc(a: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized upper incomplete gamma function, elementwise."""
     return _upper_differentiable(*promote_args_inexact(*require_real("gammaincc", a, x)))

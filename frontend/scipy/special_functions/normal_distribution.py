@@ -3,9 +3,11 @@
 from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
+from shardir.frontend.tracing.tracer import Tracer
 
 SATURATION_ARGUMENT = 40.0
 """The argument beyond which the probability is 0 or 1."""
@@ -25,7 +27,7 @@ TAYLOR_CENTRE, TAYLOR_TERMS = 0.375, 8
 a logarithm would amplify the rounding error of its argument."""
 
 
-def normal_cdf(x: Any) -> Any:
+def normal_cdf(x: ArrayLike) -> Any:
     """Return the probability of numbers below x."""
     below, correction = _normal_cdf_and_correction(x)
     return below + below * correction
@@ -52,7 +54,7 @@ def _normal_cdf_and_correction(x: Any) -> tuple[Any, Any]:
     return 0.5 * apply_elementwise("erfc", -product), rest * derivative
 
 
-def log_normal_cdf(x: Any) -> Any:
+def log_normal_cdf(x: Tracer) -> Tracer:
     """Return the logarithm of the normal distribution function.
 
     It is log1p of the negative right tail, or the asymptotic series far to the left.
@@ -77,7 +79,7 @@ def log_normal_cdf(x: Any) -> Any:
     )
 
 
-def _log_cdf_taylor(x: Any) -> Any:
+def _log_cdf_taylor(x: ArrayLike) -> Tracer:
     """Return the Taylor series around `TAYLOR_CENTRE`.
 
     The derivative r of the logarithm is the density over the probability; its derivative is -r (x +

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
+from shardir.frontend.tracing.tracer import Tracer
 
 RationalCoefficients = tuple[tuple[float, ...], tuple[float, ...]]
 """Numerator and denominator coefficients, each with the constant term first."""
@@ -57,7 +59,7 @@ FAR_TAIL_F64: RationalCoefficients = (
 # fmt: on
 
 
-def normal_quantile(p: Any) -> Any:
+def normal_quantile(p: Tracer) -> Tracer:
     """Return the x at which the distribution function is p, for f32 or f64; NaN outside of
     [0, 1].
     """
@@ -101,7 +103,7 @@ def normal_quantile(p: Any) -> Any:
     )
 
 
-def _evaluate_rational(x: Any, ratio: RationalCoefficients) -> tuple[Any, Any]:
+def _evaluate_rational(x: ArrayLike, ratio: RationalCoefficients) -> tuple[Any, Any]:
     return _evaluate_polynomial(x, ratio[0]), _evaluate_polynomial(x, ratio[1])
 
 

@@ -7,6 +7,7 @@ overflows.
 from math import pi
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
@@ -27,6 +28,7 @@ from shardir.frontend.scipy.special_functions.stirling import (
     poisson_exponent,
     stirling_remainder,
 )
+from shardir.frontend.tracing.tracer import Tracer
 
 FULL_PRECISION_BOUND = 1e300
 """The bound below which powers and their inverses have full precision."""
@@ -37,7 +39,7 @@ MAX_EXPONENT = 700.0
 """The largest argument of exponentials, which are then finite."""
 
 
-def poisson_weight(a: Any, x: Any) -> Any:
+def poisson_weight(a: Tracer, x: Tracer) -> Tracer:
     """Return x^a exp(-x) / gamma(a + 1) of positive numbers.
 
     It is computed as a power of a root (the square root or the eighth root), whose factors do not
@@ -79,18 +81,18 @@ def poisson_weight(a: Any, x: Any) -> Any:
     )
 
 
-def is_near_large(a: Any, x: Any) -> Any:
+def is_near_large(a: Tracer, x: Tracer) -> Tracer:
     """Return whether a is large and x is close to it."""
     return (a >= STIRLING_FROM) & (complex_parts.abs(x - a) < 0.5 * a)
 
 
-def beta_weight(a: Any, b: Any, x: DoubleDouble, rest_of_x: DoubleDouble) -> Any:
+def beta_weight(a: Tracer, b: Tracer, x: DoubleDouble, rest_of_x: DoubleDouble) -> Tracer:
     """Return x^a (1 - x)^b / beta(a, b) of positive numbers; x and 1 - x are in two parts."""
     both_large = selection.minimum(a, b) >= STIRLING_FROM
     one = constant_like(a, 1)
     total = two_sum(a, b)
 
-    def power(x: DoubleDouble, a: Any) -> DoubleDouble:
+    def power(x: DoubleDouble, a: Tracer) -> DoubleDouble:
         scaled, lost = two_product(x[0], total[0])
         lost = lost + x[0] * total[1] + x[1] * total[0]
         top = selection.where(both_large, scaled, x[0]), selection.where(both_large, lost, x[1])
@@ -134,9 +136,9 @@ def beta_weight(a: Any, b: Any, x: DoubleDouble, rest_of_x: DoubleDouble) -> Any
     return selection.where(is_accurate, weight, logarithm)
 
 
-def _has_full_precision(x: Any) -> Any:
+def _has_full_precision(x: Tracer) -> Any:
     return (x > 1 / FULL_PRECISION_BOUND) & (x < FULL_PRECISION_BOUND)
 
 
-def _lgamma(x: Any) -> Any:
+def _lgamma(x: ArrayLike) -> Tracer:
     return apply_elementwise("lgamma", x)

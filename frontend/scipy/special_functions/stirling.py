@@ -8,10 +8,12 @@ and `stirling_remainder`, which is small (A. DiDonato and A. Morris, 1986 and 19
 from math import log as log_of, pi
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy.special_functions.double_double import two_product, two_sum
+from shardir.frontend.tracing.tracer import Tracer
 
 STIRLING_FROM = 10.0
 """The argument from which on Stirling's formula has the precision of f64."""
@@ -38,7 +40,7 @@ def stirling_remainder(x: Any) -> Any:
     return total / x
 
 
-def scaled_log_residual(x: Any) -> Any:
+def scaled_log_residual(x: ArrayLike) -> Any:
     """Return (x - log(1 + x)) / x^2 for x from -1/2 to 1."""
     return 0.5 - scaled_log_residual_complement(x)
 
@@ -53,7 +55,7 @@ def scaled_log_residual_complement(x: Any) -> Any:
     return ratio * (0.5 + 2 * (inverse * inverse) * series)
 
 
-def poisson_exponent(a: Any, x: Any) -> tuple[Any, Any, Any]:
+def poisson_exponent(a: Tracer, x: Tracer) -> tuple[Any, Any, Any]:
     """Return x - a - a log(x / a) in two parts, for x within a half of a, so that exp(-it) is
     accurate.
 
@@ -70,7 +72,7 @@ def poisson_exponent(a: Any, x: Any) -> tuple[Any, Any, Any]:
     return high, low, 0.5 - complement
 
 
-def log1p_residual(x: Any, above: Any) -> Any:
+def log1p_residual(x: Tracer, above: Any) -> Tracer:
     """Return x - log(1 + x); `above` is 1 + x without rounding."""
     is_small = complex_parts.abs(x) < 0.5
     close = selection.where(is_small, x, constant_like(x, 0))
@@ -78,7 +80,7 @@ def log1p_residual(x: Any, above: Any) -> Any:
     return selection.where(is_small, close * close * scaled_log_residual(close), direct)
 
 
-def log_poisson(n: Any, x: Any, plain: Any) -> Any:
+def log_poisson(n: Any, x: Tracer, plain: Any) -> Tracer:
     """Return n log(x) - x - log(gamma(n + 1)), which is `plain` for small n."""
     is_large = n >= STIRLING_FROM
     high = selection.where(is_large, n, constant_like(n, STIRLING_FROM))
@@ -92,7 +94,7 @@ def log_poisson(n: Any, x: Any, plain: Any) -> Any:
     return selection.where(is_large, smooth, plain)
 
 
-def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
+def log_beta(a: Any, b: Any, gammaln: Any) -> Tracer:
     """Return the logarithm of the absolute value of the beta function.
 
     `gammaln` computes the logarithm of the gamma function of arguments close to zero.
@@ -104,7 +106,7 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
     a_near = selection.where(is_large & ~both_large, small, constant_like(a, 1))
     a_far = selection.where(both_large, small, constant_like(a, STIRLING_FROM))
 
-    def common(a: Any) -> Any:
+    def common(a: ArrayLike) -> Any:
         return (
             stirling_remainder(b_far)
             - stirling_remainder(a + b_far)
@@ -121,7 +123,7 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
     return selection.where(both_large, two, selection.where(is_large, one, plain))
 
 
-def log_beta_weight(a: Any, b: Any, x: Any, plain: Any) -> Any:
+def log_beta_weight(a: Tracer, b: Tracer, x: Tracer, plain: Any) -> Tracer:
     """Return a log(x) + b log(1 - x) - log(beta(a, b)), which is `plain` for small a or b."""
     is_large = selection.minimum(a, b) >= STIRLING_FROM
     a, b = (

@@ -18,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.scipy.special_functions.double_double import two_product
 from shardir.frontend.scipy.special_functions.stirling import poisson_exponent
+from shardir.frontend.tracing.tracer import Tracer
 
 EXPANSION_MIN_A = {4: 30.0, 8: 300.0}
 """The smallest a for the expansion, by element size in bytes."""
@@ -51,14 +52,14 @@ def _temme_coefficients() -> tuple[tuple[float, ...], ...]:
     return tuple(results)
 
 
-def uses_temme_expansion(a: Any, x: Any, eps: float) -> Any:
+def uses_temme_expansion(a: Tracer, x: Tracer, eps: float) -> Tracer:
     """Return whether the expansion has the tolerance `eps`."""
     return (a >= EXPANSION_MIN_A[8 if eps < 1e-15 else 4]) & (
         complex_parts.abs(x - a) <= EXPANSION_MAX_RATIO * a
     )
 
 
-def temme_pair(a: Any, x: Any) -> tuple[Any, Any]:
+def temme_pair(a: Tracer, x: Tracer) -> tuple[Any, Any]:
     """Return the regularized lower and upper functions where `is_large`, for close arguments."""
     square, correction, bend = poisson_exponent(a, x)
     eta = (x - a) / a * math_functions.sqrt(2 * bend)

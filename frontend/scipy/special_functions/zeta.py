@@ -3,6 +3,7 @@
 from math import factorial
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.branches import cond
 from shardir.frontend.numpy import dtypes
@@ -24,6 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double, two_sum
 from shardir.frontend.scipy.special_functions.gamma_family import digamma, gammaln
 from shardir.frontend.scipy.special_functions.gamma_function import gamma_of_double, is_even
+from shardir.frontend.tracing.tracer import Tracer
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
@@ -40,7 +42,7 @@ instead of multiplied."""
 
 
 @public()
-def zeta(x: Any, q: Any = 1.0) -> Any:
+def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Tracer:
     """Return the Hurwitz zeta function, the sum of (k + q)**-x over k from 0, for x above 1,
     elementwise.
 
@@ -51,12 +53,12 @@ def zeta(x: Any, q: Any = 1.0) -> Any:
 
 
 @public()
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Any, x: ArrayLike) -> Tracer:
     """Return the n-th derivative of `digamma`, elementwise; there is no derivative in n."""
     return compute_in_double(_polygamma)(*promote_args_inexact(*require_real("polygamma", n, x)))
 
 
-def _polygamma(n: Any, x: Any) -> Any:
+def _polygamma(n: Any, x: Tracer) -> Tracer:
     n = emit_elementwise("stop_gradient", n)
     sign = selection.where(is_even(n), -1.0, 1.0).astype(x.dtype)
     s = selection.where(n == 0, constant_like(n, 2), n + 1)
@@ -76,14 +78,14 @@ def _polygamma(n: Any, x: Any) -> Any:
     return selection.where(n == 0, digamma(x), sign * (scale * total))
 
 
-def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
+def _zeta(s: Tracer, q: Tracer, unit: Any = None) -> Tracer:
     """Return the sum of ((k + q) / unit)**-s; units other than 1 require q above 0."""
     unit = constant_like(s, 1) if unit is None else unit
 
-    def direct(s: Any, q: Any, unit: Any) -> Any:
+    def direct(s: ArrayLike, q: ArrayLike, unit: Any) -> Any:
         return _zeta_positive(s, q, unit)
 
-    def by_reflection(s: Any, q: Any, unit: Any) -> Any:
+    def by_reflection(s: Tracer, q: Tracer, unit: Any) -> Tracer:
         """Extend to q < 0: the terms there are those of the positive numbers up to -q."""
         left = q < 0
         below, above = rounding.floor(q), rounding.ceil(q)
@@ -110,7 +112,7 @@ def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
     return selection.where(pole, dtypes.inf, result).astype(s.dtype)
 
 
-def _zeta_positive(s: Any, q: Any, unit: Any) -> Any:
+def _zeta_positive(s: Any, q: ArrayLike, unit: Any) -> Any:
     """Return the sum for q above 0."""
     total = constant_like(s, 0)
     for k in range(_DIRECT_TERMS):
@@ -125,7 +127,7 @@ def _zeta_positive(s: Any, q: Any, unit: Any) -> Any:
     return total
 
 
-def _shifted_power(s: Any, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
+def _shifted_power(s: Tracer, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
     """Return q + k and ((q + k) / unit)**-s, with the rounding error of q + k corrected for large
     s.
     """

@@ -192,8 +192,8 @@ def test_the_class_of_a_cached_number_is_not_a_number(number: Any) -> None:
         snp.add(number, number)
         doubled([number])
     wrongs: list[Callable[[], Any]] = [
-        lambda: snp.add(type(number), number),
-        lambda: snp.add(type(number), type(number)),
+        lambda: snp.add(type(number), number),  # type: ignore[arg-type]
+        lambda: snp.add(type(number), type(number)),  # type: ignore[arg-type]
         lambda: doubled([type(number)]),
     ]
     for wrong in wrongs:
@@ -329,7 +329,7 @@ def test_cached_functions_behave_as_python_functions() -> None:
             return "mine"
 
     assert isinstance(Bound.double, type(snp.negative))
-    bound: Any = Bound().double
+    bound: Any = Bound().double  # type: ignore[misc]
     assert type(bound.__self__) is Bound
     fun = sd.jit(lambda x: x + 1)
     fun(X), fun(X)
@@ -379,4 +379,4 @@ def test_the_class_of_a_negated_number_is_an_error(number: Any) -> None:
     for _ in range(3):
         assert snp.negative(number) == -number
     with pytest.raises(NotAnArrayError, match=r"argument x of negative is <class '"):
-        snp.negative(type(number))
+        snp.negative(type(number))  # type: ignore[arg-type]

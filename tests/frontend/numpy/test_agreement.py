@@ -124,7 +124,7 @@ def test_objects_with_jax_array_method_are_arrays() -> None:
 
     held = Held(snp.arange(3.0))
     np.testing.assert_array_equal(snp.asarray(held), [0, 1, 2])
-    np.testing.assert_array_equal(snp.add(held, 1), [1, 2, 3])
+    np.testing.assert_array_equal(snp.add(held, 1), [1, 2, 3])  # type: ignore[arg-type]
     kind: Any = shardir.tree_util.register_dataclass(Held, ["numbers"], [])
     moved = shardir.jit(lambda x: kind(snp.sin(x) * 2))(held)
     np.testing.assert_allclose(moved.numbers, 2 * np.sin(np.arange(3)), rtol=1e-6)

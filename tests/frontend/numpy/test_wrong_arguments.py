@@ -79,7 +79,7 @@ PLACES: list[Case] = [
      "shape was (2,) + inhomogeneous part."),
     (lambda: snp.nonzero(raw(None)), NotAnArrayError,
      "argument a of nonzero is None of type NoneType, which is not an array"),
-    (lambda: snp.nonzero([None]), NotAnArrayError,
+    (lambda: snp.nonzero([None]), NotAnArrayError,  # type: ignore[arg-type]
      "argument a of nonzero is [None], which is not an array of numbers"),
     (lambda: snp.nonzero(ENDLESS), StructureError, CONTAINS_ITSELF),
     (lambda: snp.flatnonzero(raw("a")), NotAnArrayError,

@@ -200,7 +200,7 @@ def test_invalid_layouts_are_errors() -> None:
         "write NamedSharding(mesh, PartitionSpec('x',)), or call it inside `with mesh:`"
     )
     with pytest.raises(ArgumentError, match=r"^out_sharding "):
-        snp.dot(A, B, out_sharding="x")
+        snp.dot(A, B, out_sharding="x")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"^sin takes "):
         snp.sin(A, **{"out_sharding": P("x")})
 

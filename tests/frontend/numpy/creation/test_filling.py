@@ -136,7 +136,7 @@ def test_negative_shapes_are_errors() -> None:
     with pytest.raises(
         ShapeError, match=r"shape \(2, 1.5\) has the size 1.5, which is not an integer"
     ):
-        snp.zeros((2, 1.5))
+        snp.zeros((2, 1.5))  # type: ignore[arg-type]
     with pytest.raises(OperationTypeError, match=r"the result f32\[-1, 2\] has a negative size"):
         snp.tile(snp.ones(2), -1)
 

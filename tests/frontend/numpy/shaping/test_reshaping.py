@@ -109,7 +109,11 @@ FAULTS: list[tuple[Any, type[Exception], str]] = [
     (lambda x: snp.transpose(x, (0, 1, 1)), AxisError, "axes (0, 1, 1) name one dimension twice"),
     (lambda x: snp.swapaxes(x, 0, 3), AxisError,
      "axis 3 is out of range for an array of rank 3"),
-    (lambda x: snp.flip(x, 1.5), AxisError, "an axis must be an integer, got 1.5"),
+    (
+        lambda x: snp.flip(x, 1.5),  # type: ignore[arg-type]
+        AxisError,
+        "an axis must be an integer, got 1.5",
+    ),
     (lambda x: snp.squeeze(x, 1), ShapeError,
      "dimension 1 of shape (2, 3, 4) cannot be squeezed: it is not of size 1"),
     (lambda x: snp.moveaxis(x, (0, 1), 2), OperationTypeError,
