@@ -5,8 +5,8 @@ accepts everything that `as_tracer` converts, and returns tracers. Outside of a 
 function returns arrays, which have the same operators and methods.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, TypeAlias
+from collections.abc import Sequence
+from typing import SupportsIndex, TypeAlias
 
 import numpy.typing as npt
 
@@ -24,6 +24,3 @@ ShapeLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 AxisLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 """One or several axes; `None` is all axes."""
-
-UserFunction: TypeAlias = Callable[..., Any]
-"""A function of the user. Its parameters and results are pytrees."""

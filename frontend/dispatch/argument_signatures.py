@@ -1,7 +1,6 @@
 """Checks of the arguments of a function that is to be traced, and their signatures and
 shardings."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any
@@ -13,6 +12,7 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
@@ -61,7 +61,7 @@ def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
     return signature_of(abstract_of(leaf, name), None)
 
 
-def check_traceable(fun: Any, word: str) -> Callable[..., Any]:
+def check_traceable(fun: Any, word: str) -> UserFunction:
     """Return `fun`, a function that can be traced; raises `ArgumentError` for anything else."""
     if not callable(fun):
         raise ArgumentError(with_location(f"{word} takes a function, got {brief(fun)}"))
@@ -78,7 +78,7 @@ def check_traceable(fun: Any, word: str) -> Callable[..., Any]:
                 "them; return a tuple of them"
             )
         )
-    known: Callable[..., Any] = fun
+    known: UserFunction = fun
     return known
 
 

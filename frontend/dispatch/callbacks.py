@@ -1,6 +1,6 @@
 """Calls from running programs to functions of the user: `pure_callback`, `io_callback`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import run_temporary
 from shardir.frontend.errors import ArgumentError, CallbackShardingError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import is_in_manual_region
@@ -36,7 +37,7 @@ class CallbackCaller:
     types of NumPy are converted to 32-bit types, as they are unless `enable_x64` is set.
     """
 
-    function: Callable[..., Any]
+    function: UserFunction
     structure: tree.PyTreeDef
     static_leaves: tuple[tuple[int, Any], ...]
     types: tuple[TensorType, ...] = ()
@@ -79,10 +80,10 @@ _WIDE_NUMPY_DTYPES = {narrow: NUMPY_DTYPES[wide] for wide, narrow in NARROW_DTYP
 
 def emit_callback(
     spec: str,
-    function: Callable[..., Any],
+    function: UserFunction,
     result: Sequence[TensorType],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[PyTree, ...],
+    options: dict[str, PyTree],
     name: str = "",
     **attrs: Any,
 ) -> list[Any]:
@@ -106,12 +107,12 @@ def emit_callback(
 
 
 def pure_callback(
-    callback: Callable[..., Any],
+    callback: UserFunction,
     result_shape_dtypes: Any = _MISSING,
-    *args: Any,
+    *args: PyTree,
     sharding: Sharding | None = None,
     vmap_method: str | None = None,
-    **options: Any,
+    **options: PyTree,
 ) -> Any:
     """Call `callback(*args, **options)` with NumPy arrays from a running program.
 
@@ -147,12 +148,12 @@ def pure_callback(
 
 
 def io_callback(
-    callback: Callable[..., Any],
+    callback: UserFunction,
     result_shape_dtypes: Any = _MISSING,
-    *args: Any,
+    *args: PyTree,
     sharding: Sharding | None = None,
     ordered: bool = False,
-    **options: Any,
+    **options: PyTree,
 ) -> Any:
     """Call `callback(*args, **options)` with NumPy arrays exactly once, in order with other
     effects.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
@@ -31,18 +32,18 @@ class ComposedFunction:
     call_cache: "CallCache | None"
     __qualname__: str
 
-    def __init__(self, fun: Callable[..., Any], unused: bool, blind: bool) -> None:
+    def __init__(self, fun: UserFunction, unused: bool, blind: bool) -> None:
         update_wrapper(self, fun)
         self._fun, self._unused, self._blind = fun, unused, blind
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         try:
             return self._call(args, options)
         except FOREIGN_ERRORS as error:
             raise_argument_error(self._fun, self.__name__, args, options, error)
             raise
 
-    def _call(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         if (
             current_trace() is not None
             or recorded_calls.get() is not None
@@ -65,7 +66,7 @@ class ComposedFunction:
         return made
 
     def _insert(
-        self, made: Any, did: RecordedCall, args: tuple[Any, ...], options: dict[str, Any]
+        self, made: Any, did: RecordedCall, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> None:
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import (

@@ -11,6 +11,7 @@ from shardir.frontend.argument_checks import call_user_function, check_call_sign
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.callbacks import emit_callback
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
@@ -32,7 +33,7 @@ class _Printer:
 
     format: str
 
-    def __call__(self, *args: Any, **options: Any) -> None:
+    def __call__(self, *args: PyTree, **options: PyTree) -> None:
         builtins.print(self.format.format(*args, **options), flush=True)
 
 
@@ -42,7 +43,7 @@ class _UsageFormatter(string.Formatter):
     def __init__(self) -> None:
         self.used: set[int | str] = set()
 
-    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Any) -> Any:
+    def get_value(self, key: int | str, args: Sequence[PyTree], kwargs: PyTree) -> Any:
         self.used.add(key)
         super().get_value(key, args, kwargs)
         return _FormatPlaceholder()
@@ -64,7 +65,7 @@ class _FormatPlaceholder:
         return self
 
 
-def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+def print(fmt: str, *args: PyTree, ordered: bool = False, **kwargs: PyTree) -> None:
     """Print `fmt.format(*args, **kwargs)` whenever the program executes this call.
 
     Works inside of `jit`, loops, branches and every transformation. Under `vmap` it prints once for
@@ -93,7 +94,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 
 
 def callback(
-    callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any
+    callback: UserFunction, *args: PyTree, ordered: bool = False, **kwargs: PyTree
 ) -> None:
     """Call `callback(*args, **kwargs)` with NumPy arrays whenever the program executes this call.
 
@@ -135,7 +136,7 @@ def visualize_array_sharding(array: Any, *, use_color: bool | None = None) -> No
     )
 
 
-def breakpoint(**options: Any) -> NoReturn:
+def breakpoint(**options: PyTree) -> NoReturn:
     """Raise `NoDebuggerError`, because programs have no debugger."""
     raise NoDebuggerError(
         with_location(

@@ -26,6 +26,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly, is_same_context
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.tracing.trace import current_trace
 
@@ -71,13 +72,13 @@ class PublicFunction:
     call_cache: "CallCache | None"
     __qualname__: str
 
-    def __init__(self, fun: Callable[..., Any], outside: EagerFunction) -> None:
+    def __init__(self, fun: UserFunction, outside: EagerFunction) -> None:
         update_wrapper(self, fun)
         self._fun, self.eager = fun, outside
         self._has_out_sharding = "out_sharding" in outside.names
         outside.public_function = self
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         # The Python tier; with the native tier such calls do not get here.
         if self.eager.launches and not options:
             key = tuple([x.signature if type(x) is Array else None for x in args])
@@ -101,7 +102,7 @@ class PublicFunction:
             check_acyclic((*args, *options.values()))
             raise
 
-    def _call_with_out_sharding(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _call_with_out_sharding(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         out_sharding = options.pop("out_sharding")
         return apply_out_sharding(self(*args, **options), out_sharding)
 

@@ -31,6 +31,7 @@ from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.scalar_arguments import is_wide_int, numbers_as_arrays
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.source_locations import with_location
@@ -74,7 +75,7 @@ def is_same_context(before: TraceContext) -> bool:
 
 
 def trace_call(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     name: str,
     leaves: Sequence[ArgumentLeaf],
     rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
@@ -120,9 +121,7 @@ class EagerFunction:
 
     public_function: Any = None
 
-    def __init__(
-        self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
-    ) -> None:
+    def __init__(self, fun: UserFunction, static: Sequence[str], cached: bool, name: str) -> None:
         self.names, self.positional, self.variadic = parameter_names(fun)
         if unknown := [name for name in static if name not in self.names]:
             raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
@@ -139,7 +138,7 @@ class EagerFunction:
         positional arrays alone."""
 
 
-def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
     """Call a public function outside of a trace."""
     given = args, options
     placed: dict[int, Any] = {}
@@ -209,7 +208,7 @@ def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str,
 
 
 def _import_arguments(
-    args: tuple[Any, ...], static: frozenset[int]
+    args: tuple[PyTree, ...], static: frozenset[int]
 ) -> tuple[tuple[Any, ...], dict[int, Any]]:
     """Return the arguments with converted or non-contiguous NumPy arrays replaced by arrays.
 
@@ -293,8 +292,8 @@ def _insert_tracers(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:
 
 def _compile_call(
     eager: EagerFunction,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[PyTree, ...],
+    options: dict[str, PyTree],
     signatures: tuple[ArraySignature, ...],
 ) -> tuple[Runnable, tree.PyTreeDef | None, list[Array]]:
     """Trace and compile a call.
@@ -374,7 +373,7 @@ def compile_temporary(plan: LoweredProgram, traced: TracedFunction) -> Runnable:
 
 
 def run_temporary(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     name: str,
     leaves: Sequence[Any],
     labels: Sequence[str],
@@ -401,7 +400,7 @@ def run_temporary(
 
 
 def _unhashable_error(
-    eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]
+    eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]
 ) -> ArgumentError:
     """Return the error for a static argument that cannot be hashed."""
     named = [

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples, get_target
 from shardir.errors import TimeLimitError, count_noun
+from shardir.frontend.pytree_types import PyTree
 from shardir.interpret.interpreter import run
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.random_arguments import parameter_types, random_arguments
@@ -101,7 +102,7 @@ def make_emission(
 
 
 def write_files(
-    emission: Emission, target: str, directory: str | Path, options: Mapping[str, Any]
+    emission: Emission, target: str, directory: str | Path, options: Mapping[str, PyTree]
 ) -> list[Path]:
     """Write a program's files into `directory`, which is made if necessary; return their paths."""
     chosen = get_target(target)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
 
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device, find_device, local_devices
 from shardir.frontend.source_locations import with_location
@@ -94,7 +94,7 @@ IGNORED_COMPILER_OPTIONS = (
 
 
 def check_compiler_options(
-    options: Mapping[str, Any] | None, name: str, inside: bool = False
+    options: Mapping[str, PyTree] | None, name: str, inside: bool = False
 ) -> None:
     """Raise `ArgumentError` for unknown options, and for options of an inlined call."""
     if not (options is None or isinstance(options, Mapping)):

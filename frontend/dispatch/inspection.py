@@ -1,6 +1,6 @@
 """Inspection of functions without running them: `make_ir`, `eval_shape`, and scopes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -19,6 +19,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, leaf_labels
@@ -28,12 +29,12 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 def make_ir(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     static_argnums: ArgNums | None = None,
     *,
     static_argnames: ArgNames | None = None,
     return_shape: bool = False,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that returns the program that `jit` of `fun` would make for its arguments.
 
     Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text.
@@ -43,14 +44,14 @@ def make_ir(
     compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
 
     @wraps(fun)
-    def program(*args: Any, **options: Any) -> Any:
+    def program(*args: PyTree, **options: PyTree) -> Any:
         lowered = compiled.lower(*args, **options)
         return (lowered.module, lowered.out_info) if return_shape else lowered.module
 
     return program
 
 
-def eval_shape(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
     """Return the results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
 
     Nothing is computed. Arguments are arrays, `ShapeDtypeStruct`s, or any objects with a `shape`
@@ -127,7 +128,7 @@ def named_scope(name: str) -> Iterator[None]:
     yield
 
 
-def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+def named_call(fun: UserFunction, *, name: str | None = None) -> UserFunction:
     """Return `fun`; see `named_scope`."""
     check_function("named_call", fun)
     return fun

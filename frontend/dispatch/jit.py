@@ -48,6 +48,7 @@ from shardir.frontend.errors import (
     RecursiveError,
 )
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import Device, local_devices
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
@@ -90,11 +91,11 @@ class JitFunction:
 
     __name__: str
     call_cache: "CallCache | None"
-    __wrapped__: Callable[..., Any]
+    __wrapped__: UserFunction
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: UserFunction,
         parameters: Parameters,
         in_shardings: Any,
         out_shardings: Any,
@@ -113,7 +114,7 @@ class JitFunction:
         self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
         self._has_static = parameters.has_static
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Call the function with these arguments."""
         if current_trace() is not None:
             return self._inline(args, options)
@@ -138,13 +139,13 @@ class JitFunction:
             run, leaves, program.donated, self._parameters.name, program.plan.devices
         )
 
-    def _flatten_with_static(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _flatten_with_static(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         """Return the arrays of a call, and its cache key including the static arguments."""
         dynamic, static = self._parameters.partition_arguments(args, options)
         found = flatten_arrays(*dynamic)
         return found and (found[0], (found[1], static))
 
-    def _call_slow_path(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _call_slow_path(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         """Call the function with any arguments: look up the program, or compile it."""
         if execution_context().jit_disabled:
             return self._fun(*args, **options)
@@ -201,11 +202,11 @@ class JitFunction:
                 self._fast_path[alone[1]] = program.launch, form, key[2], program
         return out
 
-    def lower(self, *args: Any, **options: Any) -> Lowered:
+    def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
         return self._lower(args, options)
 
-    def eval_shape(self, *args: Any, **options: Any) -> Any:
+    def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lower(args, options).out_info
 
@@ -226,7 +227,7 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<jit of {self._parameters.name}>"
 
-    def _lower(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
+    def _lower(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Lowered:
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name)
         check_call_signature(self._fun, known.name, args, options)
@@ -309,7 +310,7 @@ class JitFunction:
             for request in broadcast_sharding_requests(self._out, whole, word)
         ]
 
-    def _inline(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         """Inline a call into the enclosing trace."""
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name, inside=True)
@@ -367,15 +368,15 @@ class _JitOptions(TypedDict, total=False):
 
 
 @overload
-def jit(fun: Callable[..., Any], /, **options: Unpack[_JitOptions]) -> JitFunction: ...
+def jit(fun: UserFunction, /, **options: Unpack[_JitOptions]) -> JitFunction: ...
 
 
 @overload
-def jit(**options: Unpack[_JitOptions]) -> Callable[[Callable[..., Any]], JitFunction]: ...
+def jit(**options: Unpack[_JitOptions]) -> Callable[[UserFunction], JitFunction]: ...
 
 
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: UserFunction | None = None,
     /,
     *,
     in_shardings: Any = None,
@@ -429,7 +430,7 @@ def jit(
     `fun` does not have.
     """
 
-    def decorate(fun: Callable[..., Any]) -> JitFunction:
+    def decorate(fun: UserFunction) -> JitFunction:
         check_traceable(fun, "jit")
         others = [in_shardings, out_shardings, backend]
         if device is not None and any(other is not None for other in others):

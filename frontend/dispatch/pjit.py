@@ -1,21 +1,21 @@
 """`pjit`: the former name of `jit` for sharded arrays, with its former keywords."""
 
-from collections.abc import Callable
 from typing import Any
 
 from shardir.frontend.dispatch.jit import JitFunction, jit
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 
 
 def pjit(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     in_shardings: Any = None,
     out_shardings: Any = None,
     *,
     in_axis_resources: Any = None,
     out_axis_resources: Any = None,
-    **options: Any,
+    **options: PyTree,
 ) -> JitFunction:
     """Return `jit(fun)`, and accept its shardings as `in_axis_resources` and `out_axis_resources`
     too."""

@@ -8,6 +8,7 @@ from shardir.backends.storage import Storage
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
+from shardir.frontend.pytree_types import PyTree
 
 NUMBER_TYPES = {bool, int, float, complex}
 MAX_CACHED_SCALARS = 4096
@@ -17,8 +18,8 @@ _scalar_arrays: dict[tuple[type, Any, bool], Array] = {}
 
 
 def numbers_as_arrays(
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[PyTree, ...],
+    options: dict[str, PyTree],
     static_positions: frozenset[int],
     static: frozenset[str],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

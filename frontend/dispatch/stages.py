@@ -18,6 +18,7 @@ from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
@@ -173,7 +174,7 @@ class Lowered:
         arguments: Sequence[Any] | None = None,
         keywords: Mapping[str, Any] | None = None,
         selftest_seconds: float | None = None,
-        **options: Any,
+        **options: PyTree,
     ) -> list[Path]:
         """Write the program as source text for `target` ("gpu", "ipu"); return the paths of the
         files.
@@ -266,7 +267,7 @@ class Lowered:
         runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
         return runnable, self.out_tree
 
-    def _global_arrays(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def _global_arrays(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
         """Return the global NumPy arrays of a call's arguments, with any placement."""
         leaves = self._check_structure(args, options)
         return [
@@ -276,7 +277,7 @@ class Lowered:
             for leaf, label in zip(leaves, self._labels, strict=False)
         ]
 
-    def _check_structure(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def _check_structure(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
         """Return the leaves of a call's arguments; raises `ArgumentError` for another pytree
         structure."""
         leaves, structure = tree.flatten((args, options))
@@ -290,7 +291,7 @@ class Lowered:
             )
         return leaves
 
-    def check_arguments(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def check_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
         """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
         structures."""
         leaves = self._check_structure(args, options)
@@ -410,7 +411,7 @@ class Compiled:
         """The pytree of results with the sharding of each array."""
         return tree.unflatten(self.out_tree, self._program.results)
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Call the function; arguments must have the types and shardings for which it was compiled.
 
         Arguments that `jit` was to donate are deleted.

@@ -16,7 +16,7 @@ from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstac
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -127,7 +127,7 @@ def squeeze(array: ArrayLike, dimensions: Any) -> Tracer:
 
 
 @public(static=("dimension",))
-def concatenate(operands: Any, dimension: int) -> Tracer:
+def concatenate(operands: PyTree, dimension: int) -> Tracer:
     """Concatenate arrays of one element type along `dimension`."""
     parts = [as_tracer(x) for x in operands]
     if not parts:
@@ -155,7 +155,7 @@ def split(operand: ArrayLike, sizes: Any, axis: int = 0) -> Any:
     return parts
 
 
-def stack(operands: Any, axis: int = 0) -> Tracer:
+def stack(operands: PyTree, axis: int = 0) -> Tracer:
     """Stack arrays of one shape along a new axis."""
     return _stack(operands, axis)
 

@@ -5,7 +5,6 @@ type, and Python scalars adopt it. Shapes broadcast.
 """
 
 import builtins
-from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -14,7 +13,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     align,
@@ -43,7 +42,7 @@ def _align_one_dtype(name: str, *xs: Any) -> tuple[Tracer, ...]:
     return align(*xs)
 
 
-def _define_unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
+def _define_unary(name: str, meaning: str, core: str = "") -> UserFunction:
     core = core or name
 
     def unary(x: ArrayLike) -> Tracer:
@@ -53,7 +52,7 @@ def _define_unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]
     return _document_public(name, meaning, unary)
 
 
-def _define_binary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
+def _define_binary(name: str, meaning: str, core: str = "") -> UserFunction:
     core = core or name
 
     def binary(x: ArrayLike, y: ArrayLike) -> Tracer:
@@ -63,7 +62,7 @@ def _define_binary(name: str, meaning: str, core: str = "") -> Callable[..., Any
     return _document_public(name, f"{meaning}; of one element type", binary)
 
 
-def _document_public(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _document_public(name: str, meaning: str, function: UserFunction) -> UserFunction:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return, elementwise, {meaning}."
     return public()(function)

@@ -4,7 +4,7 @@ The dimension numbers are those of StableHLO. By default, an index out of range 
 in a gather, and drops the window in a scatter.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.getitem import fill_value_of
 from shardir.frontend.numpy.indexing.updates import convert_lossless
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, constant, splat
 from shardir.frontend.tracing.trace import emit
@@ -161,7 +162,7 @@ def gather(
     return emit("select", mask, found, fill, weak=x.weak_type)
 
 
-def _define_scatter(name: str, op: str, meaning: str) -> Callable[..., Any]:
+def _define_scatter(name: str, op: str, meaning: str) -> UserFunction:
     def scatter(
         operand: ArrayLike,
         scatter_indices: ArrayLike,

@@ -18,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     slice_dim,
 )
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
@@ -27,14 +28,14 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
 
-def _document_public(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _document_public(name: str, meaning: str, function: UserFunction) -> UserFunction:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = meaning
     # All parameters except the operand are static.
     return public(static=tuple(signature(function).parameters)[1:])(function)
 
 
-def _define_reduction(name: str, core: str) -> Callable[..., Any]:
+def _define_reduction(name: str, core: str) -> UserFunction:
     def reduce(operand: ArrayLike, axes: Any, *, out_sharding: ShardingRequest = None) -> Tracer:
         x = as_tracer(operand)
         return emit(core, x, dims=canonicalize_axes(axes, x.ndim), weak=x.weak_type)
@@ -56,7 +57,7 @@ reduce_and, reduce_or = (
 )
 
 
-def _define_arg_extreme(name: str) -> Callable[..., Any]:
+def _define_arg_extreme(name: str) -> UserFunction:
     def position(operand: ArrayLike, axis: int, index_dtype: Any) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
@@ -71,7 +72,7 @@ def _define_arg_extreme(name: str) -> Callable[..., Any]:
 argmax, argmin = _define_arg_extreme("argmax"), _define_arg_extreme("argmin")
 
 
-def _define_cumulative(name: str) -> Callable[..., Any]:
+def _define_cumulative(name: str) -> UserFunction:
     def cumulate(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)

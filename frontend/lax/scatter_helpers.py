@@ -13,6 +13,7 @@ from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.tracer import Tracer
@@ -82,7 +83,7 @@ def scatter_apply(
     if unique_indices or not x.size:
         return selection.where(times > 0, apply_to_elements(x), x) if x.size else x
 
-    def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def step(state: tuple[PyTree, PyTree]) -> tuple[Any, Any]:
         done, values = state
         return done + 1, selection.where(times > done, apply_to_elements(values), values)
 

@@ -1,6 +1,5 @@
 """Sharding constraints and composite functions."""
 
-from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -8,7 +7,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
 from shardir.frontend.shardings.mesh import AbstractMesh
@@ -75,7 +74,7 @@ def _constrain_tracer(value: Tracer, to: Sharding | None) -> Tracer:
         raise type(error)(with_location(str(error))) from None
 
 
-def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
+def composite(decomposition: UserFunction, name: str, version: int = 0) -> UserFunction:
     """Return `decomposition` as a function that JAX shows to compilers as a named composite.
 
     In shardir it is traced like every other function; attributes are passed by keyword.

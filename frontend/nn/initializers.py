@@ -20,6 +20,7 @@ from shardir.frontend.numpy.elementwise import complex_parts, math_functions
 from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.random import continuous_distributions, keys as random_keys, uniform_numbers
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -66,7 +67,9 @@ def _add_out_sharding(init: Initializer) -> Initializer:
     """
 
     @wraps(init)
-    def init_with_sharding(*args: Any, out_sharding: ShardingRequest = None, **options: Any) -> Any:
+    def init_with_sharding(
+        *args: PyTree, out_sharding: ShardingRequest = None, **options: PyTree
+    ) -> Any:
         *given, last = args if len(args) == 4 else (*args, out_sharding)
         return apply_out_sharding(init(*given, **options), last)
 
@@ -156,7 +159,7 @@ def variance_scaling(
         "fan_avg": lambda ins, outs: (ins + outs) / 2,
         "fan_geo_avg": lambda ins, outs: sqrt(ins * outs),
     }
-    draws: dict[str, Callable[..., Any]] = {
+    draws: dict[str, UserFunction] = {
         "normal": _scaled_normal,
         "truncated_normal": _scaled_truncated_normal,
         "uniform": _scaled_uniform,

@@ -18,6 +18,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -44,7 +45,7 @@ character, flexible, object_ = np.character, np.flexible, np.object_
 class _NumpyDtypeMeta(type):
     """The metaclass of `dtype`: a call returns a NumPy dtype, and `isinstance` tests for one."""
 
-    def __call__(cls, dtype: Any, *args: Any, **options: Any) -> np.dtype[Any]:
+    def __call__(cls, dtype: Any, *args: PyTree, **options: PyTree) -> np.dtype[Any]:
         if not args and not options and not isinstance(dtype, (list, dict)):
             return _numpy_dtype(dtype)
         try:

@@ -15,6 +15,7 @@ from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
@@ -22,7 +23,7 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
+    func1d: UserFunction, axis: int, arr: ArrayLike, *args: PyTree, **kwargs: PyTree
 ) -> Tracer:
     """Apply `func1d(line, *args)` to every 1-D slice along `axis`; its result replaces the slice.
 
@@ -38,20 +39,20 @@ CACHEABLE_FUNCTION_TYPES = PublicFunction, ComposedFunction, JitFunction
 
 @public(static=("func1d", "axis"), cached=False, name="apply_along_axis")
 def _apply_traced(
-    func1d: Callable[..., Any], axis: int, arr: ArrayLike, args: Any, options: Any
+    func1d: UserFunction, axis: int, arr: ArrayLike, args: PyTree, options: PyTree
 ) -> Tracer:
     return _map_lines(func1d, axis, arr, args, options)
 
 
 @public(static=("func1d", "axis"), name="apply_along_axis")
 def _apply_cached(
-    func1d: Callable[..., Any], axis: int, arr: ArrayLike, args: Any, options: Any
+    func1d: UserFunction, axis: int, arr: ArrayLike, args: PyTree, options: PyTree
 ) -> Tracer:
     return _map_lines(func1d, axis, arr, args, options)
 
 
 def _map_lines(
-    func1d: Callable[..., Any], axis: int, arr: ArrayLike, args: Any, options: Any
+    func1d: UserFunction, axis: int, arr: ArrayLike, args: PyTree, options: PyTree
 ) -> Tracer:
 
     x = as_tracer(arr)

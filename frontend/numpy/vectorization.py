@@ -1,7 +1,7 @@
 """Application of functions of scalars or rows to arrays of them, by `lax.map` and `vmap`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function
@@ -12,6 +12,7 @@ from shardir.frontend.lax.control_flow.loops import map as map_rows
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, broadcast_shapes, reshape
@@ -24,7 +25,7 @@ _PARENTHESES = re.compile(r"\(([^)]*)\)")
 
 @public(static=("function", "fixed"), cached=False)
 def _vectorize_elements(
-    function: Callable[..., Any], fixed: dict[int, Any], args: Sequence[Any]
+    function: UserFunction, fixed: dict[int, Any], args: Sequence[PyTree]
 ) -> Any:
     arrays = [as_tracer(x) for x in args]
     shape = broadcast_shapes(*(x.shape for x in arrays))
@@ -35,9 +36,7 @@ def _vectorize_elements(
     return tree.map(lambda x: reshape(x, (*shape, *x.shape[1:])), found)
 
 
-def _call_with_elements(
-    function: Callable[..., Any], fixed: dict[int, Any], parts: Sequence[Any]
-) -> Any:
+def _call_with_elements(function: UserFunction, fixed: dict[int, Any], parts: Sequence[Any]) -> Any:
     """Call the function with one element of each array and the excluded arguments."""
     rest = iter(parts)
     args = [fixed[i] if i in fixed else next(rest) for i in range(len(parts) + len(fixed))]
@@ -45,8 +44,8 @@ def _call_with_elements(
 
 
 def vectorize(
-    pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None
-) -> Callable[..., Any]:
+    pyfunc: UserFunction, *, excluded: Any = frozenset(), signature: str | None = None
+) -> UserFunction:
     """Return a function of arrays that broadcast, which applies `pyfunc` to their elements.
 
     Arguments at the positions `excluded` are passed unchanged. With a `signature` such as
@@ -61,7 +60,7 @@ def vectorize(
         )
     inner = None if signature is None else _parse_signature(signature)
 
-    def function(*args: Any) -> Any:
+    def function(*args: PyTree) -> Any:
         fixed = {i: x for i, x in enumerate(args) if i in excluded}
         rest = [x for i, x in enumerate(args) if i not in fixed]
         if inner is not None:
@@ -94,9 +93,9 @@ def _parse_signature(signature: str) -> list[list[str]]:
 
 
 def _vectorize_by_signature(
-    function: Callable[..., Any],
+    function: UserFunction,
     fixed: dict[int, Any],
-    args: Sequence[Any],
+    args: Sequence[PyTree],
     inner: Sequence[Sequence[str]],
     word: str,
 ) -> Any:

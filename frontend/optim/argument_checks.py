@@ -10,6 +10,7 @@ from shardir.frontend.errors import ArgumentError, StructureError
 from shardir.frontend.numpy.creation.filling import asarray
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -50,7 +51,7 @@ def _as_arrays(word: str, container: Any, leaves: Sequence[Any]) -> Any:
     return container if plain else tree.map(asarray, container)
 
 
-def check_state(what: str, state: Any, kind: type[Any], updates: Any) -> Any:
+def check_state(what: str, state: PyTree, kind: type[Any], updates: PyTree) -> Any:
     """Return the updates, converted as by `as_array_leaves`.
 
     Raise `ArgumentError` unless `state` has the fields of `kind`, as `what` creates it.
@@ -67,7 +68,7 @@ def check_state(what: str, state: Any, kind: type[Any], updates: Any) -> Any:
     return _as_arrays("updates", updates, leaves)
 
 
-def check_structure(what: str, given: Any, updates: Any) -> None:
+def check_structure(what: str, given: Any, updates: PyTree) -> None:
     """Raise `StructureError` unless `given`, called `what`, has the containers of the updates."""
     found, expected = tree.structure(given), tree.structure(updates)
     if found != expected:

@@ -15,6 +15,7 @@ from shardir.frontend.optim.schedules import Schedule
 from shardir.frontend.optim.transformations import Transformation, require_params, stateless
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 
 Mask = Any
@@ -37,7 +38,7 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     """Return a transformation that multiplies updates by `schedule(step)`; steps count from 0."""
     check_function("scale_by_schedule", schedule)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_schedule", state, CountState, updates)
         what = "the schedule of scale_by_schedule"
         factor = filling.asarray(call_user_function(schedule, what, (state.count,)))
@@ -84,7 +85,7 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
     check_numbers("trace", decay=decay)
     nesterov = check_flag("nesterov of trace", nesterov)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("trace", state, TraceState, updates)
 
         def accumulate(gradient: Any, before: Any) -> Any:
@@ -129,11 +130,11 @@ def scale_by_adam(
     check_numbers("scale_by_adam", b1=b1, b2=b2, eps=eps, eps_root=eps_root)
     nesterov = check_flag("nesterov of scale_by_adam", nesterov)
 
-    def init(params: Any) -> AdamState:
+    def init(params: PyTree) -> AdamState:
         zeros = tree.map(filling.zeros_like, params)
         return AdamState(filling.zeros((), "int32"), zeros, tree.map(filling.zeros_like, params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_adam", state, AdamState, updates)
         mu = tree.map(_running_mean(b1, 1), updates, state.mu)
         nu = tree.map(_running_mean(b2, 2), updates, state.nu)
@@ -173,12 +174,12 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
     """
     check_numbers("scale_by_rms", decay=decay, eps=eps, initial=initial)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_rms", state, MeanState, updates)
         nu = tree.map(_running_mean(decay, 2), updates, state.nu)
         return tree.map(lambda g, v: g / math_functions.sqrt(v + eps), updates, nu), MeanState(nu)
 
-    def init(params: Any) -> MeanState:
+    def init(params: PyTree) -> MeanState:
         return MeanState(tree.map(lambda x: filling.full_like(x, initial), params))
 
     return Transformation(init, update)
@@ -191,7 +192,7 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
     """
     check_numbers("scale_by_root_of_squares", initial=initial, eps=eps)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_root_of_squares", state, MeanState, updates)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
@@ -200,7 +201,7 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
 
         return tree.map(scale_gradient, updates, total), MeanState(total)
 
-    def init(params: Any) -> MeanState:
+    def init(params: PyTree) -> MeanState:
         return MeanState(tree.map(lambda x: filling.full_like(x, initial), params))
 
     return Transformation(init, update)
@@ -219,7 +220,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     """
     check_numbers("scale_by_lion", b1=b1, b2=b2)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_lion", state, LionState, updates)
         signs = tree.map(lambda g, m: complex_parts.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_running_mean(b2, 1), updates, state.mu))
@@ -234,7 +235,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
     """
     check_numbers("add_decayed_weights", weight_decay=weight_decay)
 
-    def add_decay(updates: Any, params: Any) -> Any:
+    def add_decay(updates: PyTree, params: PyTree) -> Any:
         weights = require_params("add_decayed_weights", params)
         check_structure("params", weights, updates)
         if mask is None:
@@ -254,7 +255,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
     return stateless(add_decay)
 
 
-def global_norm(updates: Any) -> Any:
+def global_norm(updates: PyTree) -> Any:
     """Return the square root of the sum of squares of all elements in a container."""
     squares = [
         basic_reductions.sum(complex_parts.real(x * complex_parts.conj(x)))
@@ -270,7 +271,7 @@ def clip(max_delta: float) -> Transformation:
     """Return a transformation that clamps every element to [-max_delta, max_delta]."""
     check_numbers("clip", max_delta=max_delta)
 
-    def clip_updates(updates: Any, params: Any) -> Any:
+    def clip_updates(updates: PyTree, params: PyTree) -> Any:
         lower = arithmetic.negative(max_delta)
         return tree.map(lambda x: selection.clip(x, lower, max_delta), updates)
 
@@ -284,7 +285,7 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
     """
     check_numbers("clip_by_global_norm", max_norm=max_norm)
 
-    def clip_updates(updates: Any, params: Any) -> Any:
+    def clip_updates(updates: PyTree, params: PyTree) -> Any:
         norm = global_norm(updates)
         return tree.map(
             lambda x: selection.where(norm < max_norm, x, x / norm.astype(x.dtype) * max_norm),

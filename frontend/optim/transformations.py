@@ -9,6 +9,7 @@ from shardir.frontend.numpy.creation import filling
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -28,7 +29,7 @@ def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
     """Return the transformation that replaces updates by `fun(updates, params)`."""
     check_function("stateless", fun)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         given = as_array_leaves("updates", updates), params
         return call_user_function(fun, "the function of stateless", given), state
 
@@ -48,10 +49,10 @@ def chain(*parts: Transformation) -> Transformation:
         if not (hasattr(part, "init") and hasattr(part, "update")):
             raise ArgumentError(with_location(f"chain takes transformations, got {brief(part)}"))
 
-    def init(params: Any) -> tuple[Any, ...]:
+    def init(params: PyTree) -> tuple[Any, ...]:
         return tuple(part.init(params) for part in parts)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         if not isinstance(state, tuple) or len(state) != len(parts):
             raise ArgumentError(
                 with_location(
@@ -68,7 +69,7 @@ def chain(*parts: Transformation) -> Transformation:
     return Transformation(init, update)
 
 
-def apply_updates(params: Any, updates: Any) -> Any:
+def apply_updates(params: PyTree, updates: PyTree) -> Any:
     """Add the updates to the parameters; the element types of the parameters are kept."""
 
     def apply_update(param: Any, update: Any) -> Any:
@@ -79,7 +80,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     return tree.map(apply_update, params, updates)
 
 
-def require_params(what: str, params: Any) -> Any:
+def require_params(what: str, params: PyTree) -> Any:
     """Return the parameters; raise `ArgumentError` if `update` was called without them."""
     if params is None:
         raise ArgumentError(
@@ -88,5 +89,5 @@ def require_params(what: str, params: Any) -> Any:
     return as_array_leaves("params", params)
 
 
-def _describe_state(state: Any) -> str:
+def _describe_state(state: PyTree) -> str:
     return f"a state of {len(state)}" if isinstance(state, tuple) else f"the state {state!r}"

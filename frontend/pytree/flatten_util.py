@@ -10,11 +10,12 @@ from shardir.frontend.numpy.dtypes import result_type
 from shardir.frontend.numpy.shaping.concatenation import concatenate
 from shardir.frontend.numpy.shaping.reshaping import ravel, reshape
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 
 __all__ = ["ravel_pytree"]
 
 
-def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+def ravel_pytree(pytree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
     """Return all elements in one array of rank 1, and the function that restores the pytree.
 
     Arrays of different element types are promoted, and converted back by that function. If all have

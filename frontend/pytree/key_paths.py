@@ -16,6 +16,7 @@ from shardir.frontend.pytree.tree_checks import (
     checked_is_leaf,
     list_items,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -70,7 +71,7 @@ class CustomKeyEntry(optree.PyTreeEntry):
 
 
 def flatten_with_path(
-    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+    tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """Return the leaves of `tree`, each with its path, and the structure.
 
@@ -92,7 +93,7 @@ def flatten_with_path(
 
 
 def _flatten_by_path(
-    tree: Any, is_leaf: Callable[[KeyPath, Any], bool]
+    tree: PyTree, is_leaf: Callable[[KeyPath, Any], bool]
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """Flatten level by level, because optree calls its predicate without paths."""
     chosen: list[tuple[KeyPath, Any]] = []
@@ -111,15 +112,15 @@ def _flatten_by_path(
 
 
 def leaves_with_path(
-    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+    tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
     """Return the leaves of `tree`, each with its path."""
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def map_with_path(
-    function: Callable[..., Any],
-    tree: Any,
+    function: UserFunction,
+    tree: PyTree,
     *rest: Any,
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
@@ -152,7 +153,7 @@ def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "
     )
 
 
-def children_with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:
+def children_with_keys(tree: PyTree) -> list[tuple[KeyEntry, Any]] | None:
     """Return the children of a container, each with its key; `None` for a leaf."""
     pairs, spec = flatten_with_path(tree, lambda x: x is not tree)
     if spec.is_leaf():

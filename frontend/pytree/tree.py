@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import optree
 
@@ -28,18 +28,17 @@ from shardir.frontend.pytree.tree_checks import (
     format_structure,
     list_items,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 
 NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
-PyTree: TypeAlias = Any
-"""A nested container of leaves, or one leaf; Python has no type for it."""
 Class = TypeVar("Class", bound=type)
 IsLeaf = Callable[[Any], bool]
 _MISSING: Any = object()
 
 
-def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
+def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
     """Return the leaves of `tree`, and its structure.
 
     Raises `StructureError` for a list or a dictionary that contains itself, and if `is_leaf` is not
@@ -90,7 +89,7 @@ END_OF_CONTAINER = ")"
 LeafKey = Callable[[Any], Any]
 
 
-def flatten_with_key(tree: Any, kind: type, sign: LeafKey) -> tuple[list[Any], tuple[Any, ...]]:
+def flatten_with_key(tree: PyTree, kind: type, sign: LeafKey) -> tuple[list[Any], tuple[Any, ...]]:
     """Return the leaves of `tree` in the order of `flatten`, and the cache key of the tree.
 
     The key of a leaf of class `kind` is its `signature`; of any other leaf it is `sign(leaf)`.
@@ -162,17 +161,17 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(structure, found)
 
 
-def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
+def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
     """Return the leaves of `tree`, in order."""
     return flatten(tree, is_leaf)[0]
 
 
-def structure(tree: Any, is_leaf: IsLeaf | None = None) -> PyTreeDef:
+def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> PyTreeDef:
     """Return the structure of `tree` without its leaves."""
     return flatten(tree, is_leaf)[1]
 
 
-def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
+def map(function: UserFunction, tree: PyTree, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
     """Apply `function` to each leaf of `tree`, with the corresponding leaves of `rest`.
 
     Raises `StructureError` when the structures of `rest` differ from that of `tree`.
@@ -200,14 +199,14 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
         raise
 
 
-def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
+def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
     """Return whether every leaf is true."""
     return builtins.all(leaves(tree, is_leaf))
 
 
 def reduce(
     function: Callable[[Any, Any], Any],
-    tree: Any,
+    tree: PyTree,
     initializer: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
@@ -230,7 +229,7 @@ def reduce(
 
 def reduce_associative(
     operation: Callable[[Any, Any], Any],
-    tree: Any,
+    tree: PyTree,
     *,
     identity: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
@@ -257,7 +256,7 @@ def reduce_associative(
 
 
 def _check_call_error(
-    error: Exception, word: str, function: Callable[..., Any], args: Sequence[Any]
+    error: Exception, word: str, function: UserFunction, args: Sequence[PyTree]
 ) -> None:
     """Raise `ArgumentError` if `error` means that a function does not accept so many arguments."""
     if isinstance(error, TypeError) and not isinstance(error, ShardirError) and args:
@@ -281,7 +280,7 @@ def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
         raise
 
 
-def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
+def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> Any:
     """Return `tree`, of structure `outer` of `inner`, as a pytree of structure `inner` of `outer`.
 
     Without `inner` its structure is that of the first child of `outer`. Raises `StructureError` for
@@ -329,7 +328,7 @@ def _is_list_of_names(given: Any) -> bool:
     return listed and builtins.all(isinstance(name, str) for name in given)
 
 
-def static(**options: Any) -> Any:
+def static(**options: PyTree) -> Any:
     """Return a dataclass field that is part of the structure: `dataclasses.field` with
     `options`."""
     metadata = {"static": True, **(options.pop("metadata", None) or {})}

@@ -7,6 +7,7 @@ import optree
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.errors import StructureError
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
 
 
@@ -80,7 +81,7 @@ def check_is_leaf(is_leaf: Any) -> None:
         )
 
 
-def checked_is_leaf(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
+def checked_is_leaf(is_leaf: UserFunction) -> Callable[..., bool]:
     """Return `is_leaf` with checks that raise `StructureError` for invalid parameters and
     results."""
 

@@ -45,6 +45,7 @@ from shardir.frontend.pytree.tree_checks import (
     format_structure,
     list_items,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 
 __all__ = [
@@ -244,7 +245,7 @@ def register_static(cls: Class) -> Class:
 class Partial(functools.partial[Any]):
     """`functools.partial` as a container: its arguments are leaves, the function is structure."""
 
-    def __new__(cls, func: Callable[..., Any], *args: Any, **options: Any) -> "Partial":
+    def __new__(cls, func: UserFunction, *args: PyTree, **options: PyTree) -> "Partial":
         check_function("Partial", func)
         if isinstance(func, functools.partial) and not isinstance(func, Partial):
             # A plain inner partial must stay opaque: its arguments are no leaves.

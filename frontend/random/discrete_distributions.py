@@ -23,6 +23,7 @@ from shardir.frontend.numpy.elementwise import (
 )
 from shardir.frontend.numpy.reductions import basic_reductions, cumulative
 from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.random.continuous_distributions import resolve_shape
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import uniform
@@ -77,10 +78,10 @@ def poisson(
 def _sample_by_counting(
     key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: np.dtype[Any]
 ) -> Any:
-    def is_unfinished(state: Any) -> Tracer:
+    def is_unfinished(state: PyTree) -> Tracer:
         return basic_reductions.any(state[2] > -rate)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         count, key, log_product = state
         keys = split(key)
         count = selection.where(log_product > -rate, count + 1, count)
@@ -99,7 +100,7 @@ def _sample_by_rejection(
     inverse = 1.1239 + 1.1328 / (b - 3.4)
     limit = 0.9277 - 3.6224 / (b - 2)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         found, accepted, key = state
         keys = split(key, 3)
         u = uniform(keys[1], shape, np.float32) - 0.5
@@ -226,7 +227,7 @@ def multinomial(
 def _sample_by_inversion(key: Tracer, total: Any, q: Tracer, shape: ShapeTuple) -> Any:
     log_rest = math_functions.log1p(-q)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         count, trials, key = state
         keys = split(key)
         count = selection.where(trials <= total, count + 1, count)
@@ -247,7 +248,7 @@ def _sample_binomial_by_rejection(key: Tracer, total: Any, q: Tracer, shape: Sha
     alpha = (2.83 + 5.1 / b) * deviation
     mode = rounding.floor((total + 1) * q)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         found, accepted, key = state
         keys = split(key, 3)
         u = uniform(keys[1], shape, q.dtype) - 0.5

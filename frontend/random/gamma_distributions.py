@@ -18,6 +18,7 @@ from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.random.continuous_distributions import (
     exponential,
     normal,
@@ -45,17 +46,17 @@ def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
     d = raised - filling.asarray(1 / 3, dtype)
     c = filling.asarray(1 / 3, dtype) / math_functions.sqrt(d)
 
-    def is_rejected(state: Any) -> Any:
+    def is_rejected(state: PyTree) -> Any:
         _, x, v, u = state
         squeezed = u >= 1 - filling.asarray(0.0331, dtype) * (x * x)
         return squeezed & (math_functions.log(u) >= x * 0.5 + d * ((1 - v) + math_functions.log(v)))
 
-    def draw_normal(state: Any) -> Any:
+    def draw_normal(state: PyTree) -> Any:
         inner = split(state[0])
         x = normal(inner[1], (), dtype)
         return inner[0], x, 1 + x * c
 
-    def attempt(state: Any) -> Any:
+    def attempt(state: PyTree) -> Any:
         keys = split(state[0], 3)
         start = (keys[1], filling.zeros((), dtype), filling.full((), -1, dtype))
         _, x, v = while_loop(lambda state: state[2] <= 0, draw_normal, start)
@@ -86,7 +87,7 @@ _differentiable_samples = custom_jvp(_sample_gammas, nondiff_argnums=(2,))
 
 
 @_differentiable_samples.defjvp
-def _samples_jvp(log_space: bool, primals: Any, tangents: Any) -> Any:
+def _samples_jvp(log_space: bool, primals: PyTree, tangents: PyTree) -> Any:
     """Differentiate implicitly: the cumulative probability of a number stays constant."""
     key, a = primals
     samples = _differentiable_samples(key, a, log_space)

@@ -20,7 +20,7 @@ from shardir.frontend.numpy.elementwise import complex_parts, math_functions, se
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import inexact_dtype, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
@@ -174,11 +174,11 @@ def _conjugate_gradients(
 ) -> Any:
     bound = _squared_tolerance(b, tol, atol)
 
-    def is_unconverged(state: Any) -> Any:
+    def is_unconverged(state: PyTree) -> Any:
         _, residual, _, _, count = state
         return (_squared_norm(residual) > bound) & (count < steps)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         x, residual, direction, gamma, count = state
         image = A(direction)
         alpha = gamma / _inner_product(direction, image)
@@ -201,12 +201,12 @@ def _biconjugate_gradients(
 ) -> Any:
     bound = _squared_tolerance(b, tol, atol)
 
-    def is_unconverged(state: Any) -> Any:
+    def is_unconverged(state: PyTree) -> Any:
         # `count` is negative after a breakdown, in which a step would divide by zero.
         _, residual, *_, count = state
         return (_squared_norm(residual) > bound) & (count < steps) & (count >= 0)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         x, residual, shadow, direction, image, alpha, omega, rho, count = state
         next_rho = _inner_product(shadow, residual)
         beta = _safe_quotient(next_rho * alpha, rho * omega)
@@ -266,11 +266,11 @@ def _minimal_residuals(
         rest = M(_subtract(b, A(x)))
         return rest, math_functions.sqrt(_squared_norm(rest))
 
-    def is_unconverged(state: Any) -> Any:
+    def is_unconverged(state: PyTree) -> Any:
         _, _, size, count = state
         return (size > bound) & (count < rounds)
 
-    def cycle(state: Any) -> Any:
+    def cycle(state: PyTree) -> Any:
         x, rest, size, count = state
         basis = tree.map(
             lambda r: (
@@ -295,7 +295,7 @@ def _minimal_residuals(
     return loops.while_loop(is_unconverged, cycle, (x0, *residual(x0), dtypes.int32(0)))[0]
 
 
-def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Any, state: Any) -> Any:
+def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Any, state: PyTree) -> Any:
     """Add the image of the k-th vector to an orthonormal basis (Arnoldi), and to the table.
 
     The orthogonalization is applied twice. A vector in the span of the basis becomes 0.

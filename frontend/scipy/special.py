@@ -22,6 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact as _floats,
     require_real,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.bessel import (
     i0 as i0,
     i0e as i0e,
@@ -159,7 +160,7 @@ def _ndtr(x: Tracer) -> Tracer:
 
 
 @_ndtr.defjvp
-def _ndtr_rule(primals: Any, tangents: Any) -> Any:
+def _ndtr_rule(primals: PyTree, tangents: PyTree) -> Any:
     (x,) = primals
     return _ndtr(x), math_functions.exp(-0.5 * x * x) * (tangents[0] / sqrt(2 * pi))
 
@@ -176,7 +177,7 @@ def _log_ndtr(x: Tracer) -> Tracer:
 
 
 @_log_ndtr.defjvp
-def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
+def _log_ndtr_rule(primals: PyTree, tangents: PyTree) -> Any:
     (x,) = primals
     value = _log_ndtr(x)
     return value, math_functions.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value) * tangents[0]
@@ -194,7 +195,7 @@ def _ndtri(p: Tracer) -> Tracer:
 
 
 @_ndtri.defjvp
-def _ndtri_rule(primals: Any, tangents: Any) -> Any:
+def _ndtri_rule(primals: PyTree, tangents: PyTree) -> Any:
     x = _ndtri(*primals)
     return x, math_functions.exp(0.5 * x * x + 0.5 * log_of(2 * pi)) * tangents[0]
 

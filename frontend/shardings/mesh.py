@@ -26,6 +26,7 @@ import numpy as np
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
 from shardir.frontend.shardings.devices import Device, devices as all_devices, find_abstract_device
 
@@ -57,7 +58,7 @@ _meshes: WeakValueDictionary[tuple[object, ...], "Mesh"] = WeakValueDictionary()
 class _InternedMeta(type):
     """Metaclass that returns an existing equal object instead of a new one."""
 
-    def __call__(cls, *args: Any, **options: Any) -> Any:
+    def __call__(cls, *args: PyTree, **options: PyTree) -> Any:
         made = super().__call__(*args, **options)
         return _meshes.setdefault((cls, *made._key), made)
 

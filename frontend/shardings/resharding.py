@@ -5,13 +5,13 @@ on the communication. The semantics of `AxisType.Explicit` in JAX, where shardin
 and a program without a sharding is refused, are not checked.
 """
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
@@ -61,7 +61,7 @@ def _apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
 
 
 def auto_axes(
-    f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_sharding: Any = None
+    f: UserFunction | None = None, /, *, axes: Any = None, out_sharding: Any = None
 ) -> Any:
     """Return `f` with its results constrained to `out_sharding`; may be used as a decorator.
 
@@ -72,14 +72,14 @@ def auto_axes(
     check_function("auto_axes", f)
 
     @wraps(f)
-    def wrapper(*args: Any, out_sharding: Any = out_sharding, **options: Any) -> Any:
+    def wrapper(*args: PyTree, out_sharding: Any = out_sharding, **options: PyTree) -> Any:
         return apply_out_sharding(f(*args, **options), out_sharding)
 
     return wrapper
 
 
 def explicit_axes(
-    f: Callable[..., Any] | None = None, /, *, axes: Any = None, in_sharding: Any = None
+    f: UserFunction | None = None, /, *, axes: Any = None, in_sharding: Any = None
 ) -> Any:
     """Return `f` with its arguments constrained to `in_sharding`; may be used as a decorator.
 
@@ -90,7 +90,7 @@ def explicit_axes(
     check_function("explicit_axes", f)
 
     @wraps(f)
-    def wrapper(*args: Any, in_sharding: Any = in_sharding, **options: Any) -> Any:
+    def wrapper(*args: PyTree, in_sharding: Any = in_sharding, **options: PyTree) -> Any:
         if in_sharding is not None:
             args = _apply_shardings(args, in_sharding, "in_sharding of explicit_axes")
         return f(*args, **options)

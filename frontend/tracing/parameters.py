@@ -1,6 +1,6 @@
 """The parameters of a function that is to be traced: names, static and donated parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Self
@@ -11,6 +11,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 
@@ -39,7 +40,7 @@ class Parameters:
     @classmethod
     def of(
         cls,
-        fun: Callable[..., Any],
+        fun: UserFunction,
         static_argnums: ArgNums | None = None,
         static_argnames: ArgNames | None = None,
         donate_argnums: ArgNums | None = None,
@@ -89,7 +90,7 @@ class Parameters:
         return bool(self.static or self.static_names)
 
     def partition_arguments(
-        self, args: tuple[Any, ...], options: dict[str, Any]
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> tuple[Dynamic, Any]:
         """Return the dynamic arguments and the cache key of the static ones.
 
@@ -130,7 +131,7 @@ class Parameters:
             ) from None
 
     def merge_arguments(
-        self, dynamic: Dynamic, args: tuple[Any, ...], options: dict[str, Any]
+        self, dynamic: Dynamic, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return all arguments in order: the dynamic ones from `dynamic`, the static ones
         unchanged.
@@ -139,7 +140,7 @@ class Parameters:
         joined = [arg if i in self.static else next(filled) for i, arg in enumerate(args)]
         return joined, {**options, **dynamic[1]}
 
-    def labels(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
+    def labels(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[str]:
         """Return a name for each leaf of the dynamic arguments: `x`, `params.0.w`."""
         numbers = iter(i for i in range(len(args) + len(self.static)) if i not in self.static)
         labels = []
@@ -155,7 +156,7 @@ class Parameters:
             return self.names[number]
         return f"{self.variadic or 'args'}.{number - len(self.names)}"
 
-    def donated_arguments(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def donated_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
         """Return the donated arguments of a call."""
         given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
@@ -166,7 +167,7 @@ def leaf_labels(base: str, arg: Any) -> list[str]:
     return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
 
 
-def function_name(fun: Callable[..., Any]) -> str:
+def function_name(fun: UserFunction) -> str:
     """Return the name of a function in programs and errors."""
     while not hasattr(fun, "__name__") and hasattr(fun, "func"):
         fun = fun.func

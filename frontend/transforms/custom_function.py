@@ -1,11 +1,11 @@
 """Base class of functions with a custom rule for one transformation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import update_wrapper
 from types import MethodType
 from typing import Any
 
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal, bind_positional
@@ -18,13 +18,13 @@ class CustomFunction(ABC):
     """
 
     __name__: str
-    __wrapped__: Callable[..., Any]
+    __wrapped__: UserFunction
 
-    def __init__(self, fun: Callable[..., Any], fixed: frozenset[int]) -> None:
+    def __init__(self, fun: UserFunction, fixed: frozenset[int]) -> None:
         update_wrapper(self, fun)
         self._fun, self._name, self._fixed = fun, function_name(fun), fixed
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         given = bind_positional(self._fun, self._name, args, options)
         self._check_rule()
         if current_trace() is None:

@@ -12,6 +12,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
@@ -61,7 +62,7 @@ class custom_jvp(CustomFunction):
     """
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+        self, fun: UserFunction, nondiff_argnums: Any = (), nondiff_argnames: Any = ()
     ) -> None:
         super().__init__(
             fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
@@ -99,7 +100,7 @@ class custom_jvp(CustomFunction):
                     )
                 )
 
-        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[Any, Any]:
             if len(jvps) != len(primals):
                 raise DifferentiateError(
                     with_location(

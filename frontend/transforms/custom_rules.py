@@ -18,6 +18,7 @@ from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
@@ -42,7 +43,7 @@ from shardir.op_rules.vma import Varying
 
 
 def bind_positional(
-    fun: Callable[..., Any], name: str, args: Any, options: dict[str, Any]
+    fun: UserFunction, name: str, args: PyTree, options: dict[str, PyTree]
 ) -> list[Any]:
     """Return all arguments of a call by position, including defaults; raises `ArgumentError`."""
     if not options:
@@ -65,9 +66,7 @@ def bind_positional(
     return list(bound.args)
 
 
-def nondiff_positions(
-    fun: Callable[..., Any], word: str, argnums: Any, argnames: Any
-) -> frozenset[int]:
+def nondiff_positions(fun: UserFunction, word: str, argnums: Any, argnames: Any) -> frozenset[int]:
     """Return the positions of arguments that have no derivative."""
     known = Parameters.of(fun, argnums, None, word=word.removesuffix("_argnames"))
     found = set(known.static)
@@ -103,7 +102,7 @@ class CustomCall:
     context: Context
 
     @classmethod
-    def of(cls, fun: Callable[..., Any], args: list[Any], fixed: frozenset[int]) -> "CustomCall":
+    def of(cls, fun: UserFunction, args: list[PyTree], fixed: frozenset[int]) -> "CustomCall":
         known = Parameters.of(fun)
         moving = tuple(arg for i, arg in enumerate(args) if i not in fixed)
         labels = [
@@ -161,7 +160,7 @@ class CustomCall:
             arg if i in self.nondiff_positions else next(given) for i, arg in enumerate(self.args)
         ]
 
-    def trace_primal(self, fun: Callable[..., Any]) -> "Primal":
+    def trace_primal(self, fun: UserFunction) -> "Primal":
         """Trace the function as a block."""
         found: list[tree.PyTreeDef] = []
 

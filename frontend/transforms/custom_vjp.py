@@ -1,6 +1,6 @@
 """`custom_vjp` and `custom_gradient`: functions with a custom VJP rule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, final
@@ -14,6 +14,7 @@ from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.parameters import function_name
@@ -59,17 +60,17 @@ class custom_vjp(CustomFunction):
     """
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+        self, fun: UserFunction, nondiff_argnums: Any = (), nondiff_argnames: Any = ()
     ) -> None:
         super().__init__(
             fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
         )
-        self._rules: tuple[Callable[..., Any], Callable[..., Any], bool] | None = None
+        self._rules: tuple[UserFunction, UserFunction, bool] | None = None
 
     def defvjp(
         self,
-        fwd: Callable[..., Any],
-        bwd: Callable[..., Any],
+        fwd: UserFunction,
+        bwd: UserFunction,
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
@@ -103,8 +104,8 @@ class custom_vjp(CustomFunction):
 
 
 def _trace_rules(
-    fwd: Callable[..., Any],
-    bwd: Callable[..., Any],
+    fwd: UserFunction,
+    bwd: UserFunction,
     moves: DifferentiatedFlags | None,
     call: CustomCall,
     primal: Primal,
@@ -244,7 +245,7 @@ def _gradient_leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> lis
     return leaves
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun: UserFunction) -> UserFunction:
     """Return a differentiable function from one that returns `(results, rule)`.
 
     `rule(cotangents)` returns the gradient of the argument, or a tuple of those of several, and may
@@ -254,10 +255,10 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     name = function_name(fun)
 
     @wraps(fun)
-    def wrapper(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: PyTree, **options: PyTree) -> Any:
         given = bind_positional(fun, name, args, options)
 
-        def plain(*args: Any) -> Any:
+        def plain(*args: PyTree) -> Any:
             return _results_and_rule(fun, args, name)[0]
 
         if current_trace() is None:
@@ -272,7 +273,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _results_and_rule(fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Any, Any]:
+def _results_and_rule(fun: UserFunction, args: Sequence[PyTree], name: str) -> tuple[Any, Any]:
     """Return the results and the rule that a function with a custom gradient returns."""
     made = fun(*args)
     if not (isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1])):
@@ -285,7 +286,7 @@ def _results_and_rule(fun: Callable[..., Any], args: Sequence[Any], name: str) -
 
 
 def _trace_custom_gradient(
-    fun: Callable[..., Any], call: CustomCall, primal: Primal
+    fun: UserFunction, call: CustomCall, primal: Primal
 ) -> tuple[Block, ...]:
     """Return the rules of a custom gradient: the backward rule may use values of the forward
     rule."""

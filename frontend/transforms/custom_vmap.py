@@ -10,6 +10,7 @@ from shardir.frontend.errors import ArgumentError, BatchError
 from shardir.frontend.lax.control_flow.loops import map as map_slices
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
@@ -36,7 +37,7 @@ class custom_vmap(CustomFunction):
     an invalid result of the rule.
     """
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: UserFunction) -> None:
         if not callable(fun):
             raise ArgumentError(with_location(f"custom_vmap takes a function, got {fun!r}"))
         super().__init__(fun, frozenset())
@@ -67,11 +68,11 @@ class custom_vmap(CustomFunction):
         )
 
 
-def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
+def sequential_vmap(fun: UserFunction) -> custom_vmap:
     """Return `fun` with a batching rule that loops over its slices."""
     made = custom_vmap(fun)
 
-    def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
+    def rule(axis_size: int, in_batched: Any, *args: PyTree) -> Any:
         leaves, structure = tree.flatten(args)
         mapped = tree.leaves(tuple(in_batched))
         chosen = [x for x, flag in zip(leaves, mapped, strict=True) if flag]

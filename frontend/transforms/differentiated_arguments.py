@@ -8,6 +8,7 @@ from shardir.frontend.argument_checks import as_items
 from shardir.frontend.arrays.float0 import FLOAT0 as FLOAT0
 from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
@@ -16,7 +17,7 @@ from shardir.ir.types import COMPLEX, INEXACT
 
 
 def resolve_argnums(
-    what: str, argnums: ArgNums, args: Sequence[Any], parameters: Parameters
+    what: str, argnums: ArgNums, args: Sequence[PyTree], parameters: Parameters
 ) -> list[int]:
     """Return the positions of the selected arguments; raises `ArgumentError` for a missing one."""
     listed = as_items(argnums)

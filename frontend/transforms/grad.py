@@ -18,6 +18,7 @@ from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
@@ -40,12 +41,12 @@ from shardir.passes.autodiff.vjp import vjp
 
 
 def grad(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     argnums: ArgNums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that computes the gradient of `fun`, in the pytree structure of its
     argument.
 
@@ -54,7 +55,7 @@ def grad(
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @wraps(fun)
-    def gradient(*args: Any, **options: Any) -> Any:
+    def gradient(*args: PyTree, **options: PyTree) -> Any:
         value, gradients = both(*args, **options)
         return (gradients, value[1]) if has_aux else gradients
 
@@ -62,12 +63,12 @@ def grad(
 
 
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     argnums: ArgNums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that computes `(value, gradient)` of `fun`, whose result is a scalar.
 
     `argnums` are the positional arguments with respect to which to differentiate, pytrees of
@@ -86,7 +87,7 @@ def value_and_grad(
     parameters = Parameters.of(fun)
 
     @wraps(fun)
-    def value_and_gradient(*args: Any, **options: Any) -> Any:
+    def value_and_gradient(*args: PyTree, **options: PyTree) -> Any:
         numbers = resolve_argnums("grad", argnums, args, parameters)
         chosen = tuple(args[i] for i in numbers)
         leaves, structure = tree.flatten(chosen)

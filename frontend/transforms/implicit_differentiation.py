@@ -17,6 +17,7 @@ from shardir.frontend.argument_checks import call_user_function, check_call_sign
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
@@ -68,7 +69,7 @@ def solve_root(
     def solution(moving: Sequence[Any], closed: Sequence[Any], guess: Any) -> Any:
         return method(guess, *closed)
 
-    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> Any:
         moving, _, _ = primals
         out = found(*primals)
         x, aux = out if has_aux else (out, None)
@@ -139,7 +140,7 @@ class _LinearSystem:
         def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
             return self.method(b, *closed)
 
-        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> Any:
             moving, closed, known, _ = primals
             out = self.solution(*primals)
             x, aux = out if self.has_aux else (out, None)
@@ -165,7 +166,7 @@ class _LinearSystem:
             x = solve(moving, closed, known, b)
             return x, (moving, closed, known, x)
 
-        def backward(kept: Any, cotangent: Any) -> Any:
+        def backward(kept: Any, cotangent: PyTree) -> Any:
             moving, closed, known, x = kept
             if self.transpose_method is None:
                 raise DifferentiateError(

@@ -18,6 +18,7 @@ from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype
@@ -36,11 +37,11 @@ InnerFunction = Callable[..., tuple[Any, Any]]
 
 
 def jacfwd(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     argnums: ArgNums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that computes the Jacobian of `fun`, column by column in forward mode.
 
     For each array of the result it has, in the pytree structure of the result, one array for each
@@ -71,11 +72,11 @@ def jacfwd(
 
 
 def jacrev(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     argnums: ArgNums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that computes the Jacobian of `fun`, row by row in reverse mode.
 
     The result is that of `jacfwd`; it is cheaper if the result is smaller than the argument.
@@ -171,11 +172,11 @@ def _per_device_rows(
 
 
 def hessian(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     argnums: ArgNums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`."""
     gradient = jacrev(fun, argnums, has_aux, holomorphic)
     return jacfwd(gradient, argnums, has_aux, holomorphic)
@@ -190,19 +191,19 @@ class _JacobianRow:
 
 def _jacobian(
     what: str,
-    fun: Callable[..., Any],
+    fun: UserFunction,
     argnums: ArgNums,
     has_aux: bool,
     holomorphic: bool,
     make: Callable[[str, InnerFunction, Sequence[Tracer]], tuple[Any, Any]],
-) -> Callable[..., Any]:
+) -> UserFunction:
     single = isinstance(argnums, int)
     has_aux = check_flag(f"has_aux of {what}", has_aux)
     holomorphic = check_flag(f"holomorphic of {what}", holomorphic)
     parameters = Parameters.of(fun)
 
     @wraps(fun)
-    def jacobian(*args: Any, **options: Any) -> Any:
+    def jacobian(*args: PyTree, **options: PyTree) -> Any:
         numbers = resolve_argnums(what, argnums, args, parameters)
         chosen = args[numbers[0]] if single else tuple(args[i] for i in numbers)
         leaves, structure = tree.flatten(chosen)

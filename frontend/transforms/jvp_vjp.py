@@ -5,7 +5,7 @@ the enclosing trace or, outside of a trace, as arrays. It can therefore be appli
 in other programs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_util import Partial
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert, operand_dtype
 from shardir.frontend.tracing.trace import append_block, wrap_value
@@ -33,9 +34,9 @@ from shardir.passes.autodiff.vjp import linearize as reverse
 
 
 def jvp(
-    fun: Callable[..., Any],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
+    fun: UserFunction,
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
     """Return the results of `fun(*primals)`, and their tangents for the tangents of the arguments.
@@ -79,7 +80,7 @@ def jvp(
     return (results, out_tangents, aux) if has_aux else (results, out_tangents)
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the results of `fun(*primals)`, and the function from their cotangents to gradients.
 
     That function takes cotangents in the pytree structure of the results, each of the type of its
@@ -94,7 +95,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
 
 def vjp_per_device(
-    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, own: Varying
+    fun: UserFunction, primals: Sequence[PyTree], has_aux: bool, own: Varying
 ) -> tuple[Any, ...]:
     """Return the same as `vjp`; along the manual axes `own` each device has separate arguments."""
     at = Primals.of("vjp", fun, primals, has_aux, own)
@@ -106,7 +107,7 @@ def vjp_per_device(
     results, aux, rest = at.linearize(derive)
     leaves, structure = tree.flatten(results)
 
-    def pullback(saved: Any, cotangents: Any) -> Any:
+    def pullback(saved: Any, cotangents: PyTree) -> Any:
         given = check_directions(
             "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
         )
@@ -119,7 +120,7 @@ def vjp_per_device(
     return (results, back, aux) if has_aux else (results, back)
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the results of `fun(*primals)`, and the function from tangents of arguments to theirs.
 
     Everything that does not depend on the tangents is computed once. With `has_aux`, `fun` returns
@@ -137,7 +138,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     results, aux, rest = at.linearize(derive)
 
-    def pushforward(saved: Any, *tangents: Any) -> Any:
+    def pushforward(saved: Any, *tangents: PyTree) -> Any:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
         moved = replace(rest, residuals=saved)(given, at.primals, weak)

@@ -1,6 +1,5 @@
 """Transposition of linear functions, and conversion of closures to functions with arguments."""
 
-from collections.abc import Callable
 from typing import Any
 
 from shardir.errors import DifferentiateError
@@ -12,6 +11,7 @@ from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import function_name, leaf_labels
@@ -33,7 +33,7 @@ from shardir.passes.autodiff.varying import dependent_values
 from shardir.passes.autodiff.vjp import linearize
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
     """Return the transpose of `fun`, a linear function of floating-point arrays.
 
     `primals` are arrays or `ShapeDtypeStruct`s; only their shapes and element types are used. The
@@ -80,7 +80,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         values = append_block(back, [*map(wrap_value, saved), *cotangents], body)
         return [wrap_value(value) for value in values]
 
-    def transpose(cotangent: Any) -> Any:
+    def transpose(cotangent: PyTree) -> Any:
         given = check_directions(
             "cotangent", f"the transpose of {name}", "result", outs, results, cotangent
         )
@@ -94,7 +94,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     return transpose
 
 
-def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, list[Any]]:
+def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[Any]]:
     """Return `fun` with its captured values as additional arguments, and the list of these values.
 
     Traced floating-point values that `fun`, called with `example_args`, captures become arguments;
@@ -117,7 +117,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     closed = [value for value in block.captures() if value.type.dtype in INEXACT]
     params = (*block.params, *closed)
 
-    def call_converted(*args: Any) -> Any:
+    def call_converted(*args: PyTree) -> Any:
         trace = require_trace(name)
         count = len(args) - len(closed)
         if count < 0:

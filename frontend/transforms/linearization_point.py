@@ -17,6 +17,7 @@ from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.sharding_tokens import renumber_tokens
 from shardir.frontend.source_locations import with_location
@@ -158,7 +159,7 @@ class Primals:
     """The arguments at which a derivative is taken; `active` are the differentiable leaves."""
 
     what: str
-    fun: Callable[..., Any]
+    fun: UserFunction
     name: str
     has_aux: bool
     leaves: list[Any]
@@ -172,8 +173,8 @@ class Primals:
     def of(
         cls,
         what: str,
-        fun: Callable[..., Any],
-        primals: Sequence[Any],
+        fun: UserFunction,
+        primals: Sequence[PyTree],
         has_aux: bool,
         own: Varying = NOT_VARYING,
     ) -> Any:
@@ -217,7 +218,7 @@ class Primals:
             word, whose, "argument", self.leaves, self.structure, tuple(given), self.labels
         )
 
-    def run(self, fun: Callable[..., Any], leaves: Sequence[Any], labels: Sequence[str]) -> Any:
+    def run(self, fun: UserFunction, leaves: Sequence[Any], labels: Sequence[str]) -> Any:
         """Call a function of tracers with arrays, in the current trace or in a temporary one."""
         if current_trace() is not None:
             return fun(*map(as_tracer, leaves))

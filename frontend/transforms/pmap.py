@@ -3,7 +3,7 @@
 It is a manual computation over a mesh with one axis, in which the slices are shards of size one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import update_wrapper
 from types import MethodType
 from typing import Any, final
@@ -16,6 +16,7 @@ from shardir.frontend.errors import (
     ArgumentError,
     IncompatibleDevicesError,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import as_device_array
@@ -27,7 +28,7 @@ from shardir.frontend.transforms.vmap import check_axis_entries, is_axis_number
 
 
 def pmap(
-    fun: Callable[..., Any] | None = None,
+    fun: UserFunction | None = None,
     axis_name: str | None = None,
     *,
     in_axes: Any = 0,
@@ -60,7 +61,7 @@ def pmap(
     are too few devices.
     """
 
-    def decorate(fun: Callable[..., Any]) -> PmapFunction:
+    def decorate(fun: UserFunction) -> PmapFunction:
         if not callable(fun):
             raise ArgumentError(with_location(f"pmap takes a function, got {brief(fun)}"))
         parameters = Parameters.of(
@@ -121,7 +122,7 @@ class PmapFunction:
     """The result of `pmap`. Call it, or `lower` it for arguments without running it."""
 
     __name__: str
-    __wrapped__: Callable[..., Any]
+    __wrapped__: UserFunction
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class PmapFunction:
         update_wrapper(self, mapping.fun)
         self._mapping = mapping
 
-        def call_mapped(*args: Any, **options: Any) -> Any:
+        def call_mapped(*args: PyTree, **options: PyTree) -> Any:
             return PmapCall(mapping, args, options).trace()
 
         update_wrapper(call_mapped, mapping.fun)
@@ -143,7 +144,7 @@ class PmapFunction:
             call_mapped, static_argnums=static, donate_argnums=donated, uneven=uneven, passes=passes
         )
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Return the results of all positions, stacked along the mapped axis."""
         if current_trace() is not None:
             return self._mapped(*args, **options)
@@ -158,11 +159,11 @@ class PmapFunction:
         placed, named = PmapCall(self._mapping, args, options).place_arguments()
         return self._jit(*placed, **named)
 
-    def lower(self, *args: Any, **options: Any) -> Lowered:
+    def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
         return self._jit.lower(*args, **options)
 
-    def eval_shape(self, *args: Any, **options: Any) -> Any:
+    def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._jit.eval_shape(*args, **options)
 

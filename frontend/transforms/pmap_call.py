@@ -4,7 +4,7 @@ A `pmap` inside a `pmap` needs a device for every pair of positions. When one is
 is traced again on a mesh with an additional axis.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
@@ -23,6 +23,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.devices import Device, devices as all_devices
 from shardir.frontend.shardings.mesh import Mesh, as_device_array
@@ -65,7 +66,7 @@ class PmapParameters:
     """The parameters of a pmap; `inner` are the nested pmaps that the last trace found."""
 
     name: str
-    fun: Callable[..., Any]
+    fun: UserFunction
     parameters: Parameters
     axis_name: str | None
     in_axes: Any
@@ -80,7 +81,7 @@ class PmapCall:
     """One call: its leaves, their mapped axes, and the number of positions."""
 
     def __init__(
-        self, mapping: PmapParameters, args: tuple[Any, ...], options: dict[str, Any]
+        self, mapping: PmapParameters, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> None:
         self.mapping, self.args, self.options = mapping, args, options
         known = mapping.parameters

@@ -1,6 +1,5 @@
 """Gradient checkpointing (rematerialization): `checkpoint` and its policies."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -13,6 +12,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
@@ -84,7 +84,7 @@ checkpoint_policies = CheckpointPolicies
 class UserPolicy:
     """Calls a policy function of the user."""
 
-    policy: Callable[..., Any]
+    policy: UserFunction
 
     def __call__(self, name: str, *types: Any, **attrs: Any) -> bool:
         found = call_user_function(self.policy, "the policy of checkpoint", (name, *types), attrs)
@@ -107,13 +107,13 @@ def _policy_clauses(policy: Any) -> tuple[str, ...]:
 
 
 def checkpoint(
-    fun: Callable[..., Any] | None = None,
+    fun: UserFunction | None = None,
     *,
     concrete: bool = False,
     policy: Any = None,
     prevent_cse: bool = True,
     static_argnums: Any = (),
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
 
     `policy`, one of `checkpoint_policies`, selects values to save in addition. Arguments in
@@ -130,7 +130,7 @@ def checkpoint(
     clauses = _policy_clauses(policy)
     if fun is None:
 
-        def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+        def decorate(fun: UserFunction) -> UserFunction:
             return checkpoint(
                 fun, policy=policy, prevent_cse=prevent_cse, static_argnums=static_argnums
             )
@@ -145,7 +145,7 @@ def checkpoint(
         attrs["barrier"] = False
 
     @wraps(fun)
-    def wrapper(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: PyTree, **options: PyTree) -> Any:
         if current_trace() is None:
             return alone(*args, **options)
         return _trace_checkpoint(fun, known, attrs, args, options)
@@ -157,11 +157,11 @@ remat = checkpoint
 
 
 def _trace_checkpoint(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     known: Parameters,
     attrs: dict[str, Any],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[PyTree, ...],
+    options: dict[str, PyTree],
 ) -> Any:
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in known.static)
     leaves, structure = tree.flatten((dynamic, options))

@@ -7,6 +7,7 @@ from typing import Any
 from shardir.frontend.argument_checks import check_call_signature, check_flag
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.source_locations import with_location
@@ -23,7 +24,7 @@ _MISSING: Any = object()
 
 
 def shard_map(
-    f: Callable[..., Any] | None = None,
+    f: UserFunction | None = None,
     mesh: Mesh | None = None,
     in_specs: Any = _MISSING,
     out_specs: Any = _MISSING,
@@ -76,13 +77,13 @@ def shard_map(
             with_location(f"uneven of shard_map is {brief(uneven)}; it must be 'pad' or None")
         )
 
-    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fun: UserFunction) -> UserFunction:
         parameters = Parameters.of(fun)
         _check_spec_entries(in_specs, f"in_specs of shard_map of {parameters.name}", is_in_spec)
         _check_spec_entries(out_specs, f"out_specs of shard_map of {parameters.name}")
 
         @wraps(fun)
-        def call_mapped(*args: Any) -> Any:
+        def call_mapped(*args: PyTree) -> Any:
             used = current_mesh() if mesh is None else mesh
             if used is not None and not isinstance(used, Mesh):
                 raise ArgumentError(

@@ -14,6 +14,7 @@ from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
@@ -54,7 +55,7 @@ class ShardMapCall:
     """
 
     name: str
-    fun: Callable[..., Any]
+    fun: UserFunction
     mesh: Mesh
     names: tuple[str, ...]
     checked: bool
@@ -62,7 +63,7 @@ class ShardMapCall:
     in_specs: Any
     out_specs: Any
 
-    def run(self, args: tuple[Any, ...], parameters: Parameters) -> Any:
+    def run(self, args: tuple[PyTree, ...], parameters: Parameters) -> Any:
         every, structure = tree.flatten(args)
         labels = [
             label for i, arg in enumerate(args) for label in leaf_labels(parameters.label(i), arg)

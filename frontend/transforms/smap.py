@@ -1,10 +1,10 @@
 """`smap`: `shard_map` along one mesh axis, with the notation of `vmap`."""
 
-from collections.abc import Callable
 from typing import Any
 
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.transforms.shard_map import shard_map
@@ -13,7 +13,7 @@ _MISSING: Any = object()
 
 
 def smap(
-    f: Callable[..., Any] | None = None,
+    f: UserFunction | None = None,
     /,
     *,
     in_axes: Any = _MISSING,
@@ -42,10 +42,8 @@ def smap(
     into = _specs_of_axes(in_axes, axis_name, "in_axes")
     out = _specs_of_axes(out_axes, axis_name, "out_axes")
 
-    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
-        mapped: Callable[..., Any] = shard_map(
-            fun, in_specs=into, out_specs=out, axis_names={axis_name}
-        )
+    def decorate(fun: UserFunction) -> UserFunction:
+        mapped: UserFunction = shard_map(fun, in_specs=into, out_specs=out, axis_names={axis_name})
         return mapped
 
     return decorate if f is None else decorate(f)

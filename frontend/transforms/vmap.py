@@ -22,6 +22,7 @@ from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import bind_batch_axis
@@ -69,13 +70,13 @@ def check_axis_entries(axes: Any, word: str, unmapped: str) -> None:
 
 
 def vmap(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
     spmd_axis_name: AxisNames = None,
-) -> Callable[..., Any]:
+) -> UserFunction:
     """Return a function that computes `fun` for every slice of its arguments.
 
     `in_axes` is the mapped axis of each positional argument: one integer for all, or a tuple with
@@ -126,7 +127,7 @@ def vmap(
         )
 
     @wraps(fun)
-    def mapped(*args: Any, **options: Any) -> Any:
+    def mapped(*args: PyTree, **options: PyTree) -> Any:
         leaves, structure = tree.flatten((args, options))
         labels = [
             *(
@@ -161,7 +162,9 @@ def vmap(
     return mapped
 
 
-def _leaf_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list[int | None]:
+def _leaf_axes(
+    in_axes: Any, args: Sequence[PyTree], options: PyTree, name: str
+) -> list[int | None]:
     """Return the mapped axis of each leaf."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise BatchError(

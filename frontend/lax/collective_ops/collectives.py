@@ -18,7 +18,7 @@ from shardir.frontend.lax.collective_ops.axis_index_groups import (
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import NamedAxis, axes_size, ir_axes, resolve_axis_names
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat

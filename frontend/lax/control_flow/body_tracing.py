@@ -1,6 +1,6 @@
 """Tracing of user functions as blocks of one operation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -36,7 +37,7 @@ class TracedBody:
 
 
 def trace_body(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     params: Sequence[AbstractValue],
     structures: Sequence[tree.PyTreeDef],
     what: str,

@@ -1,6 +1,6 @@
 """Branches on traced values: `cond` and `switch`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from shardir.frontend.lax.control_flow.body_tracing import (
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import local_devices
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -31,9 +32,9 @@ _UNSET = object()
 
 def cond(
     pred: ArrayLike,
-    true_fun: Callable[..., Any],
-    false_fun: Callable[..., Any],
-    *operands: Any,
+    true_fun: UserFunction,
+    false_fun: UserFunction,
+    *operands: PyTree,
     operand: Any = _UNSET,
 ) -> Any:
     """Return `true_fun(*operands)` if the scalar `pred` is true (or not zero), else
@@ -49,7 +50,7 @@ def cond(
 
 @public(static=("true_fun", "false_fun"), cached=False)
 def _cond(
-    pred: ArrayLike, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+    pred: ArrayLike, true_fun: UserFunction, false_fun: UserFunction, *operands: PyTree
 ) -> Any:
     which = as_tracer(pred)
     if which.ndim:
@@ -63,7 +64,7 @@ def _cond(
 
 
 @public(static=("branches",), cached=False)
-def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree) -> Any:
     """Return `branches[index](*operands)`; an index out of range is clamped.
 
     All branches must return the same containers, shapes and element types; otherwise raise
@@ -91,7 +92,7 @@ def _clamp_index(index: Tracer, last: int) -> Tracer:
 
 
 def _emit_case(
-    which: Tracer, branches: Sequence[Callable[..., Any]], operands: Sequence[Any], what: str
+    which: Tracer, branches: Sequence[UserFunction], operands: Sequence[PyTree], what: str
 ) -> Any:
     for branch in branches:
         check_call_signature(branch, what, operands)
@@ -137,7 +138,7 @@ def _emit_case(
 
 
 def platform_dependent(
-    *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
+    *args: PyTree, default: UserFunction | None = None, **per_platform: UserFunction
 ) -> Any:
     """Call the function for the platform of the local devices (`cpu=...`), or `default`.
 

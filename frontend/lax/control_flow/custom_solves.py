@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from shardir.frontend.pytree.tree import PyTree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.transforms import implicit_differentiation
 
 UnaryFunction = Callable[..., Any]

@@ -25,8 +25,8 @@ from shardir.frontend.lax.control_flow.body_tracing import (
     trace_body,
 )
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree import PyTree
 from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
@@ -152,7 +152,7 @@ def _check_index_range(what: str, number: int, dtype: str) -> None:
 
 @public(static=("cond_fun", "body_fun"), cached=False)
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: PyTree
 ) -> Any:
     """Apply `body_fun` to `init_val` repeatedly while `cond_fun` returns true.
 
@@ -226,7 +226,7 @@ def fori_loop(
     lower: Any,
     upper: Any,
     body_fun: Callable[[Any, Any], Any],
-    init_val: Any,
+    init_val: PyTree,
     *,
     unroll: int | bool | None = None,
 ) -> Any:
@@ -265,11 +265,11 @@ def _concrete_bound(bound: Tracer) -> int | None:
 
 
 def _loop_with_static_bounds(
-    start: int, count: int, body_fun: Callable[..., Any], init_val: Any
+    start: int, count: int, body_fun: UserFunction, init_val: PyTree
 ) -> Any:
     what = "the body of fori_loop"
 
-    def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+    def step(carry: tuple[PyTree, PyTree], _: None) -> tuple[tuple[Any, Any], None]:
         i, value = carry
         check_call_signature(body_fun, what, (i, value))
         found = body_fun(i, value)
@@ -282,7 +282,7 @@ def _loop_with_static_bounds(
 
 @public(static=("body_fun",), cached=False, name="fori_loop")
 def _loop_with_traced_bounds(
-    lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any
+    lower: Any, upper: Any, body_fun: UserFunction, init_val: PyTree
 ) -> Any:
     bounds = [as_tracer(lower), as_tracer(upper)]
     for bound in bounds:
@@ -304,10 +304,10 @@ def _loop_with_traced_bounds(
     weak = all(bound.weak_type for bound in bounds)
     first, last = (convert(bound, dtype, weak) for bound in bounds)
 
-    def is_below_bound(carry: tuple[Any, Any]) -> Tracer:
+    def is_below_bound(carry: tuple[PyTree, PyTree]) -> Tracer:
         return emit("lt", carry[0], last)
 
-    def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+    def body(carry: tuple[PyTree, PyTree]) -> tuple[Any, Any]:
         i, value = carry
         next_index = emit("add", i, splat(1, i.value.type), weak=i.weak_type)
         check_call_signature(body_fun, "the body of fori_loop", (i, value))

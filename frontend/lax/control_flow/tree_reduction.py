@@ -2,12 +2,13 @@
 remains.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.shaping import concatenation, reshaping
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.vmap import vmap
 
@@ -15,7 +16,7 @@ ScalarTuple = tuple[Any, ...]
 
 
 def reduce_pairwise(
-    computation: Callable[..., Any],
+    computation: UserFunction,
     operands: Sequence[Tracer],
     initial: Sequence[Tracer],
     dims: tuple[int, ...],

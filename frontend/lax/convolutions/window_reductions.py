@@ -15,6 +15,7 @@ from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
 from shardir.frontend.lax.elementwise import bitwise_xor
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
@@ -34,9 +35,7 @@ _REDUCTION_OF_OP = {
 _FULL_REDUCTION_OF = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def _match_reduction(
-    computation: Callable[..., Any], dtype: str, what: str
-) -> tuple[str, str] | None:
+def _match_reduction(computation: UserFunction, dtype: str, what: str) -> tuple[str, str] | None:
     """Return the operation that a binary function emits, and the name of its reduction.
 
     Return `None` for every other function.
@@ -53,7 +52,7 @@ def _match_reduction(
     return None
 
 
-def _require_reduction(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str]:
+def _require_reduction(computation: UserFunction, dtype: str, what: str) -> tuple[str, str]:
     """Return the result of `_match_reduction`; raise `OperationTypeError` for every other
     function.
     """
@@ -80,7 +79,7 @@ def _identity_of(op: str, dtype: str) -> Any:
 
 @public(static=("computation", "dimensions"), cached=False)
 def reduce(
-    operands: Any,
+    operands: PyTree,
     init_values: Any,
     computation: Callable[[Any, Any], Any],
     dimensions: Any,

@@ -1,6 +1,5 @@
 """Arrays from and to files, buffers and text, by NumPy's functions."""
 
-from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
@@ -17,6 +16,7 @@ from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
@@ -29,8 +29,8 @@ printoptions = np.printoptions
 array_repr, array_str = repr, str
 
 
-def _define_reader(name: str, what: str) -> Callable[..., Any]:
-    def function(*args: Any, **options: Any) -> Any:
+def _define_reader(name: str, what: str) -> UserFunction:
+    def function(*args: PyTree, **options: PyTree) -> Any:
         try:
             found = getattr(np, name)(*args, **options)
         except FileNotFoundError as error:
@@ -92,7 +92,7 @@ def save(file: Any, arr: ArrayLike) -> None:
     np.save(file, np.asarray(arr))
 
 
-def savez(file: Any, *args: Any, **kwds: Any) -> None:
+def savez(file: Any, *args: PyTree, **kwds: Any) -> None:
     """Write arrays to a `.npz` file; keyword arguments are stored with their names.
 
     Raise `ArgumentError` unless `file` is a path or an open file.
@@ -102,7 +102,7 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
     np.savez(file, *map(np.asarray, args), **named)
 
 
-def load(file: Any, **options: Any) -> Any:
+def load(file: Any, **options: PyTree) -> Any:
     """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
 
     Raise `MissingFileError` if the file does not exist, and `ArgumentError` if it is not such a

@@ -1,6 +1,5 @@
 """Evenly spaced values, and coordinates of grids."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     convert_and_broadcast,
     emit_elementwise,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -243,7 +243,7 @@ def indices(dimensions: Any, dtype: DTypeLike | None = None, sparse: bool = Fals
 
 @public(static=("function", "shape", "dtype", "kwargs"), cached=False)
 def _fromfunction(
-    function: Callable[..., Any], shape: ShapeLike, dtype: DTypeLike, kwargs: dict[str, Any]
+    function: UserFunction, shape: ShapeLike, dtype: DTypeLike, kwargs: dict[str, PyTree]
 ) -> Any:
     return call_user_function(
         function, "the function of fromfunction", _emit_indices(shape, dtype), kwargs
@@ -251,7 +251,7 @@ def _fromfunction(
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: Any
+    function: UserFunction, shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: PyTree
 ) -> Any:
     """Return `function` of the indices along each axis of an array of `shape`.
 

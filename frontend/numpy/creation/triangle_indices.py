@@ -1,6 +1,5 @@
 """Index arrays of diagonals and triangles."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.creation.filling import arange
 from shardir.frontend.numpy.indexing.nonzero import as_default_index_array, nonzero
 from shardir.frontend.numpy.shaping import repetition
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
@@ -112,9 +112,7 @@ def _matrix_size(name: str, arr: ArrayLike, k: Any) -> tuple[int, Any, int]:
     return shape[-2], k, shape[-1]
 
 
-def mask_indices(
-    n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None
-) -> Any:
+def mask_indices(n: int, mask_func: UserFunction, k: int = 0, *, size: int | None = None) -> Any:
     """Return the indices where `mask_func(ones((n, n)), k)` is not zero.
 
     `mask_indices(3, snp.triu)` is an example.

@@ -4,7 +4,6 @@ Outside of a trace they are computed in f64; in a trace they are constants. Resu
 the default floating type.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +23,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.special_functions.bessel import i0e
 from shardir.frontend.source_locations import with_location
@@ -70,7 +70,7 @@ def kaiser(M: int, beta: float) -> Any:
 
 
 def _make_window(
-    numpy_function: Callable[..., Any], computed: Callable[..., Any], M: ArrayLike, *rest: float
+    numpy_function: UserFunction, computed: UserFunction, M: ArrayLike, *rest: float
 ) -> Any:
     """Compute the window by NumPy if it is short or a constant, else by a compiled program.
 
@@ -87,7 +87,7 @@ def _make_window(
 
 
 @lru_cache(1 << 8)
-def _cached_window(numpy_function: Callable[..., Any], count: int, *rest: float) -> Any:
+def _cached_window(numpy_function: UserFunction, count: int, *rest: float) -> Any:
     return numpy_function(count, *rest)
 
 

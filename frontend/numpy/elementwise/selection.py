@@ -1,6 +1,6 @@
 """Elementwise selection between values: maximum, minimum, where, clip, select, piecewise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -17,6 +17,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     emit_select,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -117,7 +118,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @public(static=("funclist", "kw"), cached=False, name="piecewise")
 def _piecewise(
-    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: PyTree, kw: dict[str, Any]
 ) -> Tracer:
     return _emit_piecewise(x, condlist, funclist, args, kw)
 
@@ -130,7 +131,7 @@ def _piecewise_of_constants(
 
 
 def _emit_piecewise(
-    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: PyTree, kw: dict[str, Any]
 ) -> Tracer:
     x = as_tracer(x)
     conditions = [as_bool(c) for c in condlist]
@@ -154,7 +155,7 @@ def _emit_piecewise(
 
 
 def piecewise(
-    x: ArrayLike, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
+    x: ArrayLike, condlist: Any, funclist: Sequence[UserFunction | Any], *args: PyTree, **kw: Any
 ) -> Tracer:
     """Apply the function (or constant) of the last true condition to `x`, elementwise.
 

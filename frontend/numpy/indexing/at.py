@@ -17,6 +17,7 @@ from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.numpy.indexing.getitem import getitem_with_mode
 from shardir.frontend.numpy.indexing.subscripts import parse_subscript
 from shardir.frontend.numpy.indexing.updates import update, update_masked
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
@@ -71,42 +72,42 @@ class IndexedUpdate:
     def __init__(self, array: Tracer, index: ArrayLike) -> None:
         self._array, self._index = array, index
 
-    def set(self, values: ArrayLike, **options: Any) -> Tracer:
+    def set(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Replace the elements by `values`; of several updates of one element the last is
         applied.
         """
         return self._apply_update("set", values, options)
 
-    def add(self, values: ArrayLike, **options: Any) -> Tracer:
+    def add(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Add `values`; several updates of one element accumulate."""
         return self._apply_update("add", values, options)
 
-    def subtract(self, values: ArrayLike, **options: Any) -> Tracer:
+    def subtract(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Subtract `values`; several updates of one element accumulate."""
         return self._apply_update("subtract", values, options)
 
-    def multiply(self, values: ArrayLike, **options: Any) -> Tracer:
+    def multiply(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Multiply by `values`; several updates of one element accumulate."""
         return self._apply_update("mul", values, options)
 
     mul = multiply
 
-    def min(self, values: Tracer, **options: Any) -> Tracer:
+    def min(self, values: Tracer, **options: PyTree) -> Tracer:
         """Set the minimum of the elements and `values`."""
         return self._apply_update("min", values, options)
 
-    def max(self, values: ArrayLike, **options: Any) -> Tracer:
+    def max(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Set the maximum of the elements and `values`."""
         return self._apply_update("max", values, options)
 
-    def divide(self, values: ArrayLike, **options: Any) -> Tracer:
+    def divide(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Divide by `values`."""
 
         out_sharding = options.pop("out_sharding", None)
         result = arithmetic.true_divide(self._array, self._product_of_updates(values, options))
         return apply_out_sharding(result, out_sharding)
 
-    def power(self, values: ArrayLike, **options: Any) -> Tracer:
+    def power(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Raise to the power of `values`."""
 
         out_sharding = options.pop("out_sharding", None)
@@ -114,14 +115,14 @@ class IndexedUpdate:
             arithmetic.power(self._array, self._product_of_updates(values, options)), out_sharding
         )
 
-    def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Tracer:
+    def apply(self, ufunc: Callable[[Any], Any], **options: PyTree) -> Tracer:
         """Apply `ufunc` to the elements, once per element."""
         current = self.get() if _check_options(options) is None else self.get(mode="clip")
         return self._apply_update(
             "set", call_user_function(ufunc, "the function of at[...].apply", (current,)), options
         )
 
-    def get(self, *, fill_value: ArrayLike | None = None, **options: Any) -> Tracer:
+    def get(self, *, fill_value: ArrayLike | None = None, **options: PyTree) -> Tracer:
         """Return the elements; indices out of range read the nearest element.
 
         With `mode="fill"` (or `"drop"`) they give `fill_value`: by default NaN, the lowest value of
@@ -139,13 +140,13 @@ class IndexedUpdate:
             with_location(f"x.at[index] has no method {name!r}; it has {', '.join(known)}")
         )
 
-    def _product_of_updates(self, values: ArrayLike, options: dict[str, Any]) -> Tracer:
+    def _product_of_updates(self, values: ArrayLike, options: dict[str, PyTree]) -> Tracer:
 
         return IndexedUpdate(filling.ones_like(self._array), self._index).multiply(
             values, **options
         )
 
-    def _apply_update(self, op: str, values: ArrayLike, options: dict[str, Any]) -> Tracer:
+    def _apply_update(self, op: str, values: ArrayLike, options: dict[str, PyTree]) -> Tracer:
         result = _update(self._array, self._index, values, op, _check_options(options))
         return apply_out_sharding(result, options.get("out_sharding"))
 
@@ -163,7 +164,7 @@ def _update(x: Tracer, index: ArrayLike, values: ArrayLike, op: str, mode: str |
     return update(x, arrays, values, subscript, op, mode or "drop")
 
 
-def _check_options(options: dict[str, Any]) -> str | None:
+def _check_options(options: dict[str, PyTree]) -> str | None:
     accepted = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices",
              "out_sharding")  # fmt: skip
     for option in options:

@@ -33,6 +33,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, reshape
@@ -167,7 +168,7 @@ def argwhere(
 
 
 @composed_function()
-def ix_(*args: Any) -> tuple[Any, ...]:
+def ix_(*args: PyTree) -> tuple[Any, ...]:
     """Return index arrays that select a grid of rows, columns, ...: `x[ix_([0, 2], [1, 3])]`.
 
     Each argument is a vector of integers or bools.
@@ -322,7 +323,7 @@ def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: Any) -> Tracer:
 
 @composed_function()
 def where(
-    condition: ArrayLike, x: ArrayLike | None = None, y: Any = None, /, **options: Any
+    condition: ArrayLike, x: ArrayLike | None = None, y: Any = None, /, **options: PyTree
 ) -> Any:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 

@@ -21,6 +21,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
@@ -73,7 +74,9 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
         ) from None
 
 
-def _as_text_subscripts(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _as_text_subscripts(
+    subscripts: Any, operands: tuple[PyTree, ...]
+) -> tuple[str, tuple[Any, ...]]:
     """Return the subscripts as text, also for operands that alternate with lists of integers."""
     if isinstance(subscripts, str):
         if not operands:

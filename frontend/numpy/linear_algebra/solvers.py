@@ -28,6 +28,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype
@@ -111,7 +112,7 @@ def _det_from_lu(packed: Tracer, pivots: Tracer) -> Tracer:
     )
 
 
-def _det_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+def _det_jvp(primals: PyTree, tangents: PyTree) -> tuple[Any, Any]:
     """Differentiate the determinant by cofactors: the determinant times the transposed inverse.
 
     A pivot of zero is replaced by a value so small that the cofactors change only by rounding.

@@ -1,6 +1,5 @@
 """Cumulative sums and products, differences, gradients and integrals along an axis."""
 
-from collections.abc import Callable
 from math import pi
 from typing import Any
 
@@ -28,6 +27,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_select,
     inexact_kind,
 )
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
@@ -36,9 +36,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, INEXACT
 
 
-def _define_cumulative(
-    name: str, op: str, neutral: int, nans: bool, meaning: str
-) -> Callable[..., Any]:
+def _define_cumulative(name: str, op: str, neutral: int, nans: bool, meaning: str) -> UserFunction:
     def function(a: ArrayLike, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
         check_no_out(name, out)
         x = as_tracer(a)

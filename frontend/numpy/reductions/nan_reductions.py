@@ -31,6 +31,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
@@ -123,7 +124,7 @@ def nanmin(
 
 
 def _nan_extreme(
-    name: str, extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: ArrayLike,
+    name: str, extreme: UserFunction, neutral: Callable[[Tracer], Any], a: ArrayLike,
     axis: AxisLike, out: Any, keepdims: bool, initial: Any, where: Any,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
@@ -158,7 +159,7 @@ def nanargmin(
 
 
 def _nan_arg_extreme(
-    name: str, arg_extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: ArrayLike,
+    name: str, arg_extreme: UserFunction, neutral: Callable[[Tracer], Any], a: ArrayLike,
     axis: AxisLike, out: Any, keepdims: Any,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)

@@ -22,6 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
 )
 from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable
 from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, reshape, splat
@@ -48,7 +49,7 @@ _MODE_OPTIONS = {
 """The modes, and the options of each."""
 
 
-def pad(array: ArrayLike, pad_width: Any, mode: str = "constant", **options: Any) -> Tracer:
+def pad(array: ArrayLike, pad_width: Any, mode: str = "constant", **options: PyTree) -> Tracer:
     """Pad `array` by NumPy's rules.
 
     `pad_width` is one width, a pair (before, after), a pair per dimension, or a dict from axes to
@@ -292,7 +293,7 @@ def _pad_reflect(x: Tracer, dim: int, low: int, high: int, edge: bool, odd: bool
     return x
 
 
-_STATISTICS: dict[str, Callable[..., Any]] = {
+_STATISTICS: dict[str, UserFunction] = {
     "maximum": basic_reductions.max,
     "mean": basic_reductions.mean,
     "median": quantiles.median,

@@ -12,6 +12,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import Ints, as_ints
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -195,7 +196,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 @public()
-def broadcast_arrays(*args: Any) -> Any:
+def broadcast_arrays(*args: PyTree) -> Any:
     """Broadcast all arrays to their common shape; return a list."""
     tracers = [as_tracer(x) for x in args]
     shape = together(*(x.shape for x in tracers))

@@ -28,6 +28,7 @@ from shardir.frontend.numpy.sorting import sort_functions
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype, result_type
@@ -50,7 +51,9 @@ def concrete_promoted(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
     return [array.astype(NUMPY_DTYPES[dtype], copy=False) for array in arrays]
 
 
-def call_numpy(name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **options: Any) -> Any:
+def call_numpy(
+    name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **options: PyTree
+) -> Any:
     """Call the NumPy function `name` and return its result, values first.
 
     bf16 is computed as f32, because NumPy does not sort NaN of bf16 to the end.

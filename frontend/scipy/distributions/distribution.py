@@ -8,6 +8,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 
 FormulaFunction = Callable[..., Any]
@@ -82,7 +83,7 @@ class Distribution:
         self, what: str, shapes: int, function: FormulaFunction
     ) -> FormulaFunction:
         def call_function(
-            x: ArrayLike, *args: Any, loc: ArrayLike = 0, scale: ArrayLike = 1
+            x: ArrayLike, *args: PyTree, loc: ArrayLike = 0, scale: ArrayLike = 1
         ) -> Any:
             given = [*args[shapes:], *[None] * 2]
             loc = loc if given[0] is None else given[0]
@@ -94,7 +95,7 @@ class Distribution:
 
     def _compose(self, inner: FormulaFunction, outer: FormulaFunction) -> FormulaFunction:
         def call_composed(
-            x: ArrayLike, *args: Any, loc: ArrayLike = 0, scale: ArrayLike = 1
+            x: ArrayLike, *args: PyTree, loc: ArrayLike = 0, scale: ArrayLike = 1
         ) -> Any:
             return outer(inner(x, *args, loc=loc, scale=scale))
 

@@ -25,6 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import (
     compute_in_double,
     compute_in_single,
@@ -167,14 +168,14 @@ def _i1e(x: Tracer) -> Tracer:
 
 
 @_i0e.defjvp
-def _i0e_rule(primals: Any, tangents: Any) -> Any:
+def _i0e_rule(primals: PyTree, tangents: PyTree) -> Any:
     (x,) = primals
     value = _i0e(x)
     return value, (_i1e(x) - complex_parts.sign(x) * value) * tangents[0]
 
 
 @_i1e.defjvp
-def _i1e_rule(primals: Any, tangents: Any) -> Any:
+def _i1e_rule(primals: PyTree, tangents: PyTree) -> Any:
     (x,) = primals
     value = _i1e(x)
     safe = selection.where(x == 0, filling.ones_like(x), x)
@@ -188,7 +189,7 @@ def _i0(x: ArrayLike) -> Tracer:
 
 
 @_i0.defjvp
-def _i0_rule(primals: Any, tangents: Any) -> Any:
+def _i0_rule(primals: PyTree, tangents: PyTree) -> Any:
     (x,) = primals
     return _i0(x), _i1(x) * tangents[0]
 
@@ -199,7 +200,7 @@ def _i1(x: ArrayLike) -> Tracer:
 
 
 @_i1.defjvp
-def _i1_rule(primals: Any, tangents: Any) -> Any:
+def _i1_rule(primals: PyTree, tangents: PyTree) -> Any:
     (x,) = primals
     value = _i1(x)
     safe = selection.where(x == 0, filling.ones_like(x), x)

@@ -15,6 +15,7 @@ from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, selection
 from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.jvp_vjp import jvp
 
@@ -39,14 +40,14 @@ def continued_fraction(
     def inverse_of(x: ArrayLike) -> Tracer:
         return 1 / selection.where(complex_parts.abs(x) < tiny, filling.full_like(x, tiny), x)
 
-    def is_unfinished(state: Any) -> Any:
+    def is_unfinished(state: PyTree) -> Any:
         n, total, _, change = state
         is_unconverged = basic_reductions.any(
             complex_parts.abs(change) > eps * complex_parts.abs(total)
         ) | (n < least)
         return is_unconverged & (n < MAX_ITERATIONS)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         n, total, previous_inverse, change = state
         top, bottom = term(n)
         inverse = inverse_of(bottom + top * previous_inverse)
@@ -60,7 +61,7 @@ def continued_fraction(
     return while_loop(is_unfinished, step, (one + 1, first + change, inverse, change))[1]
 
 
-def partial_derivative(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
+def partial_derivative(fun: UserFunction, args: tuple[PyTree, ...], at: int) -> Any:
     """Return the derivative of an elementwise function in one of its arguments."""
     tangents = tuple(
         filling.ones_like(x) if i == at else filling.zeros_like(x) for i, x in enumerate(args)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.arrays.array_types import ArrayLike, UserFunction
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -16,6 +16,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.gamma_function import (
     factorial_of_double,
@@ -68,7 +69,7 @@ def _gamma(x: ArrayLike) -> Tracer:
 
 
 @_gamma.defjvp
-def _gamma_rule(primals: Any, tangents: Any) -> Any:
+def _gamma_rule(primals: PyTree, tangents: PyTree) -> Any:
     value = _gamma(*primals)
     return value, value * digamma(*primals) * tangents[0]
 
@@ -85,7 +86,7 @@ def _factorial(n: Any) -> Tracer:
 
 
 @_factorial.defjvp
-def _factorial_rule(primals: Any, tangents: Any) -> Any:
+def _factorial_rule(primals: PyTree, tangents: PyTree) -> Any:
     (n,) = primals
     value = _factorial(n)
     return value, value * digamma(selection.maximum(n, 0) + 1) * tangents[0]
@@ -115,7 +116,7 @@ def _beta(a: ArrayLike, b: ArrayLike) -> Tracer:
 
 
 @_beta.defjvp
-def _beta_rule(primals: Any, tangents: Any) -> Any:
+def _beta_rule(primals: PyTree, tangents: PyTree) -> Any:
     a, b = primals
     value, total = _beta(a, b), digamma(a + b)
     derivative = (digamma(a) - total) * tangents[0] + (digamma(b) - total) * tangents[1]
@@ -144,7 +145,7 @@ def _poch(z: ArrayLike, m: ArrayLike) -> Tracer:
 
 
 @_poch.defjvp
-def _poch_rule(primals: Any, tangents: Any) -> Any:
+def _poch_rule(primals: PyTree, tangents: PyTree) -> Any:
     z, m = primals
     value, above = _poch(z, m), digamma(z + m)
     return value, value * (above * tangents[1] + (above - digamma(z)) * tangents[0])

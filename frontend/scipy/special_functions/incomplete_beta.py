@@ -16,6 +16,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.continued_fractions import (
     continued_fraction,
     partial_derivative,
@@ -105,7 +106,7 @@ _betainc = custom_jvp(_beta_values)
 
 
 @_betainc.defjvp
-def _betainc_rule(primals: Any, tangents: Any) -> Any:
+def _betainc_rule(primals: PyTree, tangents: PyTree) -> Any:
     result = _density(*primals) * tangents[2]
     for at in (0, 1):
         result = result + partial_derivative(_beta_with_min_terms, primals, at) * tangents[at]

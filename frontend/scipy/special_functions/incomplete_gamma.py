@@ -14,6 +14,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.continued_fractions import (
     MAX_ITERATIONS,
     continued_fraction,
@@ -46,13 +47,13 @@ def _lower_series(a: ArrayLike, x: Tracer, small: Any, eps: float) -> Any:
     one = filling.ones_like(x)
     factor = selection.where(small, -x, x)
 
-    def is_unconverged(state: Any) -> Any:
+    def is_unconverged(state: PyTree) -> Any:
         n, term, total = state
         return basic_reductions.any(complex_parts.abs(term) > eps * complex_parts.abs(total)) & (
             n < MAX_ITERATIONS
         )
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         n, term, total = state
         beyond = a + n
         term = term * factor / selection.where(small, n, beyond)
@@ -166,7 +167,7 @@ _upper_differentiable = custom_jvp(upper_gamma)
 
 
 @_lower_differentiable.defjvp
-def _lower_rule(primals: Any, tangents: Any) -> Any:
+def _lower_rule(primals: PyTree, tangents: PyTree) -> Any:
     result = (
         _density(*primals) * tangents[1] + partial_derivative(lower_gamma, primals, 0) * tangents[0]
     )
@@ -174,7 +175,7 @@ def _lower_rule(primals: Any, tangents: Any) -> Any:
 
 
 @_upper_differentiable.defjvp
-def _higher_rule(primals: Any, tangents: Any) -> Any:
+def _higher_rule(primals: PyTree, tangents: PyTree) -> Any:
     result = (
         _density(*primals) * tangents[1] + partial_derivative(lower_gamma, primals, 0) * tangents[0]
     )
