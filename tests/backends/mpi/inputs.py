@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
 import shardir as sd
 import shardir.numpy as snp
@@ -14,7 +15,6 @@ from shardir.backends.mpi.messages import MessageChannel
 from shardir.distributed import from_callback, from_process_local, gather_to_all, gather_to_root
 from shardir.frontend.errors import ArgumentError
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
 CLAIMS: list[Callable[[], None]] = []
 SAME = (
