@@ -132,10 +132,10 @@ def every_kind_of_input_is_compared() -> None:
             lambda k: g(x, k)[0], mismatch_text(name, what), right, other, W * 2
         )
     drawn = sd.jit(lambda x, key: x + sd.random.uniform(key, ()))
-    right, other = sd.random.key(0), sd.random.key(1)
-    want = W + np.asarray(sd.random.uniform(right, ()))
+    key, other_key = sd.random.key(0), sd.random.key(1)
+    want = W + np.asarray(sd.random.uniform(key, ()))
     check_mismatch_is_rejected(
-        lambda key: drawn(x, key), mismatch_text("key", "lambda (key[])"), right, other, want
+        lambda key: drawn(x, key), mismatch_text("key", "lambda (key[])"), key, other_key, want
     )
 
 
