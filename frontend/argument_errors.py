@@ -110,7 +110,9 @@ def _name_argument(
     Each enclosing function overwrites the name, so that the message names the function that the
     user called.
     """
-    culprit, says = error.about or (None, "")
+    if not error.about:
+        return
+    culprit, describe = error.about
     _, names, variadic = parameter_names(fun)
     rest = (f"{variadic or 'args'}.{i}" for i in range(len(args) - len(names)))
     given = list(zip((*names, *rest), args, strict=False))
@@ -121,7 +123,7 @@ def _name_argument(
             check_acyclic(arg)
             raise
         if path is not None:
-            error.args = (with_location(f"argument {label}{path} of {name} {says}"),)
+            error.args = (with_location(f"argument {label}{path} of {name} {describe(culprit)}"),)
             return
 
 

@@ -4,6 +4,9 @@ Python, NumPy and JAX raise TypeError for some invalid arguments and ValueError 
 class for such arguments inherits from both, so that code that catches either one works.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from shardir.errors import ShardirError
 
 
@@ -108,9 +111,9 @@ class NotAddressableError(ShardirError, RuntimeError):
 class NotAnArrayError(ShardirError, TypeError, ValueError):
     """A Python object cannot be converted to an array."""
 
-    about: tuple[object, str] | tuple[()] = ()
-    """The object and the description of it. The caller uses them to name the argument in the
-    message.
+    about: tuple[Any, Callable[[Any], str]] | tuple[()] = ()
+    """The object, and a function that describes an object. The caller uses them to name the
+    argument in the message, and to describe the object that the user passed.
     """
 
 

@@ -1,5 +1,6 @@
 """Text of user objects for error messages: on one line and of bounded length."""
 
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -11,17 +12,18 @@ MAX_OBJECT_CHARACTERS = 60
 """Maximum length of a quoted object, in characters."""
 MAX_TEXT_CHARACTERS = 300
 """Maximum length of a quoted name or path, in characters."""
+MAX_CONTAINER_DEPTH = 4
+"""Number of levels of lists, tuples and dicts in which arrays are quoted by their types."""
 
 
 def brief(x: Any) -> str:
     """Return the element type and shape of an array, or the shortened `repr` of any other
-    object."""
-    if isinstance(x, ArrayBase):
-        return str(x.abstract.type)
-    if isinstance(x, np.ndarray) and x.ndim:
-        return f"{x.dtype}{[*x.shape]}"
+    object.
+
+    Arrays in lists, tuples and dicts are quoted by element type and shape too.
+    """
     try:
-        text = " ".join(repr(x).split())
+        text = " ".join(_object_text(x, MAX_CONTAINER_DEPTH).split())
     except Exception:  # A class of the user may fail, or an object may not be initialized yet.
         text = f"one {type(x).__name__}"
     return text if len(text) <= MAX_OBJECT_CHARACTERS else text[: MAX_OBJECT_CHARACTERS - 3] + "..."
@@ -50,6 +52,27 @@ def quote_path(path: PurePath) -> str:
     """Return a path as text, quoted where it has characters that cannot be printed."""
     text = str(path)
     return _omit_middle(text) if text.isprintable() else quote_text(text)
+
+
+def _object_text(x: Any, depth: int) -> str:
+    """Return `repr(x)` with the types of arrays in place of the arrays.
+
+    Of a container, it has as many items as fit into `MAX_OBJECT_CHARACTERS`.
+    """
+    if isinstance(x, ArrayBase):
+        return str(x.abstract.type)
+    if isinstance(x, np.ndarray) and x.ndim:
+        return f"{x.dtype}{[*x.shape]}"
+    if type(x) not in (list, tuple, dict) or not x or not depth:
+        return repr(x)
+    some = islice(x, MAX_OBJECT_CHARACTERS)
+    if type(x) is dict:
+        texts = [f"{key!r}: {_object_text(x[key], depth - 1)}" for key in some]
+        return f"{{{', '.join(texts)}}}"
+    items = ", ".join(_object_text(item, depth - 1) for item in some)
+    if type(x) is list:
+        return f"[{items}]"
+    return f"({items},)" if len(x) == 1 else f"({items})"
 
 
 def _omit_middle(text: str) -> str:

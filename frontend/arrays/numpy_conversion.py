@@ -1,5 +1,6 @@
 """Conversion of numbers and arrays of other libraries to NumPy arrays and abstract values."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,10 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
         raise not_an_array_error(
             x,
             name,
-            "is a masked array, which shardir does not support; pass x.filled(number), or the mask "
-            "as a separate array",
+            lambda _: (
+                "is a masked array, which shardir does not support; pass x.filled(number), or the "
+                "mask as a separate array"
+            ),
         )
     if hasattr(x, "__jax_array__"):
         return np.asarray(x.__jax_array__())
@@ -70,15 +73,20 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
     ):
         way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
         raise not_an_array_error(
-            x, name, f"is {brief_with_type(x)}, which is not an array{way_out}"
+            x,
+            name,
+            lambda given: f"is {brief_with_type(given)}, which is not an array{way_out}",
         )
     return np.asarray(x)
 
 
-def not_an_array_error(x: Any, name: str, says: str) -> NotAnArrayError:
-    """Return the error for `x`. The caller may replace `name` by a better one."""
-    error = NotAnArrayError(with_location(f"{name or 'an operand'} {says}"))
-    error.about = x, says
+def not_an_array_error(x: Any, name: str, describe: Callable[[Any], str]) -> NotAnArrayError:
+    """Return the error for `x`, which states `name` and `describe(x)`.
+
+    The caller may replace `name` by a better one, and `x` by the object that the user passed.
+    """
+    error = NotAnArrayError(with_location(f"{name or 'an operand'} {describe(x)}"))
+    error.about = x, describe
     return error
 
 
@@ -86,7 +94,10 @@ def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
     try:
         return canonical_dtype(dtype_name(array.dtype))
     except TypeError as error:
-        raise not_an_array_error(x, name, f"is {brief_with_type(x)}: {error}") from None
+        reason = str(error)
+        raise not_an_array_error(
+            x, name, lambda given: f"is {brief_with_type(given)}: {reason}"
+        ) from None
 
 
 def narrow_array(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:

@@ -273,8 +273,10 @@ def _check_list_length(arg: Any) -> None:
         raise not_an_array_error(
             arg,
             "",
-            f"is a {type(arg).__name__} of {len(parts)} numbers, and at most {MAX_LIST_ELEMENTS} "
-            "are accepted; make it one array with snp.array",
+            lambda _: (
+                f"is a {type(arg).__name__} of {len(parts)} numbers, and at most "
+                f"{MAX_LIST_ELEMENTS} are accepted; make it one array with snp.array"
+            ),
         )
 
 
@@ -314,19 +316,25 @@ def _compile_call(
         if key not in eager.static:
             labels.extend(_array_labels(key, option))
 
+    rebuilt: list[Any] = []
+
     def rebuild(tracers: Iterator[Tracer]) -> tuple[list[Any], dict[str, Any]]:
         filled = [
             _insert_tracers(a, i in eager.static_positions, tracers) for i, a in enumerate(args)
         ]
-        return filled, {
-            k: _insert_tracers(v, k in eager.static, tracers) for k, v in options.items()
-        }
+        named = {k: _insert_tracers(v, k in eager.static, tracers) for k, v in options.items()}
+        rebuilt.extend((*filled, *named.values()))
+        return filled, named
 
     described = [
         ArgumentLeaf(label, f"argument {label} of {name}", signature)
         for label, signature in zip(labels, signatures, strict=True)
     ]
-    traced, structure = trace_call(eager.fun, name, described, rebuild, not eager.cached)
+    try:
+        traced, structure = trace_call(eager.fun, name, described, rebuild, not eager.cached)
+    except NotAnArrayError as error:
+        _restore_original(error, rebuilt, [*args, *options.values()])
+        raise
     plan = lower(
         traced,
         [leaf.signature.sharding for leaf in described],
@@ -338,6 +346,23 @@ def _compile_call(
     if eager.cached:
         return Runnable(plan, traced.results, traced.captured), containers, []
     return compile_temporary(plan, traced), containers, list(traced.captured)
+
+
+def _restore_original(error: NotAnArrayError, rebuilt: Any, given: Any) -> bool:
+    """Let an error about a container of `rebuilt`, which has tracers, be about that of `given`.
+
+    Return whether it was found.
+    """
+    if not error.about:
+        return False
+    culprit, describe = error.about
+    if rebuilt is culprit:
+        error.about = given, describe
+        return True
+    if type(rebuilt) is not type(given) or not isinstance(given, (list, tuple, dict)):
+        return False
+    keys = given if isinstance(given, dict) else range(len(given))
+    return any(_restore_original(error, rebuilt[key], given[key]) for key in keys)
 
 
 def _array_labels(base: str, arg: Any) -> list[str]:

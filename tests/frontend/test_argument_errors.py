@@ -325,6 +325,30 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         ArgumentError,
         "load cannot read '.': [Errno 21] Is a directory: '.'",
     ),
+    (
+        lambda: snp.add([1, 2.5], 1),
+        NotAnArrayError,
+        "argument x of add is [1, 2.5] of type list, which is not an array; make it one with "
+        "snp.array",
+    ),
+    (
+        lambda: snp.add([1] * 300, 1),
+        NotAnArrayError,
+        "argument x of add is [" + "1, " * 18 + "1,... of type list, which is not an array; make "
+        "it one with snp.array",
+    ),
+    (
+        lambda: snp.exp({"a": [X, None, 2], "b": ()}),
+        NotAnArrayError,
+        "argument x of exp is {'a': [float32[3], None, 2], 'b': ()} of type dict, which is not an "
+        "array",
+    ),
+    (
+        lambda: sd.jit(lambda x: snp.add([(x,), x], x))(1.0),
+        NotAnArrayError,
+        "argument x of add is [(f32[],), f32[]] of type list, which is not an array; make it one "
+        "with snp.array",
+    ),
 ]
 
 

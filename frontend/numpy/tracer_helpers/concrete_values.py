@@ -55,11 +55,12 @@ def to_concrete_array(x: ArrayLike, label: str) -> npt.NDArray[Any]:
     try:
         array = np.asarray(x)
     except ValueError as error:
-        raise not_an_array_error(
-            x, label, f"is a nested list, which is not an array: {error}"
-        ) from None
+        says = f"is a nested list, which is not an array: {error}"
+        raise not_an_array_error(x, label, lambda _: says) from None
     if array.dtype.kind not in "biufcV":
-        raise not_an_array_error(x, label, f"is {brief(x)}, which is not an array of numbers")
+        raise not_an_array_error(
+            x, label, lambda given: f"is {brief(given)}, which is not an array of numbers"
+        )
     return array
 
 
