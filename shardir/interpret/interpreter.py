@@ -21,6 +21,7 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Attr
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import TensorType
+from shardir.ops.opaque import check_no_opaque_operations
 from shardir.text.printer import AXIS_ATTRIBUTES
 
 Array = npt.NDArray[Any]
@@ -75,9 +76,11 @@ def run(
     """Run the module's first function on global arrays and return global arrays.
 
     A per-device function (`spmd func`) runs on a simulation of all devices of its mesh. Raises
-    `InterpretError` if the arguments do not match the parameters or the devices diverge, and
-    `TimeLimitError` if the program runs longer than `seconds`, checked before every operation.
+    `InterpretError` if the arguments do not match the parameters or the devices diverge,
+    `TimeLimitError` if the program runs longer than `seconds`, checked before every operation, and
+    `OpaqueOperationError` if the module has operations of which only the text is available.
     """
+    check_no_opaque_operations(module)
     function = module.main
     limit = TimeLimit.of(seconds)
     if function.spmd is None:
@@ -202,7 +205,8 @@ def run_block(block: Block, env: Environment, limit: TimeLimit | None = None) ->
 def apply_op(op: Op, operands: Sequence[Array]) -> Any:
     """Return the result of one operation without blocks, or a tuple of its results."""
     if op.spec.reference is None:
-        raise InterpretError(f"{op.name} has no reference semantics")
+        where = f" at {op.loc}" if op.loc else ""
+        raise InterpretError(f"{op.name}{where} has no reference semantics")
     with np.errstate(all="ignore"):
         return op.spec.reference(*operands, **op.attrs, result=_result_types(op))
 

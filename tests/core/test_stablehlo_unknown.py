@@ -3,7 +3,11 @@
 import random
 import re
 
-from shardir.errors import ParseError
+import numpy as np
+import pytest
+
+from shardir.errors import OpaqueOperationError, ParseError
+from shardir.interpret.interpreter import run
 from shardir.ops.opaque import unknown_operations
 from shardir.passes import Pipeline
 from shardir.stablehlo.printer import show
@@ -64,6 +68,25 @@ def test_shardings_propagate_through_known_elementwise_operations() -> None:
     module = Pipeline.parse("propagate")(read(UNKNOWN))
     assert '%v1.0, %v1.1 = "foo.bar"' in show(module)
     assert [op.results[0].sharding is None for op in module.main.body.ops] == [False] * 3
+
+
+@pytest.mark.parametrize("function", ["sgeqrf", "dorgqr", "cgees", "zgehrd", "ssytrd", "sgtsv"])
+@pytest.mark.parametrize(
+    "rule", ["", " {sdy.sharding_rule = #sdy.op_sharding_rule<([i])->([i]) {i=8}>}"]
+)
+def test_an_unsupported_function_of_lapack_is_named_with_its_line(function: str, rule: str) -> None:
+    module = read(
+        "func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+        f"  %0 = stablehlo.custom_call @lapack_{function}_ffi(%x){rule} : (tensor<8xf32>) -> "
+        "tensor<8xf32>\n  return %0 : tensor<8xf32>\n}"
+    )
+    with pytest.raises(OpaqueOperationError) as caught:
+        run(module, [np.ones(8, np.float32)])
+    assert str(caught.value) == (
+        f"stablehlo.custom_call @lapack_{function}_ffi at <text>:2 is carried through as text, and "
+        "cannot run: the reader does not support this function of LAPACK; put operations of "
+        "StableHLO in its place"
+    )
 
 
 def test_operations_with_effects_are_kept() -> None:

@@ -20,7 +20,7 @@ from shardir.stablehlo.reading.decompositions import emit_solve
 Values = tuple[Value, ...]
 Reader = Callable[[OperationReader, dict[str, str]], Values]
 
-_TARGET = re.compile(r"lapack_[sdcz](potrf|trsm|getrf|gesdd|syevd|heevd|geev)_ffi")
+_TARGET = re.compile(r"lapack_[sdcz]([a-z0-9]+)_ffi")
 
 
 def read_lapack(call: OperationReader, target: str) -> Values | None:
@@ -28,6 +28,8 @@ def read_lapack(call: OperationReader, target: str) -> Values | None:
     match = _TARGET.fullmatch(target)
     if match is None:
         return None
+    if match[1] not in _READERS:
+        raise UnsupportedOperation("the reader does not support this function of LAPACK")
     config = call.attrs.get("mhlo.backend_config")
     entries = config.entries if isinstance(config, records.DictRecord) else ()
     letters = {entry.key.strip('"'): chr(call.types.integer(entry.value)) for entry in entries}
@@ -35,7 +37,7 @@ def read_lapack(call: OperationReader, target: str) -> Values | None:
 
 
 def is_lapack(call: OperationReader) -> bool:
-    """Return whether `read_lapack` reads the call, regardless of its sharding rule."""
+    """Return whether the call is one of LAPACK, whose sharding rule JAX states."""
     if call.name != "stablehlo.custom_call" or call.symbol is None:
         return False
     return _TARGET.fullmatch(call.types.string(call.symbol)) is not None
