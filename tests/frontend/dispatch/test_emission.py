@@ -138,13 +138,13 @@ def test_samples_are_global_arguments_and_their_results(recording_target: Paper)
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("a\0b", "embedded null byte"), ("\ud800", "surrogates not allowed")],
+    [("a\0b", "embedded null (byte|character in path)"), ("\ud800", "surrogates not allowed")],
 )
 def test_an_invalid_folder_is_an_error(name: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(EmissionError) as caught:
         lower_step().emit("paper", tmp_path / name)
     assert str(caught.value).startswith("cannot write ")
-    assert str(caught.value).endswith(reason)
+    assert re.search(f"{reason}$", str(caught.value))
 
 
 def until(x: Any, n: Any, *, by: Any) -> Any:

@@ -158,6 +158,7 @@ def test_child_processes_do_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_launcher() is None
 
 
+@pytest.mark.needs("mpi4py")
 def test_a_launcher_of_another_mpi_is_an_error() -> None:
     told = error_of_initialize(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2")
     assert (
