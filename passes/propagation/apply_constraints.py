@@ -11,7 +11,8 @@ sharding to its operand. If the operand has no stated sharding, the constraint m
   below the chain read its end.
 
 A manual computation states the sharding of its parameter, with the manual axes first, for each
-operand.
+operand. Manual axes of size 1 shard nothing, but they are replicated axes of what it states: such a
+sharding differs from that of a constraint.
 
 These are OpenXLA Shardy's rules (`sdy-apply-sharding-constraints`).
 """
@@ -27,6 +28,7 @@ from shardir.passes.propagation.draft import (
     FunctionDraft,
     OperandUse,
 )
+from shardir.passes.propagation.finish import without_unit_axes
 from shardir.passes.propagation.manual_computations import BoundaryConversion
 
 ShardingByValue = dict[Value, Sharding]
@@ -102,10 +104,15 @@ class _ConstraintApplication:
         return self.owners.get(value, value) in self.said
 
     def requested_sharding(self, op: Op, number: int) -> Sharding | None:
-        """Return the sharding that an operation states for one of its operands."""
+        """Return the sharding that an operation states for one of its operands.
+
+        The manual axes of size 1 are replicated in it.
+        """
         if op.name == SHARDING_CONSTRAINT:
             return self.stated.get(op)
-        return self.bridges[op.blocks[0].params[number]].global_sharding
+        sharding = self.bridges[op.blocks[0].params[number]].global_sharding
+        units = tuple(axis for axis in op.attrs["axes"] if axis.size == 1)
+        return replace(sharding, replicated=(*sharding.replicated, *units)) if units else sharding
 
     def apply(self, op: Op, number: int, value: Value) -> None:
         sharding = self.requested_sharding(op, number)
@@ -117,6 +124,7 @@ class _ConstraintApplication:
             return
         if value in self.owners:
             op = self.put_behind(op, value, sharding)
+            sharding = without_unit_axes(sharding)
             if sharding.unreduced:
                 open_ = Sharding.open(sharding.mesh, value.type.rank)
                 self.said[self.owners[value]] = replace(
@@ -127,7 +135,7 @@ class _ConstraintApplication:
                 if use[0] is not op:
                     self.draft.rewire(use, op.result)
         else:
-            self.said[value] = sharding
+            self.said[value] = without_unit_axes(sharding)
             self.annotated_by[value] = op
             maker = self.draft.makers.get(value)
             for sibling in maker.results if maker else ():
@@ -185,8 +193,9 @@ class _ConstraintApplication:
         if op.name == SHARDING_CONSTRAINT:
             self.draft.remove(op)
         else:
-            op = self.draft.constraint(value, sharding, op.loc)
-            self.said[op.result] = self.stated[op] = sharding
+            said = without_unit_axes(sharding)
+            op = self.draft.constraint(value, said, op.loc)
+            self.said[op.result], self.stated[op] = said, sharding
             self.draft.add(op, to)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
         self.draft.insert(op, at, to)

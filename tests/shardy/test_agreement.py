@@ -7,6 +7,7 @@ pytest.importorskip("jaxlib")
 from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.passes.propagation.priorities import ROUND_COUNT
+from shardir.text.parser import parse
 from tests.shardy.compare import agrees
 from tests.shardy.fuzz import drawn
 from tests.shardy.oracle import NoAnswer, number_ops, ours, run, whole_is_nothing
@@ -43,6 +44,32 @@ def test_shardings_agree(kind: str) -> None:
         assert not found, f"{kind} {seed}\n{module}\n{found}"
         answered += found is not None
     assert answered >= COUNT - 3
+
+
+@pytest.mark.parametrize("local", ["f32[6, 24]", "f32[6@-, 24@-]"])
+@pytest.mark.parametrize("cut", ["[], []", "[], [one]", "[one], []", "[one], [two]"])
+@pytest.mark.parametrize("axes", ["one, two", "one, two, x"])
+def test_a_constraint_and_a_manual_computation_of_one_value(
+    axes: str, cut: str, local: str
+) -> None:
+    """Manual axes of size 1 are replicated axes of what a manual computation states."""
+    for stated in ("24@-", "24@one", "24@two", "24@x", "24@-] replicated(x"):
+        closing = ")" if "(" in stated else "]"
+        module = parse(f"""\
+mesh @m = [one=1, two=1, x=2]
+
+func @main(%x: f32[6, 24]) -> (f32[6, 24]) {{
+  %y = neg(%x) : f32[6, 24]
+  %c = sharding_constraint(%y) : f32[6@-, {stated}{closing}
+  %d = manual_computation(%y, axes=[{axes}], in_axes=[[{cut}]], out_axes=[[[], []]]) : f32[6, 24] {{
+    (%l: {local}) =>
+    %n = neg(%l) : f32[6, 24]
+    yield %n
+  }}
+  return %d
+}}
+""")
+        assert agrees(module) == [], str(module)
 
 
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:

@@ -39,6 +39,28 @@ func @main(
     ]
 
 
+def test_a_manual_axis_of_size_one_is_replicated_in_what_is_stated() -> None:
+    """The constraint and the manual computation state different shardings, and `%h` takes none."""
+    made = propagated("""\
+mesh @m = [a=2, one=1]
+
+func @main(
+  %x: f32[8, 8],
+) -> (f32[8, 8], f32[8@a, 8], f32[8, 8]) {
+  %h = sin(%x) : f32[8, 8]
+  %c = sharding_constraint(%h) : f32[8@-, 8@-]
+  %d = manual_computation(%h, axes=[one], in_axes=[[[], []]], out_axes=[[[], []]]) : f32[8, 8] {
+    (%l: f32[8@-, 8@-]) =>
+    %n = neg(%l) : f32[8, 8]
+    yield %n
+  }
+  %y = cos(%h) : f32[8, 8]
+  return %c, %y, %d
+}
+""")
+    assert made[0] == "%h = sin(%x) : f32[8@a, 8@-]"
+
+
 @pytest.mark.parametrize(
     "copied",
     ["propagation_barrier(%i, direction=none)", "neg(%i)", "bitcast(%i)"],
