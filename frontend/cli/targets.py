@@ -31,6 +31,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.quoting import brief, quote_message
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -67,7 +68,7 @@ def load_target(
         return CommandTarget(parse_single_module(text, name), definition_locations(text, name))
     module, function = _import_object(target)
     if not callable(function):
-        raise CommandError(f"{target} is {function!r}, which is not a function")
+        raise CommandError(f"{target} is {brief(function)}, which is not a function")
     with ExitStack() as stack:
         used = None if mesh is None else stack.enter_context(parse_mesh(mesh))
         known = _option_object(args, module, ARGS, target)
@@ -78,10 +79,11 @@ def load_target(
 
             stack.enter_context(apply_settings_to_jax())
         if callable(known):
-            known = known()
+            with _as_command_errors(f"the example arguments of {target} cannot be made"):
+                known = known()
         given: tuple[Any, ...] = known if isinstance(known, tuple) else (known,)
         cut = _option_object(specs, module, SPECS, None)
-        with _as_command_errors(target):
+        with _as_command_errors(f"{target} cannot be traced"):
             lowered = _lower_function(function, of_jax, used, given, cut)
         if used is not None and not lowered.module.meshes:
             raise CommandError(
@@ -92,16 +94,21 @@ def load_target(
 
 
 @contextmanager
-def _as_command_errors(target: str) -> Iterator[None]:
-    """Convert an error of the user's program to one of the command, with the user's line."""
+def _as_command_errors(says: str) -> Iterator[None]:
+    """Convert an error of the user's program to one of the command, with the user's line.
+
+    `says` states what the command could not do.
+    """
     try:
         yield
     except ShardirError:
         raise
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
-        message = f"{target} cannot be traced: {type(error).__name__}: {first}"
-        raise CommandError(message + format_error_location(error)) from error
+        message = f"{says}: {type(error).__name__}: {quote_message(first)}"
+        # A syntax error states its own line; the location of its traceback is in importlib.
+        location = "" if isinstance(error, SyntaxError) else format_error_location(error)
+        raise CommandError(message + location) from error
 
 
 def parse_mesh(text: str) -> Mesh:
@@ -120,19 +127,24 @@ def parse_mesh(text: str) -> Mesh:
 def _import_object(target: str) -> tuple[ModuleType, Any]:
     """Return the module and the object that `module:name` names."""
     name, _, path = target.partition(":")
+    if not all(part.isidentifier() for part in (*name.split("."), *path.split("."))):
+        raise CommandError(f"{target!r} is no name of a function, such as mymodule:train_step")
     if "" not in sys.path:
         sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise
-        raise CommandError(
-            f"there is no module {name!r} to import from this folder; is {target!r} a file?"
-        ) from None
+    with _as_command_errors(f"{name} cannot be imported"):
+        try:
+            module = import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise CommandError(
+                f"there is no module {name!r} to import from this folder; is {target!r} a file?"
+            ) from None
     found: Any = module
     for part in path.split("."):
-        if not hasattr(found, part):
+        with _as_command_errors(f"{target} cannot be found"):
+            is_there = hasattr(found, part)
+        if not is_there:
             close = suggest_name(part, dir(found))
             raise CommandError(f"{name} has no {path!r}" + (f"; {close}" if close else ""))
         found = getattr(found, part)

@@ -148,6 +148,47 @@ def test_errors_state_the_remedy(
     assert capsys.readouterr().err.splitlines()[0] == f"error: {told}"
 
 
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("x = {}\ny = x['a\x1b']", "cannot be imported: KeyError: 'a\\x1b'\n --> broken.py:2:5"),
+        ("import nowhere.else_", "cannot be imported: ModuleNotFoundError: No module named "
+         "'nowhere'\n --> broken.py:1:1"),
+        ("import brok", "cannot be imported: ModuleNotFoundError: No module named 'brok'\n --> "
+         "broken.py:1:1"),
+        ("def f(:", "cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("def __getattr__(name):\n    return 1 / 0",
+         ":f cannot be found: ZeroDivisionError: division by zero\n --> broken.py:2:12"),
+    ],
+)  # fmt: skip
+def test_a_module_that_fails_is_an_error_with_its_line(
+    program: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("broken.py").write_text(program, encoding="utf-8")
+    try:
+        assert run("explain", "broken:f") == 1
+    finally:
+        sys.modules.pop("broken", None)
+    between = "" if told.startswith(":") else " "
+    assert capsys.readouterr().err.startswith(f"error: broken{between}{told}")
+
+
+def test_example_arguments_that_fail_are_an_error_with_their_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("broken.py").write_text(
+        "def f(x):\n    return x\n\ndef args():\n    return 1 / 0\n", "utf-8"
+    )
+    try:
+        assert run("explain", "broken:f", "--args", "args") == 1
+    finally:
+        sys.modules.pop("broken", None)
+    assert capsys.readouterr().err.startswith(
+        "error: the example arguments of broken:f cannot be made: ZeroDivisionError: division by "
+        "zero\n --> broken.py:5:12\n"
+    )
+
+
 def test_errors_show_lines_of_the_program_only(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
