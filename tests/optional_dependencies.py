@@ -25,11 +25,15 @@ EXTRAS = (
 """Modules that the library, or its tests, can do without; pyproject.toml says how to get them."""
 
 
+_NOT_INSTALLED = re.compile(rf"\b({'|'.join(EXTRAS)}) is not installed; pip install 'shardir")
+
+
 def missing_extra(error: BaseException | None) -> str | None:
     """Return the missing extra that caused an error, or `None` if no extra is missing.
 
     An error that was raised from the error of the import, or while that error was handled, has the
-    same cause. An mpi4py that finds no MPI library counts as not installed.
+    same cause. An mpi4py that finds no MPI library counts as not installed. An error of this
+    library may state what is not installed.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -37,6 +41,8 @@ def missing_extra(error: BaseException | None) -> str | None:
         name = (getattr(error, "name", None) or "").partition(".")[0]
         if isinstance(error, ImportError) and name in EXTRAS and find_spec(name) is None:
             return name
+        if stated := _NOT_INSTALLED.search(str(error)):
+            return stated[1] if find_spec(stated[1]) is None else None
         if isinstance(error, RuntimeError) and "cannot load MPI library" in str(error):
             return "mpi4py"
         error = error.__cause__ or error.__context__

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shardir.errors import ShardirError
+from tests.optional_dependencies import missing_extra, reason_without
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
@@ -43,6 +44,8 @@ def test_an_example_raises_its_error(
         return
     with pytest.raises(ShardirError) as caught:
         run(body)
+    if extra := missing_extra(caught.value):
+        pytest.skip(reason_without(extra))
     got = message(caught.value)
     # Parts that may grow later, such as the list of all passes, are omitted as [...].
     start, cut, end = text.partition("[...]")
