@@ -1,7 +1,11 @@
 """Mutated texts raise errors of this library; a sample of `python -m tests.programs.mutations`."""
 
+import re
+
 import pytest
 
+from shardir.errors import ParseError
+from shardir.stablehlo.reader import read
 from tests.programs.mutations import KINDS, case, fault
 
 QUICK, LONG = 8, 400
@@ -57,3 +61,54 @@ def test_malformed_numbers_of_stablehlo(place: str, digits: str) -> None:
     (manual,) = (text for text in texts if "replica_groups = dense<[[0, 2" in text)
     written = manual.replace(place, place.replace(next(filter(str.isdigit, place)), digits))
     assert not fault("StableHLO", written)
+
+
+JOINT = """\
+func.func @f(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %0:2 = "stablehlo.reduce"(OPERANDS) <{dimensions = array<i64: DIMS>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f32>, %d: tensor<f32>):
+    %1 = stablehlo.multiply %a, %d : tensor<f32>
+    %2 = stablehlo.add %b, %c : tensor<f32>
+    stablehlo.return %1, %2 : tensor<f32>, tensor<f32>
+  }) : (TYPES) -> (tensor<f32>, tensor<f32>)
+  return %0#0, %0#1 : tensor<f32>, tensor<f32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("operands", "dims", "says"),
+    [
+        ("%x, %y, %z, %z", "1", "f32[8] has no dimension 1"),
+        ("%x, %y, %z, %z", "-1", "f32[8] has no dimension -1"),
+        ("%x, %y, %z, %z", "0, 0", "stablehlo.reduce lists dimension 0 twice"),
+        ("", "0", "stablehlo.reduce takes operands and as many initial values, got 0 operands"),
+        ("%x, %y, %z", "0",
+         "stablehlo.reduce takes operands and as many initial values, got 3 operands"),
+    ],
+)  # fmt: skip
+def test_dimensions_of_a_joint_reduction(operands: str, dims: str, says: str) -> None:
+    types = operands.replace("%x", "tensor<8xf32>").replace("%y", "tensor<8xf32>")
+    text = JOINT.replace("OPERANDS", operands).replace("DIMS", dims)
+    with pytest.raises(ParseError) as caught:
+        read(text.replace("TYPES", types.replace("%z", "tensor<f32>")))
+    assert str(caught.value).startswith(f"{says}\n --> <text>:2:10\n")
+
+
+NUMBER = re.compile(r"(\w+) = ((?:array<i64: |dense<\[*|\[)?)(-?\d+)")
+
+
+def test_numbers_of_every_attribute() -> None:
+    """Each number of each attribute of each operation, out of range."""
+    _, texts = KINDS["StableHLO"]
+    tried = set()
+    for text in texts:
+        for number in NUMBER.finditer(text):
+            operation = re.findall(r"(?:stablehlo|chlo|sdy)\.\w+", text[: number.start()])[-1:]
+            if (*operation, number[1]) in tried:
+                continue
+            tried.add((*operation, number[1]))
+            for other in ("7", "-1"):
+                made = text[: number.start(3)] + other + text[number.end(3) :]
+                assert not fault("StableHLO", made), made
+    assert len(tried) > 40

@@ -138,6 +138,22 @@ class OperationReader:
             return default
         return self.types.integers(self.attr(*names))
 
+    def dimension(self, x: TensorType, *names: str) -> int:
+        """Return an attribute that is a dimension of `x`."""
+        return self._check_dimensions(x, (self.integer(*names),))[0]
+
+    def dimensions(self, x: TensorType, *names: str) -> tuple[int, ...]:
+        """Return an attribute that lists different dimensions of `x`."""
+        return self._check_dimensions(x, self.integers(*names))
+
+    def _check_dimensions(self, x: TensorType, dims: tuple[int, ...]) -> tuple[int, ...]:
+        for i, dim in enumerate(dims):
+            if not 0 <= dim < x.rank:
+                raise self.fail(f"{x} has no dimension {dim}")
+            if dim in dims[:i]:
+                raise self.fail(f"{self.name} lists dimension {dim} twice")
+        return dims
+
     def pairs_of(self, name: str, default: tuple[tuple[int, int], ...]
                  ) -> tuple[tuple[int, int], ...]:  # fmt: skip
         return self.types.pairs(self.attr(name)) if self.has(name) else default

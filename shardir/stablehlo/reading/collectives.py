@@ -59,7 +59,7 @@ def _exchange_in_place(call: OperationReader, dim: int, axes: Axes) -> Values:
     """
     (x,) = call.take_operands(1)
     count, shape = count_positions(axes), x.type.shape
-    if dim >= len(shape) or shape[dim] % count:
+    if not 0 <= dim < len(shape) or shape[dim] % count:
         raise call.fail(f"dimension {dim} of {x.type} has no {count} equal pieces")
     divided = x.type.with_shape((*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]))
     pieces = call.emit_step("reshape", x, result=divided)

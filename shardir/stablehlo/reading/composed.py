@@ -265,10 +265,7 @@ def _real_dynamic_slice(call: OperationReader) -> Values:
 @register_reader("get_dimension_size")
 def _dimension_size(call: OperationReader) -> Values:
     (x,) = call.take_operands(1)
-    dim = call.integer("dim", "dimension")
-    if not 0 <= dim < x.type.rank:
-        raise call.fail(f"{x.type} has no dimension {dim}")
-    return call.emit("constant", value=x.type.shape[dim])
+    return call.emit("constant", value=x.type.shape[call.dimension(x.type, "dim", "dimension")])
 
 
 # Contractions and lookups of older versions
@@ -357,7 +354,7 @@ def _mean(call: OperationReader, x: Value, dim: int) -> Value:
 @register_reader("batch_norm_inference")
 def _batch_norm_inference(call: OperationReader) -> Values:
     x, scale, offset, mean, variance = call.take_operands(5)
-    dim = call.integer("feature_index")
+    dim = call.dimension(x.type, "feature_index")
     normal, _ = _normalize(call, x, mean, variance, dim)
     scaled = call.emit_step("mul", normal, _broadcast_along(call, scale, x.type, dim))
     return call.emit("add", scaled, _broadcast_along(call, offset, x.type, dim))
@@ -372,7 +369,7 @@ def _moments(call: OperationReader, x: Value, dim: int) -> tuple[Value, Value]:
 @register_reader("batch_norm_training")
 def _batch_norm_training(call: OperationReader) -> Values:
     x, scale, offset = call.take_operands(3)
-    dim = call.integer("feature_index")
+    dim = call.dimension(x.type, "feature_index")
     mean, variance = _moments(call, x, dim)
     normal, _ = _normalize(call, x, mean, variance, dim)
     scaled = call.emit_step("mul", normal, _broadcast_along(call, scale, x.type, dim))
@@ -383,7 +380,7 @@ def _batch_norm_training(call: OperationReader) -> Values:
 @register_reader("batch_norm_grad")
 def _batch_norm_grad(call: OperationReader) -> Values:
     x, scale, mean, variance, gradient = call.take_operands(5)
-    dim = call.integer("feature_index")
+    dim = call.dimension(x.type, "feature_index")
     normal, root = _normalize(call, x, mean, variance, dim)
     of_offset = call.emit_step("sum", gradient, dims=_other_dims(x.type, dim))
     product = call.emit_step("mul", gradient, normal)

@@ -9,6 +9,7 @@ from shardir import (
     ops as ops,  # declares the operations
     ops as specs,
 )
+from shardir.errors import count_noun
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
@@ -49,7 +50,7 @@ def is_identity(call: OperationReader, value: Value, combine: str) -> bool:
 @register_reader("reduce")
 def _reduce(call: OperationReader) -> Values:
     xs, inits = _reduction_operands(call)
-    dims = call.integers("dimensions")
+    dims = call.dimensions(xs[0].type, "dimensions")
     names = _combinations(call, len(xs))
     if names is None:
         found = _read_arg_extremum(call, xs, inits, dims)
@@ -92,6 +93,11 @@ def _reduction_operands(call: OperationReader) -> tuple[list[Value], list[Value]
     if call.pairs:
         return [call.reader.use(token) for token, _ in call.pairs], [v for _, v in call.pairs]
     half = len(call.operands) // 2
+    if not half or len(call.operands) % 2:
+        raise call.fail(
+            f"{call.name} takes operands and as many initial values, got "
+            f"{count_noun(len(call.operands), 'operand')}"
+        )
     return call.operands[:half], call.operands[half:]
 
 
@@ -249,6 +255,8 @@ def _cumulative_dimension(
     window_dilation: Ints,
 ) -> tuple[int, bool] | None:  # fmt: skip
     """Return the dimension of a cumulative reduction and whether it is reversed; else `None`."""
+    if len(window) != x.rank:
+        return None
     wide = [d for d, size in enumerate(window) if size > 1]
     if len(wide) != 1 or {*strides, *base_dilation, *window_dilation} != {1}:
         return None
