@@ -13,7 +13,7 @@ from jax.extend import core
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.interop.equation_locations import EquationLocations
-from shardir.frontend.interop.jax_shardings import convert_array
+from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding, convert_array
 from shardir.frontend.interop.primitive_aliases import canonical_name
 from shardir.frontend.interop.rule_registry import (
     FLOAT0,
@@ -106,7 +106,9 @@ class JaxprReader(NestedJaxprReader):
         params = {key: _to_python_integers(value) for key, value in equation.params.items()}
         found = rule(Equation(name, params, operands, avals, self, equation))
         results = list(found) if isinstance(found, (tuple, list)) else [found]
-        tracers = [as_tracer(x) for x in results]
+        # Operations of JAX that accept `out_sharding` store it under this name.
+        sharding = params.get("out_sharding")
+        tracers = [constrain_to_typed_sharding(as_tracer(x), sharding) for x in results]
         for tracer, aval in zip(tracers, avals, strict=True):
             _check_result_type(name, tracer, aval)
         return set_weak_types(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])

@@ -72,8 +72,7 @@ def _apply_iota(equation: Equation) -> Any:
 @register_rule("empty", "empty2")
 def _apply_empty(equation: Equation) -> Any:
     """Emit zeros for JAX's uninitialized arrays."""
-    result = splat(0, TensorType(equation.shape(), equation.dtype()))
-    return constrain_to_typed_sharding(result, equation.params.get("out_sharding"))
+    return splat(0, TensorType(equation.shape(), equation.dtype()))
 
 
 @register_rule("dynamic_slice")
@@ -90,8 +89,7 @@ def _apply_dynamic_update_slice(equation: Equation) -> Any:
 
 def _register_reduction(name: str, function: Any) -> None:
     def reduce(equation: Equation) -> Any:
-        result = function(*equation.tracers, equation.params["axes"])
-        return constrain_to_typed_sharding(result, equation.params.get("out_sharding"))
+        return function(*equation.tracers, equation.params["axes"])
 
     register_rule(name)(reduce)
 
@@ -151,13 +149,12 @@ def _apply_dot_general(equation: Equation) -> Any:
     wide = equation.dtype()
     if x.value.type.dtype != y.value.type.dtype:
         x, y = convert(x, wide), convert(y, wide)
-    result = lax.dot_general(
+    return lax.dot_general(
         x,
         y,
         equation.params["dimension_numbers"],
         preferred_element_type=equation.results[0].dtype,
     )
-    return constrain_to_typed_sharding(result, equation.params.get("out_sharding"))
 
 
 @register_rule("conv_general_dilated")

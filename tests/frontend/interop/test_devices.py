@@ -105,6 +105,36 @@ def test_explicit_axes_are_kept() -> None:
         assert imported(X).sharding.spec == P("data")
 
 
+RAGGED = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "spec"),
+    [
+        (lambda x, y: lax.dot(x, y, out_sharding=JP("data", "model")), ((8, 4), (4, 6)),
+         P("data", "model")),
+        (lambda x, y: jnp.einsum("ij,jk->ik", x, y, out_sharding=JP(None, "model")),
+         ((8, 4), (4, 6)), P(None, "model")),
+        (lambda x, y: lax.ragged_dot_general(x, y, jnp.full(2, 4), RAGGED,
+                                             out_sharding=JP("data", None)),
+         ((8, 4), (2, 4, 6)), P("data", None)),
+        (lambda x, y: lax.conv_general_dilated(x, y, (1, 1), "SAME",
+                                               out_sharding=JP("data", None, None, None)),
+         ((8, 2, 4, 4), (3, 2, 3, 3)), P("data", None, None, None)),
+        (lambda x: lax.reduce_sum(x, (1,), out_sharding=JP("data")), ((8, 4),), P("data")),
+        (lambda x: x + jax.random.bits(jax.random.key(0), (8, 8), out_sharding=JP("data", "model")),
+         ((8, 8),), P("data", "model")),
+    ],
+)  # fmt: skip
+def test_the_out_sharding_of_an_operation(function: Any, shapes: Any, spec: P) -> None:
+    explicit = jax.sharding.AbstractMesh(
+        (4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Explicit,) * 2
+    )
+    args = [np.ones(shape, np.float32) for shape in shapes]
+    with sd.make_mesh((4, 2), ("data", "model")), jax.sharding.use_abstract_mesh(explicit):
+        assert from_jax(function)(*args).sharding.spec == spec
+
+
 def test_unconstrained_dimensions_stay_unconstrained() -> None:
     free = JP.UNCONSTRAINED
 
