@@ -16,18 +16,31 @@ A reshard moves above a concatenation if its distinct operands have fewer elemen
 before: `%c = concatenate(%x, %x, dim=0)`, `%c.unsharded = reshard(%c)`
 after:  `%x.unsharded = reshard(%x)`,
         `%c.unsharded = concatenate(%x.unsharded, %x.unsharded, dim=0)`
+
+An operand that every device can compute by itself, such as a mask or padding, has no elements to
+gather. It is computed again without its axes:
+
+before: `%i = iota(dim=0) : i32[64@x]`, `%p = mul(%i, %i) : i32[64@x]`,
+        `%c = concatenate(%x, %p, dim=0)`, `%c.unsharded = reshard(%c)`
+after:  `%x.unsharded = reshard(%x)`, `%i.unsharded = iota(dim=0) : i32[64@-]`,
+        `%p.unsharded = mul(%i.unsharded, %i.unsharded) : i32[64@-]`,
+        `%c.unsharded = concatenate(%x.unsharded, %p.unsharded, dim=0)`
 """
 
 from dataclasses import replace
 
 from shardir import ops
 from shardir.ir.module import Block, Function, Op
+from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.def_use import UNANALYZED_REGIONS, analyze_def_use
 from shardir.passes.resharding.cost import sharding_or_unsharded
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.reshard import sharding_annotation
 from shardir.passes.rewriting import used_names
+
+MAX_RECOMPUTED_OPERATIONS = 16
+"""The maximum number of operations that are repeated instead of a gather of their result."""
 
 
 class ReshardReassociation:
@@ -95,23 +108,72 @@ class ReshardReassociation:
         distinct = dict.fromkeys(joined.operands)
         if any(sharding_or_unsharded(operand, self.mesh).unreduced for operand in distinct):
             return False
-        return sum(operand.type.size for operand in distinct) < joined.result.type.size
+        gathered = sum(
+            operand.type.size for operand in distinct if self.local_operations(operand) is None
+        )
+        return gathered < joined.result.type.size
 
     def concatenate_resharded(self, joined: Op, move: Op) -> list[Op]:
         """Return reshards of the operands, one per distinct operand, and the concatenation of their
         results."""
-        target = sharding_annotation(sharding_or_unsharded(move.result, self.mesh))
-        moved = {
-            operand: replace(
-                operand, name=self.names.fresh(f"{operand.name}.unsharded"), sharding=target
-            )
-            for operand in dict.fromkeys(joined.operands)
-        }
-        moves = [
-            replace(move, operands=(operand,), results=(whole,)) for operand, whole in moved.items()
-        ]
+        target = sharding_or_unsharded(move.result, self.mesh)
+        moves: list[Op] = []
+        moved: dict[Value, Value] = {}
+        for operand in dict.fromkeys(joined.operands):
+            if (local := self.local_operations(operand)) is not None:
+                moves += self.recompute(local, target)
+                moved[operand] = moves[-1].result
+                continue
+            moved[operand] = self.renamed(operand, target)
+            moves.append(replace(move, operands=(operand,), results=(moved[operand],)))
         operands = tuple(moved[operand] for operand in joined.operands)
         return [*moves, replace(joined, operands=operands, results=move.results)]
+
+    def local_operations(self, value: Value) -> list[Op] | None:
+        """Return the operations that every device can repeat to compute `value`, which the last one
+        defines.
+
+        Return `None` if the value depends on sharded data, or on more than
+        `MAX_RECOMPUTED_OPERATIONS` operations.
+        """
+        found: dict[Value, Op] = {}
+        return list(found.values()) if self._collect_local(value, found) else None
+
+    def _collect_local(self, value: Value, found: dict[Value, Op]) -> bool:
+        """Add the operations that compute `value` from scalars, in order."""
+        if value in found:
+            return True
+        op = self.uses.maker.get(value)
+        if op is None or len(op.results) > 1 or len(found) >= MAX_RECOMPUTED_OPERATIONS:
+            return False
+        if op.spec.elementwise:
+            for operand in op.operands:
+                same_shape = operand.type.shape == value.type.shape
+                if not same_shape or not self._collect_local(operand, found):
+                    return False
+        elif op.name == "broadcast":
+            (operand,) = op.operands
+            if operand.type.rank or sharding_or_unsharded(operand, self.mesh).unreduced:
+                return False
+        elif op.name not in ("iota", "constant"):
+            return False
+        found[value] = op
+        return True
+
+    def recompute(self, ops: list[Op], target: Sharding) -> list[Op]:
+        """Return copies of operations of one shape, whose results have the sharding `target`."""
+        copies: dict[Value, Value] = {}
+        made: list[Op] = []
+        for op in ops:
+            copies[op.result] = self.renamed(op.result, target)
+            operands = tuple(copies.get(operand, operand) for operand in op.operands)
+            made.append(replace(op, operands=operands, results=(copies[op.result],)))
+        return made
+
+    def renamed(self, value: Value, sharding: Sharding) -> Value:
+        """Return a value like `value` with another sharding, under a new name."""
+        name = self.names.fresh(f"{value.name}.unsharded")
+        return replace(value, name=name, sharding=sharding_annotation(sharding))
 
     def operand_sharding(self, turn: Op, move: Op) -> Sharding:
         """Return the sharding of the operand of a transpose that leads to the target sharding of

@@ -280,6 +280,35 @@ def test_a_concatenation_is_gathered_as_one_value() -> None:
     assert "%c.unsharded = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)
 
 
+PADDED = """\
+  %i = iota(dim=0) : i32[8@x, 4]
+  %b = broadcast(%n, dims=[]) : i32[8@x, 4]
+  %m = lt(%i, %b) : bool[8@x, 4]
+  %p = select(%m, %FIRST, %z) : f32[8@x, 4]
+  %c = concatenate(%x, %p, dim=0) : f32[16@x, 4]
+  %c.unsharded = reshard(%c) : f32[16@-, 4]
+  return %c.unsharded
+}
+"""
+SCALARS = TWICE.replace("\n)", "\n  %n: i32[],\n)") + "  %z = constant(value=1.0) : f32[8@x, 4]\n"
+
+
+def test_what_every_device_can_compute_is_not_gathered() -> None:
+    lines = after(ShareReshards(), SCALARS + PADDED.replace("FIRST", "z"))
+    assert [line for line in lines if ".unsharded" in line.partition(" = ")[0]] == [
+        "%x.unsharded = reshard(%x) : f32[8@-, 4]",
+        "%i.unsharded = iota(dim=0) : i32[8@-, 4]",
+        "%b.unsharded = broadcast(%n, dims=[]) : i32[8@-, 4]",
+        "%m.unsharded = lt(%i.unsharded, %b.unsharded) : bool[8@-, 4]",
+        "%z.unsharded = constant(value=1.0) : f32[8@-, 4]",
+        "%p.unsharded = select(%m.unsharded, %z.unsharded, %z.unsharded) : f32[8@-, 4]",
+        "%c.unsharded = concatenate(%x.unsharded, %p.unsharded, dim=0) : f32[16@-, 4]",
+    ]
+    assert "%c.unsharded = reshard(%c) : f32[16@-, 4]" in after(
+        ShareReshards(), SCALARS + PADDED.replace("FIRST", "y")
+    )
+
+
 def test_a_concatenation_with_sharded_uses_stays_sharded() -> None:
     text = """\
   %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
