@@ -47,6 +47,18 @@ def test_functions_send_no_more_bytes_than_in_jax(name: str) -> None:
     np.testing.assert_allclose(jitted(x, other), wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("function", ["quantile", "nanquantile"])
+def test_a_long_line_is_gathered_once_for_a_traced_level(function: str) -> None:
+    """The padding with which its element is selected is computed on every device."""
+    line = np.random.default_rng(3).standard_normal(1 << 16).astype(np.float32)
+    mesh = sd.make_mesh((8,), ("x",))
+    x = sd.device_put(line, NamedSharding(mesh, P("x")))
+    jitted = sd.jit(lambda x, q: getattr(snp, function)(x, q))
+    sent = jitted.lower(x, LEVELS[0]).compile().communication().total.sent
+    assert sent <= line.nbytes * 7 // 8 + 32  # a few reductions of one number each
+    np.testing.assert_allclose(jitted(x, LEVELS[0]), np.quantile(line, LEVELS[0]), rtol=1e-6)
+
+
 SCANS: dict[str, tuple[tuple[int, ...], P, Callable[..., Any], int, int]] = {
     "matrices": ((64, 4, 4), P("x"), snp.matmul, 0, 5440),
     "rows of matrices": ((64, 8, 8), P(None, "x"), snp.matmul, 0, 26880),
