@@ -6,16 +6,22 @@ of them, which the processes exchange with the first messages of the call (see
 `shardir.backends.mpi.input_check`). If digests differ, the processes compare the arguments one by
 one, and all of them raise an error that names the argument. The same check applies to arrays that
 are assembled from shards that several processes hold.
+
+If a process cannot convert an argument, such as a number that is too large, it takes part in the
+call with zeros and a digest that differs from all others. All processes then raise its error.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
 
-from shardir.backends.base import InputCheck
+from shardir.backends.base import InputCheck, ProcessLink
+from shardir.errors import ShardirError
+from shardir.frontend import errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.shard_buffers import Buffer
 from shardir.frontend.config import config
@@ -25,11 +31,13 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
-from shardir.ir.types import TensorType
+from shardir.ir.types import NUMPY_DTYPES, TensorType
 
 DIGEST_BYTES = 16
 COMMITTED_DIGEST = bytes(DIGEST_BYTES)
 """Placeholder digest of an argument that is committed to the devices of a mesh."""
+FAILED_DIGEST = b"\xfe" * DIGEST_BYTES
+"""Placeholder digest of an argument that its process cannot convert."""
 MIN_CACHED_DIGEST_BYTES = 4096
 """Minimum size in bytes of arrays whose digest is cached, which is valid because arrays are
 immutable."""
@@ -59,36 +67,65 @@ class ReplicatedInputs:
     exchanges: dict[bool, bool] = field(default_factory=dict)
     """Maps whether this process has replicated inputs to whether any process has."""
 
-    def check(self, arguments: Sequence[object], hidden: Sequence[object]) -> InputCheck | None:
+    def check(self, arguments: list[Any], hidden: Sequence[object]) -> InputCheck | None:
         """Return the comparison that the processes make for a call with these arguments, or `None`.
 
         `hidden` are the captured arrays. There is no exchange if no process has a replicated input,
         which the processes determine in the first call of this kind. That call compares the
         arguments one by one, and those in `hidden`, which cannot change afterwards. It raises
         `ArgumentError` in all processes if one has other elements than the first for an uncommitted
-        argument.
+        argument. If a process cannot convert an argument, zeros replace it in `arguments`, and all
+        processes raise the error of the conversion: here in the first call of this kind, otherwise
+        when the comparison ends.
         """
-        digests = [self._digest(x, i) for i, x in enumerate(arguments)]
+        error: ShardirError | None = None
+        try:
+            digests = [self._digest(x, i) for i, x in enumerate(arguments)]
+        except ShardirError:
+            digests, error = self._replace_failing(arguments)
         kind = any(digest is not COMMITTED_DIGEST for digest in digests)
         if kind not in self.exchanges:
             more = [self._digest(x, i) for i, x in enumerate(hidden, len(digests))]
-            rows = self._compare(b"".join((*digests, *more)))
+            rows = self._compare(b"".join((*digests, *more)), error)
             visible = len(digests) * DIGEST_BYTES
             self.exchanges[kind] = any(row[:visible].strip(b"\0") for row in rows)
             return None
         if not self.exchanges[kind]:
+            if error is not None:
+                raise error
             return None
         joined = b"".join(digests)
-        return InputCheck(_compute_digest(joined), lambda: self._raise_difference(joined))
+        # The digest of a process that failed differs from those of others that failed alike.
+        own = joined if error is None else joined + str(process_group().index).encode()
+        return InputCheck(_compute_digest(own), lambda: self._raise_difference(joined, error))
 
-    def _raise_difference(self, digests: bytes) -> None:
-        self._compare(digests)
+    def _replace_failing(self, arguments: list[Any]) -> tuple[list[bytes], ShardirError | None]:
+        """Replace the arguments that cannot be converted by zeros.
 
-    def _compare(self, digests: bytes) -> list[bytes]:
-        """Return the digests of all processes; raises `ArgumentError` in all if they differ."""
+        Return the digests of the arguments, and the first error of a conversion.
+        """
+        digests: list[bytes] = []
+        first: ShardirError | None = None
+        for i, x in enumerate(arguments):
+            try:
+                digests.append(self._digest(x, i))
+            except ShardirError as error:
+                first = first or error
+                digests.append(FAILED_DIGEST)
+                arguments[i] = np.zeros(self.types[i].shape, NUMPY_DTYPES[self.types[i].dtype])
+        return digests, first
+
+    def _raise_difference(self, digests: bytes, error: ShardirError | None) -> None:
+        self._compare(digests, error)
+
+    def _compare(self, digests: bytes, error: ShardirError | None) -> list[bytes]:
+        """Return the digests of all processes; raises `ArgumentError` in all if they differ, and
+        the error of a conversion that failed in one of them, which is `error` in this process."""
         link = process_group().link
         assert link is not None
         rows = link.gather(digests, f"comparing the inputs of {self.program}", self.processes)
+        if any(FAILED_DIGEST in _split_digests(row) for row in rows):
+            self._raise_failure(link, error)
         first = rows[0]
         for process, row in zip(self.processes, rows, strict=True):
             for i, (name, type) in enumerate(zip(self.names, self.types, strict=False)):
@@ -103,6 +140,18 @@ class ReplicatedInputs:
                     )
                 )
         return rows
+
+    def _raise_failure(self, link: ProcessLink, error: ShardirError | None) -> NoReturn:
+        """Raise the error of the first process that cannot convert an argument in all processes."""
+        said = b"" if error is None else f"{type(error).__name__}\n{error}".encode()
+        rows = link.gather(said, f"reading the errors of {self.program}", self.processes)
+        if error is not None:
+            raise error
+        process, row = next(pair for pair in zip(self.processes, rows, strict=True) if pair[1])
+        kind, _, message = row.decode().partition("\n")
+        where = f"{link.process_name(process)} cannot convert an argument of {self.program}"
+        first = message.partition("\n")[0]
+        raise getattr(errors, kind, ArgumentError)(with_location(f"{where}: {first}"))
 
     def _digest(self, argument: object, i: int) -> bytes:
         if type(argument) is not Array:
@@ -121,6 +170,11 @@ class ReplicatedInputs:
 
 _digests: dict[int, tuple["ref[Array]", bytes]] = {}
 """The digests of large uncommitted arrays, by the id of the array."""
+
+
+def _split_digests(row: bytes) -> list[bytes]:
+    """Return the digests of the arguments of a process."""
+    return [row[i : i + DIGEST_BYTES] for i in range(0, len(row), DIGEST_BYTES)]
 
 
 def _compute_digest(numbers: Buffer | bytes) -> bytes:
