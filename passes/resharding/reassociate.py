@@ -25,29 +25,48 @@ before: `%i = iota(dim=0) : i32[64@x]`, `%p = mul(%i, %i) : i32[64@x]`,
 after:  `%x.unsharded = reshard(%x)`, `%i.unsharded = iota(dim=0) : i32[64@-]`,
         `%p.unsharded = mul(%i.unsharded, %i.unsharded) : i32[64@-]`,
         `%c.unsharded = concatenate(%x.unsharded, %p.unsharded, dim=0)`
+
+A diagonal of matrices whose columns are sharded is a masked sum of each row, so that the devices
+send the diagonal instead of the matrices:
+
+before: `%w.unsharded = reshard(%w) : f32[8@-, 8@-]`, `%l = reshape(%w.unsharded) : f32[64]`,
+        `%d = slice(%l, starts=[0], strides=[9]) : f32[8]` with `%w: f32[8@-, 8@x]`
+after:  `%m = select(%mask, %bits, %zero) : u32[8@-, 8@x]`,
+        `%s = sum(%m, dims=[1]) : u32[8@-] unreduced(x)`, `%s.sum = reshard(%s)`,
+        `%d = bitcast(%s.sum) : f32[8]`
+
+The sum adds the bits as integers, which keeps negative zeros and NaNs as they are.
 """
 
 from dataclasses import replace
 
 from shardir import ops
-from shardir.ir.module import Block, Function, Op
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Op, Value
+from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
 from shardir.passes.def_use import UNANALYZED_REGIONS, analyze_def_use
 from shardir.passes.resharding.cost import sharding_or_unsharded
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.reshard import sharding_annotation
-from shardir.passes.rewriting import used_names
+from shardir.passes.rewriting import merge_in_mesh_order, used_names
 
 MAX_RECOMPUTED_OPERATIONS = 16
 """The maximum number of operations that are repeated instead of a gather of their result."""
 
 
+_BITS = {"f16": "u16", "bf16": "u16", "f32": "u32", "f64": "u64"} | {
+    kind: kind for kind in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+}
+"""The integers as which the elements of a diagonal are added."""
+
+
 class ReshardReassociation:
     """Rewrites one function."""
 
-    def __init__(self, function: Function, mesh: str) -> None:
-        self.old, self.mesh = function, mesh
+    def __init__(self, function: Function, mesh: Mesh) -> None:
+        self.old, self.mesh, self.axes = function, mesh.name, mesh
         self.uses = analyze_def_use(function)
         self.names = used_names(function)
         self.changed = False
@@ -61,6 +80,10 @@ class ReshardReassociation:
         for op in block.ops:
             if op.blocks and op.name not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
+            if op.spec is ops.slice_ and (masked := self.mask_diagonal(op)) is not None:
+                self.changed = True
+                made += masked
+                continue
             turn = self.uses.maker.get(op.operands[0]) if op.spec is ops.reshard else None
             if (
                 turn is not None
@@ -129,6 +152,85 @@ class ReshardReassociation:
         operands = tuple(moved[operand] for operand in joined.operands)
         return [*moves, replace(joined, operands=operands, results=move.results)]
 
+    def mask_diagonal(self, op: Op) -> list[Op] | None:
+        """Return the operations that sum over the masked columns of a resharded matrix, if `op` is
+        a diagonal of it and the matrix is not used otherwise."""
+        flat = self.uses.maker.get(op.operands[0])
+        move = self.uses.maker.get(flat.operands[0]) if flat and flat.spec is ops.reshape else None
+        if move is None or move.name != "reshard" or not self.is_read_by_diagonals(move):
+            return None
+        x = move.operands[0]
+        source, target = (sharding_or_unsharded(v, self.mesh) for v in (x, move.result))
+        result = sharding_or_unsharded(op.result, self.mesh)
+        row = x.type.rank - 2
+        if (
+            x.type.dtype not in _BITS
+            or not source.dims[-1].axes
+            or target.dims[-1].axes
+            or [dim.axes for dim in target.dims[:-1]] != [dim.axes for dim in result.dims]
+            or source.unreduced
+            or target.unreduced
+            or result.unreduced
+        ):
+            return None
+        columns = x.type.shape[-1]
+        start = op.attrs["starts"][-1]
+        # The diagonal begins in the first row or in the first column.
+        begin, offset = (0, start) if start < columns else (start // columns, -start // columns)
+        b = Builder(self.names, op.loc)
+        b.why = move.why
+        here = sharding_annotation(source)
+        bits = x.type.with_dtype(_BITS[x.type.dtype])
+        numbers = x.type.with_dtype("i32")
+        first = b.emit(OPS["iota"], dim=row, result=numbers, sharding=here)
+        second = b.emit(OPS["iota"], dim=row + 1, result=numbers, sharding=here)
+        distance = b.emit(OPS["constant"], value=offset, result=numbers, sharding=here)
+        place = b.emit(OPS["add"], first, distance, sharding=here)
+        mask = b.emit(OPS["eq"], place, second, sharding=here)
+        words = x if bits == x.type else b.emit(OPS["bitcast"], x, result=bits, sharding=here)
+        zero = b.emit(OPS["constant"], value=0, result=bits, sharding=here)
+        masked = b.emit(OPS["select"], mask, words, zero, sharding=here)
+        rows = replace(source, dims=source.dims[:-1])
+        pending = merge_in_mesh_order(source.dims[-1].axes, self.axes)
+        placed = replace(target, dims=target.dims[:-1])
+        partial = b.emit(
+            OPS["sum"],
+            masked,
+            dims=(row + 1,),
+            sharding=replace(rows, unreduced=pending, reduction="add"),
+        )
+        found = b.emit(OPS["reshard"], partial, sharding=sharding_annotation(placed))
+        if found.type.shape != op.result.type.shape:
+            starts = (*[0] * row, begin)
+            part = found.type.with_shape(op.result.type.shape)
+            ones = (1,) * (row + 1)
+            found = b.emit(OPS["slice"], found, starts=starts, strides=ones, result=part,
+                           sharding=op.result.sharding)  # fmt: skip
+        if bits != x.type:
+            b.emit(OPS["bitcast"], found, result=op.result.type)
+        last = b.ops.pop()
+        return [*b.ops, replace(last, results=op.results)]
+
+    def is_read_by_diagonals(self, move: Op) -> bool:
+        """Return whether all uses of a resharded matrix are slices of one diagonal each."""
+        columns = move.result.type.shape[-1] if move.result.type.rank > 1 else 0
+        for flat in self.uses.users.get(move.result, ()):
+            if not isinstance(flat, Op) or flat.name != "reshape":
+                return False
+            *batch, _, _ = move.result.type.shape
+            if flat.result.type.shape[:-1] != tuple(batch):
+                return False
+            for use in self.uses.users.get(flat.result, ()):
+                is_diagonal = (
+                    isinstance(use, Op)
+                    and use.spec is ops.slice_
+                    and use.attrs["strides"] == (*[1] * len(batch), columns + 1)
+                    and use.result.type.shape[:-1] == tuple(batch)
+                )
+                if not is_diagonal:
+                    return False
+        return columns > 1
+
     def local_operations(self, value: Value) -> list[Op] | None:
         """Return the operations that every device can repeat to compute `value`, which the last one
         defines.
@@ -151,7 +253,7 @@ class ReshardReassociation:
                 same_shape = operand.type.shape == value.type.shape
                 if not same_shape or not self._collect_local(operand, found):
                     return False
-        elif op.name == "broadcast":
+        elif op.spec is ops.broadcast:
             (operand,) = op.operands
             if operand.type.rank or sharding_or_unsharded(operand, self.mesh).unreduced:
                 return False

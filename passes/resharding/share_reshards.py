@@ -57,7 +57,7 @@ class _ReshardedTensor:
 
 
 def _share_reshards(function: Function, mesh: Mesh) -> Function:
-    function = ReshardReassociation(function, mesh.name).rewrite_function()
+    function = ReshardReassociation(function, mesh).rewrite_function()
     survey = _ReshardSurvey()
     survey.block(function.body, [])
     planner = _ReshardTreePlanner(mesh.name, survey.maker)

@@ -59,6 +59,28 @@ def test_a_long_line_is_gathered_once_for_a_traced_level(function: str) -> None:
     np.testing.assert_allclose(jitted(x, LEVELS[0]), np.quantile(line, LEVELS[0]), rtol=1e-6)
 
 
+DIAGONALS = {"diagonal": (0, 64), "above": (1, 184), "below": (-2, 184), "far below": (-13, 184)}
+"""Number of each diagonal, and how many bytes are sent at most, of 448 for the matrix."""
+
+
+@pytest.mark.parametrize("spec", [P("y", "x"), P("x", "y"), P(None, "x"), P(None, ("y", "x"))])
+@pytest.mark.parametrize("name", DIAGONALS)
+@pytest.mark.parametrize("shape", [(16, 16), (16, 8), (3, 16, 16)])
+def test_a_diagonal_of_sharded_columns_is_sent_and_not_the_matrix(
+    name: str, spec: P, shape: tuple[int, ...]
+) -> None:
+    offset, sent = DIAGONALS[name]
+    batch = shape[:-2]
+    matrix = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    matrix[..., 0, 0], matrix[..., 2, 0], matrix[..., 1, 1] = -0.0, -0.0, np.nan
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+    x = sd.device_put(matrix, NamedSharding(mesh, P(*[None] * len(batch), *spec)))
+    jitted = sd.jit(lambda x: snp.diagonal(x, offset, -2, -1))
+    found, wanted = np.asarray(jitted(x)), np.diagonal(matrix, offset, -2, -1)
+    np.testing.assert_array_equal(found.view(np.int32), wanted.view(np.int32))
+    assert jitted.lower(x).compile().communication().total.sent <= sent * (*batch, 1)[0]
+
+
 SCANS: dict[str, tuple[tuple[int, ...], P, Callable[..., Any], int, int]] = {
     "matrices": ((64, 4, 4), P("x"), snp.matmul, 0, 5440),
     "rows of matrices": ((64, 8, 8), P(None, "x"), snp.matmul, 0, 26880),

@@ -309,6 +309,41 @@ def test_what_every_device_can_compute_is_not_gathered() -> None:
     )
 
 
+DIAGONAL = """\
+func @f(
+  %w: f32[8@y, 8@x],
+) -> (f32[7@y]) {
+  %w.unsharded = reshard(%w) : f32[8@y, 8@-]
+  %l = reshape(%w.unsharded) : f32[64@y]
+  %d = slice(%l, starts=[8], strides=[9]) : f32[7@y]
+"""
+
+
+def test_a_diagonal_is_sent_in_place_of_its_matrix() -> None:
+    lines = after(ShareReshards(), DIAGONAL + "  return %d\n}\n")
+    start = next(i for i, line in enumerate(lines) if "iota" in line)
+    assert lines[start:] == [
+        "%0 = iota(dim=0) : i32[8@y, 8@x]",
+        "%1 = iota(dim=1) : i32[8@y, 8@x]",
+        "%2 = constant(value=-1) : i32[8@y, 8@x]",
+        "%3 = add(%0, %2) : i32[8@y, 8@x]",
+        "%4 = eq(%3, %1) : bool[8@y, 8@x]",
+        "%5 = bitcast(%w) : u32[8@y, 8@x]",
+        "%6 = constant(value=0) : u32[8@y, 8@x]",
+        "%7 = select(%4, %5, %6) : u32[8@y, 8@x]",
+        "%8 = sum(%7, dims=[1]) : u32[8@y] unreduced(x)",
+        "%9 = reshard(%8) : u32[8@y]",
+        "%10 = slice(%9, starts=[1], strides=[1]) : u32[7@y]",
+        "%d = bitcast(%10) : f32[7@y]",
+    ]
+
+
+def test_a_matrix_that_is_gathered_anyway_has_its_diagonal_there() -> None:
+    text = DIAGONAL.replace("-> (f32[7@y])", "-> (f32[7@y], f32[8@y, 8])")
+    lines = after(ShareReshards(), text + "  return %d, %w.unsharded\n}\n")
+    assert "%d = slice(%l, starts=[8], strides=[9]) : f32[7@y]" in lines
+
+
 def test_a_concatenation_with_sharded_uses_stays_sharded() -> None:
     text = """\
   %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
