@@ -11,16 +11,19 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.optional_dependencies import missing_extra, reason_without, require
 
 pytest_plugins = ["shardir.frontend.stories.pytest_plugin"]
 
-settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True)
-settings.register_profile("long", max_examples=2000, deadline=None)
+# On a machine with other work, drawing a program may take as long as these limits permit.
+UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=50, derandomize=True, **UNTIMED)
+settings.register_profile("long", max_examples=2000, **UNTIMED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
