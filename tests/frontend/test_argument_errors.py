@@ -338,7 +338,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "it one with snp.array",
     ),
     (
-        lambda: snp.exp({"a": [X, None, 2], "b": ()}),
+        lambda: snp.exp({"a": [X, None, 2], "b": ()}),  # type: ignore[arg-type]
         NotAnArrayError,
         "argument x of exp is {'a': [float32[3], None, 2], 'b': ()} of type dict, which is not an "
         "array",

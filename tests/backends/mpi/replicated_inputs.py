@@ -12,7 +12,8 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.backends.mpi.messages import MessageChannel
 from shardir.distributed import from_callback, from_process_local, gather_to_all, gather_to_root
-from shardir.frontend.errors import ArgumentError
+from shardir.errors import ShardirError
+from shardir.frontend.errors import ArgumentError, DeletedArrayError, NumberRangeError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.backends.mpi.distributed_arrays import (
     W,
@@ -137,6 +138,33 @@ def every_kind_of_input_is_compared() -> None:
     check_mismatch_is_rejected(
         lambda key: drawn(x, key), mismatch_text("key", "lambda (key[])"), key, other_key, want
     )
+
+
+@check
+def an_argument_that_one_process_cannot_convert_is_an_error_in_all() -> None:
+    deleted = snp.asarray(W)
+    deleted.delete()
+    last = sd.process_count() - 1
+    cases: tuple[tuple[Any, Any, type[ShardirError], str], ...] = (
+        (2, 2**40, NumberRangeError, "the number 1099511627776 does not fit into int32 (%k); "),
+        (np.array(2), np.array(2**40), NumberRangeError,
+         "%k has the number 1099511627776, which does not fit into int32; "),
+        (snp.asarray(W), deleted, DeletedArrayError, ""),
+    )  # fmt: skip
+    for f in (summed, scale_by, branched, printed):
+        for right, wrong, kind, text in cases:
+            if f is branched and np.ndim(right):
+                continue
+            mapped, x, given = sd.jit(f), put_on_mesh(W, "x"), wrong if is_last_process() else right
+
+            def call(mapped: Any = mapped, x: Any = x, given: Any = given) -> Any:
+                return mapped(x, given)
+
+            for _ in range(3):
+                first = error_message(kind, call).replace(f" ({gethostname()})", "")
+                stated = f"process {last} cannot convert an argument of {f.__name__}: "
+                assert first.startswith(text if is_last_process() else stated + text), first
+                assert_gathered_equal(mapped(x, right), f(W, np.asarray(right)))
 
 
 @check

@@ -41,7 +41,7 @@ func @main(
 
 def test_a_manual_axis_of_size_one_is_replicated_in_what_is_stated() -> None:
     """The constraint and the manual computation state different shardings, and `%h` takes none."""
-    made = propagated("""\
+    made = propagated_lines("""\
 mesh @m = [a=2, one=1]
 
 func @main(
