@@ -5,11 +5,12 @@ A pipeline is text: `propagate{level=aggressive},partition`. Options are the fie
 """
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from inspect import isabstract
 from time import perf_counter
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_type_hints
 
 from shardir.errors import PipelineError, ShardirError, suggest_name
 from shardir.ir.module import Module
@@ -32,7 +33,7 @@ SHARDY_PIPELINE = (
 
 
 @dataclass(frozen=True)
-class Pass:
+class Pass(ABC):
     """A named function from module to module. Subclass it, name it, and add fields for options.
 
     A pass may rely on a valid module and must return one. Options are `str`, `int`, `float` or
@@ -42,7 +43,12 @@ class Pass:
     name: ClassVar[str]
     choices: ClassVar[dict[str, Sequence[str]]] = {}
 
-    def __init_subclass__(cls, *, name: str) -> None:
+    def __init_subclass__(cls, *, name: str | None = None) -> None:
+        if name is None:
+            raise TypeError(
+                f"the pass class {cls.__name__} has no name; write class "
+                f'{cls.__name__}(Pass, name="a-name")'
+            )
         if name in PASSES:
             raise ValueError(f"pass {name!r} is defined twice")
         if name in FORMER_NAMES:
@@ -151,11 +157,6 @@ class Pipeline:
 
 def _run_pass(step: Pass, module: Module) -> Module:
     """Return the result of a pass; raise `PipelineError` if it is not a module."""
-    if type(step).__call__ is Pass.__call__:
-        raise PipelineError(
-            f"pass {step.name!r} does not define __call__; define it as a function from a module "
-            "to a module"
-        )
     try:
         made = step(module)
     except ShardirError:
@@ -203,6 +204,13 @@ def format_option(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def option_types(kind: type[Pass]) -> dict[str, object]:
+    """Return the types of the options of a pass."""
+    # A module with `from __future__ import annotations` states the types as text.
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
 def _build_pass(name: str, options: str) -> Pass:
     if name not in PASSES:
         raise PipelineError(
@@ -210,13 +218,23 @@ def _build_pass(name: str, options: str) -> Pass:
             + (suggest_name(name, PASSES) or f"the passes are {', '.join(sorted(PASSES))}")
         )
     kind = PASSES[name]
-    types = {field.name: field.type for field in fields(kind)}
+    if isabstract(kind):
+        raise PipelineError(
+            f"pass {name!r} does not define __call__; define it as a function from a module to a "
+            "module"
+        )
+    types = option_types(kind)
     chosen: dict[str, object] = {}
     for option in filter(None, map(str.strip, options.split(","))):
         key, _, text = option.partition("=")
         if key not in types:
             known = ", ".join(types) or "none"
-            raise PipelineError(f"pass {name!r} has no option {key!r}; it has {known}")
+            hint = (
+                "; decorate the class with @dataclass(frozen=True) to make its fields options"
+                if key in kind.__dict__.get("__annotations__", {})
+                else ""
+            )
+            raise PipelineError(f"pass {name!r} has no option {key!r}; it has {known}{hint}")
         allowed = kind.choices.get(key)
         if allowed and text not in allowed:
             raise PipelineError(

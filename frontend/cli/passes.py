@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields
 from inspect import getdoc
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,13 @@ from shardir.errors import suggest_name
 from shardir.frontend.cli.files import CommandError
 from shardir.passes import PASSES
 from shardir.passes.pass_aliases import current_name
-from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pass, format_option
+from shardir.passes.pipeline import (
+    DEFAULT_PIPELINE,
+    SHARDY_PIPELINE,
+    Pass,
+    format_option,
+    option_types,
+)
 
 EXAMPLES = """Examples:
 
@@ -51,8 +57,9 @@ def _summary(kind: type[Pass]) -> str:
 
 def _options(kind: type[Pass]) -> Iterator[str]:
     """Yield each option with its type or valid values, and its default."""
+    types = option_types(kind)
     for field in fields(kind):
-        field_type: Any = field.type
-        values = "|".join(kind.choices.get(field.name, ())) or getattr(field_type, "__name__", "")
+        type_name = getattr(types[field.name], "__name__", "")
+        values = "|".join(kind.choices.get(field.name, ())) or type_name
         default = format_option(field.default)
         yield f"{field.name}=<{values}>" + (f"  default: {default}" if default else "")

@@ -57,6 +57,59 @@ def test_a_pass_without_a_call_method_is_an_error() -> None:
     )
 
 
+def test_a_pass_without_a_call_cannot_be_constructed() -> None:
+    class Empty(Pass, name="empty"):
+        pass
+
+    with pytest.raises(TypeError, match="abstract class Empty"):
+        Empty()
+
+
+def test_a_pass_without_a_name() -> None:
+    with pytest.raises(TypeError) as caught:
+
+        class Nameless(Pass):
+            def __call__(self, module: Module) -> Module:
+                return module
+
+    assert str(caught.value) == (
+        'the pass class Nameless has no name; write class Nameless(Pass, name="a-name")'
+    )
+
+
+def test_options_of_a_module_with_postponed_annotations() -> None:
+    code = """
+from __future__ import annotations
+from dataclasses import dataclass
+from shardir.passes import Pass
+
+@dataclass(frozen=True)
+class Postponed(Pass, name="postponed"):
+    limit: int = 3
+
+    def __call__(self, module):
+        return module
+"""
+    exec(compile(code, "mypass.py", "exec", dont_inherit=True), {"__name__": "shardir.passes"})
+    assert str(Pipeline.parse("postponed{limit=4}")) == "postponed{limit=4}"
+    assert message("postponed{limit=x}") == (
+        "option 'limit' of pass 'postponed' cannot be 'x'; it is a int"
+    )
+
+
+def test_a_field_of_a_class_that_is_no_dataclass() -> None:
+    class Plain(Pass, name="plain"):
+        limit: int = 3
+
+        def __call__(self, module: Module) -> Module:
+            return module
+
+    assert message("plain{limit=4}") == (
+        "pass 'plain' has no option 'limit'; it has none; decorate the class with "
+        "@dataclass(frozen=True) to make its fields options"
+    )
+
+
 def test_the_error_of_a_pass_that_raises_names_it() -> None:
     class Divides(Pass, name="divides"):
         def __call__(self, module: Module) -> Module:
