@@ -7,7 +7,6 @@ passed as one NumPy array per device, in row-major order of the module's mesh.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from shardir.backends.storage import Storage as Storage
 from shardir.cost.memory import MemoryEstimate
 from shardir.errors import ShardirError
 from shardir.ir.module import Module
+from shardir.registry import Registry
 
 Array = npt.NDArray[Any]
 Launch = Callable[[list[Any]], list[Any] | None]
@@ -202,21 +202,27 @@ class ProcessLink(ABC):
         """Send bytes to processes, and receive arrays of the given sizes from others."""
 
 
-_BACKEND_LOCATIONS = {
-    "cpu": ("shardir.backends.cpu", "BACKEND"),
-    "numpy": ("shardir.backends.numpy", "BACKEND"),
-    "isolated": ("shardir.backends.numpy", "ISOLATED"),
-    "gpu": ("shardir.backends.gpu.backend", "BACKEND"),
-}
+BACKENDS: Registry[Backend] = Registry(
+    "backend",
+    "shardir.backends",
+    expected="an instance of a subclass of shardir.backends.base.Backend",
+    accepts=lambda entry: isinstance(entry, Backend),
+    name_of=lambda backend: backend.name,
+    own={
+        "cpu": ("shardir.backends.cpu", "BACKEND"),
+        "numpy": ("shardir.backends.numpy", "BACKEND"),
+        "isolated": ("shardir.backends.numpy", "ISOLATED"),
+        "gpu": ("shardir.backends.gpu.backend", "BACKEND"),
+    },
+)
+"""The backends by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
 
 
 def get_backend(name: str) -> Backend:
     """Return the backend called `name`; raise `UnknownBackendError` if there is none."""
-    if name not in _BACKEND_LOCATIONS:
+    backend = BACKENDS.find(name)
+    if backend is None:
         raise UnknownBackendError(
-            f"no backend is called {name!r}; the backends are "
-            f"{', '.join(sorted(_BACKEND_LOCATIONS))}"
+            f"no backend is called {name!r}; the backends are {', '.join(BACKENDS.names())}"
         )
-    module, attribute = _BACKEND_LOCATIONS[name]
-    backend: Backend = getattr(import_module(module), attribute)
     return backend

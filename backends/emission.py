@@ -8,7 +8,6 @@ name; the caller writes them.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, GlobalTensor, Module, Op
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
+from shardir.registry import Registry
 
 Array = npt.NDArray[Any]
 
@@ -144,18 +144,25 @@ class Target(ABC):
                 )
 
 
-_TARGET_LOCATIONS = {
-    "gpu": ("shardir.backends.gpu", "TARGET"),
-    "ipu": ("shardir.backends.ipu", "TARGET"),
-}
+TARGETS: Registry[Target] = Registry(
+    "target",
+    "shardir.targets",
+    expected="an instance of a subclass of shardir.backends.emission.Target",
+    accepts=lambda entry: isinstance(entry, Target),
+    name_of=lambda target: target.name,
+    own={
+        "gpu": ("shardir.backends.gpu", "TARGET"),
+        "ipu": ("shardir.backends.ipu", "TARGET"),
+    },
+)
+"""The targets by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
 
 
 def get_target(name: str) -> Target:
     """Return the target called `name`; raise `EmissionError` if there is none."""
-    if name not in _TARGET_LOCATIONS:
+    target = TARGETS.find(name)
+    if target is None:
         raise EmissionError(
-            f"no target is called {name!r}; the targets are {', '.join(sorted(_TARGET_LOCATIONS))}"
+            f"no target is called {name!r}; the targets are {', '.join(TARGETS.names())}"
         )
-    module, attribute = _TARGET_LOCATIONS[name]
-    target: Target = getattr(import_module(module), attribute)
     return target

@@ -8,15 +8,23 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from inspect import isabstract
+from inspect import get_annotations, isabstract
 from time import perf_counter
 from typing import ClassVar, Self, get_type_hints
 
 from shardir.errors import PipelineError, ShardirError, suggest_name
 from shardir.ir.module import Module
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
+from shardir.registry import Registry
 
-PASSES: dict[str, type["Pass"]] = {}
+PASSES: Registry[type["Pass"]] = Registry(
+    "pass",
+    "shardir.passes",
+    expected="a subclass of shardir.passes.Pass",
+    accepts=lambda entry: isinstance(entry, type) and issubclass(entry, Pass),
+    name_of=lambda kind: kind.name,
+)
+"""The passes by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
 PassObserver = Callable[["Pass", Module, Module, float], None]
 """Observer of a pipeline, called after every pass with the pass, the module before and after it,
 and its seconds."""
@@ -49,15 +57,13 @@ class Pass(ABC):
                 f"the pass class {cls.__name__} has no name; write class "
                 f'{cls.__name__}(Pass, name="a-name")'
             )
-        if name in PASSES:
-            raise ValueError(f"pass {name!r} is defined twice")
         if name in FORMER_NAMES:
             raise ValueError(
                 f"pass {name!r} cannot be defined: this is the former name of "
                 f"{FORMER_NAMES[name]!r}"
             )
         cls.name = name
-        PASSES[name] = cls
+        PASSES.register(name, cls)
 
     @abstractmethod
     def __call__(self, module: Module) -> Module: ...
@@ -212,12 +218,13 @@ def option_types(kind: type[Pass]) -> dict[str, object]:
 
 
 def _build_pass(name: str, options: str) -> Pass:
-    if name not in PASSES:
+    kind = PASSES.find(name)
+    if kind is None:
+        names = PASSES.names()
         raise PipelineError(
             f"no pass is called {name!r}; "
-            + (suggest_name(name, PASSES) or f"the passes are {', '.join(sorted(PASSES))}")
+            + (suggest_name(name, names) or f"the passes are {', '.join(names)}")
         )
-    kind = PASSES[name]
     if isabstract(kind):
         raise PipelineError(
             f"pass {name!r} does not define __call__; define it as a function from a module to a "
@@ -231,7 +238,7 @@ def _build_pass(name: str, options: str) -> Pass:
             known = ", ".join(types) or "none"
             hint = (
                 "; decorate the class with @dataclass(frozen=True) to make its fields options"
-                if key in kind.__dict__.get("__annotations__", {})
+                if key in get_annotations(kind)
                 else ""
             )
             raise PipelineError(f"pass {name!r} has no option {key!r}; it has {known}{hint}")

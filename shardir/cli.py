@@ -10,6 +10,7 @@ import typer
 from shardir.errors import ShardirError
 from shardir.frontend.cli.files import CommandError
 from shardir.frontend.cli.main import app, main as main
+from shardir.frontend.cli.options import with_load
 from shardir.frontend.distributed.initialize import is_initialized
 
 
@@ -23,6 +24,7 @@ from shardir.frontend.distributed.initialize import is_initialized
 
   shardir as-jax train.py --steps 100""",
 )
+@with_load
 def as_jax(
     context: typer.Context,
     script: Annotated[

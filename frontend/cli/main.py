@@ -14,6 +14,7 @@ import typer
 
 from shardir.errors import ShardirError, bound_message
 from shardir.frontend.cli import emit, explain, opt, passes, run, story_tests
+from shardir.frontend.cli.options import with_load
 
 app = typer.Typer(
     add_completion=False,
@@ -21,12 +22,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="shardir: compile programs whose arrays are sharded over a mesh of devices.",
 )
-app.command(epilog=opt.EXAMPLES)(opt.opt)
-app.command(epilog=run.EXAMPLES)(run.run)
-app.command(epilog=explain.EXAMPLES)(explain.explain)
-app.command(epilog=emit.EXAMPLES)(emit.emit)
-app.command(epilog=passes.EXAMPLES)(passes.passes)
-app.command(name="test", epilog=story_tests.EXAMPLES)(story_tests.check_stories)
+app.command(epilog=opt.EXAMPLES)(with_load(opt.opt))
+app.command(epilog=run.EXAMPLES)(with_load(run.run))
+app.command(epilog=explain.EXAMPLES)(with_load(explain.explain))
+app.command(epilog=emit.EXAMPLES)(with_load(emit.emit))
+app.command(epilog=passes.EXAMPLES)(with_load(passes.passes))
+app.command(name="test", epilog=story_tests.EXAMPLES)(with_load(story_tests.check_stories))
 
 
 def _print_version(is_requested: bool) -> None:

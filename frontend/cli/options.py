@@ -1,11 +1,14 @@
 """Options shared by several commands."""
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any
 
 import typer
 
 from shardir.frontend.cli.files import CommandError
+from shardir.registry import load_plugin
 
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
 
@@ -35,6 +38,33 @@ RuleTexts = Annotated[
         "--rule", help="sharding rule of an operation: my_op: i j, j k -> i k reduction={j}"
     ),
 ]
+
+
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--load",
+        help="load passes, operations or targets: a file (mypass.py), a module, or module:name",
+    ),
+]
+
+
+def with_load(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the option `--load`."""
+
+    @wraps(command)
+    def loading(*args: Any, load: list[str] | None = None, **options: Any) -> None:
+        for plugin in load or ():
+            load_plugin(plugin)
+        command(*args, **options)
+
+    own = signature(command)
+    option = Parameter("load", Parameter.KEYWORD_ONLY, default=None, annotation=Plugins)
+    loading.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), option]
+    )
+    loading.__annotations__ = {**command.__annotations__, "load": Plugins}
+    return loading
 
 
 def parse_rules(texts: Iterable[str]) -> dict[str, str]:

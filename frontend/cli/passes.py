@@ -18,6 +18,7 @@ from shardir.passes.pipeline import (
     format_option,
     option_types,
 )
+from shardir.registry import OWN_ORIGIN
 
 EXAMPLES = """Examples:
 
@@ -33,22 +34,29 @@ def passes(
 ) -> None:
     """List the passes and their options, or describe one pass."""
     if name is None:
-        for each in sorted(PASSES):
-            typer.echo(f"{each}: {_summary(PASSES[each])}")
+        for each in PASSES.names():
+            typer.echo(f"{each}: {_summary(PASSES[each])}{_origin(each)}")
             for option in _options(PASSES[each]):
                 typer.echo(f"    {option}")
         typer.echo(f"\ndefault pipeline: {DEFAULT_PIPELINE}")
         typer.echo(f"pipeline with the decisions of OpenXLA Shardy: {SHARDY_PIPELINE}")
         return
     chosen = current_name(name)
-    if chosen not in PASSES:
-        hint = suggest_name(name, PASSES) or "`shardir passes` lists all"
+    kind = PASSES.find(chosen)
+    if kind is None:
+        hint = suggest_name(name, PASSES.names()) or "`shardir passes` lists all"
         raise CommandError(f"no pass is called {name!r}; {hint}")
-    typer.echo(f"{chosen}: {getdoc(PASSES[chosen])}")
-    if options := list(_options(PASSES[chosen])):
+    typer.echo(f"{chosen}: {getdoc(kind)}{_origin(chosen)}")
+    if options := list(_options(kind)):
         typer.echo("\noptions")
         for option in options:
             typer.echo(f"    {option}")
+
+
+def _origin(name: str) -> str:
+    """Return the origin of a pass that is not one of shardir, in brackets."""
+    origin = PASSES.origin(name)
+    return "" if origin == OWN_ORIGIN else f" [{origin}]"
 
 
 def _summary(kind: type[Pass]) -> str:

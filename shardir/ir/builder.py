@@ -106,10 +106,12 @@ class Builder:
         self.ops.append(op)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        try:
-            spec = OPS[name] if name in OPS else OPS[name.strip("_").replace("_", "-")]
-        except KeyError:
-            raise AttributeError(f"no operation is called {name!r}") from None
+        text_name = name.strip("_").replace("_", "-")
+        spec = OPS.get(name) or OPS.get(text_name)
+        if spec is None and not name.startswith("__"):
+            spec = OPS.find(name) or OPS.find(text_name)
+        if spec is None:
+            raise AttributeError(f"no operation is called {name!r}")
         return lambda *operands, **options: self.emit(spec, *operands, **options)
 
     def param(self, type: TensorType, name: str = "", sharding: Sharding | None = None) -> Value:

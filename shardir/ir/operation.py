@@ -20,6 +20,7 @@ from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.op_rules.vma import VmaRule
+from shardir.registry import Registry
 
 Rule = TypeVar("Rule")
 
@@ -183,14 +184,21 @@ class OpSpec:
         return f"<op {self.name}>"
 
 
-OPS: dict[str, OpSpec] = {}
+OPS: Registry[OpSpec] = Registry(
+    "operation",
+    "shardir.operations",
+    expected="a result of shardir.ir.operation.define_op",
+    accepts=lambda entry: isinstance(entry, OpSpec),
+    name_of=lambda spec: spec.name,
+)
+"""The operations by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
 
 
 def define_op(name: str, **rules: Any) -> OpSpec:
     """Declare an operation with all its target-independent rules."""
-    if name in OPS:
-        raise ValueError(f"operation {name!r} is defined twice")
-    return OPS.setdefault(name, OpSpec(name, **rules))
+    spec = OpSpec(name, **rules)
+    OPS.register(name, spec)
+    return spec
 
 
 @lru_cache(maxsize=1 << 16)

@@ -170,9 +170,9 @@ class _FunctionParser:
         )
 
     def find_spec(self, name: Token) -> OpSpec:
-        spec = OPS.get(name)
+        spec = OPS.find(str(name))
         if spec is None:
-            hint = suggest_name(name, OPS)
+            hint = suggest_name(name, OPS.names())
             message = f"no operation is called {str(name)!r}"
             raise self.source.fail(f"{message}; {hint}" if hint else message, name)
         return spec

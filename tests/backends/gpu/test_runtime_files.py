@@ -46,8 +46,7 @@ def emission(text: str = TEXT, samples: bool = False) -> Emission:
 def plain_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register a target without passes."""
     target = SimpleNamespace(pipeline="")
-    monkeypatch.setitem(sys.modules, "plain", SimpleNamespace(TARGET=target))
-    monkeypatch.setitem(emissions._TARGET_LOCATIONS, "plain", ("plain", "TARGET"))
+    monkeypatch.setitem(emissions.TARGETS, "plain", target)
 
 
 def test_runtime_files_do_not_import_shardir() -> None:

@@ -4,7 +4,6 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,8 +40,7 @@ class Paper(Target):
 @pytest.fixture(autouse=True)
 def recording_target(monkeypatch: pytest.MonkeyPatch) -> Paper:
     target = Paper()
-    monkeypatch.setitem(sys.modules, "paper", SimpleNamespace(TARGET=target))
-    monkeypatch.setitem(emissions._TARGET_LOCATIONS, "paper", ("paper", "TARGET"))
+    monkeypatch.setitem(emissions.TARGETS, "paper", target)
     return target
 
 

@@ -1,0 +1,349 @@
+"""Registries: tables of named objects to which installed packages and loaded files add entries.
+
+A package adds a pass, a target, a backend, an operation or a sharding rule with an entry point:
+
+    [project.entry-points."shardir.passes"]
+    my-pass = "mypackage.passes:MyPass"
+
+A registry reads the entry points when a name is looked up that it does not have, and imports only
+the one of that name. `load_plugin` imports a file or a module, which adds its entries itself. This
+module imports no other module of shardir except `errors`, so that every table can use it.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import FrameType, MappingProxyType, ModuleType
+from typing import Any, Final, TypeVar
+
+from shardir.errors import ShardirError, bound_message, suggest_name
+
+Entry = TypeVar("Entry")
+
+GROUP_PREFIX: Final = "shardir."
+"""The prefix of all groups of entry points that shardir reads."""
+LOAD_VARIABLE: Final = "SHARDIR_LOAD"
+"""The environment variable that names files and modules to load, separated as paths in `PATH`."""
+OWN_ORIGIN: Final = "shardir"
+"""The origin of the entries of this package."""
+
+
+class PluginError(ShardirError):
+    """An extension cannot be loaded, or conflicts with another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """An entry point of an installed package: `name = "value"` in the metadata of `package`."""
+
+    name: str
+    value: str
+    package: str
+
+    @property
+    def origin(self) -> str:
+        """The package, as texts name it."""
+        return f"package {self.package}"
+
+    def load(self) -> Any:
+        """Import the object; raise `PluginError` that names the package and the exception."""
+        try:
+            with _loading(self.origin):
+                return _import_object(self.value)
+        except Exception as error:
+            raise PluginError(
+                f"{self.origin} cannot be loaded: its entry point {self.name} = {self.value!r} "
+                f"raised {_describe_exception(error)}"
+            ) from error
+
+
+class Registry(dict[str, Entry]):
+    """A dictionary of entries by name, which imports the entries of other packages on demand.
+
+    `noun` names an entry in errors, `group` is the group of entry points, `expected` states the
+    kind of object in errors and `accepts` checks it. `own` has the module and the attribute of
+    each entry of shardir that is imported on demand. `name_of` returns the name of an entry;
+    without it, an entry has the name of its entry point.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        group: str,
+        *,
+        expected: str,
+        accepts: Callable[[Any], bool],
+        name_of: Callable[[Any], str] | None = None,
+        own: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+    ) -> None:
+        super().__init__()
+        self.noun = noun
+        self.group = group
+        self._expected = expected
+        self._accepts = accepts
+        self._name_of = name_of
+        self._own = own
+        self._origins: dict[str, str] = {}
+        self.has_extensions = False
+        """Whether an entry of another package or file is registered."""
+        _registries.append(self)
+
+    def __missing__(self, name: str) -> Entry:
+        if name in self._own:
+            module, attribute = self._own[name]
+            self[name] = getattr(import_module(module), attribute)
+            return self[name]
+        load_environment_plugins()
+        if name not in self and (point := self._points().get(name)) is not None:
+            self._load(point)
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+    def find(self, name: str) -> Entry | None:
+        """Return the entry of this name, or `None`; import it from its package if necessary."""
+        try:
+            return self[name]
+        except KeyError:
+            return None
+
+    def register(self, name: str, entry: Entry) -> None:
+        """Add an entry; raise `PluginError` if the name is taken or the object is another kind."""
+        origin = _current_origin(entry)
+        self._check(entry, f"the {self.noun} {name!r} of {origin}")
+        if name in self or name in self._own:
+            raise PluginError(
+                f"{origin} defines the {self.noun} {name!r}, which {self.origin(name)} defines "
+                "already; give it another name"
+            )
+        self[name] = entry
+        self._origins[name] = origin
+        self.has_extensions |= origin != OWN_ORIGIN
+
+    def accepts(self, entry: object) -> bool:
+        """Return whether an object is an entry of this registry."""
+        return self._accepts(entry)
+
+    def register_object(self, entry: Entry) -> None:
+        """Add an entry under its own name, unless it is there already."""
+        if self._name_of is None:
+            raise PluginError(f"a {self.noun} has no name of its own; register it under a name")
+        name = self._name_of(entry)
+        if self.get(name) is not entry:
+            self.register(name, entry)
+
+    def origin(self, name: str) -> str:
+        """Return where an entry comes from: `shardir`, a package, a file or a module."""
+        if name in self._origins:
+            return self._origins[name]
+        if name not in self and name not in self._own and name in self._points():
+            return self._points()[name].origin
+        return OWN_ORIGIN
+
+    def names(self) -> list[str]:
+        """Return all names in sorted order, including those of packages that are not imported."""
+        load_environment_plugins()
+        return sorted({*self, *self._own, *self._points()})
+
+    def _points(self) -> Mapping[str, EntryPoint]:
+        """Return the entry points by name; raise `PluginError` for a name that is taken."""
+        points: dict[str, EntryPoint] = {}
+        for point in entry_points(self.group):
+            if point.name in self._own or self._origins.get(point.name) == OWN_ORIGIN:
+                raise PluginError(
+                    f"{point.origin} defines the {self.noun} {point.name!r}, which shardir defines "
+                    "already; uninstall the package, or give its entry point another name"
+                )
+            other = points.setdefault(point.name, point)
+            if other != point:
+                raise PluginError(
+                    f"{other.origin} and {point.origin} both define the {self.noun} "
+                    f"{point.name!r}; uninstall one of them"
+                )
+        return points
+
+    def _load(self, point: EntryPoint) -> None:
+        """Import the entry of a package."""
+        entry = point.load()
+        where = f"the entry point {point.name} = {point.value!r} of {point.origin}"
+        self._check(entry, where)
+        name = point.name if self._name_of is None else self._name_of(entry)
+        if name != point.name:
+            raise PluginError(f"{where} is the {self.noun} {name!r}; give both the same name")
+        # The import of a pass or an operation adds it already.
+        if self.get(name) is not entry:
+            with _loading(point.origin):
+                self.register(name, entry)
+
+    def _check(self, entry: object, where: str) -> None:
+        if not self._accepts(entry):
+            raise PluginError(
+                bound_message(f"{where} is {entry!r}, and a {self.noun} is {self._expected}")
+            )
+
+
+_registries: list[Registry[Any]] = []
+_origins_being_loaded: list[str] = []
+_loaded_plugins: set[str] = set()
+
+
+def entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group of shardir."""
+    return _all_entry_points().get(group, ())
+
+
+@cache
+def _all_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of all groups of shardir, which the first call reads from disk."""
+    # Imported late for start-up time: most programs need no entry points.
+    from importlib import metadata
+
+    groups: dict[str, list[EntryPoint]] = {}
+    seen: set[str] = set()
+    for package in metadata.distributions():
+        # A text search is much faster than parsing the metadata of every package.
+        if f"[{GROUP_PREFIX}" not in (package.read_text("entry_points.txt") or ""):
+            continue
+        name = package.metadata["Name"]
+        if name in seen:  # The first one on the path is the one that Python imports.
+            continue
+        seen.add(name)
+        for point in package.entry_points:
+            if point.group.startswith(GROUP_PREFIX):
+                entry = EntryPoint(point.name, point.value, f"{name} {package.version}")
+                groups.setdefault(point.group, []).append(entry)
+    return {group: tuple(points) for group, points in groups.items()}
+
+
+@cache
+def load_entry_points(group: str) -> None:
+    """Import all entry points of a group, once: modules that add their entries themselves."""
+    load_environment_plugins()
+    for point in entry_points(group):
+        point.load()
+
+
+def load_plugin(plugin: str) -> None:
+    """Load an extension: the path of a Python file, a module, or `module:name`.
+
+    The file or module adds its entries when it is imported; an object `name` that is a pass, a
+    target or a backend is added too. Loading a file or a module again has no effect. Raises
+    `PluginError` that names the extension and the exception.
+    """
+    path = Path(plugin)
+    if plugin.endswith(".py") or path.is_file():
+        _load_file(path)
+        return
+    module, _, attribute = plugin.partition(":")
+    if not all(map(str.isidentifier, filter(None, (*module.split("."), *attribute.split("."))))):
+        raise PluginError(
+            f"cannot load {plugin!r}: it is no file; name a file such as mypass.py, a module, or "
+            "module:name"
+        )
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
+    origin = f"module {module}"
+    try:
+        with _loading(origin):
+            found = _import_object(plugin)
+    except Exception as error:
+        raise PluginError(f"cannot load {plugin!r}: {_describe_exception(error)}") from error
+    if isinstance(found, ModuleType):
+        return
+    for registry in _registries:
+        if registry.accepts(found):
+            with _loading(origin):
+                registry.register_object(found)
+            return
+    raise PluginError(
+        bound_message(
+            f"cannot load {plugin!r}: it is {found!r}; name a pass, an operation, a target or a "
+            "backend"
+        )
+    )
+
+
+@cache
+def load_environment_plugins() -> None:
+    """Load the extensions that the environment variable `SHARDIR_LOAD` names, once."""
+    for plugin in filter(None, os.environ.get(LOAD_VARIABLE, "").split(os.pathsep)):
+        try:
+            load_plugin(plugin)
+        except PluginError as error:
+            error.add_note(f"named in the environment variable {LOAD_VARIABLE}")
+            raise
+
+
+def _load_file(path: Path) -> None:
+    """Import a file as a module."""
+    # Imported late for start-up time.
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if not path.is_file():
+        raise PluginError(f"cannot load {str(path)!r}: there is no such file")
+    key = str(path.resolve())
+    if key in _loaded_plugins:
+        return
+    name = f"_shardir_plugin_{len(_loaded_plugins)}_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"cannot load {str(path)!r}: it is no Python file (.py)")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    _loaded_plugins.add(key)
+    try:
+        with _loading(f"file {path}"):
+            spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        _loaded_plugins.discard(key)
+        if not isinstance(error, Exception):
+            raise
+        raise PluginError(f"cannot load {str(path)!r}: {_describe_exception(error)}") from error
+
+
+def _import_object(value: str) -> Any:
+    """Return the module `module`, or the object `module:name`."""
+    module, _, path = value.partition(":")
+    found: Any = import_module(module.strip())
+    for part in filter(None, path.strip().split(".")):
+        if not hasattr(found, part):
+            hint = suggest_name(part, dir(found))
+            raise AttributeError(f"{module} has no {path!r}" + (f"; {hint}" if hint else ""))
+        found = getattr(found, part)
+    return found
+
+
+def _describe_exception(error: Exception) -> str:
+    return bound_message(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _loading(origin: str) -> Iterator[None]:
+    """Attribute the entries that a block registers to an origin."""
+    _origins_being_loaded.append(origin)
+    try:
+        yield
+    finally:
+        _origins_being_loaded.pop()
+
+
+def _current_origin(entry: object) -> str:
+    """Return the origin of an entry that is registered now."""
+    module = entry.__module__ if isinstance(entry, type) else _importing_module()
+    if module.partition(".")[0] == "shardir":
+        return OWN_ORIGIN
+    return _origins_being_loaded[-1] if _origins_being_loaded else f"module {module}"
+
+
+def _importing_module() -> str:
+    """Return the name of the module whose import calls this function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "__main__" if frame is None else str(frame.f_globals.get("__name__", "__main__"))
