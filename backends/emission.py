@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
 
-from shardir.errors import ShardirError, suggest_name
+from shardir.errors import NoRule, ShardirError, suggest_name
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, GlobalTensor, Module, Op
@@ -32,6 +32,10 @@ class EmissionError(ShardirError, ValueError):
         names = ", ".join(f"%{value.name}" for value in op.results) or "no result"
         where = f" ({op.loc})" if op.loc is not None else ""
         return cls(f"{op.name} {names}{where}: {reason}; {fix}")
+
+
+class NoEmissionRule(NoRule, EmissionError):
+    """An operation for which a target of emission has no rule."""
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,13 @@ class OpaqueOperationError(ShardirError, NotImplementedError):
 
 
 class NoRule(ShardirError, NotImplementedError):
-    """An operation for which a target has no lowering."""
+    """An operation for which a target has no rule."""
 
-    def __init__(self, target: str, op: str, where: str, file: str) -> None:
+    def __init__(self, target: str, op: str, where: str, line: str, how: str) -> None:
         super().__init__(
-            f"{op}{where}: target {target!r} has no lowering for it; write it with other "
-            f"operations, or register a lowering in {file}"
+            f"{op}{where}: target {target!r} has no rule for the operation\n"
+            f"  | {line}\n"
+            f"write it with other operations, or add a rule: {how}"
         )
 
 

@@ -8,10 +8,11 @@ GPUs can contain, with the reason and an alternative.
 from collections.abc import Callable
 
 from shardir import ops
-from shardir.backends.emission import EmissionError
+from shardir.backends.emission import EmissionError, NoEmissionRule
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
+from shardir.op_rules.rule_table import find_rule, missing_rule
 
 Rule = Callable[..., str | None]
 
@@ -63,14 +64,10 @@ def lower_operation(writer: FunctionWriter, op: Op) -> None:
     """Write one operation; raise `EmissionError` if a program cannot contain it."""
     if op.name in REFUSED_OPERATIONS:
         raise EmissionError.of(op, *REFUSED_OPERATIONS[op.name])
-    if op.name not in RULES:
-        raise EmissionError.of(
-            op,
-            "target 'gpu' has no lowering for it",
-            "write it with other operations, or register a lowering with @lowers in "
-            "shardir/backends/gpu/rules",
-        )
-    rule = RULES[op.name]
+    rule = find_rule(RULES, op.name, "gpu")
+    if rule is None:
+        how = "@lowers({0!r}) of shardir.backends.gpu.lowering"
+        raise missing_rule(NoEmissionRule, op, "gpu", how)
     free = writer.is_uniform_number(op) or op.spec is ops.iota
     names = () if op.name in LAZY_RULES else tuple(writer.name(value) for value in op.operands)
     expression = rule(writer, op, *names)

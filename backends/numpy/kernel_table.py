@@ -9,11 +9,15 @@ from functools import partial
 from typing import Any
 
 from shardir.ir.module import Op
-from shardir.ir.operation import RuleTable
+from shardir.op_rules.rule_table import RuleTable
 
 Kernel = Callable[..., Any]
 
-kernels: RuleTable[Callable[[Op], Kernel]] = RuleTable("cpu", "backends/numpy/kernel_table.py")
+kernels: RuleTable[Callable[[Op], Kernel]] = RuleTable(
+    "cpu",
+    "state the `reference` of define_op({0!r}, ...), or register a kernel with @kernels.rule of "
+    "shardir.backends.numpy.kernel_table",
+)
 """Maps an operation to a function that returns its kernel, from operand to result arrays."""
 
 
@@ -29,7 +33,7 @@ def kernel_of(op: Op) -> Kernel:
         return partial(op.spec.exchange, result=result, **op.attrs)
     reference = op.spec.reference
     if reference is None:
-        kernels.of(op)  # raises the error that names the table
+        kernels.of(op)  # raises the error that states how to add one
         raise AssertionError("unreachable")
     return partial(reference, result=result, **op.attrs)
 

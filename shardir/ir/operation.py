@@ -1,4 +1,4 @@
-"""Operations: their declarations, their applications to values in blocks, and rule tables.
+"""Operations: their declarations, and their applications to values in blocks.
 
 Values and operations compare by identity, so they can be dictionary keys: an analysis is a
 `dict[Value, ...]` beside the module, never a field of it.
@@ -10,19 +10,16 @@ captured values are loop-invariant. Each value has one definition in its functio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shardir.errors import NoRule
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.op_rules.vma import VmaRule
 from shardir.registry import Registry
-
-Rule = TypeVar("Rule")
 
 
 class Symbol(str):
@@ -334,36 +331,3 @@ class DataFlowEdge:
     sources: tuple[Value, ...]
     targets: tuple[Value, ...]
     stacked: tuple[Value, ...] = ()
-
-
-class RuleTable(Generic[Rule]):
-    """The rules of one target, keyed by operation."""
-
-    def __init__(self, target: str, file: str) -> None:
-        self.target = target
-        self.file = file
-        self._rules: dict[OpSpec, Rule] = {}
-
-    def rule(self, *specs: OpSpec) -> Callable[[Rule], Rule]:
-        def register(rule: Rule) -> Rule:
-            for spec in specs:
-                if spec in self._rules:
-                    raise ValueError(f"{self.target} already has a rule for {spec.name}")
-                self._rules[spec] = rule
-            return rule
-
-        return register
-
-    def of(self, op: Op) -> Rule:
-        """Return the rule for an operation; raise `NoRule` with its name and source line."""
-        if op.spec not in self._rules:
-            names = ", ".join(f"%{value.name}" for value in op.results)
-            where = (f" {names}" if names else "") + (f" ({op.loc})" if op.loc else "")
-            raise NoRule(self.target, op.spec.name, where, self.file)
-        return self._rules[op.spec]
-
-    def __contains__(self, spec: OpSpec) -> bool:
-        return spec in self._rules
-
-    def __iter__(self) -> Iterator[OpSpec]:
-        return iter(self._rules)

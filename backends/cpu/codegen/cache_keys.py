@@ -9,14 +9,41 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from time import time_ns
 
 from shardir.backends.cpu.codegen.target import host_machine
+from shardir.ir.operation import OPS
+from shardir.registry import load_entry_points
+
+_extension_sources: dict[str, str] = {}
+
+
+def load_extension_rules() -> None:
+    """Import the rules of installed packages if there are operations of other packages."""
+    if OPS.has_extensions:
+        load_entry_points("shardir.rules.cpu")
+
+
+def add_extension_source(path: str) -> None:
+    """Add a file of another package with rules of this backend to all later cache keys."""
+    try:
+        found = os.stat(path)
+    except OSError:  # The file name of code that a program makes, such as <stdin>.
+        _extension_sources[path] = f"{path} {os.getpid()} {time_ns()}"
+    else:
+        _extension_sources[path] = f"{path} {found.st_size} {found.st_mtime_ns}"
+
+
+def extension_sources() -> tuple[str, ...]:
+    """Return the names, sizes and times of the files of other packages with rules."""
+    load_extension_rules()
+    return tuple(_extension_sources.values())
 
 
 def cache_key(*words: str) -> str:
     """Return the cache key of these words."""
     machine = host_machine()
-    text = "\n".join((fingerprint(), *machine.words(), *words))
+    text = "\n".join((fingerprint(), *extension_sources(), *machine.words(), *words))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
+from shardir.backends.cpu.codegen.cache_keys import load_extension_rules
 from shardir.backends.cpu.codegen.kernel_table import start_compiling
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase, Rules
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.gather import lookup_phases
+from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
 from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.backends.cpu.schedule.arena import (
     BufferKind,
@@ -43,6 +45,7 @@ from shardir.backends.cpu.schedule.items import (
 )
 from shardir.backends.cpu.threads.workers import worker_count
 from shardir.ir.module import Function
+from shardir.ops.control_flow.fused import is_pointwise
 
 FIRST_ARGUMENT_SLOT = 2
 
@@ -175,6 +178,8 @@ class ScheduleBuilder:
         if results and all(prod(view.shape) == 0 for view in results):
             return
         rule = self._rules.get(item.op.name)
+        if rule is None and is_pointwise(item.op.spec):  # An operation of another package.
+            rule = lower_loop_nest
         phases = rule(item.op, operands, results, self) if rule is not None else None
         if phases is None:
             built.append(NumPyCall(item.op, operands, results))
@@ -221,5 +226,6 @@ class ScheduleBuilder:
 
 def compile_schedule(function: Function) -> Schedule:
     """Return the schedule of a function for one device."""
+    load_extension_rules()
     lowered = fuse_gathers(lower_function(function, LAYOUT_RULES))
     return ScheduleBuilder(lowered, RULES, worker_count(), host_machine(), start_compiling).build()

@@ -20,7 +20,7 @@ import numpy as np
 
 import shardir.ir.module
 from shardir.backends.cpu.codegen import object_cache
-from shardir.backends.cpu.codegen.cache_keys import list_source_files
+from shardir.backends.cpu.codegen.cache_keys import extension_sources, list_source_files
 from shardir.backends.cpu.codegen.kernel_table import MissingKernelCodeError
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase
@@ -57,7 +57,7 @@ FINGERPRINTED_FOLDERS = (
 def schedule_key(module: Module, workers: int) -> str:
     """Return the cache key for the schedule of a partitioned module."""
     # The workspace size of a decomposition depends on NumPy's LAPACK.
-    words = (source_fingerprint(), np.__version__, *host_machine().words())
+    words = (source_fingerprint(), *extension_sources(), np.__version__, *host_machine().words())
     text = "\n".join(("schedule", *words, str(workers), print_module(module)))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -10,6 +10,7 @@ from shardir.backends.gpu.kernels.split_reduction import count_parts, write_spli
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes
 from shardir.backends.gpu.kernels.tiled_reduction import choose_tile, write_tiled_kernel
 from shardir.ir.module import Op
+from shardir.op_rules.rule_table import find_rule
 from shardir.ops.control_flow.fused import REDUCTIONS
 from shardir.ops.shape.create import iota
 
@@ -55,5 +56,10 @@ def _refusal(op: Op) -> str:
     """Return why no kernel can contain an operation, or "" if kernels can."""
     if op.name in REFUSAL_REASONS:
         return f"{REFUSAL_REASONS[op.name]}, as %{op.result.name} = {op.name} needs"
-    known = op.name in RULES or op.spec is iota or op.spec in REDUCTIONS or needs_no_line(op)
+    known = (
+        op.spec is iota
+        or op.spec in REDUCTIONS
+        or needs_no_line(op)
+        or find_rule(RULES, op.name, "gpu") is not None
+    )
     return "" if known else f"kernels have no {op.name}, which gives %{op.results[0].name}"

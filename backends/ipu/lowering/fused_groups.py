@@ -30,16 +30,19 @@ from shardir.backends.ipu.lowering.conversion import convert, repeats_operand
 from shardir.backends.ipu.lowering.lowering_table import (
     REFUSED_OPERATIONS,
     lowers,
-    unknown_operation_error,
+    no_rule_error,
 )
 from shardir.backends.ipu.lowering.pointwise import (
     EXTREME_OPERATIONS,
     POINTWISE,
     NotExpressible,
+    Rule,
+    pointwise,
     propagate_nan,
 )
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import FLOATS, TensorType
+from shardir.op_rules.rule_table import find_rule
 
 MAX_EXPRESSION_OPERATIONS = 32
 """Maximum number of operations in one expression."""
@@ -212,9 +215,10 @@ class ExpressionGroup:
             )
         if self._propagates_nan(op):
             return range(len(op.operands))
-        if op.name not in POINTWISE:
-            raise unknown_operation_error(self.e, op)
-        return POINTWISE[op.name].repeats(source)
+        rule = find_rule(POINTWISE, op.name, "ipu")
+        if rule is None:
+            raise no_rule_error(op)
+        return rule.repeats(source)
 
     def _operand(self, value: Value, result: TensorType) -> Node:
         """Return the expression of an operand, broadcast to the result's shape."""
@@ -313,6 +317,16 @@ def _lower_pointwise(e: ProgramEmitter, op: Op) -> None:
         group.bind_param(value, value)
     group.lower(op)
     group.bind_result(op.result, op.result)
+
+
+def define_pointwise(name: str, *repeats: int) -> Callable[[Rule], Rule]:
+    """Return a decorator that registers the rule of a pointwise operation from outside of shardir.
+
+    The rule takes the expressions of the operands and returns that of the result. `repeats` lists
+    the operands that occur more than once in it.
+    """
+    lowers(name)(_lower_pointwise)
+    return pointwise(name, *repeats)
 
 
 for _name in (*POINTWISE, "convert", "nextafter"):

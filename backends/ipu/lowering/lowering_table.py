@@ -7,10 +7,12 @@ the reason and the alternative for the error. Each operation is in one of the tw
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardir.backends.emission import EmissionError
+from shardir.backends.emission import NoEmissionRule
 from shardir.backends.ipu.codegen.emitter import ProgramEmitter
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
+from shardir.op_rules.rule_table import find_rule, missing_rule
+from shardir.ops.control_flow.fused import is_pointwise
 
 Lower = Callable[[ProgramEmitter, Op], None]
 
@@ -51,19 +53,18 @@ def lower_operation(e: ProgramEmitter, op: Op) -> None:
     if op.name in REFUSED_OPERATIONS:
         refusal = REFUSED_OPERATIONS[op.name]
         raise e.refusal_error(op, refusal.reason, refusal.fix)
-    if op.name not in LOWERING_RULES:
-        raise unknown_operation_error(e, op)
-    LOWERING_RULES[op.name](e, op)
+    rule = find_rule(LOWERING_RULES, op.name, "ipu")
+    if rule is None:
+        raise no_rule_error(op)
+    rule(e, op)
 
 
-def unknown_operation_error(e: ProgramEmitter, op: Op) -> EmissionError:
+def no_rule_error(op: Op) -> NoEmissionRule:
     """Return the error for an operation that is neither lowered nor refused."""
-    return e.refusal_error(
-        op,
-        "target 'ipu' has no lowering for it",
-        "write it with other operations, or register a lowering with @lowers in "
-        "shardir/backends/ipu/lowering",
-    )
+    how = "@lowers({0!r}) of shardir.backends.ipu.lowering.lowering_table"
+    if is_pointwise(op.spec):
+        how = "@define_pointwise({0!r}) of shardir.backends.ipu.lowering.fused_groups"
+    return missing_rule(NoEmissionRule, op, "ipu", how)
 
 
 def _check(name: str) -> None:

@@ -12,8 +12,8 @@ from shardir.errors import ShardirError
 from shardir.ir.builder import UniqueNames
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
-from shardir.ir.operation import RuleTable
 from shardir.ir.types import TensorType
+from shardir.op_rules.rule_table import RuleTable
 from shardir.stablehlo.writing.attributes import (
     format_literal,
     format_sharding_per_value,
@@ -235,5 +235,7 @@ def _fields(attrs: Attrs) -> str:
 
 
 WritingRule = Callable[[MlirWriter, Op], None]
-WRITERS: RuleTable[WritingRule] = RuleTable("stablehlo", "shardir/stablehlo/writing/rules.py")
+WRITERS: RuleTable[WritingRule] = RuleTable(
+    "stablehlo", "@WRITERS.rule(OPS[{0!r}]) of shardir.stablehlo.writing.writer"
+)
 """The writing rule of each operation."""

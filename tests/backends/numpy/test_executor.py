@@ -203,6 +203,9 @@ func @f(
     with pytest.raises(NoRule) as caught:
         kernel_of(unknown)
     assert str(caught.value) == (
-        "reshard %b: target 'cpu' has no lowering for it; write it with other operations, or "
-        "register a lowering in backends/numpy/kernel_table.py"
+        "reshard %b: target 'cpu' has no rule for the operation\n"
+        "  | %b = reshard(%a) : f32[4]\n"
+        "write it with other operations, or add a rule: state the `reference` of "
+        "define_op('reshard', ...), or register a kernel with @kernels.rule of "
+        "shardir.backends.numpy.kernel_table"
     )

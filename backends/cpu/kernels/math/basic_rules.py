@@ -4,6 +4,9 @@
 equal the reference interpreter's in all bits.
 """
 
+from collections.abc import Callable
+
+from shardir.backends.cpu.codegen.cache_keys import add_extension_source
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type
 from shardir.backends.cpu.kernels.math.application import OpApplication, VectorRule
@@ -224,3 +227,21 @@ RULES: dict[str, VectorRule] = {
     **IDENTITY_RULES,
 }
 """Rules for real operands; integer `rem` and `pow` are in `inline`."""
+
+
+def vector_rule(name: str) -> Callable[[VectorRule], VectorRule]:
+    """Return a decorator that registers the instructions of a pointwise operation from outside.
+
+    The rule returns the vector of the results, or `None` for element types that it does not
+    support; the operation then runs its reference semantics.
+    """
+
+    def register(rule: VectorRule) -> VectorRule:
+        if name in RULES:
+            raise ValueError(f"operation {name!r} has instructions for CPUs already")
+        RULES[name] = rule
+        # Code on disk depends on the rule.
+        add_extension_source(rule.__code__.co_filename)
+        return rule
+
+    return register

@@ -267,9 +267,16 @@ def test_an_operation_without_a_lowering_is_rejected(target: str, elementwise: b
     chosen = get_target(target)
     with pytest.raises(EmissionError) as error:
         chosen.emit(Emission.of(Pipeline.parse(chosen.pipeline)(module)), {})
-    name = "y.1" if elementwise else "y"  # the name in its fused group
-    folder = {"ipu": "shardir/backends/ipu/lowering", "gpu": "shardir/backends/gpu/rules"}[target]
+    # As they are called in their group.
+    name, operand = ("y.1", "x.1") if elementwise else ("y", "x")
+    how = {
+        ("gpu", False): "@lowers('user_op') of shardir.backends.gpu.lowering",
+        ("gpu", True): "@lowers('user_op') of shardir.backends.gpu.lowering",
+        ("ipu", False): "@lowers('user_op') of shardir.backends.ipu.lowering.lowering_table",
+        ("ipu", True): "@define_pointwise('user_op') of shardir.backends.ipu.lowering.fused_groups",
+    }
     assert str(error.value) == (
-        f"user_op %{name} (user.py:3): target {target!r} has no lowering for it; write it with "
-        f"other operations, or register a lowering with @lowers in {folder}"
+        f"user_op %{name} (user.py:3): target {target!r} has no rule for the operation\n"
+        f"  | %{name} = user_op(%{operand}) : f32[4]\n"
+        f"write it with other operations, or add a rule: {how[target, elementwise]}"
     )
