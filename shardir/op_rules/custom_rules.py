@@ -5,8 +5,10 @@
         ...
 
 The name is that of an opaque operation (for a custom call: its target) or of an operation of this
-IR. Blocks use context variables: each thread and each task has its own rules, and the end of a
-block restores the previous ones. Propagation reads `rules_in_force` once when it starts.
+IR. Installed packages state rules of opaque operations with entry points of the group
+`shardir.sharding_rules`. Blocks use context variables: each thread and each task has its own rules,
+and the end of a block restores the previous ones. Propagation reads `rules_in_force` once when it
+starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +23,16 @@ from shardir.ir.operation import OPS
 from shardir.op_rules.factors import FactorRule
 from shardir.op_rules.rule_notation import FactorNames, ShardingRule, sharding_rule
 from shardir.ops.opaque import add_rule, has_rule_in_text, opaque
+from shardir.registry import Registry
 
+PACKAGE_RULES: Registry[ShardingRule] = Registry(
+    "sharding rule",
+    "shardir.sharding_rules",
+    expected="a result of shardir.sharding_rule",
+    accepts=lambda entry: isinstance(entry, ShardingRule),
+)
+"""The rules of installed packages for opaque operations, by operation or target of a custom call;
+registered and block rules take precedence."""
 _process: dict[str, ShardingRule] = {}
 _block: ContextVar[Mapping[str, ShardingRule]] = ContextVar(
     "shardir_rules", default=MappingProxyType({})
@@ -104,11 +115,12 @@ class RuleSet:
         """
         known = dict(self.entries)
         bound: dict[Op, Op] = {}
-        for function in module.functions if known else ():
+        for function in module.functions:
             for op in function.body.walk():
                 if op.spec is opaque and not has_rule_in_text(op.attrs):
                     operation = op.attrs["operation"]
-                    rule = known.get(operation) or known.get(operation.rpartition("@")[2])
+                    target = operation.rpartition("@")[2]
+                    rule = known.get(operation) or known.get(target) or _package_rule(target)
                     if rule is not None:
                         attrs = add_rule(op.attrs, _fit_rule(op, operation, rule))
                         bound[op] = replace(op, attrs=attrs)
@@ -133,6 +145,12 @@ class RuleSet:
             if name == op.name:
                 return _fit_rule(op, name, rule)
         return op.factors()
+
+
+def _package_rule(name: str) -> ShardingRule | None:
+    """Return the rule that an installed package or a file of `SHARDIR_LOAD` has."""
+    # The search may load a file that registers the rule.
+    return PACKAGE_RULES.find(name) or _process.get(name)
 
 
 def _fit_rule(op: Op, name: str, rule: ShardingRule) -> FactorRule:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ from shardir.backends.base import BACKENDS, get_backend
 from shardir.backends.emission import TARGETS, get_target
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS
-from shardir.passes import PASSES, Pipeline
-from shardir.registry import PluginError, Registry, load_plugin
+from shardir.op_rules.custom_rules import PACKAGE_RULES
+from shardir.passes import PASSES, Pipeline, Propagate
+from shardir.registry import PluginError, load_plugin
 from shardir.text.parser import parse
+from shardir.text.printer import Printer
 from tests.frontend.cli.command import run
 
 PASS = """\
@@ -67,11 +70,25 @@ func @f(
 }
 """
 
+OPAQUE = """\
+mesh @m = [a=2, b=2]
+
+func @f(
+  %x: f32[8@a, 16],
+  %y: f32[16, 4@b],
+) -> (f32[8, 4]) {
+  %z = opaque(%x, %y, operation="stablehlo.custom_call @mine", \
+head="stablehlo.custom_call @mine(%, %)", attributes="", \
+types=": (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>") : f32[8, 4]
+  return %z
+}
+"""
+
 
 @pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
     """What a test registers is gone behind it."""
-    tables: tuple[Registry[object], ...] = (PASSES, TARGETS, BACKENDS, OPS)  # type: ignore[assignment]
+    tables: tuple[Any, ...] = (PASSES, TARGETS, BACKENDS, OPS, PACKAGE_RULES)
     before = [(table, dict(table), dict(table._origins), table.has_extensions) for table in tables]
     modules = set(sys.modules)
     yield
@@ -179,6 +196,18 @@ def test_an_operation_of_a_package_is_known_to_the_parser_and_to_builders(
     module = parse(PROGRAM)
     assert module.main.body.ops[0].spec is OPS["double"]
     assert Builder().double(module.main.body.params[0]).type == module.main.body.params[0].type
+
+
+def test_a_sharding_rule_of_a_package(packages: Packages) -> None:
+    packages.install(
+        "mine",
+        "plugin_r",
+        "import shardir\nMINE = shardir.sharding_rule('i j, j k -> i k', reduction='j')\n",
+        ("shardir.sharding_rules", "mine", "plugin_r:MINE"),
+    )
+    after = Propagate()(parse(OPAQUE))
+    result = after.main.body.returns[0]
+    assert Printer(after.meshes).sharded_type(result.type, result.sharding) == "f32[8@a, 4@b]"
 
 
 def test_a_package_that_cannot_be_imported(packages: Packages) -> None:
