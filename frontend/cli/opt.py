@@ -5,8 +5,16 @@ from typing import Annotated
 
 import typer
 
-from shardir.frontend.cli.files import ModuleFormat, parse_modules, read_text
-from shardir.frontend.cli.options import File, RuleTexts, parse_rules
+from shardir.frontend.cli.files import CommandError, ModuleFormat, parse_modules, read_text
+from shardir.frontend.cli.options import (
+    Arguments,
+    FileOrFunction,
+    MeshSizes,
+    RuleTexts,
+    Specs,
+    parse_rules,
+)
+from shardir.frontend.cli.targets import check_file_options, is_function_name, load_target
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline
 from shardir.passes.dump import Dump
@@ -21,6 +29,8 @@ EXAMPLES = """Examples:
 
   shardir opt mlp.ir --passes "propagate,reshard,partition" --verify
 
+  shardir opt mymodule:train_step --mesh data=4,model=2 --passes propagate
+
   shardir opt mlp.ir --dump-dir stages/
 
   shardir opt mlp.ir --passes propagate --to stablehlo
@@ -33,7 +43,7 @@ EXAMPLES = """Examples:
 
 
 def opt(
-    file: File = "-",
+    file: FileOrFunction = "-",
     passes: Annotated[
         str, typer.Option(help="the pipeline as text; `none` only verifies and prints")
     ] = DEFAULT_PIPELINE,
@@ -57,13 +67,22 @@ def opt(
         ModuleFormat, typer.Option(help="format of the printed result")
     ] = ModuleFormat.ir,
     rule: RuleTexts = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
 ) -> None:
     """Run passes on a module and print the result.
 
     The parts of a .mlir file between lines of // ----- are separate modules.
     """
     pipeline = Pipeline.parse("" if passes == "none" else passes)
-    modules = parse_modules(*read_text(file), from_)
+    if is_function_name(file):
+        if from_ is not None:
+            raise CommandError(f"--from is for files, and {file!r} is a function")
+        modules = [load_target(file, mesh, args, specs).module]
+    else:
+        check_file_options(file, mesh, args, specs)
+        modules = parse_modules(*read_text(file), from_)
     printed = []
     for number, module in enumerate(modules):
         chosen: list[PassObserver] = []

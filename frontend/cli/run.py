@@ -8,8 +8,8 @@ import typer
 
 from shardir.backends.numpy import BACKEND
 from shardir.frontend.cli.array_files import load_arguments, make_folder, save_array
-from shardir.frontend.cli.files import read_module
-from shardir.frontend.cli.options import File, Seed
+from shardir.frontend.cli.options import Arguments, FileOrFunction, MeshSizes, Seed, Specs
+from shardir.frontend.cli.targets import load_target
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.random_arguments import random_arguments
@@ -29,32 +29,46 @@ EXAMPLES = """Examples:
 
   shardir run mlp.ir x.npy w1.npy b1.npy w2.npy b2.npy --save out/
 
+  shardir run mymodule:train_step --mesh data=4,model=2
+
   shardir run mlp.ir --seed 7 --passes "propagate,reshard,partition" """
 
 
 def run(
-    file: File,
+    file: FileOrFunction,
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(help="one .npy file per argument (default: random arguments)"),
+        typer.Argument(
+            help="one .npy file per argument (default: the arrays of example_args, or random ones)"
+        ),
     ] = None,
     passes: Annotated[str | None, typer.Option(help="the pipeline as text")] = None,
     seed: Seed = 0,
     save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
 ) -> None:
     """Run a program on all devices of its mesh and print its results and their shardings."""
-    module = read_module(file)
+    program = load_target(file, mesh, args, specs)
+    module = program.module
     check_no_opaque_operations(module)
     check_runnable(module)
     if save is not None:
         make_folder(save)
-    args = load_arguments(module, inputs) if inputs else random_arguments(module, seed)
+    given = random_arguments(module, seed)
+    if inputs:
+        count = None if program.lowered is None else program.lowered.in_tree.num_leaves
+        loaded = load_arguments(module, inputs, count)
+        given = [*loaded, *program.fill_arguments(given)[len(loaded) :]]
+    else:
+        given = program.fill_arguments(given)
     if module.main.spmd is None and (module.meshes or passes is not None):
         module = Pipeline.parse(DEFAULT_PIPELINE if passes is None else passes)(module)
         verify(module)
         check_runnable(module)
     printer = Printer(module.meshes)
-    for i, (type, sharding, array) in enumerate(_run_on_devices(module, args)):
+    for i, (type, sharding, array) in enumerate(_run_on_devices(module, given)):
         typer.echo(f"result {i}: {printer.sharded_type(type, sharding)}")
         typer.echo(np.array2string(array, threshold=64, edgeitems=3))
         if save is not None:

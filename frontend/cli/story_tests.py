@@ -1,4 +1,5 @@
-"""`shardir test` checks story files: `.ir` files that show a program after each pipeline."""
+"""`shardir test` checks story files (`.ir` files that show a program after each pipeline), and
+functions: their sharded programs compute the same results as the unsharded ones."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,6 +9,9 @@ import typer
 
 from shardir.errors import ShardirError, count_noun
 from shardir.frontend.cli.files import CommandError
+from shardir.frontend.cli.options import Arguments, MeshSizes, Specs
+from shardir.frontend.cli.targets import check_file_options, is_function_name, load_target
+from shardir.frontend.stories.pipeline_check import result_difference
 from shardir.frontend.stories.story_files import (
     StoryError,
     StoryStep,
@@ -16,6 +20,9 @@ from shardir.frontend.stories.story_files import (
     update_story,
 )
 from shardir.frontend.stories.story_syntax import HEADING_EXAMPLE
+from shardir.interpret.random_arguments import random_arguments
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.verify.verifier import verify
 
 EXAMPLES = """Examples:
 
@@ -23,21 +30,66 @@ EXAMPLES = """Examples:
 
   shardir test stories/
 
-  shardir test stories/ --update"""
+  shardir test stories/ --update
+
+  shardir test mymodule:train_step --mesh data=4,model=2"""
 
 
 def check_stories(
-    path: Annotated[Path, typer.Argument(help="a story file, or a folder of story files")],
+    path: Annotated[
+        str, typer.Argument(help="a story file, a folder of story files, or module:function")
+    ],
     update: Annotated[
         bool,
         typer.Option("--update", help="rewrite the stories with the results of their pipelines"),
     ] = False,
+    passes: Annotated[
+        str | None,
+        typer.Option(help="the pipeline of a function, such as default,overlap"),
+    ] = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
 ) -> None:
     """Check that the pipelines of story files make the programs that the files show.
 
     A story file is IR text. A heading such as // ===== propagate names the pipeline that makes the
     program below the heading of the program above it. The results of all programs must be equal.
+
+    For a function, check that its program on the devices of the mesh computes the same results as
+    the unsharded program, for the arrays of its example arguments or random ones.
     """
+    if is_function_name(path):
+        if update:
+            raise CommandError(f"--update is for story files, and {path!r} is a function")
+        _check_function(path, passes, mesh, args, specs)
+        return
+    check_file_options(path, mesh, args, specs)
+    if passes is not None:
+        raise CommandError(
+            f"--passes is for functions, and {path!r} is a file; its headings name the pipelines"
+        )
+    _check_stories(Path(path), update)
+
+
+def _check_function(
+    target: str, passes: str | None, mesh: str | None, args: str | None, specs: str | None
+) -> None:
+    """Print whether the pipeline keeps the results of a function; exit with 1 if not."""
+    program = load_target(target, mesh, args, specs)
+    default = Pipeline.parse(DEFAULT_PIPELINE)
+    pipeline = default if passes is None else Pipeline.extend(passes, default)
+    made = pipeline(program.module)
+    verify(made)
+    given = program.fill_arguments(random_arguments(program.module))
+    wrong = result_difference(program.module, made, given)
+    typer.echo(f"{target}: {pipeline}: {'failed' if wrong else 'passed'}")
+    if wrong:
+        typer.echo(wrong)
+        raise typer.Exit(1)
+
+
+def _check_stories(path: Path, update: bool) -> None:
     steps: Counter[bool] = Counter()
     files = _story_files(path)
     for file in files:

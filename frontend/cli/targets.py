@@ -1,22 +1,25 @@
-"""Targets of the commands `explain` and `emit`: a file, or a function on an abstract mesh.
+"""Targets of the commands: a file, or a function on an abstract mesh.
 
     shardir explain mymodule:train_step --mesh data=16,model=16
 
 The function is traced for `example_args` of its module (or `--args`): a tuple of arrays or of
-ShapeDtypeStructs, or a function that makes it, which is called with the mesh entered. The shardings
-of the arguments are in `example_specs` (or `--specs`): a pytree prefix of PartitionSpecs, or None.
+ShapeDtypeStructs. The shardings of the arguments are in `example_specs` (or `--specs`): a pytree
+prefix of PartitionSpecs, or None. Both may be functions, which are called with the mesh entered.
 A function is treated as one of JAX if its module refers to no object of shardir.
 """
 
+import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from shardir.errors import ShardirError, suggest_name
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -35,7 +38,12 @@ from shardir.frontend.quoting import brief, quote_message
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.source_locations import format_error_location
+from shardir.frontend.source_locations import (
+    format_error_location,
+    has_location,
+    refresh_working_directory,
+    underline,
+)
 from shardir.ir.module import Loc, Module
 from shardir.text.decimal_text import parse_natural_number
 
@@ -46,24 +54,99 @@ ARGS, SPECS = "example_args", "example_specs"
 @dataclass(frozen=True)
 class CommandTarget:
     """A program, the source locations of its values, and the traced function from which it was
-    lowered."""
+    lowered.
+
+    `arguments` holds the elements of each parameter that the example arguments or the function
+    determine, and `None` for the others.
+    """
 
     module: Module
     locations: Mapping[tuple[str, str], Loc] | None
     lowered: Lowered | None = None
+    arguments: tuple[Any, ...] = ()
+
+    def fill_arguments(self, given: Sequence[Any]) -> list[Any]:
+        """Return the arguments of the program: those that it determines, else the given ones."""
+        known = self.arguments or (None,) * len(given)
+        return [x if value is None else value for x, value in zip(given, known, strict=True)]
+
+
+@dataclass(frozen=True)
+class _NamedObject:
+    """An object of a user's module, with the place of its definition for errors."""
+
+    module: ModuleType
+    name: str
+    value: Any
+
+    @contextmanager
+    def errors_at_definition(self) -> Iterator[None]:
+        """Add the line of the definition to errors that show no line."""
+        try:
+            yield
+        except ShardirError as error:
+            if has_location(str(error)) or (place := self._find_definition()) is None:
+                raise
+            refresh_working_directory()
+            raise CommandError(f"{error}\n{underline(*place)}") from error
+
+    def call(self, failure: str) -> Any:
+        """Return the object, or its result if it is a function; errors begin with `failure`."""
+        if not callable(self.value):
+            return self.value
+        with _as_command_errors(failure):
+            return self.value()
+
+    def _find_definition(self) -> tuple[Loc, int] | None:
+        """Return the location of the last definition in the module, and its width."""
+        file = self.module.__file__
+        try:
+            body = ast.parse(Path(file or "").read_text(encoding="utf-8")).body
+        except (OSError, ValueError, SyntaxError):
+            return None
+        for statement in reversed(body):
+            names = {node.id for node in _assigned_names(statement)}
+            if self.name in names | {getattr(statement, "name", "")}:
+                path = Path(str(file)).absolute()
+                here = Path.cwd()
+                shown = path.relative_to(here) if path.is_relative_to(here) else path
+                loc = Loc(str(shown), statement.lineno, statement.col_offset + 1)
+                return loc, len(self.name)
+        return None
+
+
+def _assigned_names(statement: ast.stmt) -> Iterator[ast.Name]:
+    """Yield the names that an assignment binds."""
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    for target in targets:
+        yield from (node for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def is_function_name(target: str) -> bool:
+    """Return whether a target is `module:function` and no file."""
+    return _FUNCTION.fullmatch(target) is not None and not Path(target).exists()
+
+
+def check_file_options(target: str, mesh: str | None, args: str | None, specs: str | None) -> None:
+    """Raise `CommandError` for an option of functions with a file."""
+    for option, given_value in (("--mesh", mesh), ("--args", args), ("--specs", specs)):
+        if given_value is not None:
+            raise CommandError(
+                f"{option} is for functions, and {target!r} is a file; name a function as "
+                "mymodule:train_step"
+            )
 
 
 def load_target(
     target: str, mesh: str | None, args: str | None, specs: str | None
 ) -> CommandTarget:
     """Return the program that `target` names: a file, or `module:function`."""
-    if not _FUNCTION.fullmatch(target) or Path(target).exists():
-        for option, given_value in (("--mesh", mesh), ("--args", args), ("--specs", specs)):
-            if given_value is not None:
-                raise CommandError(
-                    f"{option} is for functions, and {target!r} is a file; name a function as "
-                    "mymodule:train_step"
-                )
+    if not is_function_name(target):
+        check_file_options(target, mesh, args, specs)
         text, name = read_text(target)
         return CommandTarget(parse_single_module(text, name), definition_locations(text, name))
     module, function = _import_object(target)
@@ -71,26 +154,59 @@ def load_target(
         raise CommandError(f"{target} is {brief(function)}, which is not a function")
     with ExitStack() as stack:
         used = None if mesh is None else stack.enter_context(parse_mesh(mesh))
-        known = _option_object(args, module, ARGS, target)
+        known = _option_object(args, module, ARGS)
+        if known is None:
+            raise CommandError(
+                f"{target} has no example arguments; define {module.__name__}.{ARGS} as a "
+                "tuple of its arguments, or name one with --args"
+            )
         of_jax = _is_jax_function(function, module)
         if of_jax:
             # JAX is an optional dependency.
             from shardir.frontend.interop.jax_tracing import apply_settings_to_jax
 
             stack.enter_context(apply_settings_to_jax())
-        if callable(known):
-            with _as_command_errors(f"the example arguments of {target} cannot be made"):
-                known = known()
-        given: tuple[Any, ...] = known if isinstance(known, tuple) else (known,)
-        cut = _option_object(specs, module, SPECS, None)
+        example = known.call(f"the example arguments of {target} cannot be made")
+        given: tuple[Any, ...] = example if isinstance(example, tuple) else (example,)
+        cut = _option_object(specs, module, SPECS)
+        placed = given
+        if (
+            cut is not None
+            and (stated := cut.call(f"the specs of {target} cannot be made")) is not None
+        ):
+            if used is None:
+                raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
+            with cut.errors_at_definition(), _as_command_errors(f"{target} cannot be traced"):
+                placed = _shard_arguments(given, stated, used)
         with _as_command_errors(f"{target} cannot be traced"):
-            lowered = _lower_function(function, of_jax, used, given, cut)
+            lowered = _lower_function(function, of_jax, placed)
         if used is not None and not lowered.module.meshes:
             raise CommandError(
                 f"{target} has no shardings on {mesh}; define {module.__name__}.{SPECS} as the "
                 "specs of its arguments, or name some with --specs"
             )
-    return CommandTarget(lowered.module, lowered.user_locations, lowered)
+    return CommandTarget(
+        lowered.module, lowered.user_locations, lowered, _known_elements(lowered, given)
+    )
+
+
+def _known_elements(lowered: Lowered, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the elements of each parameter, or `None` where the example has a shape only."""
+    params = lowered.module.main.body.params
+    captured = [array.read() for array in lowered.captured]
+    leaves = tree.leaves(given)
+    count = len(params) - len(captured)
+    if len(leaves) != count:  # The function has static arguments.
+        leaves = [None] * count
+    elements = [
+        None
+        if isinstance(leaf, ShapeDtypeStruct)
+        or not hasattr(leaf, "__array__")
+        or param.type.dtype == "key"
+        else np.asarray(leaf).astype(param.type.numpy, copy=False)
+        for leaf, param in zip(leaves, params, strict=False)
+    ]
+    return (*elements, *captured)
 
 
 @contextmanager
@@ -151,21 +267,17 @@ def _import_object(target: str) -> tuple[ModuleType, Any]:
     return module, found
 
 
-def _option_object(named: str | None, module: ModuleType, usual: str, needed_by: str | None) -> Any:
-    """Return the object that an option names, or the default one of the function's module."""
+def _option_object(named: str | None, module: ModuleType, usual: str) -> _NamedObject | None:
+    """Return the object that an option names, or the default one of the function's module, or
+    `None`."""
     if named is not None:
-        return _import_object(named if ":" in named else f"{module.__name__}:{named}")[1]
-    if needed_by is not None and not hasattr(module, usual):
-        raise CommandError(
-            f"{needed_by} has no example arguments; define {module.__name__}.{usual} as a "
-            "tuple of its arguments, or name one with --args"
-        )
-    return getattr(module, usual, None)
+        target = named if ":" in named else f"{module.__name__}:{named}"
+        owner, value = _import_object(target)
+        return _NamedObject(owner, target.partition(":")[2], value)
+    return _NamedObject(module, usual, getattr(module, usual)) if hasattr(module, usual) else None
 
 
-def _lower_function(
-    function: Callable[..., Any], of_jax: bool, mesh: Mesh | None, args: Any, specs: Any
-) -> Lowered:
+def _lower_function(function: Callable[..., Any], of_jax: bool, args: tuple[Any, ...]) -> Lowered:
     traced: Any = function
     if of_jax:
         # JAX is an optional dependency.
@@ -174,10 +286,6 @@ def _lower_function(
         traced = from_jax(function)
     elif not hasattr(function, "lower"):
         traced = jit(function)
-    if specs is not None:
-        if mesh is None:
-            raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
-        args = _shard_arguments(args, specs, mesh)
     lowered: Lowered = traced.lower(*args)
     return lowered
 

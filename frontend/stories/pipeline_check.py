@@ -47,8 +47,10 @@ def text_difference(wanted: Module, made: Module, from_name: str, to_name: str) 
     return "\n".join(lines)
 
 
-def result_difference(first: Module, second: Module) -> str:
-    """Return how the results of two programs differ for random arguments, or an empty text.
+def result_difference(first: Module, second: Module, arguments: Sequence[Any] | None = None) -> str:
+    """Return how the results of two programs differ, or an empty text.
+
+    `arguments` are random by default.
 
     The tolerance is the one of `assert_equivalent`: the rounding error of the narrowest type in the
     first program, for arguments near which that program is stable.
@@ -58,7 +60,8 @@ def result_difference(first: Module, second: Module) -> str:
         check_runnable(module)
     if parameter_types(first) != parameter_types(second):
         return "the programs have different parameters"
-    arguments = random_arguments(first)
+    if arguments is None:
+        arguments = random_arguments(first)
     want, got = run(first, arguments), run(second, arguments)
     if _types(want) != _types(got):
         return f"the results have the types {_show_types(got)} instead of {_show_types(want)}"

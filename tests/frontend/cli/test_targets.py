@@ -5,8 +5,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from shardir.passes import PASSES
 from tests.frontend.cli.command import run
 
 JAX = """\
@@ -197,4 +199,167 @@ def test_errors_show_lines_of_the_program_only(
         command = [sys.executable, "-m", "shardir", "explain", *asked]
         assert subprocess.run(command, check=False).returncode == 1
     told = capfd.readouterr().err
-    assert [line for line in told.splitlines() if "--> " in line] == ["  --> bare.py:10:12"]
+    assert [line for line in told.splitlines() if "--> " in line] == [
+        "  --> bare.py:10:12",
+        "  --> bare.py:14:1",
+    ]
+
+
+CALLED = """\
+import numpy as np
+import shardir.numpy as snp
+from shardir.sharding import PartitionSpec as P
+
+WEIGHTS = snp.arange(4.0)
+
+
+def total(x):
+    return snp.sum(x * WEIGHTS)
+
+
+example_args = np.ones((32, 4), "float32")
+
+
+def example_specs():
+    return P("data")
+
+
+def wrong_specs():
+    return 1 / 0
+
+
+two_specs = [P("data"), P()]
+"""
+
+
+@pytest.fixture
+def called() -> Iterator[None]:
+    Path("called.py").write_text(CALLED, encoding="utf-8")
+    yield
+    sys.modules.pop("called", None)
+
+
+@pytest.mark.usefixtures("called")
+def test_opt_prints_the_program_of_a_function(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", "called:total", "--mesh", "data=8", "--passes", "propagate") == 0
+    assert (
+        capsys.readouterr().out
+        == """\
+mesh @mesh = [data=8]
+
+func @total(
+  %x: f32[32@data, 4@-],
+  %WEIGHTS: f32[4@-],
+) -> (f32[]) {
+  %0 = broadcast(%WEIGHTS, dims=[1]) : f32[32@data, 4@-]
+  %1 = mul(%x, %0) : f32[32@data, 4@-]
+  %2 = sum(%1, dims=[0, 1]) : f32[]
+  return %2
+}
+"""
+    )
+
+
+@pytest.mark.usefixtures("called")
+def test_run_takes_the_example_arguments_and_the_captured_arrays(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("run", "called:total", "--mesh", "data=8") == 0
+    assert capsys.readouterr().out == "result 0: f32[] on @mesh\n192.\n"
+    np.save("x.npy", np.full((32, 4), 2, "float32"))
+    assert run("run", "called:total", "x.npy", "--mesh", "data=8") == 0
+    assert capsys.readouterr().out == "result 0: f32[] on @mesh\n384.\n"
+
+
+def test_functions_of_jax_are_run_and_tested(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("of_jax:loss", "--mesh", "data=2,model=2")
+    assert run("opt", *words, "--passes", "propagate") == 0
+    assert "mesh @mesh = [data=2, model=2]" in capsys.readouterr().out
+    assert run("test", *words, "--passes", "propagate,reshard,partition") == 0
+    assert capsys.readouterr().out == "of_jax:loss: propagate,reshard,partition: passed\n"
+    assert run("run", *words) == 0
+    assert capsys.readouterr().out.startswith("result 0: f32[] on @mesh\n")
+
+
+WRONG_PASS = """\
+from dataclasses import replace
+from shardir.ir.operation import OPS
+from shardir.passes import Pass
+
+
+class Negates(Pass, name="negates"):
+    def __call__(self, module):
+        body = module.main.body
+        ops = tuple(replace(op, spec=OPS["max"]) if op.name == "sum" else op for op in body.ops)
+        return replace(
+            module, functions=(replace(module.main, body=replace(body, ops=ops)),)
+        )
+"""
+
+
+@pytest.mark.usefixtures("called")
+def test_a_pipeline_that_changes_the_results_of_a_function(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("wrong.py").write_text(WRONG_PASS, encoding="utf-8")
+    words = ("called:total", "--mesh", "data=8", "--passes", "negates", "--load", "wrong.py")
+    try:
+        assert run("test", *words) == 1
+    finally:
+        PASSES.pop("negates", None)
+    assert capsys.readouterr().out == (
+        "called:total: negates: failed\nresult 0 differs (by 0.984, and 0.0002 is allowed)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("run", "called:total", "--mesh", "data=8", "--specs", "wrong_specs"),
+            "the specs of called:total cannot be made: ZeroDivisionError: division by zero\n"
+            "  --> called.py:20:12\n"
+            "   |\n"
+            "20 | return 1 / 0\n"
+            "   |        ^^^^^",
+        ),
+        (
+            ("opt", "called:total", "--mesh", "data=8", "--from", "ir"),
+            "--from is for files, and 'called:total' is a function",
+        ),
+        (
+            ("test", "called:total", "--mesh", "data=8", "--update"),
+            "--update is for story files, and 'called:total' is a function",
+        ),
+        (
+            ("test", "f.ir", "--passes", "cse"),
+            "--passes is for functions, and 'f.ir' is a file; its headings name the pipelines",
+        ),
+        (
+            ("test", "f.ir", "--mesh", "data=8"),
+            "--mesh is for functions, and 'f.ir' is a file; name a function as mymodule:train_step",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("called")
+def test_errors_of_functions(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 1
+    assert capsys.readouterr().err == f"error: {told}\n"
+
+
+@pytest.mark.usefixtures("called")
+def test_specs_of_another_structure_are_shown_in_the_file_of_the_user() -> None:
+    words = ("opt", "called:total", "--mesh", "data=8", "--specs", "two_specs")
+    done = subprocess.run(
+        [sys.executable, "-m", "shardir", *words], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == (
+        "error: example_specs has a tuple of 2, where the value has a tuple of 1; give one entry "
+        "for the whole subtree, or the same containers\n"
+        "  --> called.py:23:1\n"
+        "   |\n"
+        '23 | two_specs = [P("data"), P()]\n'
+        "   | ^^^^^^^^^\n"
+    )
