@@ -3,7 +3,7 @@
 before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`, `%y = add(%b, %0)`
 after:  `%y = add(%x, %0)`; and `%x` itself, if `%0` is a constant -0.0
 
-`shardir.passes.simplify.simplify.identities` holds the rules. A value is replaced only by one with
+`identities` and `own_shard` hold the rules. A value is replaced only by one with
 the same sharding; data movement operations are merged only if no sharding has been decided between
 them. Unused values remain for `dce`.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
+from shardir.passes.simplify import own_shard as own_shard  # registers its rules
 from shardir.passes.simplify.identities import SIMPLIFICATION_RULES, ValueFacts, fold_constants
 
 

@@ -1,0 +1,77 @@
+"""`simplify` keeps an all-gather of which a device uses more or others than its own shard."""
+
+import pytest
+
+from shardir.passes import Pipeline
+from shardir.text.parser import parse
+
+PROGRAM = """\
+mesh @m = [d=2, e=2]
+
+spmd func @f(
+  %x: f32[2, 4] of f32[8@(d, e), 4],
+) -> (f32[4, 4] of f32[4, 4], f32[2, 4] of f32[2, 4]) {{
+  %g = all-gather(%x, axes=[d], dim=0) : f32[4, 4]
+  %i = axis-index(axes=[{axis}]) : i32[]
+  %n = constant(value={factor}) : i32[]
+  %start = mul(%i, %n) : i32[]
+  %zero = constant(value=0) : i32[]
+  %y = dynamic_slice(%g, %start, %zero) : f32[2, 4]
+  return %g, %y
+}}
+"""
+
+
+def simplified(axis: str, factor: int) -> list[str]:
+    module = Pipeline.parse("simplify,dce")(parse(PROGRAM.format(axis=axis, factor=factor)))
+    return [op.name for op in module.main.body.ops]
+
+
+def test_the_own_shard_needs_no_slice() -> None:
+    assert simplified("d", 2) == ["all-gather"]
+
+
+@pytest.mark.parametrize(("axis", "factor"), [("e", 2), ("d", 1)])
+def test_another_slice_stays(axis: str, factor: int) -> None:
+    assert "dynamic_slice" in simplified(axis, factor)
+
+
+ALL_SLICE = """\
+mesh @m = [d=2, e=2]
+
+spmd func @f(
+  %x: f32[2, 4] of f32[8@(d, e), 4],
+) -> ({results}) {{
+  %g = all-gather(%x, axes=[d, e], dim=0) : f32[8, 4]
+  %y = all-slice(%g, axes=[{axes}], dim={dim}) : {type}
+  return {returned}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("axes", "dim", "type"),
+    [
+        ("e", 0, "f32[4, 4]"),  # The devices of `e` hold rows apart.
+        ("d", 1, "f32[8, 2]"),
+        ("e, d", 0, "f32[2, 4]"),
+    ],
+)
+def test_a_slice_along_other_axes_stays(axes: str, dim: int, type: str) -> None:
+    text = ALL_SLICE.format(
+        axes=axes, dim=dim, type=type, results=f"{type} of {type}", returned="%y"
+    )
+    module = Pipeline.parse("simplify,dce")(parse(text))
+    assert [op.name for op in module.main.body.ops] == ["all-gather", "all-slice"]
+
+
+def test_a_gather_with_other_uses_is_not_repeated() -> None:
+    text = ALL_SLICE.format(
+        axes="d",
+        dim=0,
+        type="f32[4, 4]",
+        results="f32[8, 4] of f32[8, 4], f32[4, 4] of f32[4, 4]",
+        returned="%g, %y",
+    )
+    module = Pipeline.parse("simplify,dce")(parse(text))
+    assert [op.name for op in module.main.body.ops] == ["all-gather", "all-slice"]
