@@ -1,4 +1,5 @@
-"""Assertions about the communication and the results of sharded programs, and about passes."""
+"""Assertions about the communication and the results of sharded programs, and about passes; random
+programs."""
 
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,23 @@ TABLE = {
         "assert_pass",
         "collectives",
     ),
+    "shardir.frontend.random_programs.programs": (
+        "PassError",
+        "assert_pass_equivalent",
+        "random_program",
+    ),
+    "shardir.frontend.random_programs.scope": ("sampler",),
     "shardir.frontend.stories.story_files": ("Story", "StoryError", "StoryStep", "read_story"),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
+    from shardir.frontend.random_programs.programs import (
+        PassError as PassError,
+        assert_pass_equivalent as assert_pass_equivalent,
+        random_program as random_program,
+    )
+    from shardir.frontend.random_programs.scope import sampler as sampler
     from shardir.frontend.stories.story_files import (
         Story as Story,
         StoryError as StoryError,

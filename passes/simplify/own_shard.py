@@ -40,10 +40,9 @@ def _dynamic_slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
     # Slices along the other dimensions have the full size, so their starts are 0.
     if op.result.type != shard.type:
         return None
-    index = _without_wrapping(starts[dim], known)
     size = shard.type.shape[dim]
-    if size != 1:
-        index = _factor_beside(index, size, known)
+    start = _without_wrapping(starts[dim], known)
+    index = start if size == 1 else _factor_beside(start, size, known)
     position = None if index is None else known.maker(index, "axis-index")
     is_own = position is not None and tuple(position.attrs["axes"]) == tuple(gather.attrs["axes"])
     return shard if is_own else None
@@ -61,9 +60,9 @@ def _without_wrapping(index: Value, known: ValueFacts) -> Value:
     return otherwise
 
 
-def _factor_beside(index: Value | None, number: int, known: ValueFacts) -> Value | None:
+def _factor_beside(index: Value, number: int, known: ValueFacts) -> Value | None:
     """Return the other factor of a product with a constant number."""
-    product = None if index is None else known.maker(index, "mul")
+    product = known.maker(index, "mul")
     if product is None:
         return None
     x, y = product.operands

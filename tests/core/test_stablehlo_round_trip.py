@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from shardir.frontend.random_programs.scope import runnable_operations
 from shardir.interpret.interpreter import run
 from shardir.ir.equality import find_difference
 from shardir.ir.module import Module
@@ -15,7 +16,6 @@ from shardir.verify.verifier import verify
 from tests.op_sample import Sample
 from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules, sharded_modules
-from tests.samplers import executable_ops
 from tests.samples import SAMPLES
 from tests.stablehlo_text import PARAPHRASED, round_trips, usual, values
 
@@ -50,7 +50,9 @@ def test_operations_without_counterpart_compute_the_same(sample: Sample) -> None
 
 
 NAMES = [
-    name for name in executable_ops(spmd=False) if OPS[name] in WRITERS and name not in PARAPHRASED
+    name
+    for name in runnable_operations(spmd=False)
+    if OPS[name] in WRITERS and name not in PARAPHRASED
 ]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shardir.frontend.random_programs.scope import SAMPLERS
 from shardir.ir.builder import Builder
 from shardir.ir.equality import find_difference
 from shardir.ir.mesh import Mesh
@@ -21,7 +22,6 @@ from shardir.text.parser import parse
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
 from tests.programs.strategies import any_modules, modules
-from tests.samplers import SAMPLERS
 
 MLP = """\
 mesh @grid = [data=4, model=2]

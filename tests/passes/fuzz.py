@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 
+from shardir.frontend.random_programs.reduction import smallest_failure
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
@@ -25,7 +26,6 @@ from shardir.verify.verifier import verify
 from tests.backends.numpy.executor_results import executor_results
 from tests.passes.random_cases import Case, cases
 from tests.process_control.signals import alarm
-from tests.programs.program_reduction import smallest
 
 BATCH = 100
 LIMIT = 60
@@ -112,7 +112,7 @@ class Batch:
                 return type(other) is type(error)
             return False
 
-        return Case(pipeline, smallest(self.last.module, fails))
+        return Case(pipeline, smallest_failure(self.last.module, fails))
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from hypothesis import reject, strategies as st
 from hypothesis.errors import InvalidArgument
 
 from shardir.errors import DifferentiateError, OperationTypeError, VectorizeError
+from shardir.frontend.random_programs.pointwise import POINTWISE
+from shardir.frontend.random_programs.scope import SAMPLERS, SIZES, Scope, runnable_operations
 from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
@@ -24,11 +26,8 @@ from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.batching.vectorize import vectorize
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
 from shardir.passes.simplify.inline import inline_regions
-from tests.programs.shardings import shardings
-from tests.programs.strategies import any_shardings
-from tests.samplers import SAMPLERS, Scope, executable_ops
-from tests.samplers.pointwise import POINTWISE
-from tests.samplers.scope import SIZES
+from tests.programs.hypothesis_choices import HypothesisChoices
+from tests.programs.shardings import any_shardings, shardings
 
 
 def change_options(pipeline: str, name: str, **options: str) -> str:
@@ -51,7 +50,7 @@ PIPELINES = (
     f"simplify,{UNEVEN}",
 )
 OTHERS = (
-    *(name for name in executable_ops(spmd=False) if name not in POINTWISE),
+    *(name for name in runnable_operations(spmd=False) if name not in POINTWISE),
     *("manual_computation", "checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp"),
     *("callback", "pure-callback", "inspect-sharding"),
 )
@@ -106,8 +105,9 @@ def meshes(draw: st.DrawFn) -> Mesh:
 def functions(draw: st.DrawFn, mesh: Mesh, size: int) -> Function:
     """Draw a program over any operations without shardings, which returns all unused values."""
     b = Builder()
-    inner = [*executable_ops(spmd=False), "checkpoint-name", "pure-callback"]
-    scope = Scope(draw, b, mesh, inner=inner, sizes=draw(st.sampled_from(SHAPES)))
+    inner = [*runnable_operations(spmd=False), "checkpoint-name", "pure-callback"]
+    sizes = draw(st.sampled_from(SHAPES))
+    scope = Scope(HypothesisChoices(draw), b, mesh, inner=inner, sizes=sizes)
     for _ in range(draw(st.integers(1, size))):
         names = POINTWISE if draw(st.integers(0, 3)) == 0 else OTHERS
         try:

@@ -7,12 +7,12 @@ import time
 import pytest
 from hypothesis import assume, given
 
+from shardir.frontend.random_programs.reduction import smallest_failure
 from shardir.ir.module import Module, Op
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.text.parser import parse
 from tests.passes.fuzz import check, limit_seconds
 from tests.passes.random_cases import UNEVEN, Case, cases
-from tests.programs.program_reduction import smallest
 
 
 @given(cases())
@@ -155,7 +155,7 @@ func @main(
 
         return any(map(odd, module.main.body.ops))
 
-    assert str(smallest(parse(text), fails)).splitlines()[2:] == [
+    assert str(smallest_failure(parse(text), fails)).splitlines()[2:] == [
         "func @main(",
         "  %b: f32[4, 2],",
         "  %c: f32[4, 2],",

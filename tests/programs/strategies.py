@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from shardir.frontend.random_programs.scope import SAMPLERS, Scope, runnable_operations
 from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, SpmdInterface, Value
-from shardir.ir.sharding import Axes, DimSharding, Sharding
-from shardir.ir.types import COMPLEX, TensorType
+from shardir.ir.sharding import Sharding
 from shardir.verify.verifier import GLOBAL_ONLY
-from tests.programs.shardings import MESHES, merge_axes, parts
-from tests.samplers import SAMPLERS, Scope, executable_ops
+from tests.programs.hypothesis_choices import HypothesisChoices
+from tests.programs.shardings import MESHES, any_shardings
 
 OTHER_MESHES = (
     Mesh("reversed", (("a", 2), ("b", 3)), (5, 4, 3, 2, 1, 0)),
@@ -33,7 +33,7 @@ def modules(
     It returns all values without uses, so that no operation is dead.
     """
     mesh = mesh or draw(st.sampled_from(MESHES))
-    return Module((mesh,), (_function(draw, mesh, ops or executable_ops(spmd=False), size),))
+    return Module((mesh,), (_function(draw, mesh, ops or runnable_operations(spmd=False), size),))
 
 
 @st.composite
@@ -78,37 +78,12 @@ def any_modules() -> st.SearchStrategy[Module]:
     return st.one_of(sharded_modules(), spmd_modules())
 
 
-@st.composite
-def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
-    """Draw every kind of sharding: open and closed, sub-axes, priorities, unreduced axes."""
-    atoms = [axis for name, _ in mesh.axes for axis in draw(st.sampled_from(parts(mesh, name)))]
-    lists: list[list[Axes]] = [[] for _ in range(type.rank + 3)]
-    for axis in draw(st.permutations(atoms)):
-        lists[draw(st.integers(0, type.rank + (1 if type.dtype == "key" else 2)))].append((axis,))
-    flat = [merge_axes([axis for axes in part for axis in axes]) for part in lists]
-    order = list(mesh.sizes)
-    *cuts, replicated, _, unreduced = flat
-
-    def in_order(axes: Axes) -> Axes:
-        return merge_axes(sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)))
-
-    dims = []
-    for axes in cuts:
-        open = draw(st.booleans())
-        priority = draw(st.none() | st.integers(0, 3)) if axes or open else None
-        dims.append(DimSharding(axes, open, priority))
-    # Complex values cannot be unreduced products: multiplied by 1, infinities become NaN.
-    combine = ("add",) if type.dtype in COMPLEX else ("add", "max", "min", "mul")
-    reduction = draw(st.sampled_from(combine)) if unreduced else "add"
-    return Sharding(mesh.name, tuple(dims), in_order(replicated), in_order(unreduced), reduction)
-
-
 def _function(
     draw: st.DrawFn, mesh: Mesh, names: list[str], size: int, *, spmd: bool = False
 ) -> Function:
     b = Builder()
-    inner = [n for n in executable_ops(spmd=False) if not (spmd and n in GLOBAL_ONLY)]
-    scope = Scope(draw, b, mesh, inner=inner)
+    inner = [n for n in runnable_operations(spmd=False) if not (spmd and n in GLOBAL_ONLY)]
+    scope = Scope(HypothesisChoices(draw), b, mesh, inner=inner)
     for _ in range(draw(st.integers(0, size))):
         SAMPLERS[draw(st.sampled_from(names))](scope)
     used = {value for op in b.ops for value in op.uses()}

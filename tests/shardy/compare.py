@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from shardir.frontend.random_programs.reduction import smallest_failure
 from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.stablehlo.reader import read
-from tests.programs import program_reduction
 from tests.shardy import oracle
 from tests.shardy.oracle import Decisions, NoAnswer, number_ops, ours, shardy
 from tests.shardy.random_programs.calls import call_numbers, text_of
@@ -50,7 +50,7 @@ def _differences(got: Decisions, want: Decisions, calls: set[int]) -> Iterator[s
 
 def smallest(module: Module, level: str) -> Module:
     """Return a part of a program with disagreements that still has one."""
-    return program_reduction.smallest(module, lambda part: _disagree(part, level))
+    return smallest_failure(module, lambda part: _disagree(part, level))
 
 
 def _disagree(module: Module, level: str) -> bool:

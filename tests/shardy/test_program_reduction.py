@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("jaxlib")
 
+from shardir.frontend.random_programs.reduction import smallest_failure
 from shardir.ir.module import Module
-from tests.programs.program_reduction import smallest
 from tests.shardy.compare import inline_calls
 from tests.shardy.random_programs.calls import CALL
 from tests.shardy.random_programs.program_builder import Options
@@ -22,7 +22,7 @@ def test_called_functions_are_kept_and_reduced() -> None:
         made = [op for op in part.main.body.ops if op.attrs.get("operation") == CALL]
         return bool(made) and bool(inline_calls(part).main.body.ops)
 
-    small = smallest(module, calls)
+    small = smallest_failure(module, calls)
     (call,) = [op for op in small.main.body.ops if op.attrs.get("operation") == CALL]
     (callee,) = (f for f in small.functions if f"@{f.name}(" in str(call.attrs["head"]))
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
+from shardir.frontend.random_programs.reduction import remove_dead_operations
 from shardir.ir.module import Function, Module, Value
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.attributes import format_tensor
 from tests.shardy.random_programs.program_builder import Maker
-from tests.shardy.random_programs.regions import without_dead
 
 CALL = "func.call"
 
@@ -60,7 +60,7 @@ def _function(m: Maker) -> tuple[Function, list[Value]]:
     inner.run()
     returns = [inner.any() for _ in range(m.random.randint(0, 2))]
     returns.append(inner.b.neg(params[-1]))
-    body = without_dead(inner.b.block(params, returns))
+    body = remove_dead_operations(inner.b.block(params, returns))
     used = {v for op in body.walk() for v in op.uses()} | set(body.returns)
     passed = dict(zip(params, (*operands, last), strict=True))
     passed |= {param: _argument(m, param) for param in inner.params}

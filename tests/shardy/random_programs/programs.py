@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from shardir import ops as ops  # declares the operations
+from shardir.frontend.random_programs.reduction import remove_dead_operations
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module
 from tests.shardy.random_programs import annotations, calls, custom_calls, operations, regions
@@ -73,7 +74,7 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     returns = [v for v in returns if m.chance(0.7)] or made[-1:]
     if m.params and m.chance(0.2):
         returns.append(m.random.choice(m.params))
-    body = regions.without_dead(m.b.block((), returns))
+    body = remove_dead_operations(m.b.block((), returns))
     live = {v for op in body.walk() for v in op.uses()} | set(returns)
     params = tuple(p for p in m.params if p in live)
     results = tuple(m.sharding(v.type.shape) if m.chance(0.3) else None for v in returns)

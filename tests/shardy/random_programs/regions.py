@@ -1,12 +1,13 @@
 """Control flow and manual computations of random programs, with nested regions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
+from shardir.frontend.random_programs.reduction import remove_dead_operations
 from shardir.ir.builder import substitute
-from shardir.ir.module import Block, Op, Value
+from shardir.ir.module import Block, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import TensorType
@@ -88,7 +89,7 @@ def manual(m: Maker) -> Any:
     inner.run()
     returned = [inner.any() for _ in range(m.random.randint(1, 2))]
     m.params = inner.params
-    block = without_dead(inner.b.block(params, returned))
+    block = remove_dead_operations(inner.b.block(params, returned))
     # Captured values of the outer blocks are operands with their own sharding.
     captured = list(dict.fromkeys(block.captures()))
     taken = {v: replace(v, name=m.names.fresh("l"), sharding=None) for v in captured}
@@ -107,24 +108,3 @@ def manual(m: Maker) -> Any:
         results[i] = replace(named, sharding=sharding and add_manual_axes(sharding, cuts))
     m.b.ops[-1] = replace(m.b.ops[-1], results=tuple(results))
     return tuple(results)
-
-
-def without_dead(block: Block, needed: Iterable[Value] = ()) -> Block:
-    """Return the block without dead operations.
-
-    Constraints are kept, and so are operations that state the group of a parameter or of a used
-    value.
-    """
-    live = {*needed, *block.returns, *block.params}
-    kept: list[Op] = []
-    for op in reversed(block.ops):
-        if op.name == "sharding_group":
-            if op.operands[0] in live:
-                kept.append(op)
-            continue
-        if op.name != "sharding_constraint" and not live.intersection(op.results):
-            continue
-        op = replace(op, blocks=tuple(without_dead(inner, live) for inner in op.blocks))
-        kept.append(op)
-        live.update(op.uses())
-    return Block(block.params, tuple(reversed(kept)), block.returns)

@@ -7,12 +7,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shardir.backends.cpu.kernel_api import Rule
+from shardir.frontend.random_programs.scope import SAMPLERS, Scope
 from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op
 from tests.backends.cpu.kernels.random_layouts import Array, random_array, random_layout
 from tests.backends.cpu.phase_runner import lower_and_run
-from tests.samplers import SAMPLERS, Scope
+from tests.programs.hypothesis_choices import HypothesisChoices
 
 SIZES = (1, 2, 3, 4, 7, 20)
 OperandChange = Callable[[Op, list[Array]], list[Array]]
@@ -23,7 +24,7 @@ def random_operations(draw: st.DrawFn, names: Sequence[str], sizes: Sequence[int
     """Draw an operation with random types and attributes."""
     b = Builder()
     name = draw(st.sampled_from(list(names)))
-    SAMPLERS[name](Scope(draw, b, Mesh("m", (("a", 1),)), sizes=sizes))
+    SAMPLERS[name](Scope(HypothesisChoices(draw), b, Mesh("m", (("a", 1),)), sizes=sizes))
     return next(op for op in reversed(b.ops) if op.name == name)
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from shardir import ops as ops  # declares the operations
 from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, lower_loop_nest
+from shardir.frontend.random_programs.pointwise import POINTWISE
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
-from tests.samplers.pointwise import POINTWISE
 
 Array = npt.NDArray[Any]
 SUPPORTED = [

@@ -1,14 +1,12 @@
-"""Samplers of window operations and indexing operations."""
+"""Samplers of operations on windows and with indices."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import strategies as st
-
+from shardir.frontend.random_programs.scope import REAL, Scope, sampler
 from shardir.ir.module import Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import FLOATS, TensorType
-from tests.samplers.scope import REAL, Scope, sampler
 
 
 @sampler("convolution")
@@ -60,38 +58,37 @@ def _(s: Scope, name: str) -> None:
 
 @dataclass
 class _Indexing:
-    """The relation between operand, indices and slices of gather and scatter."""
+    """The attributes that relate the operand, indices and slices of gather and scatter."""
 
     indices: TensorType
     slices: TensorType
     window: tuple[int, ...]
-    dropped: tuple[int, ...]
+    collapsed: tuple[int, ...]
     map: tuple[int, ...]
     batching: tuple[int, ...]
     indices_batching: tuple[int, ...]
 
 
 def _indexing(s: Scope, x: Value) -> _Indexing:
-    """Draw batching, collapsed and window dimensions of the operand, and batch dimensions of
-    indices.
-    """
-    roles = [s.choose("window", "dropped", "batching") for _ in x.type.shape]
+    """Choose the batching, collapsed and window dimensions of the operand, and the shape of the
+    indices."""
+    roles = [s.choose("window", "collapsed", "batching") for _ in x.type.shape]
     batching = tuple(d for d, role in enumerate(roles) if role == "batching")[:1]
-    dropped = tuple(d for d, role in enumerate(roles) if role == "dropped")
-    windowed = [d for d in range(x.type.rank) if d not in (*batching, *dropped)]
+    collapsed = tuple(d for d, role in enumerate(roles) if role == "collapsed")
+    windowed = [d for d in range(x.type.rank) if d not in (*batching, *collapsed)]
     batch = [*(x.type.shape[d] for d in batching), *s.shape(0, 2)]
-    chosen = [*dropped, *(d for d in windowed if s.flag())]
-    map = tuple(s.draw(st.permutations(chosen)))
+    chosen = [*collapsed, *(d for d in windowed if s.flag())]
+    map = tuple(s.permutation(chosen))
     extents = [s.integer(1, x.type.shape[d]) if d in chosen else x.type.shape[d] for d in windowed]
     rank = len(batch) + len(extents)
-    window = tuple(sorted(s.draw(st.permutations(range(rank)))[: len(extents)]))
+    window = tuple(sorted(s.permutation(range(rank))[: len(extents)]))
     sizes, rest = iter(extents), iter(batch)
     shape = [next(sizes) if d in window else next(rest) for d in range(rank)]
     return _Indexing(
         TensorType((*batch, len(map)), s.choose("i32", "i64", "u8")),
         x.type.with_shape(shape),
         window,
-        dropped,
+        collapsed,
         map,
         batching,
         tuple(range(len(batching))),
@@ -116,7 +113,7 @@ def _(s: Scope, name: str) -> None:
         x,
         s.value(how.indices),
         offset_dims=how.window,
-        collapsed_dims=how.dropped,
+        collapsed_dims=how.collapsed,
         start_index_map=how.map,
         result=how.slices,
         **_batching(how),
@@ -134,7 +131,7 @@ def _(s: Scope, name: str) -> None:
         s.value(how.indices),
         s.value(how.slices),
         update_window_dims=how.window,
-        inserted_window_dims=how.dropped,
+        inserted_window_dims=how.collapsed,
         scatter_dims=how.map,
         op=Symbol(op),
         **_batching(how),

@@ -1,9 +1,9 @@
-"""Samplers of elementwise operations."""
+"""Samplers of pointwise operations."""
 
+from shardir.frontend.random_programs.scope import ARITHMETIC, NUMBERS, REAL, Scope, sampler
 from shardir.ir.operation import OPS, OpSpec, Symbol
 from shardir.ir.types import COMPLEX, DTYPES, TensorType
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.samplers.scope import ARITHMETIC, NUMBERS, REAL, Scope, sampler
 
 
 def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
@@ -14,7 +14,7 @@ def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
     return True
 
 
-_APART = (
+_OTHER_OPERATIONS = (
     "clamp",
     "convert",
     "data_flow_edge",
@@ -27,16 +27,31 @@ _APART = (
     "stop_gradient",
     "vary",
 )
-POINTWISE = {
-    name: taken
-    for name, spec in OPS.items()
-    if spec.elementwise and name not in _APART
-    if (taken := tuple((n, dtype) for n in (1, 2) for dtype in DTYPES if _takes(spec, n, dtype)))
-}
+
+
+def accepted_operands(spec: OpSpec) -> tuple[tuple[int, str], ...]:
+    """Return the numbers of operands and the element types that a pointwise operation accepts."""
+    if not spec.elementwise or spec.name in _OTHER_OPERATIONS:
+        return ()
+    return tuple((n, dtype) for n in (1, 2) for dtype in DTYPES if _takes(spec, n, dtype))
+
+
+POINTWISE = {name: taken for name, spec in OPS.items() if (taken := accepted_operands(spec))}
+"""The operands of pointwise operations by name."""
+
+
+def register_pointwise(spec: OpSpec) -> bool:
+    """Register the sampler of a pointwise operation of another package; return whether it is
+    one."""
+    taken = accepted_operands(spec)
+    if taken:
+        POINTWISE[spec.name] = taken
+        sampler(spec.name)(_append_pointwise)
+    return bool(taken)
 
 
 @sampler(*POINTWISE)
-def _(s: Scope, name: str) -> None:
+def _append_pointwise(s: Scope, name: str) -> None:
     arity = POINTWISE[name][0][0]
     x = s.tensor([dtype for _, dtype in POINTWISE[name]])
     s.emit(name, x, *(s.value(x.type) for _ in range(arity - 1)))
@@ -55,7 +70,7 @@ def _(s: Scope, name: str) -> None:
 @sampler("sharding_group")
 def _(s: Scope, name: str) -> None:
     x = s.tensor()
-    # Members of one group have one shape; 100 exceeds the size of every dimension.
+    # The number encodes the shape, because members of one group have one shape.
     s.emit(name, x, group=sum((size + 1) * 100**dim for dim, size in enumerate(x.type.shape)))
 
 

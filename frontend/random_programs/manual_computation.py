@@ -1,32 +1,30 @@
-"""Samplers of manual computations: per-device programs inside of global programs."""
+"""Sampler of manual computations: per-device programs inside of global programs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from hypothesis import strategies as st
-
+from shardir.frontend.random_programs.scope import NUMBERS, ORDERED, Scope, sampler
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.types import INTEGERS, TensorType
-from tests.samplers.scope import NUMBERS, ORDERED, Scope, sampler
 
-Cuts = tuple[Axes, ...]
+DimAxes = tuple[Axes, ...]
 
 
 @dataclass
-class Inside(Scope):
-    """The scope inside of a manual computation, which uses no outer values."""
+class _ManualScope(Scope):
+    """The scope of a manual computation, which uses no values from outside."""
 
     def any(self, fits: Callable[[Value], bool], new: Callable[[], TensorType]) -> Value:
         fitting = [value for value in self.seen if fits(value)]
         if fitting and self.integer(0, 3):
-            return self.draw(st.sampled_from(fitting))
-        return _fill(self, new())
+            return self.choices.choose(fitting)
+        return _filled_tensor(self, new())
 
 
-def _fill(s: Scope, type: TensorType) -> Value:
+def _filled_tensor(s: Scope, type: TensorType) -> Value:
     made: Value
     if type.dtype == "key":
         words = TensorType((*type.shape, 2), "u32")
@@ -43,17 +41,17 @@ def _(s: Scope, name: str) -> None:
     local, operands, in_axes = [], [], []
     for _ in range(s.integer(1, 2)):
         type = s.type(NUMBERS)
-        cuts = _cuts(s, type.rank, axes, all=False)
+        cuts = _choose_axes(s, type.rank, axes, all=False)
         shape = [n * prod(a.size for a in cut) for n, cut in zip(type.shape, cuts, strict=True)]
         local.append(type)
         in_axes.append(cuts)
         operands.append(s.value(type.with_shape(shape)))
     b = s.b.inner()
     params = [b.param(type, s.choose("", "c")) for type in local]
-    inner = Inside(s.draw, b, s.mesh, [], list(params), s.inner, s.sizes)
+    inner = _ManualScope(s.choices, b, s.mesh, [], list(params), s.inner, s.sizes)
     inner.some()
     for _ in range(inner.integer(0, 2)):
-        _collective(inner, axes)
+        _add_collective(inner, axes)
     inner.some()
     returns, out_axes = [], []
     for _ in range(inner.integer(1, 2)):
@@ -62,7 +60,7 @@ def _(s: Scope, name: str) -> None:
         if not spread:
             result = b.all_reduce(result, axes=axes, op=Symbol("add"))
         returns.append(result)
-        out_axes.append(_cuts(inner, result.type.rank, axes if spread else (), all=True))
+        out_axes.append(_choose_axes(inner, result.type.rank, axes if spread else (), all=True))
     s.emit(
         name,
         *operands,
@@ -73,18 +71,18 @@ def _(s: Scope, name: str) -> None:
     )
 
 
-def _cuts(s: Scope, rank: int, axes: Axes, *, all: bool) -> Cuts:
-    """Draw dimensions for axes: each axis (all with `all`, otherwise some) shards one of `rank`."""
+def _choose_axes(s: Scope, rank: int, axes: Axes, *, all: bool) -> DimAxes:
+    """Return the axes that shard each of `rank` dimensions: with `all` every axis shards one."""
     lists: list[list[Axis]] = [[] for _ in range(rank)]
-    for axis in s.draw(st.permutations(axes)):
+    for axis in s.permutation(axes):
         if rank and (all or s.flag()):
             lists[s.integer(0, rank - 1)].append(axis)
     return tuple(map(tuple, lists))
 
 
-def _collective(s: Scope, manual: Axes) -> None:
-    """Add a collective along some of the manual axes."""
-    axes = tuple(s.draw(st.permutations(manual)))[: s.integer(1, len(manual))]
+def _add_collective(s: Scope, manual: Axes) -> None:
+    """Append a collective along some of the manual axes."""
+    axes = tuple(s.permutation(manual))[: s.integer(1, len(manual))]
     count = prod(axis.size for axis in axes)
     kind = s.integer(0, 4)
     if kind == 0:
@@ -96,7 +94,7 @@ def _collective(s: Scope, manual: Axes) -> None:
         s.emit("all-gather", x, dim=s.dim(x), axes=axes)
     elif kind == 2:
         places = range(count)
-        pairs = zip(places, s.draw(st.permutations(places)), strict=True)
+        pairs = zip(places, s.permutation(places), strict=True)
         s.emit("collective-permute", s.tensor(), axes=axes, pairs=tuple(pairs)[: s.integer(0, 9)])
     elif kind == 3:
         index = s.emit("axis-index", axes=axes)

@@ -1,30 +1,28 @@
-"""Operations of per-device programs."""
+"""Samplers of operations of per-device programs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from hypothesis import strategies as st
-
+from shardir.frontend.random_programs.scope import NUMBERS, ORDERED, SAMPLERS, Scope, sampler
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.sharding import Axes
 from shardir.ir.types import DTYPES, INTEGERS
 from shardir.ops.communication.async_collectives import START_OPS, done
-from tests.samplers.scope import NUMBERS, ORDERED, SAMPLERS, Scope, sampler
 
-_COMBINED = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,
+_REDUCTION_DTYPES = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,
              "and": ("bool", *INTEGERS), "or": ("bool", *INTEGERS)}  # fmt: skip
 
 
-def _pieces(axes: Axes) -> int:
+def _count_devices(axes: Axes) -> int:
     return prod(axis.size for axis in axes)
 
 
 def _divisible_value(
     s: Scope, dtypes: Sequence[str], pieces: int, rank: int = 1
 ) -> tuple[Value, int]:
-    """Draw a value of at least this rank, and a dimension of it that is divisible."""
+    """Return a value of at least this rank, and a dimension that `pieces` divides."""
     type = s.type(dtypes, rank)
     dim = s.integer(0, type.rank - 1)
     shape = [n * pieces if d == dim else n for d, n in enumerate(type.shape)]
@@ -38,8 +36,8 @@ def _(s: Scope, name: str) -> None:
 
 @sampler("all-reduce")
 def _(s: Scope, name: str) -> None:
-    op = s.choose(*_COMBINED)
-    s.emit(name, s.tensor(_COMBINED[op]), axes=s.axes(), op=Symbol(op))
+    op = s.choose(*_REDUCTION_DTYPES)
+    s.emit(name, s.tensor(_REDUCTION_DTYPES[op]), axes=s.axes(), op=Symbol(op))
 
 
 @sampler("all-gather")
@@ -51,21 +49,21 @@ def _(s: Scope, name: str) -> None:
 @sampler("all-slice")
 def _(s: Scope, name: str) -> None:
     axes = s.axes()
-    x, dim = _divisible_value(s, DTYPES, _pieces(axes))
+    x, dim = _divisible_value(s, DTYPES, _count_devices(axes))
     s.emit(name, x, dim=dim, axes=axes)
 
 
 @sampler("reduce-scatter")
 def _(s: Scope, name: str) -> None:
-    op, axes = s.choose(*_COMBINED), s.axes()
-    x, dim = _divisible_value(s, _COMBINED[op], _pieces(axes))
+    op, axes = s.choose(*_REDUCTION_DTYPES), s.axes()
+    x, dim = _divisible_value(s, _REDUCTION_DTYPES[op], _count_devices(axes))
     s.emit(name, x, dim=dim, axes=axes, op=Symbol(op))
 
 
 @sampler("all-to-all")
 def _(s: Scope, name: str) -> None:
     axes = s.axes()
-    x, split = _divisible_value(s, DTYPES, _pieces(axes), 2)
+    x, split = _divisible_value(s, DTYPES, _count_devices(axes), 2)
     concat = s.choose(*(d for d in range(x.type.rank) if d != split))
     s.emit(name, x, split=split, concat=concat, axes=axes)
 
@@ -74,10 +72,10 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     axes = s.axes()
     if s.flag():
-        s.emit(name, s.tensor(), source=axes, target=tuple(s.draw(st.permutations(axes))))
+        s.emit(name, s.tensor(), source=axes, target=tuple(s.permutation(axes)))
         return
-    places = range(_pieces(axes))
-    pairs = zip(s.draw(st.permutations(places)), s.draw(st.permutations(places)), strict=True)
+    places = range(_count_devices(axes))
+    pairs = zip(s.permutation(places), s.permutation(places), strict=True)
     s.emit(name, s.tensor(), axes=axes, pairs=tuple(pairs)[: s.integer(0, len(places))])
 
 
@@ -88,7 +86,7 @@ def _(s: Scope, name: str) -> None:
 
 @sampler("done", *(spec.name for spec in START_OPS.values()))
 def _(s: Scope, name: str) -> None:
-    """A collective in two halves."""
+    """Append the start and the end of an asynchronous collective."""
     whole = s.choose(*START_OPS) if name == "done" else OPS[name.removesuffix("-start")]
     SAMPLERS[whole.name](s)
     op = s.b.ops.pop()

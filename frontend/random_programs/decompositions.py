@@ -1,16 +1,14 @@
-"""Samplers of Fourier transforms and matrix operations.
+"""Samplers of Fourier transforms and operations on matrices.
 
-Operands of decompositions are made well-conditioned first: close to a diagonal of ascending
-numbers, so that results do not depend on the last bit.
+Matrices are close to a diagonal of increasing numbers, so that their decompositions are stable.
 """
 
 import numpy as np
-from hypothesis import strategies as st
 
+from shardir.frontend.random_programs.scope import SIZES, Scope, sampler
 from shardir.ir.module import Value
 from shardir.ir.operation import Dense, Symbol
 from shardir.ir.types import COMPLEX, REAL_OF, TensorType
-from tests.samplers.scope import SIZES, Scope, sampler
 
 FIELD = ("f32", "f64", "c64", "c128")
 
@@ -26,7 +24,7 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, x, kind=Symbol(kind), rank=s.integer(1, x.type.rank), result=result)
 
 
-def _regular(s: Scope, rows: int, columns: int) -> Value:
+def _diagonal_dominant(s: Scope, rows: int, columns: int) -> Value:
     """Return matrices that are close to a diagonal."""
     dtype, outer = s.choose(*FIELD), s.shape(0, 1)
     x = s.value(TensorType((*outer, rows, columns), dtype))
@@ -41,20 +39,20 @@ def _regular(s: Scope, rows: int, columns: int) -> Value:
     return made
 
 
-def _sizes(s: Scope) -> tuple[int, int]:
-    return s.draw(st.sampled_from(SIZES)), s.draw(st.sampled_from(SIZES))
+def _choose_sizes(s: Scope) -> tuple[int, int]:
+    return s.choose(*SIZES), s.choose(*SIZES)
 
 
 @sampler("cholesky", "lu")
 def _(s: Scope, name: str) -> None:
-    rows, columns = _sizes(s)
-    s.emit(name, _regular(s, rows, columns if name == "lu" else rows))
+    rows, columns = _choose_sizes(s)
+    s.emit(name, _diagonal_dominant(s, rows, columns if name == "lu" else rows))
 
 
 @sampler("triangular_solve")
 def _(s: Scope, name: str) -> None:
-    rows, columns = _sizes(s)
-    a = _regular(s, rows, rows)
+    rows, columns = _choose_sizes(s)
+    a = _diagonal_dominant(s, rows, rows)
     y = s.value(a.type.with_shape((*a.type.shape[:-1], columns)))
     transpose = Symbol(s.choose("no", "transpose", "adjoint"))
     s.emit(name, a, y, lower=s.flag(), unit=s.flag(), transpose=transpose)
@@ -62,31 +60,31 @@ def _(s: Scope, name: str) -> None:
 
 @sampler("qr")
 def _(s: Scope, name: str) -> None:
-    s.emit(name, _regular(s, *_sizes(s)), full=s.flag())
+    s.emit(name, _diagonal_dominant(s, *_choose_sizes(s)), full=s.flag())
 
 
 @sampler("svd")
 def _(s: Scope, name: str) -> None:
-    s.emit(name, _regular(s, *_sizes(s)), full=s.flag(), vectors=s.flag())
+    s.emit(name, _diagonal_dominant(s, *_choose_sizes(s)), full=s.flag(), vectors=s.flag())
 
 
 @sampler("eigh", "eig")
 def _(s: Scope, name: str) -> None:
-    rows, _ = _sizes(s)
-    # The sign of an eigenvector of `eig` depends on the last bit of the matrix.
-    s.emit(name, _regular(s, rows, rows), vectors=name == "eigh" and s.flag())
+    rows, _ = _choose_sizes(s)
+    # The sign of a vector of `eig` turns with the last bit of the matrix.
+    s.emit(name, _diagonal_dominant(s, rows, rows), vectors=name == "eigh" and s.flag())
 
 
 @sampler("pinv")
 def _(s: Scope, name: str) -> None:
-    x = _regular(s, *_sizes(s))
+    x = _diagonal_dominant(s, *_choose_sizes(s))
     kind = TensorType(x.type.shape[:-2], REAL_OF.get(x.type.dtype, x.type.dtype))
     s.emit(name, x, s.b.full(1e-5, kind))
 
 
 @sampler("least_squares")
 def _(s: Scope, name: str) -> None:
-    a = _regular(s, *_sizes(s))
-    y = s.value(a.type.with_shape((*a.type.shape[:-1], s.draw(st.sampled_from(SIZES)))))
+    a = _diagonal_dominant(s, *_choose_sizes(s))
+    y = s.value(a.type.with_shape((*a.type.shape[:-1], s.choose(*SIZES))))
     kind = TensorType(a.type.shape[:-2], REAL_OF.get(a.type.dtype, a.type.dtype))
     s.emit(name, a, y, s.b.full(1e-5, kind))

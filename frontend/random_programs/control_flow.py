@@ -1,8 +1,8 @@
-"""Samplers of operations with blocks."""
+"""Samplers of loops and branches."""
 
+from shardir.frontend.random_programs.scope import INDEX, Scope, sampler
 from shardir.ir.module import Value
 from shardir.ir.types import DTYPES, TensorType
-from tests.samplers.scope import INDEX, Scope, sampler
 
 
 @sampler("while")

@@ -1,9 +1,7 @@
-"""Samplers of reductions, cumulative operations, sorts and contractions."""
+"""Samplers of reductions, cumulative operations, sorting and contractions."""
 
-from hypothesis import strategies as st
-
+from shardir.frontend.random_programs.scope import NUMBERS, ORDERED, REAL, SIZES, Scope, sampler
 from shardir.ir.types import FLOATS, TensorType
-from tests.samplers.scope import NUMBERS, ORDERED, REAL, SIZES, Scope, sampler
 
 _REDUCED = {"sum": NUMBERS, "prod": NUMBERS, "max": ORDERED, "min": ORDERED,
             "any": ("bool",), "all": ("bool",)}  # fmt: skip
@@ -59,7 +57,7 @@ def _(s: Scope, name: str) -> None:
         at = s.integer(0, len(right))
         right.insert(at, letter)
         shape.insert(at, s.choose(*SIZES))
-    letters = s.draw(st.permutations(sorted({*left, *right})))
+    letters = s.permutation(sorted({*left, *right}))
     out = [c for c in letters if c in "uv" or left.find(c) not in kept or s.flag()]
     y = s.value(x.type.with_shape(shape))
     s.emit(name, x, y, dims=f"{left},{''.join(right)}->{''.join(out)}")

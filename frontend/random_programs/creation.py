@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-from hypothesis import strategies as st
-
+from shardir.frontend.random_programs.scope import ARITHMETIC, INDEX, NUMBERS, Scope, sampler
 from shardir.ir.operation import Dense, Symbol
-from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED, TensorType
-from tests.samplers.scope import ARITHMETIC, INDEX, NUMBERS, Scope, sampler
+from shardir.ir.types import UNSIGNED, TensorType
 
 
 @sampler("iota")
@@ -19,33 +16,8 @@ def _(s: Scope, name: str) -> None:
 @sampler("constant")
 def _(s: Scope, name: str) -> None:
     to = s.type(ARITHMETIC)
-    s.emit(name, value=s.draw(splats(to.dtype) if s.flag() else arrays(to)), result=to)
-
-
-def splats(dtype: str) -> st.SearchStrategy[Any]:
-    """Draw a Python number for every element of a constant."""
-    if dtype == "bool":
-        return st.booleans()
-    if dtype in INTEGERS:
-        info = np.iinfo(TensorType((), dtype).numpy)
-        return st.integers(int(info.min), int(info.max))
-    width = {"f16": 16, "bf16": 16, "f32": 32, "c64": 32}.get(dtype, 64)
-    floats = st.floats(width=width)  # type: ignore[arg-type]
-    if dtype in COMPLEX:
-        return st.builds(complex, floats, floats)
-    return floats
-
-
-def arrays(type: TensorType) -> st.SearchStrategy[Dense]:
-    """Draw an array with any bits (of bools: false and true)."""
-    content = st.binary(min_size=type.nbytes, max_size=type.nbytes)
-    if type.dtype == "bool":
-        content = content.map(lambda data: bytes(byte & 1 for byte in data))
-    listed = st.lists(splats(type.dtype), min_size=type.size, max_size=type.size)
-    numbers = listed.map(lambda numbers: np.array(numbers, object).astype(type.numpy).tobytes())
-    return st.one_of(numbers, content).map(
-        lambda data: Dense(np.frombuffer(data, type.numpy).reshape(type.shape))
-    )
+    value = s.choices.number(to.dtype) if s.flag() else Dense(s.choices.elements(to))
+    s.emit(name, value=value, result=to)
 
 
 def _scheme(s: Scope) -> dict[str, Any]:

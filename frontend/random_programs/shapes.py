@@ -1,17 +1,15 @@
-"""Samplers of operations that arrange elements."""
+"""Samplers of operations that rearrange elements."""
 
-from hypothesis import strategies as st
-
+from shardir.frontend.random_programs.scope import SIZES, Scope, sampler
 from shardir.ir.module import Value
 from shardir.ir.types import INTEGERS, TensorType
-from tests.samplers.scope import SIZES, Scope, sampler
 
 
 @sampler("broadcast")
 def _(s: Scope, name: str) -> None:
     x = s.tensor(high=2)
     shape = list(s.shape(x.type.rank, 4))
-    dims = sorted(s.draw(st.permutations(range(len(shape))))[: x.type.rank])
+    dims = sorted(s.permutation(range(len(shape)))[: x.type.rank])
     for d, size in zip(dims, x.type.shape, strict=True):
         shape[d] = shape[d] if size == 1 else size
     s.emit(name, x, dims=tuple(dims), result=x.type.with_shape(shape))
@@ -32,7 +30,7 @@ def _(s: Scope, name: str) -> None:
 @sampler("transpose")
 def _(s: Scope, name: str) -> None:
     x = s.tensor()
-    s.emit(name, x, perm=tuple(s.draw(st.permutations(range(x.type.rank)))))
+    s.emit(name, x, perm=tuple(s.permutation(range(x.type.rank))))
 
 
 @sampler("reverse")
@@ -65,7 +63,7 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     x = s.tensor()
     low, high = s.each(x, 0, 2), s.each(x, 0, 2)
-    if s.flag():  # remove elements instead, if some are left
+    if s.flag():  # Remove elements instead, and keep at least one.
         low = tuple(-min(n - 1, k) for n, k in zip(x.type.shape, low, strict=True))
     value = s.value(x.type.with_shape(()))
     s.emit(name, x, value, low=low, high=high, interior=s.each(x, 0, 2))

@@ -1,13 +1,13 @@
-"""Samplers of operations with custom derivatives, and of callbacks."""
+"""Samplers of operations with derivative rules, callbacks and fused groups."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from shardir.frontend.random_programs.scope import Scope, sampler
 from shardir.ir.host_function import HostFunction
 from shardir.ir.types import DTYPES, TensorType
-from tests.samplers.scope import Scope, sampler
 
 
 @sampler("checkpoint", "custom-jvp", "custom-vjp")
@@ -30,15 +30,16 @@ def _(s: Scope, name: str) -> None:
 
 @sampler("callback", "pure-callback")
 def _(s: Scope, name: str) -> None:
-    """A function that counts what it was given."""
+    """Append a callback that counts the elements of its operands."""
     operands = [s.tensor() for _ in range(s.integer(0, 2))]
     types = tuple(s.type(DTYPES, high=2) for _ in range(s.integer(0, 2)))
     result = types[0] if len(types) == 1 else types
-    s.emit(name, *operands, function=HostFunction("count", counter(types)), result=result)
+    s.emit(name, *operands, function=HostFunction("count", _element_counter(types)), result=result)
 
 
-def counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
-    """Return a function of any arrays that returns the number of elements, as these types."""
+def _element_counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
+    """Return a function that fills arrays of these types with the number of elements of its
+    arguments."""
 
     def count(*arrays: Any) -> tuple[Any, ...]:
         total = sum(array.size for array in arrays)
@@ -54,7 +55,7 @@ def _(s: Scope, name: str) -> None:
 
 @sampler("fused")
 def _(s: Scope, name: str) -> None:
-    """A chain of elementwise operations on one shape."""
+    """Append a chain of elementwise operations on one shape."""
     x = s.tensor(("f32", "f64"))
 
     def body(inner: Scope, values: list[Any]) -> list[Any]:
