@@ -5,7 +5,9 @@ module of the IR or its text. All functions raise subclasses of `AssertionError`
 state the difference and its location.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from shardir.frontend.stories.pipeline_check import (
     run_pipeline,
     text_difference,
 )
+from shardir.frontend.stories.story_syntax import UPDATE_VARIABLE, split_sections
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import (
@@ -137,28 +140,62 @@ def assert_equivalent(
     )
 
 
-def assert_pass(before: str, pipeline: str, after: str) -> None:
+def assert_pass(before: str, pipeline: str, after: str | Path) -> None:
     """Check that a pipeline makes the program `after` of the program `before`.
 
-    The programs are IR text, and are equal if they print the same. Both must compute the same
-    results for random arguments, with the tolerance of `assert_equivalent`. Raises
+    The programs are IR text, and are equal if they print the same. `after` may be the path of a
+    file with the text; `pytest --update-stories`, or the environment variable `SHARDIR_UPDATE=1`,
+    writes the new program into the file if it computes the same results. Both programs must compute
+    the same results for random arguments, with the tolerance of `assert_equivalent`. Raises
     `DifferentProgramError` with a unified diff, `DifferentResultsError`, `ParseError`, or the error
     of a pass.
     """
     given = _parse_with_function(before, "<before>")
-    wanted = _parse_with_function(after, "<after>")
     made = run_pipeline(pipeline, given)
     wrong = result_difference(given, made)
+    if isinstance(after, Path):
+        if os.environ.get(UPDATE_VARIABLE) == "1" and not wrong:
+            _write_golden_file(after, made)
+        wanted = _parse_with_function(_read_golden_file(after), str(after))
+    else:
+        wanted = _parse_with_function(after, "<after>")
     if diff := text_difference(wanted, made, "after", "result"):
         results = f"other results ({wrong})" if wrong else "the same results"
         raise DifferentProgramError(
             f"{pipeline!r} makes another program than `after`; `before` and the new program "
-            f"compute {results}\n{diff}"
+            f"compute {results}\n{diff}{_describe_update(after)}"
         )
     if wrong:
         raise DifferentResultsError(
             f"{pipeline!r} makes a program that computes other results than `before`: {wrong}"
         )
+
+
+def _describe_update(after: str | Path) -> str:
+    if not isinstance(after, Path):
+        return ""
+    return f"\nIf the new program is right, write it to {after}: pytest --update-stories"
+
+
+def _read_golden_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ArgumentError(
+            with_location(
+                f"cannot read {str(path)!r}: {reason}; pytest --update-stories writes the file"
+            )
+        ) from None
+
+
+def _write_golden_file(path: Path, module: Module) -> None:
+    """Write a program if the file has another one; comments above the program stay."""
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = f"{split_sections(old)[0].comments}{module}"
+    if text != old:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def _parse_with_function(text: str, name: str) -> Module:

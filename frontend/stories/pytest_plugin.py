@@ -5,6 +5,7 @@ plug-in registered instead of registering it twice. Modules of shardir are impor
 is collected: every run of pytest where shardir is installed imports this module.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shardir.errors import ShardirError
-from shardir.frontend.stories.story_syntax import has_heading
+from shardir.frontend.stories.story_syntax import UPDATE_VARIABLE, has_heading
 
 if TYPE_CHECKING:
     from shardir.frontend.stories.story_files import StoryStep
@@ -23,8 +24,14 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     parser.getgroup("shardir").addoption(
         "--update-stories",
         action="store_true",
-        help="rewrite the story files (.ir) that are collected with the results of their pipelines",
+        help="rewrite the story files (.ir) that are collected, and the files of assert_pass, with "
+        "the results of their pipelines",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--update-stories"):
+        os.environ[UPDATE_VARIABLE] = "1"
 
 
 def _import_without_rewriting(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 HEADING_START = "// ===== "
 """The beginning of a line that names the pipeline of the section below it."""
+UPDATE_VARIABLE = "SHARDIR_UPDATE"
+"""The environment variable that makes `assert_pass` write golden files, if it is 1."""
 HEADING_EXAMPLE = f"{HEADING_START}propagate"
 """A heading, for errors."""
 

@@ -1,5 +1,9 @@
 """`assert_pass`: the program that a pipeline makes, its results, and the errors."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from shardir import testing
@@ -7,6 +11,8 @@ from shardir.errors import ParseError
 from shardir.frontend.errors import ArgumentError
 from tests.frontend.stories.test_story_files import FIRST, SECOND
 from tests.frontend.stories.wrong_pass import pass_that_replaces_exp
+
+PLUGIN = "shardir.frontend.stories.pytest_plugin"
 
 
 def test_spaces_and_comments_do_not_matter() -> None:
@@ -49,3 +55,43 @@ def test_invalid_text_and_text_without_a_function_are_errors() -> None:
         testing.assert_pass(FIRST, "cse", "func @f(")
     with pytest.raises(ArgumentError, match="a program has a function, and <before> has none"):
         testing.assert_pass("", "cse", SECOND)
+
+
+def test_a_golden_file_is_compared_and_updated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "after.ir"
+    with pytest.raises(ArgumentError) as missing:
+        testing.assert_pass(FIRST, "cse", file)
+    assert str(missing.value).splitlines()[0] == (
+        f"cannot read {str(file)!r}: No such file or directory; pytest --update-stories writes the "
+        "file"
+    )
+    file.write_text("// A comment.\n" + SECOND.replace("add", "mul"), encoding="utf-8")
+    with pytest.raises(testing.DifferentProgramError) as caught:
+        testing.assert_pass(FIRST, "cse,dce", file)
+    assert str(caught.value).splitlines()[-1] == (
+        f"If the new program is right, write it to {file}: pytest --update-stories"
+    )
+    monkeypatch.setenv("SHARDIR_UPDATE", "1")
+    testing.assert_pass(FIRST, "cse,dce", file)
+    assert file.read_text(encoding="utf-8") == "// A comment.\n" + SECOND
+    with pass_that_replaces_exp(), pytest.raises(testing.DifferentProgramError):
+        testing.assert_pass(FIRST, "replace-exp", file)
+    assert file.read_text(encoding="utf-8") == "// A comment.\n" + SECOND
+    monkeypatch.delenv("SHARDIR_UPDATE")
+    testing.assert_pass(FIRST, "cse,dce", file)
+
+
+def test_the_option_of_pytest_updates_golden_files(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from pathlib import Path\n"
+        "from shardir import testing\n"
+        f"def test_it():\n    testing.assert_pass({FIRST!r}, 'cse,dce', Path('golden/f.ir'))\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "test_it.py"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    command.append("--update-stories")
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    assert (tmp_path / "golden" / "f.ir").read_text(encoding="utf-8") == SECOND
