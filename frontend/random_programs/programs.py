@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from shardir.errors import ShardirError, suggest_name
 from shardir.frontend.errors import ArgumentError
@@ -93,7 +94,7 @@ def assert_pass_equivalent(
         if found is None:
             continue
         kind, _ = found
-        small = smallest_failure(module, lambda part, kind=kind: _fails_as(passes, part, kind))
+        small = smallest_failure(module, partial(_fails_as, passes, kind))
         kind, description = _find_failure(passes, small) or found
         raise PassError(
             f"{pipeline!r} {description} (seed {seed}) on the program\n\n{small}"
@@ -123,7 +124,7 @@ def _find_failure(passes: Pipeline, module: Module) -> tuple[_Failure, str] | No
     return (_Failure(), f"changes the results: {wrong}") if wrong else None
 
 
-def _fails_as(passes: Pipeline, module: Module, kind: _Failure) -> bool:
+def _fails_as(passes: Pipeline, kind: _Failure, module: Module) -> bool:
     """Return whether a pipeline fails on a valid program in the same way."""
     try:
         verify(module)
