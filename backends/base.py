@@ -226,3 +226,9 @@ def get_backend(name: str) -> Backend:
             f"no backend is called {name!r}; the backends are {', '.join(BACKENDS.names())}"
         )
     return backend
+
+
+def register_backend(backend: Backend) -> Backend:
+    """Add a backend under its name; raise `PluginError` if the name is taken."""
+    BACKENDS.register_object(backend)
+    return backend

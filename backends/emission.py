@@ -170,3 +170,9 @@ def get_target(name: str) -> Target:
             f"no target is called {name!r}; the targets are {', '.join(TARGETS.names())}"
         )
     return target
+
+
+def register_target(target: Target) -> Target:
+    """Add a target under its name; raise `PluginError` if the name is taken."""
+    TARGETS.register_object(target)
+    return target

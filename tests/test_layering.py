@@ -19,6 +19,7 @@ FACES = {
     "distributed",
     "dtypes",
     "experimental",
+    "extend",
     "flatten_util",
     "interop",
     "lax",

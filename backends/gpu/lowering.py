@@ -42,6 +42,15 @@ def lowers(*names: str, lazy: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
+def gpu_rule(name: str) -> Callable[[Rule], Rule]:
+    """Return a decorator that registers the rule of an operation from outside of shardir.
+
+    The rule takes the writer, the operation and the names of its operands, and returns a torch
+    expression.
+    """
+    return lowers(name)
+
+
 HOST_CALLBACK_REASON = (
     "it calls a function of the Python program that was traced, which the emitted one lacks"
 )
@@ -66,7 +75,7 @@ def lower_operation(writer: FunctionWriter, op: Op) -> None:
         raise EmissionError.of(op, *REFUSED_OPERATIONS[op.name])
     rule = find_rule(RULES, op.name, "gpu")
     if rule is None:
-        how = "@lowers({0!r}) of shardir.backends.gpu.lowering"
+        how = "@gpu_rule({0!r}) of shardir.extend"
         raise missing_rule(NoEmissionRule, op, "gpu", how)
     free = writer.is_uniform_number(op) or op.spec is ops.iota
     names = () if op.name in LAZY_RULES else tuple(writer.name(value) for value in op.operands)

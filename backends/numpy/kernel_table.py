@@ -15,8 +15,7 @@ Kernel = Callable[..., Any]
 
 kernels: RuleTable[Callable[[Op], Kernel]] = RuleTable(
     "cpu",
-    "state the `reference` of define_op({0!r}, ...), or register a kernel with @kernels.rule of "
-    "shardir.backends.numpy.kernel_table",
+    "state the `reference` of define_op({0!r}, ...) of shardir.extend",
 )
 """Maps an operation to a function that returns its kernel, from operand to result arrays."""
 

@@ -62,6 +62,20 @@ def _define_binary(name: str, meaning: str, core: str = "") -> UserFunction:
     return _document_public(name, f"{meaning}; of one element type", binary)
 
 
+def elementwise_function(name: str, description: str) -> UserFunction:
+    """Return the function on arrays of a pointwise operation, which other packages may define.
+
+    Its operands have one element type and broadcast. `description` completes the docstring "Return,
+    elementwise, ...".
+    """
+
+    def function(*xs: Any) -> Any:
+        tracers = _align_one_dtype(name, *xs) if len(xs) > 1 else (as_tracer(*xs),)
+        return emit(name, *tracers, weak=all(tracer.weak_type for tracer in tracers))
+
+    return _document_public(name, description, function)
+
+
 def _document_public(name: str, meaning: str, function: UserFunction) -> UserFunction:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return, elementwise, {meaning}."

@@ -319,7 +319,7 @@ def _lower_pointwise(e: ProgramEmitter, op: Op) -> None:
     group.bind_result(op.result, op.result)
 
 
-def define_pointwise(name: str, *repeats: int) -> Callable[[Rule], Rule]:
+def ipu_rule(name: str, *repeats: int) -> Callable[[Rule], Rule]:
     """Return a decorator that registers the rule of a pointwise operation from outside of shardir.
 
     The rule takes the expressions of the operands and returns that of the result. `repeats` lists

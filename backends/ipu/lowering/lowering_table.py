@@ -63,7 +63,7 @@ def no_rule_error(op: Op) -> NoEmissionRule:
     """Return the error for an operation that is neither lowered nor refused."""
     how = "@lowers({0!r}) of shardir.backends.ipu.lowering.lowering_table"
     if is_pointwise(op.spec):
-        how = "@define_pointwise({0!r}) of shardir.backends.ipu.lowering.fused_groups"
+        how = "@ipu_rule({0!r}) of shardir.extend"
     return missing_rule(NoEmissionRule, op, "ipu", how)
 
 

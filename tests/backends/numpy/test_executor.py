@@ -206,6 +206,5 @@ func @f(
         "reshard %b: target 'cpu' has no rule for the operation\n"
         "  | %b = reshard(%a) : f32[4]\n"
         "write it with other operations, or add a rule: state the `reference` of "
-        "define_op('reshard', ...), or register a kernel with @kernels.rule of "
-        "shardir.backends.numpy.kernel_table"
+        "define_op('reshard', ...) of shardir.extend"
     )

@@ -229,7 +229,7 @@ RULES: dict[str, VectorRule] = {
 """Rules for real operands; integer `rem` and `pow` are in `inline`."""
 
 
-def vector_rule(name: str) -> Callable[[VectorRule], VectorRule]:
+def cpu_rule(name: str) -> Callable[[VectorRule], VectorRule]:
     """Return a decorator that registers the instructions of a pointwise operation from outside.
 
     The rule returns the vector of the results, or `None` for element types that it does not

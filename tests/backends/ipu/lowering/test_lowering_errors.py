@@ -270,10 +270,10 @@ def test_an_operation_without_a_lowering_is_rejected(target: str, elementwise: b
     # As they are called in their group.
     name, operand = ("y.1", "x.1") if elementwise else ("y", "x")
     how = {
-        ("gpu", False): "@lowers('user_op') of shardir.backends.gpu.lowering",
-        ("gpu", True): "@lowers('user_op') of shardir.backends.gpu.lowering",
+        ("gpu", False): "@gpu_rule('user_op') of shardir.extend",
+        ("gpu", True): "@gpu_rule('user_op') of shardir.extend",
         ("ipu", False): "@lowers('user_op') of shardir.backends.ipu.lowering.lowering_table",
-        ("ipu", True): "@define_pointwise('user_op') of shardir.backends.ipu.lowering.fused_groups",
+        ("ipu", True): "@ipu_rule('user_op') of shardir.extend",
     }
     assert str(error.value) == (
         f"user_op %{name} (user.py:3): target {target!r} has no rule for the operation\n"
