@@ -23,6 +23,7 @@ TABLE = {
     "shardir.frontend.lax.elementwise": ("elementwise_function",),
     "shardir.ir.builder": ("Builder",),
     "shardir.ir.operation": ("define_op",),
+    "shardir.op_rules.rule_table": ("RuleTable",),
     "shardir.ops.elementwise.elementwise": ("define_binary", "define_unary"),
     "shardir.ops.type_checks": (
         "ANY_DTYPE",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from shardir.frontend.lax.elementwise import elementwise_function as elementwise_function
     from shardir.ir.builder import Builder as Builder
     from shardir.ir.operation import define_op as define_op
+    from shardir.op_rules.rule_table import RuleTable as RuleTable
     from shardir.ops.elementwise.elementwise import (
         define_binary as define_binary,
         define_unary as define_unary,

@@ -287,9 +287,12 @@ def _load_file(path: Path) -> None:
     if not path.is_file():
         raise PluginError(f"cannot load {str(path)!r}: there is no such file")
     key = str(path.resolve())
-    if key in _loaded_plugins:
+    if key in _loaded_plugins or _is_imported(key):
         return
-    name = f"_shardir_plugin_{len(_loaded_plugins)}_{path.stem}"
+    # Other files can import this one by its name, unless the name is taken.
+    name = path.stem
+    if name in sys.modules or name in sys.stdlib_module_names:
+        name = f"_shardir_plugin_{len(_loaded_plugins)}_{path.stem}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"cannot load {str(path)!r}: it is no Python file (.py)")
@@ -305,6 +308,14 @@ def _load_file(path: Path) -> None:
         if not isinstance(error, Exception):
             raise
         raise PluginError(f"cannot load {str(path)!r}: {_describe_exception(error)}") from error
+
+
+def _is_imported(file: str) -> bool:
+    """Return whether a module of this file is imported."""
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    # Most files have other names; to resolve their paths would take long.
+    name = os.path.basename(file)
+    return any(str(Path(each).resolve()) == file for each in files if each and name in each)
 
 
 def _import_object(value: str) -> Any:

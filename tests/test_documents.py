@@ -1,6 +1,7 @@
 """The examples of README and the documentation have the stated output.
 
-The Python blocks of a document run in order, as one program. A block of text right after one is
+The Python blocks of a document run in order, as one program. A block whose first line is a comment
+with the name of a file is that file, and is not run. A block of text right after one is
 what it prints. A block of `console` shows commands of `shardir` behind `$` and what they print;
 its files are those that the document's Python blocks wrote.
 """
@@ -17,9 +18,11 @@ from typing import Any
 import pytest
 
 from tests.frontend.cli.command import run
+from tests.registries import restored_registries
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"(?:#|//) (\w+\.\w+)\n")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = ("errors.md",)
 """Documents whose blocks are programs of their own, with tests of their own."""
@@ -35,6 +38,12 @@ def test_examples_of_a_document_have_the_stated_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    with restored_registries():
+        _check_document(path)
+
+
+def _check_document(path: Path) -> None:
+    """Run the blocks of a document in the current folder."""
     text = path.read_text(encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "__document__"}
     printed: str | None = None
@@ -42,7 +51,9 @@ def test_examples_of_a_document_have_the_stated_output(
     for match in BLOCK.finditer(text):
         language, body = match[1], match[2]
         adjacent = not text[end : match.start()].strip()
-        if language == "python":
+        if named := FILE_NAME.match(body):
+            Path(named[1]).write_text(body, encoding="utf-8")
+        elif language == "python":
             printed = _run(body, f"{path.name}:{text[: match.start()].count(chr(10)) + 1}",
                            namespace)  # fmt: skip
         elif language == "console":

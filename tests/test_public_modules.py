@@ -19,6 +19,7 @@ TABLES = (
     "shardir.debug",
     "shardir.distributed",
     "shardir.experimental",
+    "shardir.extend",
     "shardir.experimental.maps",
     "shardir.experimental.mesh_utils",
     "shardir.experimental.multihost_utils",

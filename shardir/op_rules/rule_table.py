@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from shardir.errors import NoRule
 from shardir.ir.module import Op
-from shardir.ir.operation import OpSpec
+from shardir.ir.operation import OPS, OpSpec
 from shardir.registry import load_entry_points
 from shardir.text.printer import Printer
 
@@ -30,9 +30,12 @@ class RuleTable(Generic[Rule]):
         self.how = how
         self._rules: dict[OpSpec, Rule] = {}
 
-    def rule(self, *specs: OpSpec) -> Callable[[Rule], Rule]:
+    def rule(self, *operations: OpSpec | str) -> Callable[[Rule], Rule]:
+        """Return a decorator that registers the rule of operations, or of their names."""
+
         def register(rule: Rule) -> Rule:
-            for spec in specs:
+            for each in operations:
+                spec = OPS[each] if isinstance(each, str) else each
                 if spec in self._rules:
                     raise ValueError(f"{self.target} already has a rule for {spec.name}")
                 self._rules[spec] = rule

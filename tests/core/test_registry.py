@@ -4,21 +4,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shardir import registry
-from shardir.backends.base import BACKENDS, get_backend
+from shardir.backends.base import get_backend
 from shardir.backends.emission import TARGETS, get_target
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS
-from shardir.op_rules.custom_rules import PACKAGE_RULES
 from shardir.passes import PASSES, Pipeline, Propagate
 from shardir.registry import PluginError, load_plugin
 from shardir.text.parser import parse
 from shardir.text.printer import Printer
 from tests.frontend.cli.command import run
+from tests.registries import restored_registries
 
 PASS = """\
 from shardir.passes import Pass
@@ -88,15 +87,9 @@ types=": (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>") : f32[8, 4]
 @pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
     """What a test registers is gone behind it."""
-    tables: tuple[Any, ...] = (PASSES, TARGETS, BACKENDS, OPS, PACKAGE_RULES)
-    before = [(table, dict(table), dict(table._origins), table.has_extensions) for table in tables]
     modules = set(sys.modules)
-    yield
-    for table, entries, origins, extensions in before:
-        table.clear()
-        table.update(entries)
-        table._origins = origins
-        table.has_extensions = extensions
+    with restored_registries():
+        yield
     for name in set(sys.modules) - modules:
         if name.startswith(("plugin_", "_shardir_plugin")):
             del sys.modules[name]

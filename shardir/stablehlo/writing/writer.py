@@ -236,6 +236,6 @@ def _fields(attrs: Attrs) -> str:
 
 WritingRule = Callable[[MlirWriter, Op], None]
 WRITERS: RuleTable[WritingRule] = RuleTable(
-    "stablehlo", "@WRITERS.rule(OPS[{0!r}]) of shardir.stablehlo.writing.writer"
+    "stablehlo", "@WRITERS.rule({0!r}) of shardir.stablehlo.writing.writer"
 )
 """The writing rule of each operation."""
