@@ -1,8 +1,10 @@
 """A target of shardir: pointwise programs of one device as functions of GNU Octave."""
 
+from collections.abc import Callable, Mapping
+
 from shardir.extend import Emission, EmissionError, RuleTable, Target, register_target
 
-RULES = RuleTable("octave", "@RULES.rule({0!r}) of octave_target")
+RULES: RuleTable[Callable[..., str]] = RuleTable("octave", "@RULES.rule({0!r}) of octave_target")
 """The Octave expression of each operation, as a function of the names of its operands."""
 
 for name, expression in {
@@ -22,7 +24,7 @@ class Octave(Target):
     name = "octave"
     pipeline = "cse,dce"
 
-    def emit(self, emission: Emission, options: dict[str, str]) -> dict[str, str | bytes]:
+    def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
         if emission.mesh.axes:
             raise EmissionError("target 'octave' has one device; remove the mesh of the program")
         body = emission.module.main.body
