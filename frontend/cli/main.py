@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from shardir.errors import ShardirError, bound_message
-from shardir.frontend.cli import emit, explain, opt, passes, run, story_tests
+from shardir.frontend.cli import draw, emit, explain, opt, passes, profile, run, story_tests
 from shardir.frontend.cli.options import with_load
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command(epilog=opt.EXAMPLES)(with_load(opt.opt))
 app.command(epilog=run.EXAMPLES)(with_load(run.run))
 app.command(epilog=explain.EXAMPLES)(with_load(explain.explain))
 app.command(epilog=emit.EXAMPLES)(with_load(emit.emit))
+app.command(epilog=draw.EXAMPLES)(with_load(draw.draw))
+app.command(epilog=profile.EXAMPLES)(with_load(profile.profile))
 app.command(epilog=passes.EXAMPLES)(with_load(passes.passes))
 app.command(name="test", epilog=story_tests.EXAMPLES)(with_load(story_tests.check_stories))
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.cli.files import (
@@ -30,12 +32,13 @@ from shardir.frontend.cli.files import (
     parse_single_module,
     read_text,
 )
+from shardir.frontend.config import config, set_cpu_devices
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief, quote_message
-from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import (
@@ -44,6 +47,7 @@ from shardir.frontend.source_locations import (
     refresh_working_directory,
     underline,
 )
+from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Loc, Module
 from shardir.text.decimal_text import parse_natural_number
 
@@ -149,45 +153,104 @@ def load_target(
         check_file_options(target, mesh, args, specs)
         text, name = read_text(target)
         return CommandTarget(parse_single_module(text, name), definition_locations(text, name))
+    with ExitStack() as stack:
+        opened = _open_function(stack, target, mesh, args, specs)
+        with _as_command_errors(f"{target} cannot be traced"):
+            lowered: Lowered = opened.traced.lower(*opened.placed)
+        if mesh is not None and not lowered.module.meshes:
+            raise CommandError(
+                f"{target} has no shardings on {mesh}; define {opened.module.__name__}.{SPECS} as "
+                "the specs of its arguments, or name some with --specs"
+            )
+    return CommandTarget(
+        lowered.module, lowered.user_locations, lowered, _known_elements(lowered, opened.given)
+    )
+
+
+def load_call(
+    stack: ExitStack,
+    target: str,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
+    seed: int,
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the function that `target` names, and its arguments on virtual CPU devices.
+
+    Arguments of which the example has a shape only are random. The mesh and the settings of JAX are
+    in force until `stack` is closed.
+    """
+    if not is_function_name(target):
+        raise CommandError(f"{target!r} is no function; name one as mymodule:train_step")
+    opened = _open_function(stack, target, mesh, args, specs, with_devices=True)
+    with _as_command_errors(f"{target} cannot be traced"):
+        module = opened.traced.lower(*opened.placed).module
+    numbers = random_arguments(module, seed)
+    leaves, structure = tree.flatten(opened.placed)
+    examples = tree.leaves(opened.given)
+    arrays = [
+        leaf
+        if not _has_shape_only(leaf)
+        else device_put(
+            numbers[i] if _has_shape_only(example) else example, getattr(leaf, "sharding", None)
+        )
+        for i, (leaf, example) in enumerate(zip(leaves, examples, strict=True))
+    ]
+    return opened.traced, tree.unflatten(structure, arrays)
+
+
+@dataclass(frozen=True)
+class _OpenedFunction:
+    """A function with the example arguments, as given and with shardings."""
+
+    module: ModuleType
+    traced: Any
+    given: tuple[Any, ...]
+    placed: tuple[Any, ...]
+
+
+def _open_function(
+    stack: ExitStack,
+    target: str,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
+    *,
+    with_devices: bool = False,
+) -> _OpenedFunction:
+    """Return the function that `target` names; the mesh and the settings of JAX are in force until
+    `stack` is closed."""
     module, function = _import_object(target)
     if not callable(function):
         raise CommandError(f"{target} is {brief(function)}, which is not a function")
-    with ExitStack() as stack:
-        used = None if mesh is None else stack.enter_context(parse_mesh(mesh))
-        known = _option_object(args, module, ARGS)
-        if known is None:
-            raise CommandError(
-                f"{target} has no example arguments; define {module.__name__}.{ARGS} as a "
-                "tuple of its arguments, or name one with --args"
-            )
-        of_jax = _is_jax_function(function, module)
-        if of_jax:
-            # JAX is an optional dependency.
-            from shardir.frontend.interop.jax_tracing import apply_settings_to_jax
+    used = None
+    if mesh is not None:
+        used = stack.enter_context(parse_mesh(mesh, with_devices=with_devices))
+    known = _option_object(args, module, ARGS)
+    if known is None:
+        raise CommandError(
+            f"{target} has no example arguments; define {module.__name__}.{ARGS} as a "
+            "tuple of its arguments, or name one with --args"
+        )
+    of_jax = _is_jax_function(function, module)
+    if of_jax:
+        # JAX is an optional dependency.
+        from shardir.frontend.interop.jax_tracing import apply_settings_to_jax
 
-            stack.enter_context(apply_settings_to_jax())
-        example = known.call(f"the example arguments of {target} cannot be made")
-        given: tuple[Any, ...] = example if isinstance(example, tuple) else (example,)
-        cut = _option_object(specs, module, SPECS)
-        placed = given
-        if (
-            cut is not None
-            and (stated := cut.call(f"the specs of {target} cannot be made")) is not None
-        ):
-            if used is None:
-                raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
-            with cut.errors_at_definition(), _as_command_errors(f"{target} cannot be traced"):
-                placed = _shard_arguments(given, stated, used)
-        with _as_command_errors(f"{target} cannot be traced"):
-            lowered = _lower_function(function, of_jax, placed)
-        if used is not None and not lowered.module.meshes:
-            raise CommandError(
-                f"{target} has no shardings on {mesh}; define {module.__name__}.{SPECS} as the "
-                "specs of its arguments, or name some with --specs"
-            )
-    return CommandTarget(
-        lowered.module, lowered.user_locations, lowered, _known_elements(lowered, given)
-    )
+        stack.enter_context(apply_settings_to_jax())
+    example = known.call(f"the example arguments of {target} cannot be made")
+    given: tuple[Any, ...] = example if isinstance(example, tuple) else (example,)
+    stated = _option_object(specs, module, SPECS)
+    placed = given
+    if (
+        stated is not None
+        and (prefix := stated.call(f"the specs of {target} cannot be made")) is not None
+    ):
+        if used is None:
+            raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
+        with stated.errors_at_definition(), _as_command_errors(f"{target} cannot be traced"):
+            placed = _shard_arguments(given, prefix, used)
+    return _OpenedFunction(module, _traceable(function, of_jax), given, placed)
 
 
 def _known_elements(lowered: Lowered, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -200,13 +263,16 @@ def _known_elements(lowered: Lowered, given: tuple[Any, ...]) -> tuple[Any, ...]
         leaves = [None] * count
     elements = [
         None
-        if isinstance(leaf, ShapeDtypeStruct)
-        or not hasattr(leaf, "__array__")
-        or param.type.dtype == "key"
+        if _has_shape_only(leaf) or param.type.dtype == "key"
         else np.asarray(leaf).astype(param.type.numpy, copy=False)
         for leaf, param in zip(leaves, params, strict=False)
     ]
     return (*elements, *captured)
+
+
+def _has_shape_only(leaf: Any) -> bool:
+    """Return whether an example argument has no elements."""
+    return isinstance(leaf, ShapeDtypeStruct) or not hasattr(leaf, "__array__")
 
 
 @contextmanager
@@ -227,7 +293,7 @@ def _as_command_errors(says: str) -> Iterator[None]:
         raise CommandError(message + location) from error
 
 
-def parse_mesh(text: str) -> Mesh:
+def parse_mesh(text: str, *, with_devices: bool = False) -> Mesh:
     """Return the mesh of a text such as `data=16,model=16`; raises `CommandError`."""
     axes = [part.partition("=") for part in text.split(",")]
     sizes = []
@@ -237,6 +303,10 @@ def parse_mesh(text: str) -> Mesh:
             raise CommandError(f"{text!r} is not a mesh; write it as data=16,model=16")
         sizes.append(number)
     names = tuple(name.strip() for name, _, _ in axes)
+    if with_devices:
+        if prod(sizes) > config.num_cpu_devices:
+            set_cpu_devices(prod(sizes))
+        return make_mesh(tuple(sizes), names)
     return AbstractMesh(tuple(sizes), names)
 
 
@@ -277,17 +347,14 @@ def _option_object(named: str | None, module: ModuleType, usual: str) -> _NamedO
     return _NamedObject(module, usual, getattr(module, usual)) if hasattr(module, usual) else None
 
 
-def _lower_function(function: Callable[..., Any], of_jax: bool, args: tuple[Any, ...]) -> Lowered:
-    traced: Any = function
+def _traceable(function: Callable[..., Any], of_jax: bool) -> Any:
+    """Return the function with a method `lower`."""
     if of_jax:
         # JAX is an optional dependency.
         from shardir.frontend.interop.imported_function import from_jax
 
-        traced = from_jax(function)
-    elif not hasattr(function, "lower"):
-        traced = jit(function)
-    lowered: Lowered = traced.lower(*args)
-    return lowered
+        return from_jax(function)
+    return function if hasattr(function, "lower") else jit(function)
 
 
 def _is_jax_function(function: Callable[..., Any], module: ModuleType) -> bool:

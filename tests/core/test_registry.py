@@ -331,7 +331,7 @@ def test_every_command_has_the_option(
     Path("f.ir").write_text(PROGRAM.replace("double", "exp"), encoding="utf-8")
     assert run("opt", "f.ir", "--passes", "idle", "--load", "mypass.py") == 0
     assert "exp(%a)" in capsys.readouterr().out
-    for command in ("opt", "run", "explain", "emit", "passes", "test"):
+    for command in ("opt", "run", "explain", "emit", "draw", "profile", "passes", "test"):
         assert run(command, "--help") == 0
         assert "--load <list[str]>" in capsys.readouterr().out
 

@@ -363,3 +363,34 @@ def test_specs_of_another_structure_are_shown_in_the_file_of_the_user() -> None:
         '23 | two_specs = [P("data"), P()]\n'
         "   | ^^^^^^^^^\n"
     )
+
+
+@pytest.mark.usefixtures("called")
+def test_profile_runs_a_function_on_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", "called:total", "--mesh", "data=4", "--runs", "1") == 0
+    assert "called.py:9" in capsys.readouterr().out
+    assert run("profile", "f.ir") == 1
+    assert capsys.readouterr().err == (
+        "error: 'f.ir' is no function; name one as mymodule:train_step\n"
+    )
+
+
+def test_profile_makes_arguments_of_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", "of_jax:loss", "--mesh", "data=2,model=2", "--runs", "1") == 0
+    assert "of_jax.py:9" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("called")
+def test_draw_prints_or_writes_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("draw", "called:total", "--mesh", "data=8", "--passes", "default")
+    assert run(*words) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("digraph {\n")
+    assert "all-reduce" in text
+    assert run(*words, "-o", "total.dot") == 0
+    assert capsys.readouterr().out == "total.dot\n"
+    assert Path("total.dot").read_text(encoding="utf-8") == text
+    assert run(*words, "-o", "total.png") == 1
+    assert capsys.readouterr().err == (
+        "error: cannot draw into 'total.png'; name a .dot or .svg file\n"
+    )
