@@ -20,7 +20,7 @@ TABLE = {
     "shardir.backends.gpu.kernels.arithmetic": ("triton_rule",),
     "shardir.backends.gpu.lowering": ("gpu_rule",),
     "shardir.backends.ipu.lowering.fused_groups": ("ipu_rule",),
-    "shardir.frontend.lax.elementwise": ("elementwise_function",),
+    "shardir.frontend.lax.elementwise": ("elementwise_function", "operation_function"),
     "shardir.ir.builder": ("Builder",),
     "shardir.ir.operation": ("define_op",),
     "shardir.op_rules.rule_table": ("RuleTable",),
@@ -55,7 +55,10 @@ if TYPE_CHECKING:
     from shardir.backends.gpu.kernels.arithmetic import triton_rule as triton_rule
     from shardir.backends.gpu.lowering import gpu_rule as gpu_rule
     from shardir.backends.ipu.lowering.fused_groups import ipu_rule as ipu_rule
-    from shardir.frontend.lax.elementwise import elementwise_function as elementwise_function
+    from shardir.frontend.lax.elementwise import (
+        elementwise_function as elementwise_function,
+        operation_function as operation_function,
+    )
     from shardir.ir.builder import Builder as Builder
     from shardir.ir.operation import define_op as define_op
     from shardir.op_rules.rule_table import RuleTable as RuleTable

@@ -76,6 +76,21 @@ def elementwise_function(name: str, description: str) -> UserFunction:
     return _document_public(name, description, function)
 
 
+def operation_function(name: str, description: str) -> UserFunction:
+    """Return the function on arrays of an operation, which takes its attributes by keyword.
+
+    The operands must have the types that the operation accepts. `description` completes the
+    docstring "Return ...".
+    """
+
+    def function(*xs: Any, **attributes: Any) -> Any:
+        return emit(name, *map(as_tracer, xs), **attributes)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return {description}."
+    return public()(function)
+
+
 def _document_public(name: str, meaning: str, function: UserFunction) -> UserFunction:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return, elementwise, {meaning}."

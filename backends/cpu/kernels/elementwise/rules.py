@@ -23,7 +23,7 @@ from shardir.backends.cpu.kernels.elementwise.loop_body import (
 from shardir.backends.cpu.kernels.elementwise.reduction import reduction_phases
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import plan_passes
 from shardir.backends.cpu.kernels.elementwise.transpose_operands import transpose_arrays
-from shardir.backends.cpu.kernels.math import inline, registers
+from shardir.backends.cpu.kernels.math import basic_rules, inline, registers
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Attr
 from shardir.ops.control_flow.fused import REDUCTIONS, fused, is_pointwise
@@ -97,6 +97,9 @@ def has_instructions(
     held = [registers.splat_constant(f, 1, dtype, 8) for dtype in dtypes]
     return inline.emit_elementwise(f, op, dict(attrs), held, dtypes, result) is not None
 
+
+# A rule of another package may follow after a program was compiled without it.
+basic_rules.extension_observers.append(has_instructions.cache_clear)
 
 RULES: dict[str, Rule] = {
     **{name: lower_loop_nest for name, spec in OPS.items() if is_pointwise(spec)},

@@ -229,6 +229,10 @@ RULES: dict[str, VectorRule] = {
 """Rules for real operands; integer `rem` and `pow` are in `inline`."""
 
 
+extension_observers: list[Callable[[], None]] = []
+"""Functions that are called after a rule of another package is registered."""
+
+
 def cpu_rule(name: str) -> Callable[[VectorRule], VectorRule]:
     """Return a decorator that registers the instructions of a pointwise operation from outside.
 
@@ -242,6 +246,8 @@ def cpu_rule(name: str) -> Callable[[VectorRule], VectorRule]:
         RULES[name] = rule
         # Code on disk depends on the rule.
         add_extension_source(rule.__code__.co_filename)
+        for observer in extension_observers:
+            observer()
         return rule
 
     return register
