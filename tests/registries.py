@@ -6,6 +6,8 @@ from typing import Any
 
 from shardir.backends.base import BACKENDS
 from shardir.backends.emission import TARGETS
+from shardir.frontend.random_programs.pointwise import POINTWISE
+from shardir.frontend.random_programs.scope import SAMPLERS
 from shardir.ir.operation import OPS
 from shardir.op_rules.custom_rules import PACKAGE_RULES
 from shardir.passes import PASSES
@@ -16,6 +18,7 @@ def restored_registries() -> Iterator[None]:
     """Remove what the block registers."""
     tables: tuple[Any, ...] = (PASSES, TARGETS, BACKENDS, OPS, PACKAGE_RULES)
     before = [(table, dict(table), dict(table._origins), table.has_extensions) for table in tables]
+    samplers: list[tuple[Any, Any]] = [(t, dict(t)) for t in (SAMPLERS, POINTWISE)]
     try:
         yield
     finally:
@@ -24,3 +27,6 @@ def restored_registries() -> Iterator[None]:
             table.update(entries)
             table._origins = origins
             table.has_extensions = extensions
+        for names, known in samplers:
+            names.clear()
+            names.update(known)
