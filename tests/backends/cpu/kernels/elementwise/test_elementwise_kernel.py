@@ -45,12 +45,12 @@ def test_a_contiguous_kernel_has_one_loop() -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("size", [1, 5, 64, 70_001])
 def test_kernels_are_divided_into_tasks_for_any_layout(size: int, workers: int) -> None:
-    def subtract(x: Any, y: Any) -> Any:
+    def scaled_sine(x: Any, y: Any) -> Any:
         return jnp.sin(x) * y + jnp.arange(size, dtype=jnp.float32)
 
     rng = np.random.default_rng(size)
     args = [rng.normal(size=size).astype(np.float32) for _ in range(2)]
-    module = Fuse()(sd.jit(subtract).lower(*args).compile().module)
+    module = Fuse()(sd.jit(scaled_sine).lower(*args).compile().module)
     wanted = np.sin(args[0].astype("d")) * args[1] + np.arange(size)
     for lay in (np.asarray, spaced, lambda array: spaced(array[::-1])[::-1]):
         (made,) = run_with_kernels(module, args, lay, workers)
