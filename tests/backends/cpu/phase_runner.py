@@ -79,7 +79,7 @@ def run_phases(
     run one at a time. Every second phase runs its tasks in reverse, because their order must not
     matter.
     """
-    scratch = _aligned(workers * SCRATCH_BYTES_PER_WORKER)
+    scratch = _allocate_aligned(workers * SCRATCH_BYTES_PER_WORKER)
     scratch[:] = 0xA5
     bases = np.array([scratch.ctypes.data, *(b.ctypes.data for b in buffers)], np.int64)
     for number, phase in enumerate(phases):
@@ -94,7 +94,7 @@ def _word(word: int) -> int:
     return word - (1 << 64) if word >= 1 << 63 else word
 
 
-def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+def _allocate_aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     whole = np.empty(nbytes + 64, np.uint8)
     start = -whole.ctypes.data % 64
     return whole[start : start + nbytes]
@@ -113,7 +113,7 @@ class RuleHarness:
         return full_view(array, len(self.buffers), dtype)
 
     def temporary(self, nbytes: int) -> int:
-        made = _aligned(nbytes)
+        made = _allocate_aligned(nbytes)
         made[:] = 0xA5
         self.buffers.append(made)
         return len(self.buffers)

@@ -60,14 +60,14 @@ def mlp(kind: str) -> Any:
     return sd.jit(mlp_step).lower(params, x, y)
 
 
-def normalized(x: Any, scale: Any) -> Any:
+def normalize_layer(x: Any, scale: Any) -> Any:
     centred = x - snp.mean(x, axis=-1, keepdims=True)
     return centred / snp.sqrt(snp.mean(centred**2, axis=-1, keepdims=True) + 1e-5) * scale
 
 
 def transformer_loss(params: Any, tokens: Any, targets: Any) -> Any:
     x = params["embed"][tokens]
-    h = normalized(x, params["scale"])
+    h = normalize_layer(x, params["scale"])
     q, k, v = (snp.einsum("btd,dhk->bthk", h, params[name]) for name in ("q", "k", "v"))
     scores = snp.einsum("bthk,bshk->bhts", q, k) / 2.0
     length = tokens.shape[1]
@@ -75,7 +75,7 @@ def transformer_loss(params: Any, tokens: Any, targets: Any) -> Any:
     attention = nn.softmax(snp.where(mask, scores, -1e9), axis=-1)
     mixed = snp.einsum("bhts,bshk->bthk", attention, v)
     x = x + snp.einsum("bthk,hkd->btd", mixed, params["o"])
-    h = nn.silu(normalized(x, params["scale"]) @ params["up"])
+    h = nn.silu(normalize_layer(x, params["scale"]) @ params["up"])
     x = x + h @ params["down"]
     logits = x @ params["embed"].T
     logs = nn.log_softmax(logits, axis=-1)
@@ -106,13 +106,13 @@ def transformer(kind: str) -> Any:
     return sd.jit(transformer_step).lower(params, tokens, tokens)
 
 
-def _training() -> Iterator[tuple[str, Program]]:
+def _training_programs() -> Iterator[tuple[str, Program]]:
     for kind in MESHES:
         yield f"mlp_{kind}", partial(mlp, kind)
         yield f"transformer_{kind}", partial(transformer, kind)
 
 
-PROGRAMS.update(_training())
+PROGRAMS.update(_training_programs())
 
 
 @program

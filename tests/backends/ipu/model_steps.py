@@ -69,7 +69,7 @@ def _attention(params: Any, x: Any) -> Any:
     return snp.einsum("bhsk,hkd->bsd", snp.einsum("bhst,bhtk->bhsk", weights, v), params["wo"])
 
 
-def _normalized(x: Any, scale: Any) -> Any:
+def _normalize_layer(x: Any, scale: Any) -> Any:
     centred = x - x.mean(-1, keepdims=True)
     return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * scale
 
@@ -77,8 +77,8 @@ def _normalized(x: Any, scale: Any) -> Any:
 def transformer_loss(params: Any, tokens: Any, targets: Any) -> Any:
     """Return the cross entropy of one layer with tied embeddings."""
     x = params["emb"][tokens]
-    x = x + _attention(params, _normalized(x, params["g1"]))
-    hidden = nn.gelu(_normalized(x, params["g2"]) @ params["w1"] + params["b1"])
+    x = x + _attention(params, _normalize_layer(x, params["g1"]))
+    hidden = nn.gelu(_normalize_layer(x, params["g2"]) @ params["w1"] + params["b1"])
     x = x + hidden @ params["w2"]
     logs = nn.log_softmax(x @ params["emb"].T)
     return -snp.take_along_axis(logs, targets[..., None], -1).mean()

@@ -42,11 +42,11 @@ def test_values_keep_their_names() -> None:
 def test_scalars_are_constants_of_expressions_without_broadcasts() -> None:
     """Poplibs cannot fuse an expression over a tensor that is already broadcast."""
 
-    def scaled(x: Any, by: Any) -> Any:
+    def scale_and_reduce(x: Any, by: Any) -> Any:
         total = x.sum()
         return snp.tanh(x * by + 1.5) - total, sd.grad(lambda x: (x * x).mean())(x)
 
-    text = Case.of(sd.jit(scaled).lower(normal_array(4, 4), np.float32(2)), ()).text
+    text = Case.of(sd.jit(scale_and_reduce).lower(normal_array(4, 4), np.float32(2)), ()).text
     assert ".broadcast(" not in text
     assert "number" not in text
     assert "pe::Const(1.5f)" in text
@@ -69,10 +69,10 @@ def test_long_statements_are_wrapped_before_view_methods() -> None:
 
 
 def test_slices_at_constant_offsets_are_views() -> None:
-    def moved(x: Any) -> Any:
+    def slice_and_update(x: Any) -> Any:
         part = lax.dynamic_slice(x, (1, 9), (2, 2))
         return part, lax.dynamic_update_slice(x.astype(np.int16), snp.zeros((2, 2), "i2"), (-1, 0))
 
-    text = Case.of(sd.jit(moved).lower(normal_array(4, 4)), ()).text
+    text = Case.of(sd.jit(slice_and_update).lower(normal_array(4, 4)), ()).text
     assert "popops::dynamic" not in text
     assert re.search(r"x\.slice\(1, 3, 0\)\.slice\(2, 4, 1\)", text)

@@ -39,10 +39,10 @@ def test_captured_arrays_are_written_as_arguments() -> None:
     table = put_on_mesh(mesh, normal_array(8, 4), "data")
 
     @sd.jit
-    def shifted(x: Any) -> Any:
+    def add_table(x: Any) -> Any:
         return x + table
 
-    files = TARGET.emit(shifted.lower(normal_array(8, 4, seed=1)).emission("ipu"), {})
+    files = TARGET.emit(add_table.lower(normal_array(8, 4, seed=1)).emission("ipu"), {})
     (name,) = [name for name in files if name.startswith("arguments/")]
     np.testing.assert_array_equal(load(files[name]), normal_array(8, 4))
 

@@ -158,24 +158,24 @@ def test_loops() -> None:
         put_on_mesh(mesh, normal_array(5, 4, 8), None, "data"),
     )
 
-    def scanned(w: Any, xs: Any) -> Any:
+    def run_scan(w: Any, xs: Any) -> Any:
         def body(carry: Any, x: Any) -> Any:
             return snp.tanh(carry @ w + x), carry.sum(-1)
 
         return lax.scan(body, snp.zeros((4, 8), np.float32), xs)
 
     def gradient(w: Any, xs: Any) -> Any:
-        return sd.grad(lambda w: scanned(w, xs)[1].sum())(w)
+        return sd.grad(lambda w: run_scan(w, xs)[1].sum())(w)
 
     def until_small(x: Any) -> Any:
         return lax.while_loop(
             lambda c: (c[1] ** 2).sum() > 1e-2, lambda c: (c[0] + 1, c[1] * 0.5), (0, x)
         )
 
-    def swapped(a: Any, b: Any) -> Any:
+    def swap_carries(a: Any, b: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: (c[1], c[0] + c[1], c[2].T), (a, b, b))
 
-    def nested(x: Any) -> Any:
+    def nested_loops(x: Any) -> Any:
         def inner(i: Any, row: Any) -> Any:
             return row * 0.5 + i.astype(np.float32)
 
@@ -183,11 +183,11 @@ def test_loops() -> None:
 
     x = put_on_mesh(mesh, normal_array(8, 4), "data", "model")
     check({
-        "scan": case_of(scanned, w, xs),
+        "scan": case_of(run_scan, w, xs),
         "gradient": case_of(gradient, w, xs),
         "while": case_of(until_small, x),
-        "swap": case_of(swapped, normal_array(4, 4), normal_array(4, 4, seed=1)),
-        "nested": case_of(nested, x),
+        "swap": case_of(swap_carries, normal_array(4, 4), normal_array(4, 4, seed=1)),
+        "nested": case_of(nested_loops, x),
     })  # fmt: skip
 
 
@@ -227,10 +227,10 @@ def test_conditions_that_differ_between_replicas() -> None:
     def either(s: Any) -> Any:
         return lax.cond(s.sum() > 4, until, lambda v: v - 1, s)
 
-    def as_often(s: Any) -> Any:
+    def loop_to_index(s: Any) -> Any:
         return lax.fori_loop(0, lax.axis_index("x"), lambda i, t: either(t) + i, s)
 
-    def summed(s: Any) -> Any:
+    def sum_and_scan(s: Any) -> Any:
         return lax.psum(either(s), "x") + lax.scan(lambda c, _: (one_of(c), c[0]), s, None, 3)[0]
 
     def keys(s: Any) -> Any:
@@ -238,28 +238,28 @@ def test_conditions_that_differ_between_replicas() -> None:
         chosen = lax.cond(s[0] > 3, lambda k: random.split(k)[1], lambda k: k, key)
         return random.uniform(chosen, (2,), np.float32) + s
 
-    check({f.__name__: case(f) for f in (one_of, until, either, as_often, summed, keys)})
+    check({f.__name__: case(f) for f in (one_of, until, either, loop_to_index, sum_and_scan, keys)})
 
 
 def test_convolutions_and_pooling_with_gradients() -> None:
     mesh = mesh_of(4, names=("x",))
     images, filters = put_on_mesh(mesh, normal_array(4, 8, 8, 3), "x"), normal_array(3, 3, 3, 5)
 
-    def convolved(x: Any, w: Any) -> Any:
+    def convolve(x: Any, w: Any) -> Any:
         made = lax.conv_general_dilated(
             x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
         return (made**2).sum()
 
-    def pooled(x: Any) -> Any:
+    def max_pool(x: Any) -> Any:
         made = lax.reduce_window(
             x, np.float32(-np.inf), lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
         )
         return (made**2).sum()
 
     check({
-        "convolution": case_of(sd.value_and_grad(convolved, (0, 1)), images, filters),
-        "pooling": case_of(sd.value_and_grad(pooled), images),
+        "convolution": case_of(sd.value_and_grad(convolve, (0, 1)), images, filters),
+        "pooling": case_of(sd.value_and_grad(max_pool), images),
     })  # fmt: skip
 
 
@@ -268,15 +268,15 @@ def test_gathers_scatters_and_sorts() -> None:
     table = put_on_mesh(mesh, normal_array(8, 4), "x")
     places = np.array([3, 3, 7, -1, 0, 5], np.int32)
 
-    def added(table: Any, places: Any, rows: Any) -> Any:
+    def update_rows(table: Any, places: Any, rows: Any) -> Any:
         return table.at[places].add(rows), table.at[places[:2]].set(rows[:2]), table[places]
 
-    def ordered(x: Any) -> Any:
+    def order_elements(x: Any) -> Any:
         return lax.top_k(x, 3), snp.argsort(x, 1), snp.argmax(x, 1), snp.argmin(x, 0)
 
     check({
-        "rows": case_of(added, table, places, normal_array(6, 4)),
-        "order": case_of(ordered, put_on_mesh(mesh, normal_array(8, 9), "x")),
+        "rows": case_of(update_rows, table, places, normal_array(6, 4)),
+        "order": case_of(order_elements, put_on_mesh(mesh, normal_array(8, 9), "x")),
     })  # fmt: skip
 
 

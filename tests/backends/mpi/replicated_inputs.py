@@ -68,19 +68,19 @@ def check_mismatch_is_rejected(
     assert_gathered_equal(f(right), result)
 
 
-def summed(x: Any, k: Any) -> Any:
+def sum_product(x: Any, k: Any) -> Any:
     return (x * k).sum()
 
 
-def looped(x: Any, k: Any) -> Any:
+def double_until_sum(x: Any, k: Any) -> Any:
     return lax.while_loop(lambda c: c.sum() < k, lambda c: c * 2, x)
 
 
-def branched(x: Any, k: Any) -> Any:
+def add_sum_if_above_one(x: Any, k: Any) -> Any:
     return lax.cond(k > 1, lambda x: x.sum() + x * 0, lambda x: x, x)
 
 
-def printed(x: Any, k: Any) -> Any:
+def sum_after_callback(x: Any, k: Any) -> Any:
     sd.debug.callback(lambda k: None, k)
     return (x * k).sum()
 
@@ -94,11 +94,11 @@ def inputs_of_later_calls_are_compared() -> None:
     x = put_on_mesh(W, "x")
     both = put_on_mesh(W, "x", "y")
     for f, result in (
-        (summed, W.sum() * 2),
+        (sum_product, W.sum() * 2),
         (scale_by, W * 2),
-        (looped, W),
-        (branched, W * 0 + W.sum()),
-        (printed, W.sum() * 2),
+        (double_until_sum, W),
+        (add_sum_if_above_one, W * 0 + W.sum()),
+        (sum_after_callback, W.sum() * 2),
     ):
         for given in (x, both):
             mapped = sd.jit(f)
@@ -113,7 +113,7 @@ def every_kind_of_input_is_compared() -> None:
     x = put_on_mesh(W, "x")
     wrong = W.copy()
     wrong[7, 11] = 0
-    for f, result in ((summed, (W * W).sum()), (scale_by, W * W)):
+    for f, result in ((sum_product, (W * W).sum()), (scale_by, W * W)):
         g = sd.jit(f)
         expected = mismatch_text("k", f"{f.__name__} (f32[8, 12])")
         check_mismatch_is_rejected(lambda k, g=g: g(x, k), expected, W, wrong, result)
@@ -187,9 +187,9 @@ def all_kinds_of_calls_compare_inputs() -> None:
     check_mismatch_is_rejected(
         lambda k: x * k, mismatch_text("y", "multiply (f32[])"), 2.0, 3.0, W * 2
     )
-    compiled = sd.jit(summed).lower(x, 2.0).compile()
+    compiled = sd.jit(sum_product).lower(x, 2.0).compile()
     check_mismatch_is_rejected(
-        lambda k: compiled(x, k), mismatch_text("k", "summed (f32[])"), 2.0, 3.0, W.sum() * 2
+        lambda k: compiled(x, k), mismatch_text("k", "sum_product (f32[])"), 2.0, 3.0, W.sum() * 2
     )
     mesh = x.sharding.mesh
     permuted = sd.shard_map(
@@ -271,17 +271,19 @@ def collectives_of_all_processes_carry_digests() -> None:
     large = np.arange(1 << 18, dtype=np.float32).reshape(8, -1) / (1 << 18)
     x, z = put_on_mesh(large, "x"), sd.device_put(W.T[:8], NamedSharding(square, P("a", "b")))
 
-    def mapped(f: Callable[..., Any], mesh: sd.Mesh, spec: P, out: P) -> Any:
+    def jit_shard_map(f: Callable[..., Any], mesh: sd.Mesh, spec: P, out: P) -> Any:
         return sd.jit(sd.shard_map(f, mesh=mesh, in_specs=(spec, P()), out_specs=out))
 
-    scattered = mapped(
+    scattered = jit_shard_map(
         lambda x, k: lax.psum_scatter(x[0] * k, "x", tiled=True), x.sharding.mesh, P("x"), P("x")
     )
-    turned = mapped(
+    turned = jit_shard_map(
         lambda x, k: lax.all_to_all(x * k, "x", 1, 0, tiled=True), x.sharding.mesh, P("x"),
         P(None, "x"),
     )  # fmt: skip
-    by_axes = mapped(lambda z, k: lax.pmax(lax.psum(z * k, "b"), "a"), square, P("a", "b"), P())
+    by_axes = jit_shard_map(
+        lambda z, k: lax.pmax(lax.psum(z * k, "b"), "a"), square, P("a", "b"), P()
+    )
     wide = W.T[:8].reshape(2, 4, 4, 2).sum(2).max(0)
     for f, given, result in (
         (sd.jit(lambda x, k: (x * k).sum(0)), x, large.sum(0) * 2),

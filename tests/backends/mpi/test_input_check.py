@@ -37,12 +37,12 @@ def body() -> Block:
     return parse(PROGRAM).main.body
 
 
-def ring(*processes: int) -> Links:
+def ring_links(*processes: int) -> Links:
     pairs = zip(processes, (*processes[1:], processes[0]), strict=True)
     return frozenset(pairs)
 
 
-def pairs(*groups: tuple[int, ...]) -> Links:
+def group_links(*groups: tuple[int, ...]) -> Links:
     return frozenset((a, b) for group in groups for a, b in product(group, group) if a != b)
 
 
@@ -77,20 +77,20 @@ def test_dissemination_reaches_all_processes(count: int) -> None:
 
 
 def test_the_first_collective_carries_digests_if_it_connects_all_processes() -> None:
-    everyone = pairs((0, 1, 2, 3))
+    everyone = group_links((0, 1, 2, 3))
     assert carrier_names([everyone, everyone, everyone], 4) == ["along_x"]
-    assert carrier_names([ring(0, 1), everyone], 2) == ["along_x"]
+    assert carrier_names([ring_links(0, 1), everyone], 2) == ["along_x"]
 
 
 def test_several_collectives_carry_digests_if_only_together_they_connect_all() -> None:
-    rows, columns = pairs((0, 1), (2, 3)), pairs((0, 2), (1, 3))
+    rows, columns = group_links((0, 1), (2, 3)), group_links((0, 2), (1, 3))
     assert carrier_names([rows, columns, rows], 4) == ["along_x", "along_y"]
     assert carrier_names([rows, rows, columns], 4) == ["along_x", "again"]
-    assert carrier_names([ring(0, 1, 2), ring(0, 1, 2), ring(0, 1, 2)], 3) == ["along_x", "along_y"]
+    assert carrier_names([ring_links(0, 1, 2)] * 3, 3) == ["along_x", "along_y"]
 
 
 def test_no_collective_carries_digests_if_processes_stay_unconnected() -> None:
-    rows = pairs((0, 1), (2, 3))
+    rows = group_links((0, 1), (2, 3))
     assert carrier_names([rows, rows, rows], 4) == []
     assert carrier_names([frozenset({(0, 1)})] * 3, 2) == []
     assert carrier_names([], 2) == []
@@ -117,7 +117,7 @@ def test_no_collective_carries_digests_after_a_data_dependent_branch() -> None:
         """
     )
     ops: list[Op] = [op for op in module.main.body.walk() if op.spec.collective]
-    links = dict.fromkeys(ops, pairs((0, 1)))
+    links = dict.fromkeys(ops, group_links((0, 1)))
     assert carriers_of(module.main.body, links, (0, 1)) == ()
 
 

@@ -33,7 +33,7 @@ def double_or_increment(x: Any, limit: Any) -> Any:
     return lax.while_loop(below_limit, another, (0, x))
 
 
-def expected(x: Any, limit: float) -> tuple[int, Any]:
+def double_or_increment_numpy(x: Any, limit: float) -> tuple[int, Any]:
     count = 0
     while x.sum() < limit:
         x = x * 2 if count % 3 == 0 else x + np.float32(1)
@@ -47,7 +47,7 @@ DOUBLE_OR_INCREMENT = sd.jit(double_or_increment)
 @pytest.mark.parametrize("limit", [-1.0, 20.0, 25.0, 100.0, 1e4])
 def test_iterations_and_branches_depend_on_data(limit: float) -> None:
     count, y = DOUBLE_OR_INCREMENT(X, limit)
-    rounds, wanted = expected(X, limit)
+    rounds, wanted = double_or_increment_numpy(X, limit)
     assert int(count) == rounds
     np.testing.assert_array_equal(y, wanted)
 
@@ -107,7 +107,7 @@ def test_python_continues_native_loops_around_numpy_calls(limit: float) -> None:
 
     y = X
     for i in range(3):
-        y = expected(y, limit + i)[1] / np.float32(3)
+        y = double_or_increment_numpy(y, limit + i)[1] / np.float32(3)
     np.testing.assert_allclose(sd.jit(f)(X, limit), y, rtol=1e-5)
 
 
@@ -115,7 +115,7 @@ def test_loops_on_eight_devices_match_python() -> None:
     mesh = sd.make_mesh((8,), ("x",))
     x = sd.device_put(X, NamedSharding(mesh, P("x")))
     count, y = DOUBLE_OR_INCREMENT(x, 1e4)
-    rounds, wanted = expected(X, 1e4)
+    rounds, wanted = double_or_increment_numpy(X, 1e4)
     assert int(count) == rounds
     np.testing.assert_array_equal(y, wanted)
 
@@ -140,14 +140,14 @@ def test_other_threads_run_during_a_loop() -> None:
     x = snp.ones(8)
 
     def run() -> None:
-        assert int(DOUBLE_OR_INCREMENT(X, 100.0)[0]) == expected(X, 100.0)[0]
+        assert int(DOUBLE_OR_INCREMENT(X, 100.0)[0]) == double_or_increment_numpy(X, 100.0)[0]
 
     assert_another_thread_ends(lambda: endless(x), run)
 
 
 def test_threads_may_run_one_program_concurrently() -> None:
     limits = [20.0 * 3**k for k in range(8)]
-    wanted = [expected(X, limit) for limit in limits]
+    wanted = [double_or_increment_numpy(X, limit) for limit in limits]
     mismatches: list[Any] = []
 
     def call(start: int) -> None:

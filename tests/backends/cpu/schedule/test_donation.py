@@ -73,13 +73,13 @@ def test_broadcast_operands_do_not_prevent_reuse() -> None:
 
 
 def test_a_donated_argument_that_is_read_later_is_not_overwritten() -> None:
-    def shifted(x: Any) -> tuple[Any, Any]:
+    def increment_and_multiply(x: Any) -> tuple[Any, Any]:
         y = x + 1
         return y, y * x[::-1]
 
     x = pool_array()
     old = np.arange(SIZE, dtype=np.float32) * np.float32(1.5)
-    y, z = sd.jit(shifted, donate_argnums=0)(x)
+    y, z = sd.jit(increment_and_multiply, donate_argnums=0)(x)
     np.testing.assert_array_equal(np.asarray(y), old + 1)
     np.testing.assert_array_equal(np.asarray(z), (old + 1) * old[::-1])
 
@@ -107,13 +107,13 @@ def test_an_ahead_of_time_compiled_program_reuses_donated_arguments() -> None:
 def test_an_overwritten_argument_is_deleted_after_an_error() -> None:
     wanted = sd.ShapeDtypeStruct((SIZE,), np.float32)
 
-    def scaled(x: Any) -> tuple[Any, Any]:
+    def scale_and_call(x: Any) -> tuple[Any, Any]:
         y = x * 3
         return y, sd.pure_callback(lambda v: v[:3], wanted, y)
 
     x = pool_array()
     with pytest.raises(InterpretError, match="and it is to return"):
-        sd.jit(scaled, donate_argnums=0)(x)
+        sd.jit(scale_and_call, donate_argnums=0)(x)
     assert x.is_deleted()
 
 

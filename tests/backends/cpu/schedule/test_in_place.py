@@ -17,11 +17,11 @@ def iteration_schedule(function: Any, *args: Any) -> str:
     return text.split("iterations of scan")[1].split("  native call of 1 phase")[0]
 
 
-def doubled(x: Any) -> Any:
+def double_elements(x: Any) -> Any:
     return lax.fori_loop(0, 50, lambda i, a: a.at[i].set(a[i] * 2), x)
 
 
-def twice(x: Any) -> Any:
+def double_and_increment(x: Any) -> Any:
     return lax.fori_loop(0, 50, lambda i, a: a.at[i].set(a[i] * 2).at[0].add(1.0), x)
 
 
@@ -51,7 +51,14 @@ def update_rows(x: Any) -> Any:
     return lax.fori_loop(0, 10, step, x)
 
 
-FUNCTIONS = [doubled, twice, read_after_update, update_and_keep, swap_carries, update_rows]
+FUNCTIONS = [
+    double_elements,
+    double_and_increment,
+    read_after_update,
+    update_and_keep,
+    swap_carries,
+    update_rows,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -62,7 +69,7 @@ def test_in_place_updates_match_the_interpreter(function: Any) -> None:
         np.testing.assert_array_equal(np.asarray(made), np.asarray(want))
 
 
-@pytest.mark.parametrize("function", [doubled, twice])
+@pytest.mark.parametrize("function", [double_elements, double_and_increment])
 def test_an_iteration_copies_only_elements(function: Any) -> None:
     assert "scatter" in iteration_schedule(function, X)
     copies = [line for line in iteration_schedule(function, X).splitlines() if "copy" in line]
@@ -95,13 +102,13 @@ def test_reshape_and_transpose_make_one_copy() -> None:
     """This is an all-to-all in a merged program."""
     x = np.arange(48, dtype=np.float32).reshape(4, 12)
 
-    def exchanged(x: Any) -> Any:
+    def exchange_blocks(x: Any) -> Any:
         return x.reshape(4, 3, 4).transpose(1, 0, 2).reshape(12, 4)
 
-    compiled = sd.jit(exchanged).lower(x).compile()
+    compiled = sd.jit(exchange_blocks).lower(x).compile()
     _, _, phases = str(compiled.as_text("schedule")).partition("\nphases\n")
     assert [line.split(",")[0] for line in phases.splitlines()[1:]] == ["    copy: 1 task"]
-    np.testing.assert_array_equal(compiled(x), exchanged(x))
+    np.testing.assert_array_equal(compiled(x), exchange_blocks(x))
 
 
 def concatenate_twice(x: Any, y: Any) -> Any:

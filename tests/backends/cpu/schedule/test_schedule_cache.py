@@ -37,11 +37,11 @@ def code_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 def get_program(module: Module, lowerings: list[str]) -> NativeExecutable:
     """Load or compile the program of a module; `lowerings` records when the module is lowered."""
 
-    def lowered() -> Module:
+    def lower_module() -> Module:
         lowerings.append("lowered")
         return module
 
-    program = BACKEND.load_or_compile(module, lowered)
+    program = BACKEND.load_or_compile(module, lower_module)
     assert isinstance(program, NativeExecutable)
     return program
 

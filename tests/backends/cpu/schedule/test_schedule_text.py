@@ -33,7 +33,7 @@ def layer(x: Any, w: Any) -> tuple[Any, Any]:
     return y, x.T
 
 
-def compiled() -> Any:
+def compile_layer() -> Any:
     mesh = sd.make_mesh((4, 2), ("data", "model"))
     x = sd.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("data", "model")))
     w = sd.device_put(np.ones((16, 4), np.float32), NamedSharding(mesh, P("model")))
@@ -41,11 +41,11 @@ def compiled() -> Any:
 
 
 def test_devices_with_shared_memory_run_one_merged_program() -> None:
-    assert compiled().as_text("fuse") == FUSED
+    assert compile_layer().as_text("fuse") == FUSED
 
 
 def test_the_schedule_lists_memory_and_phases() -> None:
-    text = compiled().as_text("schedule")
+    text = compile_layer().as_text("schedule")
     for line in (
         "schedule of @layer",
         "  arguments 768 bytes",
@@ -58,7 +58,7 @@ def test_the_schedule_lists_memory_and_phases() -> None:
 
 
 def test_memory_analysis_states_device_and_process_memory() -> None:
-    memory = compiled().memory_analysis()
+    memory = compile_layer().memory_analysis()
     assert memory.argument_size_in_bytes == 4 * (2 * 8 + 8 * 4)
     assert memory.host_temp_size_in_bytes == 128
     assert memory.host_peak_memory_in_bytes == 768 + 640 + 128
@@ -66,7 +66,7 @@ def test_memory_analysis_states_device_and_process_memory() -> None:
 
 def test_an_unknown_stage_is_an_error_with_the_stages() -> None:
     with pytest.raises(PipelineError) as error:
-        compiled().as_text("fused")
+        compile_layer().as_text("fused")
     assert str(error.value) == (
         "no stage is named 'fused'; the stages are merge-devices, cse, dce, fold-reductions, "
         "fold-views, simplify, fold-diagonals, fill-out-of-bounds, fold-transposes, "
@@ -78,9 +78,9 @@ def test_an_unknown_stage_is_an_error_with_the_stages() -> None:
     "views", [lambda y: (y.T, y), lambda y: (y, y.T), lambda y: (y.T, y.reshape(-1), y)]
 )
 def test_a_result_and_its_transpose_take_two_phases(views: Any) -> None:
-    def turned(x: Any) -> Any:
+    def return_views(x: Any) -> Any:
         return views(x + 1)
 
-    text = sd.jit(turned).lower(np.ones((64, 32), np.float32)).compile().as_text("schedule")
+    text = sd.jit(return_views).lower(np.ones((64, 32), np.float32)).compile().as_text("schedule")
     assert "  native call of 2 phases" in text
     assert "  arena 0 bytes" in text

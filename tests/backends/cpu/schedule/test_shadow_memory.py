@@ -110,7 +110,7 @@ def random_region(source: Source, x: Any, y: Any, free: Any, depth: int) -> Any:
     return x, y, all_[1], rows.reshape(ARRAY_LENGTH)
 
 
-def prepared(function: Callable[..., Any], count: int) -> Function:
+def prepare_for_scheduling(function: Callable[..., Any], count: int) -> Function:
     """Return a function after the passes that precede scheduling."""
     zeros = [np.zeros(ARRAY_LENGTH, np.float32)] * count
     module = sd.jit(function).lower(*zeros).module
@@ -125,7 +125,7 @@ def random_function(seed: int) -> Function:
         values = random_values(source, list(given), STEP_COUNT)
         return [value for value in values[2:] if source.random() < 0.4] + values[-1:]
 
-    return prepared(function, 2)
+    return prepare_for_scheduling(function, 2)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -158,7 +158,7 @@ def test_invalid_reuse_in_branches_is_detected(monkeypatch: pytest.MonkeyPatch) 
                 new.reused_buffer = old
         return []
 
-    function = prepared(branches, 1)
+    function = prepare_for_scheduling(branches, 1)
     check_reads(function)
     monkeypatch.setattr(shadow_memory, "reuse_operands", reuse_unconditionally)
     with pytest.raises(ShadowError, match="writes over"):
@@ -171,7 +171,9 @@ def test_too_short_live_ranges_are_detected(monkeypatch: pytest.MonkeyPatch) -> 
             buffer.last = min(buffer.last, buffer.first)
         return arena.assign_offsets(buffers)
 
-    function = prepared(lambda x: snp.sort(x) + snp.cumsum(snp.sort(snp.cumsum(x))), 1)
+    function = prepare_for_scheduling(
+        lambda x: snp.sort(x) + snp.cumsum(snp.sort(snp.cumsum(x))), 1
+    )
     check_reads(function)
     monkeypatch.setattr(shadow_memory, "assign_offsets", shorten_live_ranges)
     with pytest.raises(ShadowError):

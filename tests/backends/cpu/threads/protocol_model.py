@@ -64,7 +64,7 @@ class Protocol:
             if step is not None:
                 yield from step(state, thread_index)
 
-    def ended(self, state: State) -> bool:
+    def has_ended(self, state: State) -> bool:
         return all(thread.at == "ended" for thread in state.threads)
 
     # Steps of the caller.
@@ -299,7 +299,7 @@ def explore(protocol: Protocol) -> int:
     ends = []
     while left:
         state = left.pop()
-        if protocol.ended(state):
+        if protocol.has_ended(state):
             ends.append(state)
         for after in protocol.steps(state):
             if after not in before:

@@ -316,7 +316,7 @@ def compile():
         load_program([Phase(make_kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
 thread = threading.Thread(target=compile)
 thread.start()
-def forked():
+def fork_and_run():
     child = os.fork()
     if child == 0:
         mine = np.zeros(8, np.uint64)
@@ -324,7 +324,7 @@ def forked():
         load_program([phase], 2, pool)(mine.ctypes.data)
         os._exit(0 if (mine == 1).all() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-print([forked() for _ in range(10)])
+print([fork_and_run() for _ in range(10)])
 going = False
 thread.join()
 """,
@@ -399,14 +399,14 @@ def text(name):
     module = LLVMModule()
     LLVMFunction(module, name, [], "void").ret()
     return module.text()
-def made(number):
+def compile_new_program(number):
     return compile(text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0
 def fork(*_):
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(30)
-        os._exit(0 if made(-1) else 1)
+        os._exit(0 if compile_new_program(-1) else 1)
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ends = []
 signal.signal(signal.SIGALRM, fork)
@@ -414,7 +414,7 @@ number = 0
 while len(ends) < 20:
     number += 1
     signal.setitimer(signal.ITIMER_REAL, 0.0005 * (number % 20 + 1))
-    made(number)
+    compile_new_program(number)
 signal.setitimer(signal.ITIMER_REAL, 0)
 print(set(ends))
 """,

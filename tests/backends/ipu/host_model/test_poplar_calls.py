@@ -99,7 +99,7 @@ def test_reductions_combine_elements_in_order() -> None:
 
 
 @cache
-def indexing() -> tuple[dict[str, Array], dict[str, Array]]:
+def run_indexing_program() -> tuple[dict[str, Array], dict[str, Array]]:
     keys = np.array([rng().permutation(8) for _ in range(3)], "f4") - 3
     arguments = {
         "x": rng().normal(size=(4, 5, 6)).astype("f4"),
@@ -115,7 +115,7 @@ def indexing() -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 def test_dynamic_slices_and_updates_start_at_tensor_offsets() -> None:
-    v, got = indexing()
+    v, got = run_indexing_program()
     x, places = v["x"], v["places"]
     np.testing.assert_array_equal(got["picked"], x[:, v["rows"]])
     np.testing.assert_array_equal(got["points"], [x[:, j, k] for j, k in places])
@@ -129,7 +129,7 @@ def test_dynamic_slices_and_updates_start_at_tensor_offsets() -> None:
 
 
 def test_scatter_applies_updates_in_order() -> None:
-    v, got = indexing()
+    v, got = run_indexing_program()
     scattered, summed = v["x"].copy(), v["x"].copy()
     for (j, k), update in zip(v["places"], v["updates"], strict=True):
         scattered[:, j, k] = update
@@ -139,7 +139,7 @@ def test_scatter_applies_updates_in_order() -> None:
 
 
 def test_sorts_are_stable_only_if_requested() -> None:
-    v, got = indexing()
+    v, got = run_indexing_program()
     keys, ties = v["keys"], v["ties"]
     np.testing.assert_array_equal(got["sorted"], np.sort(keys, 1))
     np.testing.assert_array_equal(got["sorted_columns"], np.sort(keys, 0))

@@ -63,7 +63,7 @@ def assert_shape(
     assert one == three
 
 
-def shuffled(draw: st.DrawFn, term: str) -> str:
+def permute_term(draw: st.DrawFn, term: str) -> str:
     return "".join(draw(st.permutations(term)))
 
 
@@ -72,8 +72,8 @@ def convolutions(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Any]]:
     rank = draw(st.integers(0, 3))
     digits = "012"[:rank]
     dims = (
-        f"{shuffled(draw, 'bf' + digits)},{shuffled(draw, 'io' + digits)}"
-        f"->{shuffled(draw, 'bf' + digits)}"
+        f"{permute_term(draw, 'bf' + digits)},{permute_term(draw, 'io' + digits)}"
+        f"->{permute_term(draw, 'bf' + digits)}"
     )
     groups, batch_groups = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2)]))
     sizes = {

@@ -28,7 +28,7 @@ def reversed_dims(array: Array) -> Array:
     return np.array(array.T, order="C").T
 
 
-def spaced(array: Array) -> Array:
+def strided(array: Array) -> Array:
     """Return an array with gaps between all elements."""
     spacious = np.zeros([2 * n + 1 for n in array.shape], array.dtype)
     spaced_indices: tuple[Any, ...] = tuple(slice(1, 2 * n + 1, 2) for n in array.shape)

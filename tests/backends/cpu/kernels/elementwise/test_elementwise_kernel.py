@@ -20,7 +20,7 @@ from shardir.passes.fusion.fuse import Fuse
 from tests.backends.cpu.kernels.elementwise.fused_execution import (
     offset_from_cache_line,
     run_with_kernels,
-    spaced,
+    strided,
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
@@ -52,7 +52,7 @@ def test_kernels_are_divided_into_tasks_for_any_layout(size: int, workers: int) 
     args = [rng.normal(size=size).astype(np.float32) for _ in range(2)]
     module = Fuse()(sd.jit(scaled_sine).lower(*args).compile().module)
     wanted = np.sin(args[0].astype("d")) * args[1] + np.arange(size)
-    for lay in (np.asarray, spaced, lambda array: spaced(array[::-1])[::-1]):
+    for lay in (np.asarray, strided, lambda array: strided(array[::-1])[::-1]):
         (made,) = run_with_kernels(module, args, lay, workers)
         np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-6)
 

@@ -31,7 +31,7 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
     dense,
     reversed_dims,
     run_with_kernels,
-    spaced,
+    strided,
 )
 
 Array = npt.NDArray[Any]
@@ -107,7 +107,7 @@ def integer_arguments(function: Function, seed: int) -> list[Array]:
     ]
 
 
-LAYOUTS: tuple[LayoutFunction, ...] = (dense, reversed_dims, spaced)
+LAYOUTS: tuple[LayoutFunction, ...] = (dense, reversed_dims, strided)
 
 
 def check_group(function: Function, layout: LayoutFunction, seed: int) -> None:

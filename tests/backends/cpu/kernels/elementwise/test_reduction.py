@@ -24,7 +24,7 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
     offset_from_cache_line,
     reversed_dims,
     run_with_kernels,
-    spaced,
+    strided,
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
@@ -58,7 +58,7 @@ def test_reductions_match_the_reference(name: str) -> None:
             x = np.asarray(real > 0 if dtype == "bool" else real).astype(kind)
             if name in ("max", "min") and dtype in FLOATS and program_index % 2 == 0:
                 x.ravel()[3::20] = np.nan
-            for layout in (dense, reversed_dims, spaced) if dtype == "f32" else (dense,):
+            for layout in (dense, reversed_dims, strided) if dtype == "f32" else (dense,):
                 out = np.zeros(op.result.type.shape, op.result.type.numpy)
                 assert lower_and_run(lower_loop_nest, op, [layout(x)], [out]), (dtype, shape)
                 wanted = np.asarray(apply_op(op, [x]))
@@ -162,7 +162,7 @@ def test_fused_reductions_match_the_reference(program_index: int) -> None:
         module = sd.jit(PROGRAMS[program_index]).lower(x).compile().module
         made = Fuse()(module)
         wanted = run(module, [x])
-        for layout in (dense, reversed_dims, spaced):
+        for layout in (dense, reversed_dims, strided):
             for want, got in zip(wanted, run_with_kernels(made, [x], layout), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
 

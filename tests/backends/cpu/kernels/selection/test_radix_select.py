@@ -39,7 +39,7 @@ def random_elements(dtype: str, shape: tuple[int, ...], spread: float = 100.0) -
     return numbers.astype(np.int64 if dtype[0] in "iu" else float).astype(NUMPY_DTYPES[dtype])
 
 
-def selected(x: Any, positions: Sequence[int]) -> list[Any]:
+def select_from_sorted(x: Any, positions: Sequence[int]) -> list[Any]:
     compiled = sd.jit(lambda x: [snp.sort(x)[k] for k in positions]).lower(x).compile()
     assert "select positions: " in compiled.as_text("schedule")
     return [np.asarray(each) for each in compiled(x)]
@@ -56,7 +56,7 @@ def test_selection_matches_numpy_for_every_type(dtype: str) -> None:
     with sd.enable_x64():
         x = random_elements(dtype, (size,))
         want = np.sort(x)[positions]
-        for each, number in zip(selected(x, positions), want, strict=True):
+        for each, number in zip(select_from_sorted(x, positions), want, strict=True):
             assert each.dtype == number.dtype
             assert each == number
 
@@ -85,7 +85,9 @@ def test_selection_orders_nan_last_and_includes_infinities(dtype: str) -> None:
         x[100:200:2] = -0.0
         x[3] = -x[0]  # NaN with a sign bit
         positions = [0, 5, 200, 400, 655, 664, 666, 998]
-        for each, number in zip(selected(x, positions), np.sort(x)[positions], strict=True):
+        for each, number in zip(
+            select_from_sorted(x, positions), np.sort(x)[positions], strict=True
+        ):
             np.testing.assert_array_equal(each, number)
 
 
