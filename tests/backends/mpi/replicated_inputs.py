@@ -151,9 +151,9 @@ def an_argument_that_one_process_cannot_convert_is_an_error_in_all() -> None:
          "%k has the number 1099511627776, which does not fit into int32; "),
         (snp.asarray(W), deleted, DeletedArrayError, ""),
     )  # fmt: skip
-    for f in (summed, scale_by, branched, printed):
+    for f in (sum_product, scale_by, add_sum_if_above_one, sum_after_callback):
         for right, wrong, kind, text in cases:
-            if f is branched and np.ndim(right):
+            if f is add_sum_if_above_one and np.ndim(right):
                 continue
             mapped, x, given = sd.jit(f), put_on_mesh(W, "x"), wrong if is_last_process() else right
 
