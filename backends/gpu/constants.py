@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.torch_text import list_text, number_text, word_text
 from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.types import NumpyArray
 
 FOLDER = "constants"
 MAX_INLINE_ELEMENTS = 64
@@ -40,13 +41,13 @@ def constant_files(constants: Constants) -> dict[str, bytes]:
     return files
 
 
-def _storable(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+def _storable(array: NumpyArray, dtype: str) -> NumpyArray:
     """Return the array, viewed as integers if NumPy's files cannot state its dtype."""
     info = DTYPE_INFO[dtype]
     return array.view(f"i{info.bits // 8}") if info.is_extension else array
 
 
-def _function_text(name: str, array: npt.NDArray[Any], dtype: str) -> str:
+def _function_text(name: str, array: NumpyArray, dtype: str) -> str:
     head = f'@cache\ndef {name}(device):\n    """{dtype}{list_text(array.shape)}"""\n'
     if array.size > MAX_INLINE_ELEMENTS:
         seen = f".view({TORCH_DTYPES[dtype]})" if DTYPE_INFO[dtype].is_extension else ""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from shardir.backends.mpi.device_ownership import DeviceClasses
 from shardir.backends.mpi.input_check import Links
 from shardir.backends.mpi.messages import PostedMessages
 from shardir.ir.module import Op
+from shardir.ir.types import NumpyDType
 from shardir.ops.communication.async_collectives import kind_of
 from shardir.ops.communication.collectives import REDUCTIONS, reduce_arrays, split_array
 from shardir.ops.elementwise.numerics import is_narrow_float
@@ -69,7 +69,7 @@ class LargeReductionRoute(GroupRoute):
         return frozenset(pair for team in self.teams for pair in permutations(team.processes, 2))
 
     @cached_property
-    def accumulation_dtype(self) -> np.dtype[Any]:
+    def accumulation_dtype(self) -> NumpyDType:
         """The element type of partial sums: f32 for half precision."""
         dtype = self.type.numpy
         return np.dtype(np.float32) if is_narrow_float(dtype) else dtype
@@ -137,7 +137,7 @@ class PendingReduction:
         wide = [array.astype(self.route.accumulation_dtype, copy=False) for array in arrays]
         return reduce_arrays(wide, self.route.op.attrs["op"])
 
-    def _sent_dtype(self, process: int) -> np.dtype[Any]:
+    def _sent_dtype(self, process: int) -> NumpyDType:
         """Return the element type in which a process sends its partial result."""
         alone = len(self.team.positions[process]) == 1
         return self.route.type.numpy if alone else self.route.accumulation_dtype

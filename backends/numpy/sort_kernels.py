@@ -17,7 +17,7 @@ from shardir.backends.numpy.threads import run_on_threads, split_range
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
-from shardir.ir.types import dtype_name
+from shardir.ir.types import NumpyDType, dtype_name
 from shardir.ops.elementwise.numerics import is_float, total_order_key
 from shardir.ops.type_checks import Ints
 
@@ -81,7 +81,7 @@ def _compute_in_chunks(
     compute: LineFunction,
     xs: tuple[Array, ...],
     extents: list[int],
-    dtypes: tuple[np.dtype[Any], ...] | None = None,
+    dtypes: tuple[NumpyDType, ...] | None = None,
 ) -> tuple[Array, ...]:
     """Apply `compute` to chunks of lines; the lines of its results have `extents` elements."""
     batch, length = xs[0].shape[:-1], xs[0].shape[-1]

@@ -54,7 +54,7 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import DType, canonical_dtype, user_dtype
-from shardir.ir.types import TensorType, dtype_name
+from shardir.ir.types import NumpyArray, NumpyDType, TensorType, dtype_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +350,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     return make_uncommitted_array(import_numpy(numbers), abstract)
 
 
-def signature_of_numpy(array: npt.NDArray[Any]) -> tuple[ArraySignature, np.dtype[Any]] | None:
+def signature_of_numpy(array: NumpyArray) -> tuple[ArraySignature, NumpyDType] | None:
     """Return the signature and element type of the array made from a NumPy array.
 
     Return `None` if shardir has no such element type.
@@ -358,7 +358,7 @@ def signature_of_numpy(array: npt.NDArray[Any]) -> tuple[ArraySignature, np.dtyp
     return _signature_of_numpy(array.shape, array.dtype, config.enable_x64)
 
 
-def fits_dtype(array: npt.NDArray[Any], kind: np.dtype[Any]) -> bool:
+def fits_dtype(array: NumpyArray, kind: NumpyDType) -> bool:
     """Return whether all elements fit into `kind`, the element type of `array` or a narrower
     one."""
     if array.dtype is kind or array.dtype.kind not in "iu" or not array.size:
@@ -369,8 +369,8 @@ def fits_dtype(array: npt.NDArray[Any], kind: np.dtype[Any]) -> bool:
 
 @lru_cache(1 << 12)
 def _signature_of_numpy(
-    shape: tuple[int, ...], dtype: np.dtype[Any], wide: bool
-) -> tuple[ArraySignature, np.dtype[Any]] | None:
+    shape: tuple[int, ...], dtype: NumpyDType, wide: bool
+) -> tuple[ArraySignature, NumpyDType] | None:
     try:
         name = canonical_dtype(dtype_name(dtype))
     except TypeError:

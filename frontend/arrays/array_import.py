@@ -18,6 +18,7 @@ from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.compilation import prepare_backend
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.source_locations import with_location
+from shardir.ir.types import NumpyDType
 
 MIN_POOLED_BYTES = 1 << 12
 """Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""
@@ -32,7 +33,7 @@ def import_numpy(numbers: NumpyArray) -> Storage:
     return copy_numpy(numbers, numbers.dtype)
 
 
-def copy_numpy(numbers: NumpyArray, kind: np.dtype[Any]) -> Storage:
+def copy_numpy(numbers: NumpyArray, kind: NumpyDType) -> Storage:
     """Return a copy of the elements of a NumPy array, converted to an element type."""
     nbytes = numbers.size * kind.itemsize
     if nbytes < MIN_POOLED_BYTES or not is_available():

@@ -4,14 +4,13 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.arrays.dlpack import export_dlpack
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.arrays.shard_buffers import Buffer
 from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
 from shardir.frontend.source_locations import with_location
-from shardir.ir.types import COMPLEX, INTEGERS, TensorType
+from shardir.ir.types import COMPLEX, INTEGERS, NumpyArray, TensorType
 
 
 class Convertible(Operators):
@@ -85,7 +84,7 @@ class Convertible(Operators):
             )
         return bool(np.asarray(self))
 
-    def _scalar_element(self, kind: str) -> npt.NDArray[Any]:
+    def _scalar_element(self, kind: str) -> NumpyArray:
         """Return the element of an array of rank 0 that is to be converted to a Python number of
         type `kind`.
         """

@@ -8,9 +8,8 @@ import ctypes
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
-from shardir.ir.types import NUMPY_DTYPES
+from shardir.ir.types import NUMPY_DTYPES, NumpyArray, NumpyDType
 
 UINT_TYPE_CODE = 1
 """DLPack's type code of unsigned integers."""
@@ -43,7 +42,7 @@ def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
     )
 
 
-def export_dlpack(numbers: npt.NDArray[Any], **options: Any) -> Any:
+def export_dlpack(numbers: NumpyArray, **options: Any) -> Any:
     """Return a capsule with the elements of an array."""
     code = TYPE_CODES.get(numbers.dtype)
     if code is None:
@@ -53,10 +52,10 @@ def export_dlpack(numbers: npt.NDArray[Any], **options: Any) -> Any:
     return capsule
 
 
-def read_dlpack(x: Any) -> npt.NDArray[Any]:
+def read_dlpack(x: Any) -> NumpyArray:
     """Return another library's array as a NumPy array, of any dtype of the IR."""
     given = _WordExporter(x)
-    numbers: npt.NDArray[Any] = np.from_dlpack(given)
+    numbers: NumpyArray = np.from_dlpack(given)
     return numbers if given.dtype is None else numbers.view(given.dtype)
 
 
@@ -66,7 +65,7 @@ class _WordExporter:
 
     def __init__(self, x: Any) -> None:
         self._x = x
-        self.dtype: np.dtype[Any] | None = None
+        self.dtype: NumpyDType | None = None
         """The dtype of elements that are exported as integers."""
 
     def __dlpack__(self, **options: Any) -> Any:

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from shardir.backends.base import Launch
 from shardir.backends.cpu import is_available
 from shardir.backends.native import native
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.shardings.sharding import Sharding
+from shardir.ir.types import NumpyArray, NumpyDType
 
 MAX_CACHED_IMPORTS = 4096
 """Maximum number of cached launches."""
@@ -18,7 +16,7 @@ _import_launches: dict[Any, Launch | None] = {}
 
 
 def import_natively(
-    array: npt.NDArray[Any], signature: ArraySignature, sharding: Sharding, kind: type
+    array: NumpyArray, signature: ArraySignature, sharding: Sharding, kind: type
 ) -> Any:
     """Return a copy of a NumPy array in one allocation, or `None` if Python code must make it.
 
@@ -41,7 +39,7 @@ def import_natively(
 
 def _make_import_launch(
     shape: tuple[int, ...],
-    given: np.dtype[Any],
+    given: NumpyDType,
     signature: ArraySignature,
     sharding: Sharding,
     kind: type,

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
@@ -12,7 +11,7 @@ from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
+from shardir.ir.types import NUMPY_DTYPES, NumpyArray, NumpyDType, TensorType, dtype_name
 
 PYTHON_NUMBER_TYPES = {
     bool: ("bool", False),
@@ -44,7 +43,7 @@ def abstract_of(x: Any, name: str = "") -> AbstractValue:
     return AbstractValue(TensorType(array.shape, _dtype_of(array, x, name)))
 
 
-def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
+def to_numpy(x: Any, name: str = "") -> NumpyArray:
     """Return a NumPy array of a canonical element type.
 
     Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention
@@ -56,7 +55,7 @@ def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
     return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
 
 
-def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
+def _as_array(x: Any, name: str) -> NumpyArray:
     if isinstance(x, np.ma.MaskedArray):
         raise not_an_array_error(
             x,
@@ -90,7 +89,7 @@ def not_an_array_error(x: Any, name: str, describe: Callable[[Any], str]) -> Not
     return error
 
 
-def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
+def _dtype_of(array: NumpyArray, x: Any, name: str) -> str:
     try:
         return canonical_dtype(dtype_name(array.dtype))
     except TypeError as error:
@@ -100,7 +99,7 @@ def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
         ) from None
 
 
-def narrow_array(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
+def narrow_array(array: NumpyArray, dtype: NumpyDType, name: str = "") -> NumpyArray:
     """Return `array` converted to `dtype`, which is its own type or a narrower one of the same
     kind.
 
@@ -127,7 +126,7 @@ def narrow_array(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") 
         return array.astype(dtype)
 
 
-def normalize_bools(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def normalize_bools(array: NumpyArray) -> NumpyArray:
     """Return `array`, or a copy of a boolean array that has bytes other than 0 and 1.
 
     NumPy treats every nonzero byte as true (of `octets.view(bool)`, for example); programs require
@@ -135,5 +134,5 @@ def normalize_bools(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max() <= 1:
         return array
-    plain: npt.NDArray[Any] = array.view(np.uint8) != 0
+    plain: NumpyArray = array.view(np.uint8) != 0
     return plain

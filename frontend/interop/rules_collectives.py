@@ -14,14 +14,14 @@ from shardir.frontend.transforms.shard_map import shard_map
 
 
 @register_rule("sharding_constraint")
-def _apply_sharding_constraint(equation: Equation) -> Any:
+def _apply_sharding_constraint(equation: Equation) -> Tracer:
     (x,) = equation.tracers
     free = tuple(sorted(equation.params.get("unconstrained_dims") or ()))
     return constrain_as_jax(x, equation.params["sharding"], free)
 
 
 @register_rule("reshard")
-def _apply_reshard(equation: Equation) -> Any:
+def _apply_reshard(equation: Equation) -> Tracer:
     (x,) = equation.tracers
     return constrain_as_jax(x, equation.params["dst_sharding"])
 
@@ -146,7 +146,7 @@ def _apply_all_to_all(equation: Equation) -> Any:
 
 
 @register_rule("axis_index")
-def _apply_axis_index(equation: Equation) -> Any:
+def _apply_axis_index(equation: Equation) -> Tracer:
     return collectives.axis_index(equation.params["axis_name"])
 
 

@@ -28,7 +28,7 @@ def _apply_jit(equation: Equation) -> Any:
     return [constrain_as_jax(x, sharding) for x, sharding in zip(results, outs, strict=True)]
 
 
-def _apply_call(equation: Equation) -> Any:
+def _apply_call(equation: Equation) -> list[Tracer]:
     params = equation.params
     program = next(params[key] for key in ("call_jaxpr", "call", "jaxpr") if key in params)
     if hasattr(program, "consts"):
@@ -46,7 +46,9 @@ def _apply_scan(equation: Equation) -> Any:
     args, consts, carries = equation.tracers, params["num_consts"], params["num_carry"]
     fixed, init, xs = args[:consts], args[consts : consts + carries], args[consts + carries :]
 
-    def body(carry: Sequence[Tracer], x: Sequence[Tracer]) -> Any:
+    def body(
+        carry: Sequence[Tracer], x: Sequence[Tracer]
+    ) -> tuple[tuple[Tracer, ...], tuple[Tracer, ...]]:
         results = equation.reader.read(params["jaxpr"], [*fixed, *carry, *x])
         return tuple(results[:carries]), tuple(results[carries:])
 
@@ -112,7 +114,7 @@ def _apply_cond(equation: Equation) -> Any:
 
 
 @register_rule("platform_index")
-def _apply_platform_index(equation: Equation) -> Any:
+def _apply_platform_index(equation: Equation) -> Tracer:
     """Return the index of the program for CPUs, or of the default program."""
     platforms = equation.params["platforms"]
     for number, names in enumerate(platforms):

@@ -58,7 +58,7 @@ register_function("reduce_precision", lax.reduce_precision,
 
 
 @register_rule("erf_inv")
-def _apply_erf_inv(equation: Equation) -> Any:
+def _apply_erf_inv(equation: Equation) -> Tracer:
     """Emit erf_inv with XLA's polynomials, because JAX's normal random numbers depend on them."""
     (x,) = equation.broadcast_operands()
     return emit("erf_inv", x, as_xla=True)
@@ -71,19 +71,19 @@ def _apply_pow(equation: Equation) -> Any:
 
 
 @register_rule("round")
-def _apply_round(equation: Equation) -> Any:
+def _apply_round(equation: Equation) -> Tracer:
     (x,) = equation.broadcast_operands()
     return lax.round(x, lax.RoundingMethod(int(equation.params["rounding_method"])))
 
 
 @register_rule("convert_element_type")
-def _apply_convert_element_type(equation: Equation) -> Any:
+def _apply_convert_element_type(equation: Equation) -> Tracer:
     (x,) = equation.broadcast_operands()
     return convert(x, equation.dtype())
 
 
 @register_rule("select_n")
-def _apply_select_n(equation: Equation) -> Any:
+def _apply_select_n(equation: Equation) -> Tracer:
     which, *cases = equation.operands
     index = which if isinstance(which, Tracer) else which.tracer()
     broadcast_cases = [x if isinstance(x, Tracer) else x.tracer(equation.shape()) for x in cases]
@@ -93,7 +93,7 @@ def _apply_select_n(equation: Equation) -> Any:
 
 
 @register_rule("clamp")
-def _apply_clamp(equation: Equation) -> Any:
+def _apply_clamp(equation: Equation) -> Tracer:
     low, x, high = equation.tracers
     return lax.clamp(low, lax.broadcast_in_dim(x, equation.shape(), tuple(range(x.ndim))), high)
 

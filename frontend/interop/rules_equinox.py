@@ -22,18 +22,18 @@ _register_full_reduction("unvmap_max", reductions.reduce_max)
 
 
 @register_rule("select_if_vmap")
-def _apply_select_if_vmap(equation: Equation) -> Any:
+def _apply_select_if_vmap(equation: Equation) -> Tracer:
     """Emit a select: the condition is true without batching, but may differ with it."""
     return elementwise.select(*equation.broadcast_operands(equation.shape()))
 
 
 @register_rule("nonbatchable", "nondifferentiable_backward", "nontraceable")
-def _apply_identity(equation: Equation) -> Any:
+def _apply_identity(equation: Equation) -> list[Tracer]:
     return equation.tracers
 
 
 @register_rule("noinline", "maybe_set", "vprim")
-def _apply_implementation(equation: Equation) -> Any:
+def _apply_implementation(equation: Equation) -> list[Tracer]:
     """Trace the implementation of the primitive."""
     primitive, params = equation.source.primitive, equation.params
 

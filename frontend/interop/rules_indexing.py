@@ -19,7 +19,7 @@ def _out_of_bounds_mode(mode: Any) -> str:
 
 
 @register_rule("gather")
-def _apply_gather(equation: Equation) -> Any:
+def _apply_gather(equation: Equation) -> Tracer:
     params = equation.params
     x, indices = equation.tracers
     numbers = params["dimension_numbers"]
@@ -83,7 +83,7 @@ def _window_attributes(equation: Equation, rank: int) -> dict[str, Any]:
 
 
 def _register_window_reduction(name: str, op: str) -> None:
-    def window(equation: Equation) -> Any:
+    def window(equation: Equation) -> Tracer:
         (x,) = equation.tracers
         return emit("reduce_window", x, op=Symbol(op), **_window_attributes(equation, x.ndim))
 
@@ -96,7 +96,7 @@ _register_window_reduction("reduce_window_min", "min")
 
 
 @register_rule("reduce_window")
-def _apply_reduce_window(equation: Equation) -> Any:
+def _apply_reduce_window(equation: Equation) -> Tracer:
     """Emit a window reduction by a multiplication; refuse other functions."""
     x, init = equation.tracers
     body = equation.params["jaxpr"]
@@ -109,7 +109,7 @@ def _apply_reduce_window(equation: Equation) -> Any:
     return elementwise.mul(result, data_movement.broadcast_in_dim(init, result.shape, ()))
 
 
-def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Any) -> Any:
+def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Any) -> Tracer:
     """Select one element of `source` per window, added where the window has its extreme."""
     op = {"ge": "max", "le": "min"}[equation.params["select_prim"].name]
     return emit(

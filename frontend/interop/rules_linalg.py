@@ -4,6 +4,7 @@ from typing import Any
 
 from shardir.frontend.interop.rule_registry import Equation, register_function, register_rule
 from shardir.frontend.lax import linalg
+from shardir.frontend.tracing.tracer import Tracer
 
 register_function("triangular_solve", linalg.triangular_solve, left_side="left_side", lower="lower",
        transpose_a="transpose_a", conjugate_a="conjugate_a",
@@ -16,7 +17,7 @@ register_function("lu_pivots_to_permutation", linalg.lu_pivots_to_permutation,
 
 
 @register_rule("cholesky")
-def _apply_cholesky(equation: Equation) -> Any:
+def _apply_cholesky(equation: Equation) -> Tracer:
     return linalg.cholesky(*equation.tracers, symmetrize_input=False)
 
 

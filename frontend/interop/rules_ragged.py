@@ -9,7 +9,7 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 @register_rule("ragged_dot_general")
-def _apply_ragged_dot(equation: Equation) -> Any:
+def _apply_ragged_dot(equation: Equation) -> Tracer:
     """Contract each group, with the rows of all other groups set to zero."""
     x, y, sizes = equation.tracers
     numbers = equation.params["ragged_dot_dimension_numbers"]

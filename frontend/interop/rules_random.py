@@ -22,7 +22,7 @@ def _check_key_implementation(equation: Equation) -> None:
 
 
 @register_rule("random_seed")
-def _apply_random_seed(equation: Equation) -> Any:
+def _apply_random_seed(equation: Equation) -> Tracer:
     _check_key_implementation(equation)
     (seeds,) = equation.tracers
     if not seeds.ndim:
@@ -33,32 +33,32 @@ def _apply_random_seed(equation: Equation) -> Any:
 
 
 @register_rule("random_wrap")
-def _apply_random_wrap(equation: Equation) -> Any:
+def _apply_random_wrap(equation: Equation) -> Tracer:
     _check_key_implementation(equation)
     return random_keys.wrap_key_data(*equation.tracers)
 
 
 @register_rule("random_unwrap")
-def _apply_random_unwrap(equation: Equation) -> Any:
+def _apply_random_unwrap(equation: Equation) -> Tracer:
     return random_keys.key_data(*equation.tracers)
 
 
 @register_rule("random_bits")
-def _apply_random_bits(equation: Equation) -> Any:
+def _apply_random_bits(equation: Equation) -> Tracer:
     (keys,) = equation.tracers
     result = TensorType(equation.shape(), f"u{equation.params['bit_width']}")
     return emit("random_bits", keys, scheme=counter_scheme(), result=result)
 
 
 @register_rule("random_split")
-def _apply_random_split(equation: Equation) -> Any:
+def _apply_random_split(equation: Equation) -> Tracer:
     (keys,) = equation.tracers
     result = TensorType(equation.shape(), "key")
     return emit("random_split", keys, scheme=counter_scheme(), result=result)
 
 
 @register_rule("random_fold_in")
-def _apply_random_fold_in(equation: Equation) -> Any:
+def _apply_random_fold_in(equation: Equation) -> Tracer:
     keys, data = equation.broadcast_operands()
     wide = [
         x
@@ -92,5 +92,5 @@ def _apply_random_gamma(equation: Equation) -> Any:
 
 
 @register_rule("random_clone")
-def _apply_random_clone(equation: Equation) -> Any:
+def _apply_random_clone(equation: Equation) -> list[Tracer]:
     return equation.tracers

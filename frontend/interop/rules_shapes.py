@@ -12,6 +12,7 @@ from shardir.frontend.interop.rule_registry import (
 from shardir.frontend.lax import api as lax
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.tracing.operands import convert, splat
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
 register_function("squeeze", lax.squeeze, dimensions="dimensions")
@@ -27,7 +28,7 @@ register_function("top_k", lambda x, k, axis=-1: lax.top_k(x, k, axis=axis), k="
 
 
 @register_rule("broadcast_in_dim")
-def _apply_broadcast_in_dim(equation: Equation) -> Any:
+def _apply_broadcast_in_dim(equation: Equation) -> Tracer:
     x = equation.operands[0]
     if isinstance(x, LiteralScalar):
         result = x.tracer(equation.shape())
@@ -40,19 +41,19 @@ def _apply_broadcast_in_dim(equation: Equation) -> Any:
 
 
 @register_rule("reshape")
-def _apply_reshape(equation: Equation) -> Any:
+def _apply_reshape(equation: Equation) -> Tracer:
     (x,) = equation.tracers
     result = lax.reshape(x, equation.shape(), equation.params.get("dimensions"))
     return constrain_to_typed_sharding(result, equation.params.get("sharding"))
 
 
 @register_rule("concatenate")
-def _apply_concatenate(equation: Equation) -> Any:
+def _apply_concatenate(equation: Equation) -> Tracer:
     return lax.concatenate(equation.tracers, equation.params["dimension"])
 
 
 @register_rule("stack")
-def _apply_stack(equation: Equation) -> Any:
+def _apply_stack(equation: Equation) -> Tracer:
     return lax.stack(equation.tracers, equation.params["axis"])
 
 
@@ -62,7 +63,7 @@ def _apply_unstack(equation: Equation) -> Any:
 
 
 @register_rule("iota")
-def _apply_iota(equation: Equation) -> Any:
+def _apply_iota(equation: Equation) -> Tracer:
     result = lax.broadcasted_iota(
         equation.results[0].dtype, equation.shape(), equation.params["dimension"]
     )
@@ -70,19 +71,19 @@ def _apply_iota(equation: Equation) -> Any:
 
 
 @register_rule("empty", "empty2")
-def _apply_empty(equation: Equation) -> Any:
+def _apply_empty(equation: Equation) -> Tracer:
     """Emit zeros for JAX's uninitialized arrays."""
     return splat(0, TensorType(equation.shape(), equation.dtype()))
 
 
 @register_rule("dynamic_slice")
-def _apply_dynamic_slice(equation: Equation) -> Any:
+def _apply_dynamic_slice(equation: Equation) -> Tracer:
     x, *starts = equation.tracers
     return lax.dynamic_slice(x, starts, equation.params["slice_sizes"])
 
 
 @register_rule("dynamic_update_slice")
-def _apply_dynamic_update_slice(equation: Equation) -> Any:
+def _apply_dynamic_update_slice(equation: Equation) -> Tracer:
     x, update, *starts = equation.tracers
     return lax.dynamic_update_slice(x, update, starts)
 
@@ -144,7 +145,7 @@ def _apply_sort(equation: Equation) -> Any:
 
 
 @register_rule("dot_general")
-def _apply_dot_general(equation: Equation) -> Any:
+def _apply_dot_general(equation: Equation) -> Tracer:
     x, y = equation.tracers
     wide = equation.dtype()
     if x.value.type.dtype != y.value.type.dtype:
@@ -158,7 +159,7 @@ def _apply_dot_general(equation: Equation) -> Any:
 
 
 @register_rule("conv_general_dilated")
-def _apply_conv(equation: Equation) -> Any:
+def _apply_conv(equation: Equation) -> Tracer:
     params = equation.params
     x, w = equation.tracers
     numbers = params["dimension_numbers"]
@@ -178,7 +179,7 @@ def _apply_conv(equation: Equation) -> Any:
 
 
 @register_rule("fft")
-def _apply_fft(equation: Equation) -> Any:
+def _apply_fft(equation: Equation) -> Tracer:
     (x,) = equation.tracers
     kind = equation.params["fft_type"]
     name = getattr(kind, "name", str(kind))

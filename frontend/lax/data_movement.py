@@ -137,7 +137,7 @@ def concatenate(operands: PyTree, dimension: int) -> Tracer:
 
 
 @public(static=("sizes", "axis"))
-def split(operand: ArrayLike, sizes: Any, axis: int = 0) -> Any:
+def split(operand: ArrayLike, sizes: Any, axis: int = 0) -> list[Tracer]:
     """Split into parts of the given sizes along `axis`; return a list."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)

@@ -65,7 +65,7 @@ def qr(
     pivoting: bool = False,
     full_matrices: bool = True,
     use_magma: bool | None = None,
-) -> Any:
+) -> tuple[Tracer, ...]:
     """Return Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
     if pivoting:
         raise ArgumentError(
@@ -96,7 +96,7 @@ def eigh(
     x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True,
     sort_eigenvalues: bool = True, subset_by_index: tuple[int, int] | None = None,
     implementation: Any = None,
-) -> Any:  # fmt: skip
+) -> tuple[Tracer, Tracer]:  # fmt: skip
     """Return eigenvectors of Hermitian matrices as columns, and the eigenvalues in ascending order.
 
     Without `symmetrize_input` one triangle is read, the lower one if `lower`.

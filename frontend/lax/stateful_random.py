@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
@@ -12,7 +11,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
-from shardir.ir.types import FLOATS, TensorType
+from shardir.ir.types import FLOATS, NumpyArray, TensorType
 
 
 def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
@@ -34,7 +33,7 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
     sizes = canonicalize_shape(shape)
     dtype = TensorType(sizes, kind).numpy
 
-    def draw(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def draw(low: NumpyArray, high: NumpyArray) -> NumpyArray:
         if low > high or (low == high and kind not in FLOATS):
             message = (
                 f"rng_uniform draws from a up to b, got a = {low} and b = {high}; make b larger"

@@ -1,9 +1,8 @@
 """The inspection functions of the Array API standard."""
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from shardir.frontend.dispatch.execution_context import default_array_device
 from shardir.frontend.errors import ArgumentError
@@ -12,7 +11,7 @@ from shardir.frontend.shardings.devices import Device, devices
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.ir.dtypes import NARROW_FLOATS
-from shardir.ir.types import NUMPY_DTYPES
+from shardir.ir.types import NUMPY_DTYPES, NumpyDType
 
 __array_api_version__ = "2024.12"
 ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -26,7 +25,7 @@ _MAX_DIMENSIONS = 50
 """The number of letters of an einsum."""
 
 
-def array_namespace(version: str | None) -> Any:
+def array_namespace(version: str | None) -> ModuleType:
     """Return `shardir.numpy`; raise `ArgumentError` for an unsupported version of the standard."""
     if version not in (None, *ARRAY_API_VERSIONS):
         versions = ", ".join(ARRAY_API_VERSIONS)
@@ -61,11 +60,11 @@ class NamespaceInfo:
         """Return all devices."""
         return list(devices())
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
+    def default_dtypes(self, *, device: Any = None) -> dict[str, NumpyDType]:
         """Return the element types of new arrays by kind; they are equal on all devices."""
         return {kind: NUMPY_DTYPES[canonical_dtype(name)] for kind, name in _DEFAULT_DTYPES.items()}
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, NumpyDType]:
         """Return the enabled element types of the standard by name; those of a kind, or all."""
         known = [
             dtype

@@ -26,7 +26,16 @@ from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.promotion import KEY, DType, dtype_of, invalid_dtype_error, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import EXTENSION_DTYPES
-from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, SIGNED, UNSIGNED
+from shardir.ir.types import (
+    COMPLEX,
+    FLOATS,
+    INEXACT,
+    INTEGERS,
+    NUMPY_DTYPES,
+    SIGNED,
+    UNSIGNED,
+    NumpyDType,
+)
 
 pi: Final = float(np.pi)
 e: Final = float(np.e)
@@ -45,11 +54,11 @@ character, flexible, object_ = np.character, np.flexible, np.object_
 class _NumpyDtypeMeta(type):
     """The metaclass of `dtype`: a call returns a NumPy dtype, and `isinstance` tests for one."""
 
-    def __call__(cls, dtype: Any, *args: PyTree, **options: PyTree) -> np.dtype[Any]:
+    def __call__(cls, dtype: Any, *args: PyTree, **options: PyTree) -> NumpyDType:
         if not args and not options and not isinstance(dtype, (list, dict)):
             return _numpy_dtype(dtype)
         try:
-            result: np.dtype[Any] = np.dtype(dtype, *args, **options)
+            result: NumpyDType = np.dtype(dtype, *args, **options)
         except FOREIGN_ERRORS as error:
             described = ", ".join(map(brief, (dtype, *args, *options.values())))
             raise ArgumentError(
@@ -138,7 +147,7 @@ def _astype(x: ArrayLike, dtype: DTypeLike) -> Tracer:
     return convert(as_tracer(x), dtype_of(float if dtype is None else dtype))
 
 
-def _numpy_dtype(spec: Any) -> np.dtype[Any]:
+def _numpy_dtype(spec: Any) -> NumpyDType:
     """Return the NumPy dtype of `spec` without narrowing of 64-bit types; raise
     `NotAnArrayError`.
     """
@@ -146,7 +155,7 @@ def _numpy_dtype(spec: Any) -> np.dtype[Any]:
         return EXTENSION_DTYPES[spec]
     found = spec if isinstance(spec, type) else getattr(spec, "dtype", spec)
     try:
-        named: np.dtype[Any] = np.dtype(found)
+        named: NumpyDType = np.dtype(found)
     except (TypeError, ValueError):
         raise invalid_dtype_error(spec) from None
     return named
@@ -162,7 +171,7 @@ class Finfo:
 
     __slots__ = ("_known", "bits", "dtype", "eps", "max", "min", "smallest_normal")
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+    def __init__(self, dtype: NumpyDType) -> None:
         info: Any = ml_dtypes.finfo
         known = self._known = info(dtype)
         self.bits, self.dtype = int(known.bits), known.dtype

@@ -89,7 +89,7 @@ def _roots(p: ArrayLike, more: int) -> Tracer:
 
 
 @public(static=("trim_leading_zeros",))
-def polydiv(u: Any, v: ArrayLike, *, trim_leading_zeros: bool = False) -> Any:
+def polydiv(u: Any, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Tracer, Tracer]:
     """Return the quotient and the remainder of two polynomials.
 
     The remainder keeps its leading zeros, because their number depends on the values.

@@ -17,6 +17,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 
 Mask = Any
 """A container of bools like the parameters, or a function from parameters to one."""
@@ -196,7 +197,7 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
         updates = check_state("scale_by_root_of_squares", state, MeanState, updates)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
-        def scale_gradient(g: Any, t: Any) -> Any:
+        def scale_gradient(g: Any, t: Any) -> Tracer:
             return selection.where(t > 0, g / math_functions.sqrt(t + eps), 0.0)
 
         return tree.map(scale_gradient, updates, total), MeanState(total)
@@ -255,7 +256,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
     return stateless(add_decay)
 
 
-def global_norm(updates: PyTree) -> Any:
+def global_norm(updates: PyTree) -> Tracer:
     """Return the square root of the sum of squares of all elements in a container."""
     squares = [
         basic_reductions.sum(complex_parts.real(x * complex_parts.conj(x)))

@@ -15,6 +15,7 @@ from shardir.frontend.optim.argument_checks import check_numbers, require_list
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 
 Schedule = Callable[[Any], Any]
 
@@ -78,7 +79,7 @@ def exponential_decay(
         end_value=0.0 if end_value is None else end_value,
     )
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: Any) -> Tracer:
         done = filling.asarray(count) - transition_begin
         times = done / transition_steps
         times = rounding.floor(times) if staircase else times

@@ -33,12 +33,12 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES
+from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, NumpyDType
 
 ShapeTuple = tuple[int, ...]
 
 
-def _integer_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+def _integer_dtype(dtype: DTypeLike) -> NumpyDType:
     name = dtype_of(int if dtype is None else dtype)
     if name not in INTEGERS:
         raise RandomError(with_location(f"random counts cannot be of type {name}"))
@@ -75,9 +75,7 @@ def poisson(
     )
 
 
-def _sample_by_counting(
-    key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: np.dtype[Any]
-) -> Any:
+def _sample_by_counting(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: NumpyDType) -> Any:
     def is_unfinished(state: PyTree) -> Tracer:
         return basic_reductions.any(state[2] > -rate)
 
@@ -91,9 +89,7 @@ def _sample_by_counting(
     return while_loop(is_unfinished, step, start)[0] - 1
 
 
-def _sample_by_rejection(
-    key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: np.dtype[Any]
-) -> Any:
+def _sample_by_rejection(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: NumpyDType) -> Any:
     log_rate = math_functions.log(rate)
     b = 0.931 + 2.53 * math_functions.sqrt(rate)
     a = -0.059 + 0.02483 * b

@@ -90,7 +90,7 @@ def cholesky(
 
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> Any:
+) -> tuple[Tracer, bool]:
     """Return the operand of `cho_solve`: the factor of `cholesky`, and whether it is lower."""
     return cholesky(a, lower), lower
 
@@ -197,7 +197,9 @@ def _hermitian_from_lower(x: Tracer) -> Tracer:
 
 
 @public(static=("overwrite_a", "check_finite"))
-def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def lu_factor(
+    a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Tracer, Tracer]:
     """Return the operand of `lu_solve`: L and U in one matrix, and the pivots."""
     (x,) = promote_matrices("lu_factor", a)
     packed, pivots, _ = factored(x)

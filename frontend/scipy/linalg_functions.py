@@ -110,7 +110,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Tracer:
 def polar(
     a: ArrayLike, side: str = "right", *, method: str = "svd", eps: float | None = None,
     max_iterations: int | None = None,
-) -> Any:  # fmt: skip
+) -> tuple[Tracer, Tracer]:  # fmt: skip
     """Return the polar factors: a matrix with orthonormal columns (or rows) and a semidefinite one.
 
     Their product is `a`, with the positive semidefinite factor on the `side` "right" or "left".

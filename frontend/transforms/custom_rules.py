@@ -38,6 +38,7 @@ from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 from shardir.ir.builder import substitute
 from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block, Value
+from shardir.ir.operation import Attr
 from shardir.ir.types import INEXACT
 from shardir.op_rules.vma import Varying
 
@@ -213,7 +214,7 @@ class CustomCall:
             spec, primal, rule=HostFunction(name or self.name, rule), **attrs
         )
 
-    def emit_operation(self, spec: str, primal: "Primal", **attrs: Any) -> Any:
+    def emit_operation(self, spec: str, primal: "Primal", **attrs: Attr) -> Any:
         """Emit the function as an operation on the arguments and its captured values."""
         closed = primal.captures
         params = [replace(value) for value in closed]

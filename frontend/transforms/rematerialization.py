@@ -20,6 +20,7 @@ from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_
 from shardir.frontend.tracing.trace import current_trace, emit, emit_results, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction
+from shardir.ir.operation import Attr
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class UserPolicy:
 
     policy: UserFunction
 
-    def __call__(self, name: str, *types: Any, **attrs: Any) -> bool:
+    def __call__(self, name: str, *types: Any, **attrs: Attr) -> bool:
         found = call_user_function(self.policy, "the policy of checkpoint", (name, *types), attrs)
         return check_flag("what the policy of checkpoint returns", found)
 
@@ -140,7 +141,7 @@ def checkpoint(
         raise ArgumentError(with_location(f"checkpoint takes a function, got {brief(fun)}"))
     known = Parameters.of(fun, static_argnums)
     alone = jit(fun, static_argnums=static_argnums)
-    attrs: dict[str, Any] = {"save": clauses} if clauses else {}
+    attrs: dict[str, Attr] = {"save": clauses} if clauses else {}
     if not check_flag("prevent_cse of checkpoint", prevent_cse):
         attrs["barrier"] = False
 
@@ -159,7 +160,7 @@ remat = checkpoint
 def _trace_checkpoint(
     fun: UserFunction,
     known: Parameters,
-    attrs: dict[str, Any],
+    attrs: dict[str, Attr],
     args: tuple[PyTree, ...],
     options: dict[str, PyTree],
 ) -> Any:

@@ -206,7 +206,9 @@ def _emit_loop(b: Builder, length: int, carried: list[Value], body: Any) -> list
     inner.why = b.why
     params = [inner.param(value.type, value.name) for value in carried]
     block = inner.block(params, body(inner, *params))
-    made = b.scan(*carried, blocks=(block,), carries=len(carried), length=length, reverse=False)
+    made = b.emit(
+        specs.scan, *carried, blocks=(block,), carries=len(carried), length=length, reverse=False
+    )
     return list(made)
 
 

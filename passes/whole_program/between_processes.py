@@ -15,13 +15,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.process_levels import ProcessLevels
 from shardir.ir.sharding import Axes
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.communication.async_collectives import is_started, kind_of
 from shardir.ops.type_checks import Ints
 from shardir.passes.whole_program.collective_rules import record_collective
@@ -204,7 +203,7 @@ def _is_one_of_processes(merger: DeviceMerger, far: Axes, processes: Sequence[in
     if levels.position_of_process is not None:
         made: Value = b.full(levels.position(far) in processes, flag)
         return made
-    table: npt.NDArray[Any] = np.zeros(prod(axis_sizes(far)), bool)
+    table: NumpyArray = np.zeros(prod(axis_sizes(far)), bool)
     table[list(processes)] = True
     known = b.constant(value=Dense(table), result=flag.with_shape(table.shape))
     return reshape_if_needed(b, b.all_slice(known, dim=0, axes=far), ())

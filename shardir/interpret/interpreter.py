@@ -173,7 +173,7 @@ def _common_rendezvous(meetings: Sequence[Rendezvous | None]) -> Rendezvous:
 
 
 def execute_collective(
-    op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Any
+    op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Attr
 ) -> list[Any]:
     """Execute one collective operation for all devices."""
     assert op.spec.exchange is not None

@@ -1,17 +1,12 @@
 """Random arguments for test runs of programs."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.module import Module
-from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED, TensorType
+from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED, NumpyArray, TensorType
 
 
-def random_arguments(
-    module: Module, seed: int = 0, *, whole: bool = False
-) -> list[npt.NDArray[Any]]:
+def random_arguments(module: Module, seed: int = 0, *, whole: bool = False) -> list[NumpyArray]:
     """Return random global arrays for the parameters of the first function, determined by the seed.
 
     Floating-point and complex elements are standard normal; integers are small, because they often
@@ -30,7 +25,7 @@ def parameter_types(module: Module) -> list[TensorType]:
     return [param.type for param in main.body.params]
 
 
-def _random_array(type: TensorType, rng: np.random.Generator, whole: bool) -> npt.NDArray[Any]:
+def _random_array(type: TensorType, rng: np.random.Generator, whole: bool) -> NumpyArray:
     if type.dtype == "key":
         return rng.integers(0, 1 << 64, type.shape, np.uint64)
     if not whole and type.dtype in FLOATS:

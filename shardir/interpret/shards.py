@@ -11,7 +11,7 @@ from shardir.ir.device_groups import device_positions
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
-from shardir.ir.types import TensorType, dtype_name
+from shardir.ir.types import NumpyDType, TensorType, dtype_name
 from shardir.op_rules.partitioning import identity_element
 
 Array = npt.NDArray[Any]
@@ -53,7 +53,7 @@ def slice_shard(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Ar
     return part
 
 
-def _padding_value(dtype: np.dtype[Any]) -> Any:
+def _padding_value(dtype: NumpyDType) -> Any:
     """Return a padding value that is visible in results: NaN, the largest integer or true."""
     return np.iinfo(dtype).max if dtype.kind in "iu" else True if dtype.kind == "b" else np.nan
 

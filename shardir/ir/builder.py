@@ -105,7 +105,11 @@ class Builder:
     def append(self, op: Op) -> None:
         self.ops.append(op)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., Value]:
+        """Return a function that appends the operation `name`, which has one result.
+
+        Use `emit` for operations with several results.
+        """
         text_name = name.strip("_").replace("_", "-")
         spec = OPS.get(name) or OPS.get(text_name)
         if spec is None and not name.startswith("__"):

@@ -15,6 +15,12 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
+NumpyDType = np.dtype[Any]
+"""An element type of NumPy."""
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+"""A NumPy array of any element type and shape."""
+
 DTypeKind = Literal["bool", "signed", "unsigned", "float", "complex", "key"]
 
 
@@ -24,7 +30,7 @@ class DTypeInfo:
 
     name: str
     kind: DTypeKind
-    numpy: np.dtype[Any]
+    numpy: NumpyDType
     """The NumPy dtype that stores the elements."""
     exponent_bits: int = 0
     """For floats, the number of bits of the exponent."""

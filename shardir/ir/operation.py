@@ -65,6 +65,8 @@ BatchRule = Callable[..., Any]
 `BatchedOp`, which states the operands that have the new dimension. A result that depends on no
 batched operand may lack the new dimension.
 """
+Cotangents = tuple["Value | None", ...]
+"""The cotangents of several values; `None` is zero."""
 Tangents = Sequence["Value | None"]
 TangentRule = Callable[[Any, "Op", Tangents], Tangents | None]
 """The type of a tangent rule:

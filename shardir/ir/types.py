@@ -18,6 +18,8 @@ from shardir.ir.dtypes import (
     SIGNED as SIGNED,
     TOKEN as TOKEN,
     UNSIGNED as UNSIGNED,
+    NumpyArray as NumpyArray,
+    NumpyDType as NumpyDType,
     dtype_name as dtype_name,
 )
 

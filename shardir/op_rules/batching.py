@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardir.ir.operation import BatchRule, Op, Value
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Attr, BatchRule, Op, Value
 from shardir.ir.types import TensorType
 
 
@@ -35,12 +36,12 @@ class BatchedOp:
         return tuple(self.type(value.type) for value in self.op.results)
 
     @property
-    def emit_result(self) -> Any:
+    def emit_result(self) -> TensorType | tuple[TensorType, ...]:
         """The result type or types in the form that `Builder.emit` accepts."""
         results = self.results
         return results[0] if len(results) == 1 else results
 
-    def batch_all(self, b: Any, operands: Sequence[Value]) -> tuple[Value, ...]:
+    def batch_all(self, b: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
         """Return the operands, each with the new dimension."""
         pairs = zip(operands, self.batched, strict=True)
         return tuple(
@@ -48,7 +49,7 @@ class BatchedOp:
         )
 
 
-def broadcast_over_batch(b: Any, x: Value, size: int) -> Value:
+def broadcast_over_batch(b: Builder, x: Value, size: int) -> Value:
     """Return `x` broadcast along a new leading dimension."""
     why, b.why = b.why, "broadcast along the batch dimension"
     type = x.type.with_shape((size, *x.type.shape))
@@ -57,7 +58,7 @@ def broadcast_over_batch(b: Any, x: Value, size: int) -> Value:
     return made
 
 
-def broadcast_batch_scalars(b: Any, x: Value, type: TensorType) -> Value:
+def broadcast_batch_scalars(b: Builder, x: Value, type: TensorType) -> Value:
     """Return `x`, one element per batch entry, broadcast to `type` along the other dimensions."""
     if x.type.shape == type.shape:
         return x
@@ -65,7 +66,7 @@ def broadcast_batch_scalars(b: Any, x: Value, type: TensorType) -> Value:
     return made
 
 
-def batch_elementwise(b: Any, many: BatchedOp, *operands: Value, **attrs: Any) -> Any:
+def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> Any:
     """Apply the batching rule of an operation whose factors map to all operands alike.
 
     Scalar operands stay scalars unless they are batched.
@@ -87,7 +88,7 @@ def shift_dims(*names: str, **ahead: Any) -> BatchRule:
     have one entry per dimension and get the given entry for the new one.
     """
 
-    def rule(b: Any, many: BatchedOp, *operands: Value, **attrs: Any) -> Any:
+    def rule(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> Any:
         for name in names:
             if name in attrs:
                 attrs[name] = increment_dims(attrs[name])

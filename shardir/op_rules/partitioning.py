@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import Op, Value
 from shardir.ir.sharding import Axes, count_positions
@@ -81,7 +81,7 @@ class LocalOp:
         """Return the number of shards along a dimension of an operand or result."""
         return count_positions(self.sharding_axes(value, dim))
 
-    def shard_start(self, b: Any, value: Value, dim: int, dtype: str = "i32") -> Value | None:
+    def shard_start(self, b: Builder, value: Value, dim: int, dtype: str = "i32") -> Value | None:
         """Return the start of the device's shard of `value` along `dim` as a scalar integer.
 
         Returns `None` if the dimension is not sharded.
@@ -101,7 +101,7 @@ class LocalOp:
         sharding = value.sharding
         return sharding is not None and value.type.shape[dim] % sharding.dims[dim].num_shards != 0
 
-    def valid_mask(self, b: Any, value: Value, dim: int) -> Value | None:
+    def valid_mask(self, b: Builder, value: Value, dim: int) -> Value | None:
         """Return the mask of the valid positions of the device's shard along `dim`: bool, rank 1.
 
         Returns `None` if no shard has padding.
@@ -117,7 +117,7 @@ class LocalOp:
         return inside
 
     def mask_padding(
-        self, b: Any, piece: Value, value: Value, dims: Iterable[int], filler: complex
+        self, b: Builder, piece: Value, value: Value, dims: Iterable[int], filler: complex
     ) -> Value:
         """Return the device's shard of `value` with `filler` in its padding along `dims`."""
         everywhere = None
@@ -130,7 +130,7 @@ class LocalOp:
         masked: Value = b.select(everywhere, piece, b.full(filler, piece.type))
         return masked
 
-    def is_first(self, b: Any, axes: Axes) -> Value:
+    def is_first(self, b: Builder, axes: Axes) -> Value:
         """Return whether the device is the first along `axes`, as a scalar bool."""
         place = b.axis_index(axes=axes)
         first: Value = b.eq(place, b.full(0, place.type))

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Dense
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Dense, Value
 from shardir.ir.sharding import Axes, count_positions
 from shardir.ir.types import TensorType
 from shardir.op_rules.exchange_plan import (
@@ -33,8 +34,8 @@ from shardir.op_rules.partitioning import LocalOp
 
 
 def exchange_rows(
-    b: Any,
-    x: Any,
+    b: Builder,
+    x: Value,
     dim: int,
     axes: Axes,
     held: RowRuns,
@@ -227,7 +228,7 @@ class _RowExchange:
         return self.b.broadcast(number, dims=(), result=like.type)
 
 
-def select_by_position(b: Any, axes: Axes, numbers: Sequence[int]) -> "int | Any":
+def select_by_position(b: Builder, axes: Axes, numbers: Sequence[int]) -> "int | Any":
     """Return the element of `numbers` for the device's position along `axes`.
 
     The result is an `int` if all elements are equal, else a scalar i32.
@@ -246,7 +247,7 @@ def select_by_position(b: Any, axes: Axes, numbers: Sequence[int]) -> "int | Any
     return b.reshape(found, result=place.type)
 
 
-def slice_rows(b: Any, value: Any, dim: int, start: int, length: int) -> Any:
+def slice_rows(b: Builder, value: Value, dim: int, start: int, length: int) -> Value:
     """Return `length` rows of dimension `dim` from `start` on, or the value if these are all."""
     shape = value.type.shape
     if (start, length) == (0, shape[dim]):
@@ -257,10 +258,10 @@ def slice_rows(b: Any, value: Any, dim: int, start: int, length: int) -> Any:
 
 
 def fetch_rows(
-    b: Any,
+    b: Builder,
     local: LocalOp,
-    piece: Any,
-    value: Any,
+    piece: Value,
+    value: Value,
     dim: int,
     wanted: RowRuns,
     size: int,

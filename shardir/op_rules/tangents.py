@@ -9,13 +9,13 @@ without a rule are derived from the vjp by `shardir.passes.autodiff.pushforward`
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.operation import Op, Tangents, Value
 from shardir.ir.types import COMPLEX, INEXACT
 
 
-def linear_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents:
+def linear_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangent of an operation that is jointly linear in its floating-point operands."""
     if op.result.type.dtype not in INEXACT:
         return (None,)
@@ -30,7 +30,7 @@ def linear_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents:
     return (_apply_to(b, op, operands),)
 
 
-def multilinear_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents:
+def multilinear_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangent of a product: linear in each operand with the others fixed."""
     parts = []
     for i, tangent in enumerate(tangents):
@@ -39,7 +39,7 @@ def multilinear_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents:
     return (reduce(b.add, parts),)
 
 
-def diagonal_tangent(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
+def diagonal_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
     """Return the tangent of an elementwise operation: its vjp applied to tangents.
 
     For complex types this holds only where the operation has a complex derivative.
@@ -63,7 +63,7 @@ NOT_HOLOMORPHIC = ("sign",)
 """Elementwise complex operations that are neither holomorphic nor linear."""
 
 
-def _apply_to(b: Any, op: Op, operands: Sequence[Value]) -> Value:
+def _apply_to(b: Builder, op: Op, operands: Sequence[Value]) -> Value:
     """Return the operation applied to other operands."""
     y = op.result
     made: Value = b.emit(op.spec, *operands, result=y.type, sharding=y.sharding, **op.attrs)

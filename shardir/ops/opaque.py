@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from shardir.errors import OpaqueOperationError, count_noun
 from shardir.ir.module import Loc, Module
-from shardir.ir.operation import Attr, define_op
+from shardir.ir.operation import Attr, Result, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.factor_rule_text import parse_rule, show_shardy
 from shardir.op_rules.factors import FactorRule, pointwise_rule
@@ -17,7 +17,7 @@ from shardir.op_rules.factors import FactorRule, pointwise_rule
 
 def _type(
     *xs: TensorType,
-    result: Any,
+    result: Result,
     operation: str,
     head: str,
     attributes: str,
@@ -34,7 +34,7 @@ def _type(
 
 
 def _factors(
-    *xs: TensorType, result: Any, pointwise: bool = False, rule: str = "", **_: Any
+    *xs: TensorType, result: Result, pointwise: bool = False, rule: str = "", **_: Any
 ) -> FactorRule | None:
     if rule:
         return parse_rule(rule)

@@ -11,10 +11,17 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.operation import Dense, Symbol
-from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TensorType, dtype_name
+from shardir.ir.types import (
+    COMPLEX,
+    FLOATS,
+    NUMPY_DTYPES,
+    REAL_OF,
+    NumpyArray,
+    TensorType,
+    dtype_name,
+)
 
 MAX_LISTED_ELEMENTS = 64
 """The number of elements above which arrays are written in base64."""
@@ -74,7 +81,7 @@ def format_dense(dense: Dense) -> str:
     return f'dense({TensorType(array.shape, dtype)}, "{data}")'
 
 
-def _elements(flat: npt.NDArray[Any], dtype: str) -> tuple[list[str], list[Any]]:
+def _elements(flat: NumpyArray, dtype: str) -> tuple[list[str], list[Any]]:
     """Return the texts of the elements, and the Python numbers to which they parse."""
     if dtype in COMPLEX:
         reals, imags = (_elements(part, REAL_OF[dtype]) for part in (flat.real, flat.imag))
@@ -162,5 +169,5 @@ def decode_dense(type: TensorType, data: str) -> Dense:
         raise ValueError(f"{type} has {type.nbytes} bytes, but the data has {len(content)}")
     if type.dtype == "bool" and content.strip(b"\0\1"):
         raise ValueError("the data of a bool array is bytes 0 and 1")
-    array: npt.NDArray[Any] = np.frombuffer(content, type.numpy).reshape(type.shape)
+    array: NumpyArray = np.frombuffer(content, type.numpy).reshape(type.shape)
     return Dense(array)

@@ -4,6 +4,7 @@ import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Function, Value
+from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 
 VECTOR = TensorType((3,), "f64")
@@ -64,7 +65,8 @@ class Programs:
         count = inner.add(counter, inner.full(1, COUNT))
         outs = [self.choose(made)]
         body = inner.block([counter, *carried, *slices], [count, *returns, *outs])
-        results = b.scan(
+        results = b.emit(
+            OPS["scan"],
             b.full(0, COUNT),
             *inits,
             *stacked,
@@ -88,7 +90,7 @@ class Programs:
             index = b.gt(total, b.full(0.1, SCALAR))
         else:
             index = b.full(int(self.rng.integers(-1, 4)), COUNT)
-        return list(b.case(index, blocks=tuple(branch() for _ in range(count))))
+        return list(b.emit(OPS["case"], index, blocks=tuple(branch() for _ in range(count))))
 
 
 def arguments(seed: int) -> list[np.ndarray]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir import ops
 from shardir.backends.cpu.kernel_api import BufferView
@@ -20,6 +19,7 @@ from shardir.backends.cpu.schedule.function_lowering import Lowered
 from shardir.backends.cpu.schedule.items import GatherElements, Item, WorkItem
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import Dense
+from shardir.ir.types import NumpyArray
 
 FILL_ELEMENT_BYTES = (1, 2, 4, 8)
 """Element sizes in bytes for which a fill value can be written."""
@@ -129,7 +129,7 @@ def _match_fill_value(
     condition, element, number = term[1:]
     if (condition, element) != (inside, terms[found]) or number[0] != "constant":
         return None
-    bits: npt.NDArray[Any] = np.array(number[1], item.op.results[0].type.numpy)
+    bits: NumpyArray = np.array(number[1], item.op.results[0].type.numpy)
     return int(bits.view(f"i{found.itemsize}"))
 
 

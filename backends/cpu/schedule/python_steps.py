@@ -21,7 +21,7 @@ from shardir.backends.cpu.schedule.items import BranchItem, Item, NumPyCall, Sca
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.backends.numpy.marks import record_mark
 from shardir.ir.module import Block, Op
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 
 BaseAddresses = list[int]
 """The base addresses of a run, one for each slot."""
@@ -116,7 +116,7 @@ def _interpret_block(block: Block) -> Callable[..., list[Any]]:
     """Return a block of operations without control flow as a function of arrays."""
     steps = [(op, _reference_kernel(op)) for op in block.ops]
 
-    def compute(*arrays: npt.NDArray[Any]) -> list[Any]:
+    def compute(*arrays: NumpyArray) -> list[Any]:
         values = dict(zip(block.params, arrays, strict=True))
         for op, kernel in steps:
             computed = kernel(*(values[value] for value in op.operands))
@@ -192,7 +192,7 @@ def array_view(view: BufferView) -> ArrayView:
         "version": 3,
     }
 
-    def array(bases: BaseAddresses) -> npt.NDArray[Any]:
+    def array(bases: BaseAddresses) -> NumpyArray:
         result = np.asarray(_ArrayInterface({**interface, "data": (bases[slot] + offset, False)}))
         return result if is_builtin else result.view(dtype)
 

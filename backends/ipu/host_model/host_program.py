@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.ipu.host_model.compiler import HostModelError
+from shardir.ir.types import NumpyDType
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +38,7 @@ class Port:
 
     name: str
     label: str
-    dtype: np.dtype[Any]
+    dtype: NumpyDType
     whole: tuple[int, ...]
     part: tuple[int, ...]
 

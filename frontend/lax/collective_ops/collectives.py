@@ -25,7 +25,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import Attr, Symbol
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.partitioning import identity_element
@@ -40,7 +40,7 @@ def _map_leaves(x: PyTree, fun: Callable[[Tracer], Tracer]) -> Any:
     return tree.map(lambda leaf: fun(as_tracer(leaf)), x)
 
 
-def _emit_collective(name: str, x: Tracer, axes: Axes, **attrs: Any) -> Tracer:
+def _emit_collective(name: str, x: Tracer, axes: Axes, **attrs: Attr) -> Tracer:
     """Emit a collective along axes; return `x` if there are none."""
     if not axes:
         return x

@@ -256,7 +256,7 @@ def empty(
     *,
     device: Any = None,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> Tracer:
     """Return an array of `shape` filled with zeros; uninitialized arrays do not exist.
 
     The element type is the default floating type unless `dtype` is given.

@@ -186,7 +186,9 @@ def _geomspace(
 
 
 @public(static=("copy", "sparse", "indexing"))
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Tracer]:
     """Return the coordinates of a grid, one array for each vector of `xi`.
 
     With `indexing="xy"` the first two axes are exchanged; `sparse` leaves the other axes with size

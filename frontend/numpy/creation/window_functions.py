@@ -155,7 +155,7 @@ def _hanning(count: int, last: Any, dtype: str) -> Tracer:
     return convert(_scale_and_shift(_cosines(count, last), 0.5, 0.5), dtype)
 
 
-def _kaiser_of_shape(count: int, last: Array, beta: float, dtype: str) -> Any:
+def _kaiser_of_shape(count: int, last: Array, beta: float, dtype: str) -> Tracer:
     return _kaiser(
         count, last, _as_f64_argument(abs(beta)), _inverse_bessel(abs(beta)), dtype=dtype
     )

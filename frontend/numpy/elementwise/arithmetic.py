@@ -5,8 +5,6 @@ types, and for signed types -1 for 0 and -2 for other dividends. The remainder o
 0.
 """
 
-from typing import Any
-
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -96,7 +94,7 @@ mod = remainder
 
 
 @public()
-def divmod(x: ArrayLike, y: ArrayLike, /) -> Any:
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tracer, Tracer]:
     """Return (floor_divide(x, y), remainder(x, y)), elementwise."""
     first, divisor, number = _align_division_operands("divmod", x, y)
     quotient = _floored_quotient(first, divisor, number)

@@ -121,7 +121,7 @@ def _common_divisor(x: Tracer, y: Tracer) -> Tracer:
         rest = emit_elementwise("ne", pair[1], constant_like(pair[1], 0))
         return emit("any", rest, dims=tuple(range(rest.ndim)))
 
-    def step(pair: tuple[Tracer, Tracer]) -> Any:
+    def step(pair: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
         large, small = pair
         done = emit_elementwise("eq", small, constant_like(small, 0))
         rest = emit_elementwise(

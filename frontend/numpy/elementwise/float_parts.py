@@ -145,7 +145,7 @@ def spacing(x: ArrayLike, /) -> Tracer:
 
 
 @public()
-def modf(x: ArrayLike, /, out: None = None) -> Any:
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Tracer, Tracer]:
     """Return (fractional part, integral part), elementwise, both with the sign of `x`."""
     check_no_out("modf", out)
     (x,) = align(x, kind=inexact_kind(x))
@@ -213,7 +213,7 @@ def scale_by_power_of_two(x: Tracer, exponent: Tracer) -> Tracer:
 
 
 @public()
-def frexp(x: ArrayLike, /) -> Any:
+def frexp(x: ArrayLike, /) -> tuple[Tracer, Tracer]:
     """Return (mantissa, exponent) with x = mantissa * 2**exponent and 0.5 <= |mantissa| < 1,
     elementwise.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,7 +163,7 @@ def _mask_address(mask: Mask) -> tuple[int, object]:
 
 
 @cache
-def _masks() -> Any:
+def _masks() -> ModuleType:
     from shardir.backends.cpu.kernels.selection import mask_compaction
 
     return mask_compaction

@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
@@ -39,7 +38,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
 
 NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
 """The number of elements below which NumPy is faster than native code."""
@@ -63,13 +62,13 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | No
     return first, *others
 
 
-def _vector_storage(numbers: npt.NDArray[Any]) -> Storage:
+def _vector_storage(numbers: NumpyArray) -> Storage:
     """Return the storage of a contiguous vector."""
     address: int = numbers.__array_interface__["data"][0]
     return Storage(address, numbers, numbers.shape, numbers.dtype)
 
 
-def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[npt.NDArray[Any], ...]:
+def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[NumpyArray, ...]:
     """Return the indices of the nonzero elements as new i32 vectors.
 
     Raise `TracedValueError` for a traced array, and `NotAnArrayError`, which mentions `label`, for
@@ -101,7 +100,7 @@ def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[npt.
     return (flat_indices, *found[::-1])
 
 
-def as_default_index_array(numbers: npt.NDArray[Any]) -> Any:
+def as_default_index_array(numbers: NumpyArray) -> Any:
     """Convert concrete indices, which have no other reference, to the default integer type."""
     default = canonical_dtype("i64")
     storage = Storage.of(numbers.astype(NUMPY_DTYPES[default], copy=False))

@@ -186,7 +186,9 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
 
 
 @public(static=("numpy_resid",))
-def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
+def lstsq(
+    a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False
+) -> tuple[Tracer, Tracer, Tracer, Tracer]:
     """Return the x that minimizes |a x - b|, the residuals, the rank, and the singular values.
 
     If several x are minimal, the one of smallest norm is returned. Residuals are squared, one per

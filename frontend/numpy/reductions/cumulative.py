@@ -37,7 +37,7 @@ from shardir.ir.types import FLOATS, INEXACT
 
 
 def _define_cumulative(name: str, op: str, neutral: int, nans: bool, meaning: str) -> UserFunction:
-    def function(a: ArrayLike, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    def function(a: ArrayLike, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
         check_no_out(name, out)
         x = as_tracer(a)
         line = flatten(x) if axis is None else x

@@ -174,12 +174,12 @@ def _split(ary: ArrayLike, sections: Any, axis: int, even: bool) -> list[Tracer]
     return [slice_dim(x, dim, a, b) for a, b in _part_bounds(x.shape[dim], sections, even)]
 
 
-def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
     """Split into equal parts along `axis`, or at the given indices; return a list."""
     return _split(ary, to_hashable(indices_or_sections), axis, True)
 
 
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
     """Split like `split`; the sizes of parts may differ by one."""
     return _split(ary, to_hashable(indices_or_sections), axis, False)
 

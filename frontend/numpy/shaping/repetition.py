@@ -5,7 +5,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
@@ -37,6 +36,7 @@ from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape, splat
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import NumpyArray
 
 GATHER_MIN_RUNS = 4
 """The number of contiguous runs from which on elements are gathered instead of concatenated."""
@@ -62,7 +62,7 @@ def tile(A: ArrayLike, reps: Any) -> Tracer:
 def repeat(
     a: ArrayLike, repeats: Any, axis: AxisLike = None, *, total_repeat_length: int | None = None,
     out_sharding: ShardingRequest = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Repeat each element `repeats` times along `axis` (without it, in the flattened array).
 
     Counts per element may be traced if `total_repeat_length` states the size of the result, which
@@ -131,7 +131,7 @@ def _flatten_without_axis(a: ArrayLike, axis: AxisLike) -> tuple[Tracer, int]:
     return x, canonicalize_axis(axis, x.ndim)
 
 
-def select_along_dim(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) -> Tracer:
+def select_along_dim(xs: Sequence[Tracer], dim: int, index: NumpyArray) -> Tracer:
     """Return the elements at concrete indices along one dimension of concatenated arrays."""
     ends = np.cumsum([x.shape[dim] for x in xs])
     breaks = np.flatnonzero((np.diff(index) != 1) | np.isin(index[1:], ends)) + 1

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
@@ -34,10 +33,10 @@ from shardir.frontend.tracing.operands import as_indices, as_tracer, operand_dty
 from shardir.frontend.tracing.promotion import canonical_dtype, result_type
 from shardir.frontend.tracing.trace import current_trace, emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import COMPLEX, INEXACT, NUMPY_DTYPES, TensorType
+from shardir.ir.types import COMPLEX, INEXACT, NUMPY_DTYPES, NumpyArray, TensorType
 
 
-def concrete_promoted(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
+def concrete_promoted(what: str, *xs: Any) -> list[NumpyArray]:
     """Return concrete arrays as NumPy arrays, promoted to one element type."""
     if not is_concrete(xs):
         raise TracedValueError(
@@ -51,9 +50,7 @@ def concrete_promoted(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
     return [array.astype(NUMPY_DTYPES[dtype], copy=False) for array in arrays]
 
 
-def call_numpy(
-    name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **options: PyTree
-) -> Any:
+def call_numpy(name: str, arrays: Sequence[NumpyArray], *flags: bool, **options: PyTree) -> Any:
     """Call the NumPy function `name` and return its result, values first.
 
     bf16 is computed as f32, because NumPy does not sort NaN of bf16 to the end.
@@ -67,7 +64,7 @@ def call_numpy(
     return (values.astype(kind, copy=False), *others)
 
 
-def from_numpy_result(numbers: npt.NDArray[Any]) -> Any:
+def from_numpy_result(numbers: NumpyArray) -> Any:
     """Convert a NumPy array to an array."""
 
     return filling.asarray(numbers)

@@ -7,7 +7,6 @@ from operator import index
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, not_an_array_error
@@ -16,6 +15,7 @@ from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import NumpyArray
 
 
 def is_concrete(x: ArrayLike) -> bool:
@@ -33,7 +33,7 @@ def _is_concrete(x: ArrayLike) -> bool:
     return not isinstance(x, Tracer)
 
 
-def require_concrete(x: ArrayLike, label: str, what: str, way_out: str) -> npt.NDArray[Any]:
+def require_concrete(x: ArrayLike, label: str, what: str, way_out: str) -> NumpyArray:
     """Return the elements of `x`, which error messages call `label`, as a NumPy array.
 
     Raise `TracedValueError` with `what` and `way_out` if `x` is traced, and `NotAnArrayError` if it
@@ -44,7 +44,7 @@ def require_concrete(x: ArrayLike, label: str, what: str, way_out: str) -> npt.N
     return to_concrete_array(x, label)
 
 
-def to_concrete_array(x: ArrayLike, label: str) -> npt.NDArray[Any]:
+def to_concrete_array(x: ArrayLike, label: str) -> NumpyArray:
     """Return the elements of a concrete array or nested list as a NumPy array.
 
     Raise `NotAnArrayError`, which mentions `label`, if `x` is not an array.

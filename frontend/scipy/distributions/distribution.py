@@ -10,6 +10,7 @@ from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
+from shardir.frontend.tracing.tracer import Tracer
 
 FormulaFunction = Callable[..., Any]
 
@@ -71,7 +72,7 @@ class Distribution:
 
     def _scale_result(self, what: str, shapes: int, formula: FormulaFunction) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(q: ArrayLike, *rest: Any) -> Any:
+        def function(q: ArrayLike, *rest: Any) -> Tracer:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = promote_args_inexact(q, loc, scale, *rest[:shapes])
             result = formula(q, *shape) * scale + loc

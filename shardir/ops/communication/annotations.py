@@ -1,17 +1,17 @@
 """Annotations: sharding constraints, resharding, barriers and checkpoint names."""
 
 from dataclasses import replace
-from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import DataFlowEdge, Op
-from shardir.ir.operation import Tangents, define_op
+from shardir.ir.operation import Cotangents, Result, Tangents, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, RuleBuilder, pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
 
 
-def _constraint_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+def _constraint_vjp(b: Builder, g: Value, x: Value, y: Value) -> Cotangents:
     if y.sharding is None:
         return (g,)
     return (b.sharding_constraint(g, sharding=replace(y.sharding, unreduced=())),)
@@ -29,7 +29,7 @@ sharding_constraint = define_op(
 """`x` with the sharding of the result as a constraint, which propagation preserves."""
 
 
-def _reshard_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+def _reshard_vjp(b: Builder, g: Value, x: Value, y: Value) -> Cotangents:
     if x.sharding is None:
         return (g,)
     return (b.reshard(g, sharding=replace(x.sharding, unreduced=())),)
@@ -46,13 +46,13 @@ reshard = define_op(
 """`x` resharded from its sharding to that of the result; propagation does not pass through it."""
 
 
-def _barrier_type(*xs: TensorType, result: Any) -> tuple[TensorType, ...]:
+def _barrier_type(*xs: TensorType, result: Result) -> tuple[TensorType, ...]:
     if not xs:
         raise TypeError("takes at least one operand")
     return xs
 
 
-def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
+def _barrier_factors(*xs: TensorType, result: Result) -> FactorRule:
     """Return the rule in which each operand shares its factors only with its own result."""
     shapes = [x.shape for x in xs]
     builder = RuleBuilder(shapes, shapes)
@@ -63,20 +63,21 @@ def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
     return builder.build()
 
 
-def _barrier_batch(b: Any, many: BatchedOp, *xs: Any) -> Any:
+def _barrier_batch(b: Builder, many: BatchedOp, *xs: Value) -> Value | tuple[Value, ...]:
     """Keep operands without the batch dimension as they are."""
-    return b.optimization_barrier(*xs)
+    made: Value | tuple[Value, ...] = b.emit(optimization_barrier, *xs)
+    return made
 
 
 def _barrier_edges(op: Op) -> tuple[DataFlowEdge, ...]:
     return tuple(DataFlowEdge((x,), (y,)) for x, y in zip(op.operands, op.results, strict=True))
 
 
-def _barrier_vjp(b: Any, g: Any, *values: Any) -> Any:
+def _barrier_vjp(b: Builder, g: Value | Cotangents, *values: Value) -> Cotangents:
     return g if isinstance(g, tuple) else (g,)
 
 
-def _barrier_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+def _barrier_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     return [None if x is None else b.optimization_barrier(x) for x in tangents]
 
 
@@ -93,7 +94,7 @@ optimization_barrier = define_op(
 """The operands; passes move and merge nothing across the barrier."""
 
 
-def _group_type(x: TensorType, *, group: int, result: Any) -> tuple[TensorType, ...]:
+def _group_type(x: TensorType, *, group: int, result: Result) -> tuple[TensorType, ...]:
     if group < 0:
         raise TypeError(f"group={group} must be at least 0")
     return ()
@@ -113,7 +114,7 @@ sharding_group = define_op(
 DIRECTIONS = ("none", "forward", "backward")
 
 
-def _propagation_barrier_type(x: TensorType, *, direction: str, result: Any) -> TensorType:
+def _propagation_barrier_type(x: TensorType, *, direction: str, result: Result) -> TensorType:
     if direction not in DIRECTIONS:
         raise TypeError(f"direction={direction} is not one of {', '.join(DIRECTIONS)}")
     return x
@@ -130,7 +131,7 @@ propagation_barrier = define_op(
 """`x`; shardings propagate through it only in the given direction."""
 
 
-def _edge_type(x: TensorType, *, entering: bool = False, result: Any) -> TensorType:
+def _edge_type(x: TensorType, *, entering: bool = False, result: Result) -> TensorType:
     return x
 
 

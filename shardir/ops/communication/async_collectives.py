@@ -6,14 +6,12 @@ of the synchronous collective.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.module import Block, Op
-from shardir.ir.operation import OPS, OpSpec, define_op
-from shardir.ir.types import TensorType
+from shardir.ir.operation import OPS, OpSpec, Result, define_op
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.vma import join_varying
 from shardir.ops.communication import collectives as collectives  # declares the collectives
 
@@ -37,11 +35,11 @@ START_OPS: dict[OpSpec, OpSpec] = {
 """The start operation of each collective."""
 
 
-def _done_type(x: TensorType, *, result: Any) -> TensorType:
+def _done_type(x: TensorType, *, result: Result) -> TensorType:
     return x
 
 
-def _done(x: npt.NDArray[Any], *, result: TensorType) -> npt.NDArray[Any]:
+def _done(x: NumpyArray, *, result: TensorType) -> NumpyArray:
     return np.asarray(x)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from shardir.ir.device_groups import device_groups, device_positions, permute_senders
 from shardir.ir.mesh import Mesh
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Attr, Result, define_op
 from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
@@ -88,7 +88,7 @@ def _resize(x: TensorType, dim: int, size: int) -> TensorType:
     return x.with_shape((*x.shape[:dim], size, *x.shape[dim + 1 :]))
 
 
-def _factors(x: TensorType, *, result: TensorType, **attrs: Any) -> FactorRule:
+def _factors(x: TensorType, *, result: TensorType, **attrs: Attr) -> FactorRule:
     """Return the factors of dimensions that the collective does not change; they may be sharded
     along other axes.
     """
@@ -129,7 +129,7 @@ def reduce_arrays(arrays: list[Array], op: str) -> Array:
 
 
 def _reduce_type(
-    x: TensorType, *, axes: Axes, op: str, result: Any, shared: bool = False
+    x: TensorType, *, axes: Axes, op: str, result: Result, shared: bool = False
 ) -> TensorType:
     _count_devices(axes)
     _check_reduction(x, op)
@@ -162,7 +162,7 @@ one value per device (see `shardir.passes.autodiff.varying`).
 """
 
 
-def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
+def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Result) -> TensorType:
     ANY_DTYPE.check(x)
     return _resize(x, dim, x.shape[check_dim(x, dim)] * _count_devices(axes))
 
@@ -187,7 +187,7 @@ all_gather = define_op(
 """`all-gather(x, dim, axes)`: every device gets all shards, concatenated along `dim`."""
 
 
-def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
+def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Result) -> TensorType:
     return _split_type(x, dim, _count_devices(axes))
 
 
@@ -219,7 +219,7 @@ all_slice = define_op(
 
 
 def _reduce_scatter_type(
-    x: TensorType, *, dim: int, axes: Axes, op: str, result: Any
+    x: TensorType, *, dim: int, axes: Axes, op: str, result: Result
 ) -> TensorType:
     _check_reduction(x, op)
     return _split_type(x, dim, _count_devices(axes))
@@ -248,7 +248,7 @@ reduce_scatter = define_op(
 
 
 def _all_to_all_type(
-    x: TensorType, *, split: int, concat: int, axes: Axes, result: Any
+    x: TensorType, *, split: int, concat: int, axes: Axes, result: Result
 ) -> TensorType:
     if split == concat:
         raise TypeError(f"split and concat are both {split}; they are different dimensions")
@@ -284,7 +284,7 @@ all_to_all = define_op(
 def _permute_type(
     x: TensorType,
     *,
-    result: Any,
+    result: Result,
     source: Axes = (),
     target: Axes = (),
     axes: Axes = (),
@@ -349,7 +349,7 @@ c along `target`. `collective-permute(x, axes, pairs)`: moves the array between 
 """
 
 
-def _axis_index_type(*, axes: Axes, result: Any) -> TensorType:
+def _axis_index_type(*, axes: Axes, result: Result) -> TensorType:
     _count_devices(axes)
     return TensorType((), "i32")
 

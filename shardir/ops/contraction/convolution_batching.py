@@ -7,7 +7,9 @@ groups if both are.
 
 from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
+from shardir.ir.operation import Attr
 from shardir.op_rules.batching import BatchedOp
 from shardir.ops.contraction.convolution_factors import parse_dims
 
@@ -21,7 +23,7 @@ def convolution_batch(
     dims: str,
     groups: int = 1,
     batch_groups: int = 1,
-    **attrs: Any,
+    **attrs: Attr,
 ) -> Value:
     made: Value
     if many.size == 0:
@@ -48,7 +50,7 @@ def convolution_batch(
     return _unmerge_dim(b, made, dim, many.size, outer)
 
 
-def _merge_dim(b: Any, x: Value, dim: int, outer: int = 1) -> Value:
+def _merge_dim(b: Builder, x: Value, dim: int, outer: int = 1) -> Value:
     """Return `x` with its first dimension merged into `dim`, within each of `outer` groups."""
     size, *shape = x.type.shape
     inner = shape[dim] // outer
@@ -60,7 +62,7 @@ def _merge_dim(b: Any, x: Value, dim: int, outer: int = 1) -> Value:
     return merged
 
 
-def _unmerge_dim(b: Any, y: Value, dim: int, size: int, outer: int) -> Value:
+def _unmerge_dim(b: Builder, y: Value, dim: int, size: int, outer: int) -> Value:
     """Undo `_merge_dim`."""
     shape = y.type.shape
     inner = shape[dim] // (outer * size)

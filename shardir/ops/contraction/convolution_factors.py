@@ -7,6 +7,7 @@ window. Sharding either one requires a halo exchange unless the windows do not o
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.reductions.window_geometry import Padding
@@ -51,7 +52,7 @@ def convolution_factors(
     dims: str,
     groups: int = 1,
     batch_groups: int = 1,
-    **attrs: Any,
+    **attrs: Attr,
 ) -> FactorRule:
     """Return the factors as Shardy defines them.
 

@@ -5,15 +5,17 @@ of the features turns the operand into a filter and the cotangent into an operan
 of the filter are copied, since `dims` can assign any role to a dimension.
 """
 
-from typing import Any
-
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
+from shardir.ir.operation import Attr, Cotangents
 from shardir.ir.types import TensorType
 from shardir.ops.reductions.window_geometry import Padding, dilated_size
 from shardir.ops.type_checks import Ints
 
 
-def convolution_vjp(b: Any, g: Value, x: Value, w: Value, y: Value, **attrs: Any) -> Any:
+def convolution_vjp(
+    b: Builder, g: Value, x: Value, w: Value, y: Value, **attrs: Attr
+) -> Cotangents:
     """Return the cotangents of operand and filter, accumulated in the result's element type."""
     if 0 in (x.type.size, w.type.size, y.type.size):
         return b.full(0, x.type), b.full(0, w.type)
@@ -24,7 +26,7 @@ def convolution_vjp(b: Any, g: Value, x: Value, w: Value, y: Value, **attrs: Any
     )
 
 
-def _convert_to(b: Any, x: Value, dtype: str) -> Value:
+def _convert_to(b: Builder, x: Value, dtype: str) -> Value:
     if x.type.dtype == dtype:
         return x
     converted: Value = b.convert(x, result=x.type.with_dtype(dtype))
@@ -32,7 +34,7 @@ def _convert_to(b: Any, x: Value, dtype: str) -> Value:
 
 
 def _operand_cotangent(
-    b: Any,
+    b: Builder,
     g: Value,
     x: TensorType,
     w: Value,
@@ -76,7 +78,7 @@ def _operand_cotangent(
 
 
 def _filter_cotangent(
-    b: Any,
+    b: Builder,
     g: Value,
     x: Value,
     w: TensorType,
@@ -125,7 +127,7 @@ def _spatial_positions(term: str) -> Ints:
     return tuple(term.index(str(i)) for i in range(len(term) - 2))
 
 
-def _regroup(b: Any, x: Value, to: int, of: int, parts: int) -> Value:
+def _regroup(b: Builder, x: Value, to: int, of: int, parts: int) -> Value:
     """Move groups between dimensions: from t, (group, f) to (group, t), f.
 
     `to` and `of` are the two dimensions.

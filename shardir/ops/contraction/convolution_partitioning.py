@@ -7,8 +7,9 @@ partial sums.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Value
 from shardir.op_rules.partitioning import LocalOp
 from shardir.ops.contraction.convolution_factors import parse_dims
 from shardir.ops.reductions.window_geometry import Padding, dilated_size
@@ -17,10 +18,10 @@ from shardir.ops.type_checks import Ints
 
 
 def partition_convolution(
-    b: Any,
+    b: Builder,
     local: LocalOp,
-    x: Any,
-    w: Any,
+    x: Value,
+    w: Value,
     *,
     strides: Ints,
     padding: Padding,
@@ -29,7 +30,7 @@ def partition_convolution(
     dims: str,
     groups: int = 1,
     batch_groups: int = 1,
-) -> Any:
+) -> Value:
     """Run the local convolution; a device that holds some of the groups counts only those."""
     of, by, to = parse_dims(dims)
     if groups > 1:

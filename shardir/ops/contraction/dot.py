@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Cotangents, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, einsum_rule
@@ -75,7 +76,7 @@ def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
         return round_to(np.asarray(product + wide.type(0)), result.numpy)
 
 
-def _vjp(b: Any, g: Any, x: Any, y: Any, z: Any, *, dims: str) -> Any:
+def _vjp(b: Builder, g: Value, x: Value, y: Value, z: Value, *, dims: str) -> Cotangents:
     left, right, output = _split_dims(dims)
     return (
         _cotangent(b, g, y, x.type, f"{output},{right}->", left),
@@ -83,7 +84,7 @@ def _vjp(b: Any, g: Any, x: Any, y: Any, z: Any, *, dims: str) -> Any:
     )
 
 
-def _cotangent(b: Any, g: Any, other: Any, to: TensorType, dims: str, term: str) -> Any:
+def _cotangent(b: Builder, g: Value, other: Value, to: TensorType, dims: str, term: str) -> Value:
     """Return a dot of `g` and the other operand, broadcast along letters of this operand only."""
     if g.type.dtype != other.type.dtype:
         other = b.convert(other, result=other.type.with_dtype(g.type.dtype))
@@ -95,7 +96,7 @@ def _cotangent(b: Any, g: Any, other: Any, to: TensorType, dims: str, term: str)
     return part if part.type == to else b.convert(part, result=to)
 
 
-def _batch(b: Any, many: BatchedOp, *operands: Any, dims: str) -> Any:
+def _batch(b: Builder, many: BatchedOp, *operands: Value, dims: str) -> Value:
     """Add a letter to the terms of batched operands and of the result."""
     left, right, output = _split_dims(dims)
     new = next(letter for letter in ascii_letters if letter not in dims)

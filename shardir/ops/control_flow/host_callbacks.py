@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import InterpretError, VectorizeError
+from shardir.ir.builder import Builder
 from shardir.ir.host_function import host_function_of
-from shardir.ir.operation import OpSpec, Partitioning, define_op
+from shardir.ir.operation import OPS, Attr, OpSpec, Partitioning, Result, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, RuleBuilder
@@ -25,7 +26,7 @@ They do not apply to devices: `merge-devices` increments `batch` whatever the me
 
 
 def _type(
-    *xs: TensorType, result: Any, function: str, batch: int = 0, method: str = "sequential"
+    *xs: TensorType, result: Result, function: str, batch: int = 0, method: str = "sequential"
 ) -> Any:
     if method not in VMAP_METHODS:
         raise TypeError(f"method={method} is not one of {', '.join(VMAP_METHODS)}")
@@ -36,7 +37,7 @@ def _type(
 
 
 def _call(
-    *arrays: Any, result: Any, function: str, batch: int = 0, method: str = "sequential"
+    *arrays: Any, result: Result, function: str, batch: int = 0, method: str = "sequential"
 ) -> Any:
     called = host_function_of(function)
     if called is None:
@@ -74,7 +75,7 @@ def _check_results(name: str, made: Any, types: tuple[TensorType, ...]) -> tuple
     return arrays
 
 
-def _batch(b: Any, many: BatchedOp, *xs: Any, **attrs: Any) -> Any:
+def _batch(b: Builder, many: BatchedOp, *xs: Value, **attrs: Attr) -> Any:
     method = attrs.get("method", "sequential")
     if method == "none":
         raise VectorizeError(
@@ -109,16 +110,16 @@ pure_callback = _define("pure-callback")
 """Call `function(operands...)`, which has no side effects, any number of times."""
 
 
-def _no_result_type(x: TensorType, *, function: str, result: Any) -> tuple[TensorType, ...]:
+def _no_result_type(x: TensorType, *, function: str, result: Result) -> tuple[TensorType, ...]:
     return ()
 
 
-def _operand_factors(x: TensorType, *, function: str, result: Any) -> FactorRule:
+def _operand_factors(x: TensorType, *, function: str, result: Result) -> FactorRule:
     return RuleBuilder([x.shape], []).add_pointwise(x.shape).build()
 
 
-def _inspect_batch(b: Any, many: BatchedOp, x: Any, *, function: str) -> Any:
-    return b.inspect_sharding(x, function=function)
+def _inspect_batch(b: Builder, many: BatchedOp, x: Value, *, function: str) -> Any:
+    return b.emit(OPS["inspect-sharding"], x, function=function)
 
 
 inspect_sharding = define_op(

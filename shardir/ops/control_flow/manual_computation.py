@@ -11,10 +11,10 @@ use only the free axes.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Value
-from shardir.ir.operation import Symbol, define_op
+from shardir.ir.operation import Cotangents, Symbol, define_op
 from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
 from shardir.ir.sub_axes import append_axis
 from shardir.ir.types import TensorType
@@ -135,7 +135,7 @@ def _vary_type(x: TensorType, *, axes: Axes, result: object) -> TensorType:
     return x
 
 
-def _vary_vjp(b: Any, g: Value, x: Value, y: Value, *, axes: Axes) -> Any:
+def _vary_vjp(b: Builder, g: Value, x: Value, y: Value, *, axes: Axes) -> Cotangents:
     return (b.all_reduce(g, axes=axes, op=Symbol("add"), shared=True),)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OpSpec, TangentRule, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Attr, Cotangents, OpSpec, TangentRule, Value, define_op
 from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, TensorType
 from shardir.op_rules.factors import FactorRule, pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
@@ -54,11 +55,11 @@ def _complex_type(x: TensorType) -> TensorType:
     return x.with_dtype(COMPLEX_OF[x.dtype])
 
 
-def _factors(*operands: TensorType, result: TensorType, **attrs: Any) -> FactorRule:
+def _factors(*operands: TensorType, result: TensorType, **attrs: Attr) -> FactorRule:
     return pointwise_rule([x.shape for x in operands], [result.shape])
 
 
-def zero_vjp(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
+def zero_vjp(b: Builder, g: Value, *values: Value, **attrs: Attr) -> Cotangents:
     """Return no cotangents: the vjp of a piecewise constant operation."""
     return (None,) * (len(values) - 1)
 
@@ -124,7 +125,7 @@ def _sign(g: Term, x: Term, y: Term) -> Any:
     return turn.full(0).complex(turn) * y.conj()
 
 
-def _pow(g: Term, x: Term, y: Term, z: Term) -> Any:
+def _pow(g: Term, x: Term, y: Term, z: Term) -> tuple[Term, Term]:
     """Return cotangents that are finite where possible: 0 for `x` if x = y = 0, and 0 for `y` if x
     = 0 (as in JAX).
 
@@ -136,23 +137,23 @@ def _pow(g: Term, x: Term, y: Term, z: Term) -> Any:
     return g * derivative, g * (x.where(x.ne(0), 1).log() * z)
 
 
-def _atan2(g: Term, y: Term, x: Term, z: Term) -> Any:
+def _atan2(g: Term, y: Term, x: Term, z: Term) -> tuple[Term, Term]:
     part = g / (x * x + y * y)
     return part * x, -(part * y)
 
 
-def _div(g: Term, x: Term, y: Term, z: Term) -> Any:
+def _div(g: Term, x: Term, y: Term, z: Term) -> tuple[Term, Term]:
     part = g / y
     return part, -(part * z)
 
 
-def _maximum(g: Term, x: Term, y: Term, z: Term) -> Any:
+def _maximum(g: Term, x: Term, y: Term, z: Term) -> tuple[Term, Term]:
     """Return the cotangent for the larger operand; equal operands get half each."""
     draw = (g * 0.5).where(x.eq(y), 0)
     return g.where(x.gt(y), draw), g.where(y.gt(x), draw)
 
 
-def _minimum(g: Term, x: Term, y: Term, z: Term) -> Any:
+def _minimum(g: Term, x: Term, y: Term, z: Term) -> tuple[Term, Term]:
     draw = (g * 0.5).where(x.eq(y), 0)
     return g.where(x.lt(y), draw), g.where(y.lt(x), draw)
 
@@ -268,7 +269,7 @@ def _select_type(
     return x
 
 
-def _select_vjp(b: Any, g: Any, pred: Any, x: Any, y: Any, z: Any) -> Any:
+def _select_vjp(b: Builder, g: Value, pred: Value, x: Value, y: Value, z: Value) -> Cotangents:
     zero = b.full(0, g.type)
     return None, b.select(pred, g, zero), b.select(pred, zero, g)
 
@@ -284,8 +285,10 @@ def _erf_inv(x: Any, *, result: TensorType, as_xla: bool = False) -> Any:
         return numerics.round_to(compute(x), result.numpy)
 
 
-def _erf_inv_vjp(b: Any, g: Any, x: Any, y: Any, *, as_xla: bool = False) -> Any:
-    return vjp_from_formula(lambda g, x, y: g / special.erf_derivative(y))(b, g, x, y)
+def _erf_inv_vjp(b: Builder, g: Value, x: Value, y: Value, *, as_xla: bool = False) -> Cotangents:
+    rule = vjp_from_formula(lambda g, x, y: g / special.erf_derivative(y))
+    cotangents: Cotangents = rule(b, g, x, y)
+    return cotangents
 
 
 erf_inv = define_op(
@@ -325,13 +328,13 @@ def _clamp_type(
     return x
 
 
-def _clamp_vjp(b: Any, g: Any, low: Any, x: Any, high: Any, z: Any) -> Any:
+def _clamp_vjp(b: Builder, g: Value, low: Value, x: Value, high: Value, z: Value) -> Cotangents:
     """Return the cotangents: a bound that exceeds `x` gets it; for equal values no operand does."""
 
-    def whole(bound: Any) -> Any:
+    def whole(bound: Value) -> Value:
         return bound if bound.type == x.type else b.broadcast(bound, dims=(), result=x.type)
 
-    def sum_to_bound(part: Any, bound: Any) -> Any:
+    def sum_to_bound(part: Value, bound: Value) -> Value:
         if bound.type == x.type:
             return part
         return b.sum(part, dims=tuple(range(x.type.rank)))
@@ -362,7 +365,7 @@ def _convert_type(x: TensorType, *, result: TensorType | None) -> TensorType:
     return to
 
 
-def _convert_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+def _convert_vjp(b: Builder, g: Value, x: Value, y: Value) -> Cotangents:
     source, to = x.type.dtype, y.type.dtype
     if source not in INEXACT.dtypes or to not in INEXACT.dtypes:
         return (None,)

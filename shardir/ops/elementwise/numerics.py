@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
-from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType, dtype_name
+from shardir.ir.types import FLOATS, NUMPY_DTYPES, NumpyDType, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +35,7 @@ def compute_in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
     return compute
 
 
-def is_narrow_float(dtype: np.dtype[Any]) -> bool:
+def is_narrow_float(dtype: NumpyDType) -> bool:
     """Return whether elements are floats that are computed in a wider float."""
     return dtype_name(dtype) in NARROW_FLOATS
 
@@ -44,7 +44,7 @@ def is_float(x: Array) -> bool:
     return dtype_name(x.dtype) in FLOATS
 
 
-def accumulation_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def accumulation_dtype(dtype: NumpyDType) -> NumpyDType:
     """Return the accumulation dtype: f64 for floats, c128 for complex, else the same."""
     if dtype.kind == "c":
         return np.dtype(np.complex128)
@@ -227,14 +227,14 @@ def convert(x: Array, to: TensorType) -> Array:
     return round_to(x, to.numpy)
 
 
-def round_to(x: Array, dtype: np.dtype[Any]) -> Array:
+def round_to(x: Array, dtype: NumpyDType) -> Array:
     """Return the elements as another type, rounded once."""
     if dtype in _EXTENSION_FLOATS and x.dtype.itemsize > 2:
         return _round_to_odd_f32(x).astype(dtype)
     return x.astype(dtype, copy=False)
 
 
-def _saturate(x: Array, dtype: np.dtype[Any]) -> Array:
+def _saturate(x: Array, dtype: NumpyDType) -> Array:
     minimum_value, maximum_value = np.iinfo(dtype).min, np.iinfo(dtype).max
     whole = np.trunc(x.astype(np.float64))
     below, above = whole <= float(minimum_value), whole >= float(maximum_value)

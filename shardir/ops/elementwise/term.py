@@ -7,7 +7,9 @@ appends operations; other elementwise operations are methods. Vjp rules use term
 from collections.abc import Callable
 from typing import Any, Self
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
+from shardir.ir.operation import Cotangents
 
 Scalar = complex
 
@@ -15,7 +17,7 @@ Scalar = complex
 class Term:
     __slots__ = ("b", "value")
 
-    def __init__(self, b: Any, value: Value) -> None:
+    def __init__(self, b: Builder, value: Value) -> None:
         self.b = b
         self.value = value
 
@@ -81,7 +83,7 @@ def vjp_from_formula(rule: Callable[..., Any]) -> Callable[..., Any]:
     The formula returns one term, or a tuple with `None` for operands without a cotangent.
     """
 
-    def vjp(b: Any, g: Any, *values: Any) -> Any:
+    def vjp(b: Builder, g: Value, *values: Value) -> Cotangents:
         terms = rule(*(Term(b, value) for value in (g, *values)))
         each = terms if isinstance(terms, tuple) else (terms,)
         return tuple(None if term is None else term.value for term in each)

@@ -6,10 +6,10 @@ of bounds. Indexing with arrays and `.at[]` updates use these operations.
 """
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import Partitioning, Tangents, define_op
@@ -40,7 +40,7 @@ from shardir.ops.type_checks import ARITHMETIC, NUMERIC, ORDERED, Ints, require_
 _BATCHING = "operand_batching_dims", "indices_batching_dims"
 
 
-def gather_batch(b: Any, many: BatchedOp, x: Value, indices: Value, **dims: Ints) -> Value:
+def gather_batch(b: Builder, many: BatchedOp, x: Value, indices: Value, **dims: Ints) -> Value:
     """Make the new dimension a full window, a dimension of the indices, or a batching dimension of
     both.
     """
@@ -51,7 +51,7 @@ def gather_batch(b: Any, many: BatchedOp, x: Value, indices: Value, **dims: Ints
 
 
 def scatter_batch(
-    b: Any, many: BatchedOp, x: Value, indices: Value, updates: Value, *, op: str, **dims: Ints
+    b: Builder, many: BatchedOp, x: Value, indices: Value, updates: Value, *, op: str, **dims: Ints
 ) -> Value:
     """Make the new dimension part of both operand and updates."""
     own, places, given = many.batched
@@ -241,7 +241,7 @@ def _combine(op: str, rows: Array, row: Array, news: Array) -> None:
     rows[(rows == 0) & taken] = -0.0 if op == "min" else 0.0
 
 
-def _scatter_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
+def _scatter_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
     """Return the tangents of add and set, which are linear in operand and updates."""
     return linear_tangent(b, op, tangents) if op.attrs["op"] in ("add", "set") else None
 

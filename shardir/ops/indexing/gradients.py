@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
-from shardir.ir.operation import Dense, Symbol
+from shardir.ir.operation import Cotangents, Dense, Symbol
 from shardir.ir.types import TensorType
 from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingDims, IndexingLayout
 from shardir.ops.type_checks import Ints
 
 
-def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Ints) -> Any:
+def gather_vjp(
+    b: Builder, g: Value, x: Value, indices: Value, y: Value, **dims: Ints
+) -> Cotangents:
     """Return the cotangent, added at the positions that were read.
 
     As in JAX, elements that a clamped window read have no derivative: the scatter drops their
@@ -31,7 +34,7 @@ def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Int
     return b.scatter(zeros, places, g, op=Symbol("add"), **_to_attrs(SCATTER, read)), None
 
 
-def _move_out_of_bounds(b: Any, layout: IndexingLayout, indices: Value, slices: Ints) -> Value:
+def _move_out_of_bounds(b: Builder, layout: IndexingLayout, indices: Value, slices: Ints) -> Value:
     """Return index vectors in which out-of-bounds windows are moved completely out of bounds.
 
     A scatter drops single elements, so windows of one element need no change.
@@ -61,7 +64,7 @@ def _to_attrs(names: IndexingDims, dims: IndexingDims) -> dict[str, Ints]:
     return {name: chosen for name, chosen in pairs if chosen or "batching" not in name}
 
 
-def _broadcast_row(b: Any, numbers: Ints, type: TensorType) -> Value:
+def _broadcast_row(b: Builder, numbers: Ints, type: TensorType) -> Value:
     """Return a tensor of `type` in which every index vector is `numbers`."""
     row = Dense(np.array(numbers, type.numpy))
     vector = b.constant(value=row, result=type.with_shape((len(numbers),)))
@@ -101,7 +104,7 @@ class UpdatePositions:
 
 
 def _update_positions(
-    b: Any, x: Value, indices: Value, updates: Value, dims: IndexingDims
+    b: Builder, x: Value, indices: Value, updates: Value, dims: IndexingDims
 ) -> UpdatePositions:
     layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, dims)
     shape = updates.type.shape
@@ -122,7 +125,7 @@ def _update_positions(
 
 
 def _expand_windows(
-    b: Any,
+    b: Builder,
     layout: IndexingLayout,
     indices: Value,
     dims: IndexingDims,
@@ -153,8 +156,16 @@ def _expand_windows(
 
 
 def scatter_vjp(
-    b: Any, g: Value, x: Value, indices: Value, updates: Value, y: Value, *, op: str, **attrs: Ints
-) -> Any:
+    b: Builder,
+    g: Value,
+    x: Value,
+    indices: Value,
+    updates: Value,
+    y: Value,
+    *,
+    op: str,
+    **attrs: Ints,
+) -> Cotangents:
     """Return the cotangents of operand and updates; elements that are equal extrema share it."""
     dims = SCATTER.from_attrs(attrs)
     places = _update_positions(b, x, indices, updates, dims)
@@ -169,7 +180,9 @@ def scatter_vjp(
     return _extremum_vjp(places, g, x, updates, y)
 
 
-def _set_vjp(places: UpdatePositions, g: Value, x: Value, updates: Value, collide: bool) -> Any:
+def _set_vjp(
+    places: UpdatePositions, g: Value, x: Value, updates: Value, collide: bool
+) -> Cotangents:
     """Return the cotangents; only the last of several updates of an element is in the result."""
     b, zeros = places.b, places.b.full(0, updates.type)
     read = places.read(g)
@@ -206,7 +219,7 @@ def _is_last_update(places: UpdatePositions, x: Value) -> Value:
 
 def _mul_vjp(
     places: UpdatePositions, g: Value, x: Value, updates: Value, y: Value, collide: bool
-) -> Any:
+) -> Cotangents:
     """Return the cotangents: each factor gets the product of all others.
 
     That is the result divided by the factor. For a factor of zero it is the product of the other
@@ -229,7 +242,9 @@ def _mul_vjp(
     return b.mul(g, product), None, b.mul(places.read(g), others)
 
 
-def _extremum_vjp(places: UpdatePositions, g: Value, x: Value, updates: Value, y: Value) -> Any:
+def _extremum_vjp(
+    places: UpdatePositions, g: Value, x: Value, updates: Value, y: Value
+) -> Cotangents:
     b = places.b
     kept = b.convert(b.eq(x, y), result=x.type)
     won = b.eq(updates, places.read(y))

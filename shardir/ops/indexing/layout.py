@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import count_noun
+from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, RuleBuilder
 from shardir.ops.type_checks import INTEGER, Ints, check_dims, common_dtype, format_list
@@ -38,7 +39,7 @@ class IndexingDims(NamedTuple):
     operand_batching: Any
     indices_batching: Any
 
-    def from_attrs(self, attrs: Mapping[str, Any]) -> "IndexingDims":
+    def from_attrs(self, attrs: Mapping[str, Attr]) -> "IndexingDims":
         """Return the attributes with these names; missing attributes are empty."""
         return IndexingDims(*(attrs.get(name, ()) for name in self))
 

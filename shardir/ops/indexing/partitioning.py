@@ -8,7 +8,9 @@ devices, of which exactly one has the element.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.dtypes import UNSIGNED
+from shardir.ir.operation import Value
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -69,7 +71,7 @@ def _indexed_factors(rule: FactorRule, index_map: Ints) -> list[int]:
     ]
 
 
-def partition_gather(b: Any, local: LocalOp, x: Any, indices: Any, **dims: Ints) -> Any:
+def partition_gather(b: Builder, local: LocalOp, x: Value, indices: Value, **dims: Ints) -> Value:
     """Read the elements of the local shard; other elements are zero."""
     layout = IndexingLayout.for_shapes(x.type.shape, local.result.rank, GATHER.from_attrs(dims))
     whole = local.op.operands[0]
@@ -98,7 +100,7 @@ def partition_gather(b: Any, local: LocalOp, x: Any, indices: Any, **dims: Ints)
 
 
 def partition_scatter(
-    b: Any, local: LocalOp, x: Any, indices: Any, updates: Any, *, op: str, **dims: Ints
+    b: Builder, local: LocalOp, x: Value, indices: Value, updates: Value, *, op: str, **dims: Ints
 ) -> Any:
     """Write the updates of the local shard; partial results include the operand on one device."""
     whole, _, written = local.op.operands
@@ -119,7 +121,7 @@ def partition_scatter(
     return _write_padded(b, x, room, lambda x: b.scatter(x, indices, updates, op=op, **dims))
 
 
-def _write_padded(b: Any, x: Any, room: dict[int, int], write: Callable[[Any], Any]) -> Any:
+def _write_padded(b: Builder, x: Value, room: dict[int, int], write: Callable[[Any], Any]) -> Any:
     """Write to a shard that is padded for windows larger than the shard."""
     more = tuple(max(room.get(d, 0) - size, 0) for d, size in enumerate(x.type.shape))
     if not any(more):
@@ -136,14 +138,14 @@ def _unreduced_axes(local: LocalOp) -> Axes:
     return sharding.unreduced if sharding else ()
 
 
-def _widen(b: Any, indices: Any) -> Any:
+def _widen(b: Builder, indices: Value) -> Value:
     """Return indices in an integer type that can represent every position."""
     if indices.type.numpy.itemsize >= 4:
         return indices
     return b.convert(indices, result=indices.type.with_dtype("i32"))
 
 
-def _to_signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
+def _to_signed(b: Builder, indices: Value, extents: Sequence[int]) -> Value:
     """Return signed indices for subtraction; out-of-bounds indices stay out of bounds."""
     if indices.type.dtype not in UNSIGNED:
         return indices
@@ -151,7 +153,7 @@ def _to_signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
     return b.convert(b.clamp(low, indices, high), result=indices.type.with_dtype("i32"))
 
 
-def _broadcast_row(b: Any, numbers: Sequence[Any], indices: Any) -> Any:
+def _broadcast_row(b: Builder, numbers: Sequence[Any], indices: Value) -> Value:
     """Return one number per index vector component (`None` is 0), broadcast to `indices`."""
     one = TensorType((1,), indices.type.dtype)
     parts = []

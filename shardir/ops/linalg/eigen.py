@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import DifferentiateError
-from shardir.ir.operation import define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import OPS, Cotangents, Result, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -25,7 +26,7 @@ from shardir.ops.linalg.matrices import (
 )
 
 
-def _as_tuple(result: Any) -> tuple[TensorType, ...]:
+def _as_tuple(result: Result) -> tuple[TensorType, ...]:
     return (result,) if isinstance(result, TensorType) else result
 
 
@@ -40,7 +41,7 @@ def _divide_by_gaps(inner: Matrix, values: Any) -> Matrix:
     return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))
 
 
-def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Any) -> Any:
+def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Result) -> Any:
     rows, columns = matrix_shape(x)
     size, outer = min(rows, columns), x.shape[:-2]
     values = TensorType((*outer, size), REAL_OF.get(x.dtype, x.dtype))
@@ -50,7 +51,7 @@ def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Any) -> Any:
     return x.with_shape((*outer, rows, left)), values, x.with_shape((*outer, right, columns))
 
 
-def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Any) -> FactorRule:
+def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Result) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
     builder = batch_factors(x, *_as_tuple(result))
     if not vectors:
@@ -65,7 +66,7 @@ def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Any) -> Fa
     return builder.add([None], [None, None, row], right.shape[row], FactorKind.REPLICATE).build()
 
 
-def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Any) -> Any:
+def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Result) -> Any:
     def decompose(matrix: Array) -> Any:
         if vectors:
             return tuple(np.linalg.svd(matrix, full))
@@ -74,7 +75,7 @@ def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Any) -> Any:
     return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
 
 
-def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -> Any:
+def _svd_vjp(b: Any, g: Any, x: Any, *results: Value, full: bool, vectors: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
@@ -88,7 +89,7 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -
             "singular values are not unique; use full=false"
         )
     if not vectors or (full and rows != columns):
-        results = b.svd(x, full=False, vectors=True)
+        results = b.emit(OPS["svd"], x, full=False, vectors=True)
     u, vh, values = Matrix(b, results[0]), Matrix(b, results[2]), results[1]
     inner = _svd_inner(b, given, u, vh, values)
     if plain:
@@ -104,7 +105,7 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -
     return ((u @ inner @ vh).conjugate().value,)
 
 
-def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Any) -> Matrix:
+def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
     """Return the inner factor of the cotangent between U and V^H."""
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
@@ -127,7 +128,7 @@ def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Any) -> Matrix
     return inner
 
 
-def _cotangent_or_zero(b: Any, grad: Any, like: Matrix) -> Matrix:
+def _cotangent_or_zero(b: Builder, grad: Any, like: Matrix) -> Matrix:
     return like.full(0) if grad is None else Matrix(b, grad).conjugate()
 
 
@@ -151,13 +152,15 @@ the values are the only result.
 """
 
 
-def _eigh_type(x: TensorType, *, vectors: bool, result: Any) -> Any:
+def _eigh_type(
+    x: TensorType, *, vectors: bool, result: Result
+) -> tuple[TensorType, TensorType] | TensorType:
     size = square_size(x)
     values = TensorType((*x.shape[:-2], size), REAL_OF.get(x.dtype, x.dtype))
     return (values, x) if vectors else values
 
 
-def _eigen_factors(x: TensorType, *, vectors: bool, result: Any) -> FactorRule:
+def _eigen_factors(x: TensorType, *, vectors: bool, result: Result) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
     builder = batch_factors(x, *_as_tuple(result))
     builder.add([row], [None, row] if vectors else [None], x.shape[row], FactorKind.REPLICATE)
@@ -167,14 +170,14 @@ def _eigen_factors(x: TensorType, *, vectors: bool, result: Any) -> FactorRule:
     return builder.build()
 
 
-def _eigh_reference(x: Array, *, vectors: bool, result: Any) -> Any:
+def _eigh_reference(x: Array, *, vectors: bool, result: Result) -> Any:
     def decompose(matrix: Array) -> Any:
         return tuple(np.linalg.eigh(matrix)) if vectors else np.linalg.eigvalsh(matrix)
 
     return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
 
 
-def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
+def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: M. B. Giles, "Collected matrix derivative results" (2008), 3.1.
@@ -204,21 +207,23 @@ Only the lower triangle is read. Without `vectors` the values are the only resul
 """
 
 
-def _eig_type(x: TensorType, *, vectors: bool, result: Any) -> Any:
+def _eig_type(
+    x: TensorType, *, vectors: bool, result: Result
+) -> tuple[TensorType, TensorType] | TensorType:
     size = square_size(x)
     dtype = COMPLEX_OF.get(x.dtype, x.dtype)
     values = TensorType((*x.shape[:-2], size), dtype)
     return (values, x.with_dtype(dtype)) if vectors else values
 
 
-def _eig_reference(x: Array, *, vectors: bool, result: Any) -> Any:
+def _eig_reference(x: Array, *, vectors: bool, result: Result) -> Any:
     def decompose(matrix: Array) -> Any:
         return tuple(np.linalg.eig(matrix)) if vectors else np.linalg.eigvals(matrix)
 
     return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
 
 
-def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
+def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), 4.4.
@@ -241,7 +246,7 @@ def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
 
 def _solve_lu(a: Matrix, y: Matrix) -> Matrix:
     """Return the solution x of a x = y."""
-    packed, _, order = a.b.lu(a.value)
+    packed, _, order = a.b.emit(OPS["lu"], a.value)
     factors, permuted = Matrix(a.b, packed), Matrix(a.b, take_rows(a.b, y.value, order))
     lower = factors.triangle("gt") + factors.identity()
     return factors.solve(lower.solve(permuted, lower=True), lower=False)

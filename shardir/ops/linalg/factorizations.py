@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import DifferentiateError
-from shardir.ir.operation import define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import OPS, Cotangents, Result, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -20,14 +21,14 @@ from shardir.ops.linalg.matrices import (
 )
 
 
-def _qr_type(x: TensorType, *, full: bool, result: Any) -> tuple[TensorType, TensorType]:
+def _qr_type(x: TensorType, *, full: bool, result: Result) -> tuple[TensorType, TensorType]:
     rows, columns = matrix_shape(x)
     size = rows if full else min(rows, columns)
     outer = x.shape[:-2]
     return x.with_shape((*outer, rows, size)), x.with_shape((*outer, size, columns))
 
 
-def _qr_factors(x: TensorType, *, full: bool, result: Any) -> FactorRule:
+def _qr_factors(x: TensorType, *, full: bool, result: Result) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
     builder = batch_factors(x, *result)
     builder.add([row], [row, None], x.shape[row], FactorKind.REPLICATE)
@@ -36,14 +37,14 @@ def _qr_factors(x: TensorType, *, full: bool, result: Any) -> FactorRule:
     return builder.build()
 
 
-def _qr_reference(x: Array, *, full: bool, result: Any) -> tuple[Array, ...]:
+def _qr_reference(x: Array, *, full: bool, result: Result) -> tuple[Array, ...]:
     def decompose(matrix: Array) -> Any:
         return tuple(np.linalg.qr(matrix, "complete" if full else "reduced"))
 
     return apply_per_matrix(decompose, x, result)
 
 
-def _qr_vjp(b: Any, g: Any, x: Any, q: Any, r: Any, *, full: bool) -> Any:
+def _qr_vjp(b: Any, g: Any, x: Value, q: Any, r: Any, *, full: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions"
@@ -91,14 +92,14 @@ With `full` Q is square; otherwise it has min(rows, columns) columns.
 """
 
 
-def _lu_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType, TensorType]:
+def _lu_type(x: TensorType, *, result: Result) -> tuple[TensorType, TensorType, TensorType]:
     rows, columns = matrix_shape(x)
     outer = x.shape[:-2]
     pivots = TensorType((*outer, min(rows, columns)), "i32")
     return x, pivots, TensorType((*outer, rows), "i32")
 
 
-def _lu_factors(x: TensorType, *, result: Any) -> FactorRule:
+def _lu_factors(x: TensorType, *, result: Result) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
     builder = batch_factors(x, *result)
     builder.add([row], [row, None, row], x.shape[row], FactorKind.REPLICATE)
@@ -107,7 +108,7 @@ def _lu_factors(x: TensorType, *, result: Any) -> FactorRule:
     return builder.build()
 
 
-def _lu_reference(x: Array, *, result: Any) -> tuple[Array, Array, Array]:
+def _lu_reference(x: Array, *, result: Result) -> tuple[Array, Array, Array]:
     """Factorize all matrices of the batch at the same time, column by column with row pivoting."""
     rows, columns = x.shape[-2:]
     size = min(rows, columns)
@@ -138,7 +139,7 @@ def _pivot_magnitude(x: Array) -> Array:
     return size
 
 
-def _lu_vjp(b: Any, g: Any, x: Any, packed: Any, pivots: Any, permutation: Any) -> Any:
+def _lu_vjp(b: Any, g: Any, x: Value, packed: Any, pivots: Value, permutation: Value) -> Cotangents:
     """Return the cotangent of x[permutation] = L U, with its rows permuted back."""
     rows, columns = x.type.shape[-2:]
     size = min(rows, columns)
@@ -166,11 +167,11 @@ def _lu_vjp(b: Any, g: Any, x: Any, packed: Any, pivots: Any, permutation: Any) 
     if under is not None:
         top = top.append_rows(found.rows(size, rows - size))
     positions = b.iota(dim=x.type.rank - 2, result=permutation.type)
-    _, back = b.sort(permutation, positions, dim=x.type.rank - 2, keys=1, stable=True)
+    _, back = b.emit(OPS["sort"], permutation, positions, dim=x.type.rank - 2, keys=1, stable=True)
     return (take_rows(b, top.conjugate().value, back),)
 
 
-def take_rows(b: Any, x: Any, places: Any) -> Any:
+def take_rows(b: Builder, x: Value, places: Value) -> Any:
     """Return the rows of matrices at given positions, for each matrix of the batch."""
     rank = x.type.rank
     batch = tuple(range(rank - 2))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Symbol, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Cotangents, Symbol, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -73,7 +74,7 @@ def _reference(x: Any, *, kind: str, rank: int, result: TensorType) -> Any:
         return TRANSFORMS[kind](wide, sizes, axes).astype(result.numpy)
 
 
-def _vjp(b: Any, g: Any, x: Any, y: Any, *, kind: str, rank: int) -> Any:
+def _vjp(b: Builder, g: Value, x: Value, y: Value, *, kind: str, rank: int) -> Cotangents:
     """Return the cotangent; the matrix of a transform is symmetric.
 
     A real transform stores half of the spectrum: in its vjp the missing half has no cotangent, and

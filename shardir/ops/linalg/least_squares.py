@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import define_op
+from shardir.ir.operation import Cotangents, Result, Value, define_op
 from shardir.ir.types import REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -13,7 +13,9 @@ from shardir.ops.linalg.matrices import Array, Matrix, matrix_shape, widen
 from shardir.ops.linalg.pinv import pinv
 
 
-def _type(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Any) -> Any:
+def _type(
+    a: TensorType, y: TensorType, cutoff: TensorType, *, result: Result
+) -> tuple[TensorType, TensorType]:
     rows, columns = matrix_shape(a)
     real = REAL_OF.get(a.dtype, a.dtype)
     if y.rank != a.rank or y.dtype != a.dtype or y.shape[:-1] != a.shape[:-1]:
@@ -24,7 +26,7 @@ def _type(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Any) -> A
     return y.with_shape((*a.shape[:-2], columns, y.shape[-1])), values
 
 
-def _factors(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Any) -> FactorRule:
+def _factors(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Result) -> FactorRule:
     builder = RuleBuilder([a.shape, y.shape, cutoff.shape], [each.shape for each in result])
     row, column = a.rank - 2, a.rank - 1
     for d in range(row):
@@ -35,7 +37,7 @@ def _factors(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Any) -
     return builder.add([None] * 3, [None, row], result[1].shape[row], FactorKind.REPLICATE).build()
 
 
-def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array, Array]:
+def _reference(a: Array, y: Array, cutoff: Array, *, result: Result) -> tuple[Array, Array]:
     found, values = (np.zeros(type.shape, type.numpy) for type in result)
     if not a.size:
         return found, values
@@ -57,7 +59,7 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array
     return found, values
 
 
-def _vjp(b: Any, g: Any, a: Any, y: Any, cutoff: Any, x: Any, values: Any) -> Any:
+def _vjp(b: Any, g: Any, a: Any, y: Value, cutoff: Value, x: Value, values: Any) -> Cotangents:
     """Return the cotangents through the pseudo-inverse and through the singular values."""
     assert pinv.vjp is not None
     assert svd.vjp is not None

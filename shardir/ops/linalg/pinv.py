@@ -1,10 +1,9 @@
 """The pseudo-inverse, whose derivative needs no singular vectors."""
 
-from typing import Any
-
 import numpy as np
 
-from shardir.ir.operation import define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Cotangents, Value, define_op
 from shardir.ir.types import REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -46,7 +45,7 @@ def _reference(x: Array, cutoff: Array, *, result: TensorType) -> Array:
     return narrow
 
 
-def _vjp(b: Any, g: Any, x: Any, cutoff: Any, y: Any) -> Any:
+def _vjp(b: Builder, g: Value, x: Value, cutoff: Value, y: Value) -> Cotangents:
     """Return the cotangent.
 
     Source: G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses" (1973).

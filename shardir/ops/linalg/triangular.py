@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Partitioning, Symbol, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Cotangents, Partitioning, Result, Symbol, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -38,7 +39,7 @@ def _cholesky_reference(x: Array, *, result: TensorType) -> Array:
     return factor
 
 
-def _cholesky_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+def _cholesky_vjp(b: Builder, g: Value, x: Value, y: Value) -> Cotangents:
     """Return the cotangent.
 
     Source: S. F. Walter, "Structured higher-order algorithmic differentiation" (2012), 4.3.
@@ -101,7 +102,9 @@ def _solve_factors(
     return builder.build()
 
 
-def _solve_shardable(rule: FactorRule, *types: TensorType, result: Any, **_: Any) -> Iterable[int]:
+def _solve_shardable(
+    rule: FactorRule, *types: TensorType, result: Result, **_: Any
+) -> Iterable[int]:
     """Return the shardable factors, including right-hand sides, which are independent."""
     rank = len(rule.results[0])
     return (*default_shardable_factors(rule), rank - 1)
@@ -126,8 +129,8 @@ def _solve_reference(
 
 
 def _solve_vjp(
-    b: Any, g: Any, a: Any, y: Any, x: Any, *, lower: bool, transpose: str, unit: bool
-) -> Any:
+    b: Builder, g: Value, a: Value, y: Value, x: Value, *, lower: bool, transpose: str, unit: bool
+) -> Cotangents:
     coefficients = Matrix(b, a).conjugate().value if transpose == "adjoint" else a
     turned = Symbol("transpose" if transpose == "no" else "no")
     back = b.triangular_solve(coefficients, g, lower=lower, transpose=turned, unit=unit)

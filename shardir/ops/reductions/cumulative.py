@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OPS, OpSpec, TangentRule, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import OPS, Cotangents, OpSpec, TangentRule, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -85,15 +86,15 @@ def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _cumsum_vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
+def _cumsum_vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, reverse: bool) -> Cotangents:
     return (b.cumsum(g, dim=dim, reverse=not reverse),)
 
 
 def _doubling_vjp(identity: Callable[[TensorType], float], combine: Combine, pull: Pull) -> Any:
     """Return the vjp of a scan given the vjp of one step."""
 
-    def vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
-        def shift(value: Any, step: int, fill: float) -> Any:
+    def vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, reverse: bool) -> Cotangents:
+        def shift(value: Value, step: int, fill: float) -> Value:
             step = -step if reverse else step
             low = tuple(step if d == dim else 0 for d in range(x.type.rank))
             high = tuple(-n for n in low)
@@ -117,10 +118,10 @@ def _doubling_vjp(identity: Callable[[TensorType], float], combine: Combine, pul
 def _step_of_op(name: str) -> tuple[Combine, Pull]:
     """Return the step of a scan for an operation that has a vjp."""
 
-    def combine(b: Any, x: Any, earlier: Any) -> Any:
+    def combine(b: Builder, x: Value, earlier: Value) -> Any:
         return b.emit(OPS[name], x, earlier)
 
-    def pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
+    def pull(b: Builder, g: Value, x: Value, earlier: Value, z: Value) -> Any:
         rule = OPS[name].vjp
         assert rule is not None
         return rule(b, g, x, earlier, z)
@@ -128,7 +129,7 @@ def _step_of_op(name: str) -> tuple[Combine, Pull]:
     return combine, pull
 
 
-def _log_add_exp(b: Any, x: Any, earlier: Any) -> Any:
+def _log_add_exp(b: Builder, x: Value, earlier: Value) -> Value:
     """Return log(exp(x) + exp(earlier)) without overflow, also for two infinities."""
     top = b.maximum(x, earlier)
     gap = b.neg(b.abs(b.sub(x, earlier)))
@@ -138,8 +139,8 @@ def _log_add_exp(b: Any, x: Any, earlier: Any) -> Any:
     return b.select(infinite, top, b.add(top, b.log1p(b.exp(safe))))
 
 
-def _log_add_exp_pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
-    def share(part: Any) -> Any:
+def _log_add_exp_pull(b: Builder, g: Value, x: Value, earlier: Value, z: Value) -> Any:
+    def share(part: Value) -> Value:
         """Return exp(part - z), and zero where `part` is -inf."""
         nothing = b.eq(part, b.full(-np.inf, x.type))
         safe = b.select(nothing, z, part)

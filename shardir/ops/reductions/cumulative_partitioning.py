@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from shardir.ir.operation import Partitioning
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Partitioning, Value
 from shardir.ir.sharding import Axes, count_positions
 from shardir.op_rules.partitioning import LocalOp, all_factors
 from shardir.op_rules.row_exchange import slice_rows
@@ -21,7 +22,7 @@ def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combin
     `nothing(dtype)` is the identity element of the combination.
     """
 
-    def lower(b: Any, local: LocalOp, x: Any, *, dim: int, reverse: bool) -> Any:
+    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int, reverse: bool) -> Any:
         (value,) = local.op.operands
         axes = local.sharding_axes(value, dim)
         if axes and reverse:
@@ -41,15 +42,15 @@ def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combin
 
 
 def _preceding_by_gather(
-    b: Any,
+    b: Builder,
     name: str,
     combine: Combine,
     nothing: complex,
     axes: Axes,
-    total: Any,
+    total: Value,
     dim: int,
     reverse: bool,
-) -> Any:
+) -> Value:
     """Return the total of the preceding devices by gathering and scanning all totals."""
     totals = b.all_gather(total, dim=dim, axes=axes, name=f"{total.name}.all")
     count = totals.type.shape[dim]
@@ -66,22 +67,22 @@ def _preceding_by_gather(
 
 
 def _preceding_by_doubling(
-    b: Any,
+    b: Builder,
     name: str,
     combine: Combine,
     nothing: complex,
     axes: Axes,
-    total: Any,
+    total: Value,
     dim: int,
     reverse: bool,
-) -> Any:
+) -> Value:
     """Return the total of the preceding devices in doubling steps."""
     count = count_positions(axes)
     place = b.axis_index(axes=axes)
     if reverse:
         place = b.sub(b.full(count - 1, place.type), place)
 
-    def earlier(x: Any, step: int) -> Any:
+    def earlier(x: Value, step: int) -> Value:
         """Return the value of the device `step` positions before."""
         ways = ((i, i + step) for i in range(count - step))
         pairs = tuple((s, t) if not reverse else (count - 1 - s, count - 1 - t) for s, t in ways)

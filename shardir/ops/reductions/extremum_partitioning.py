@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Dense, Partitioning
+from shardir.ir.builder import Builder
+from shardir.ir.operation import OPS, Dense, Partitioning, Result, Value
 from shardir.ir.types import FLOATS, TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import LocalOp, all_factors, identity_element
@@ -20,7 +21,7 @@ from shardir.ops.type_checks import Ints
 def partition_arg_extremum(name: str, reduction: str) -> Partitioning:
     """Return the partitioning of `argmax` and `argmin`; `reduction` finds the extremum."""
 
-    def lower(b: Any, local: LocalOp, x: Any, *, dim: int) -> Any:
+    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int) -> Any:
         (value,) = local.op.operands
         axes = local.sharding_axes(value, dim)
         find: Callable[..., Any] = getattr(b, name)
@@ -44,7 +45,7 @@ def partition_arg_extremum(name: str, reduction: str) -> Partitioning:
     return Partitioning(lower, all_factors, uneven=all_factors)
 
 
-def top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
+def top_k_factors(x: TensorType, *, result: Result) -> FactorRule:
     """Return the factors: the searched dimension is reduced, the k results are replicated."""
     last = x.rank - 1
     builder = RuleBuilder([x.shape], [type.shape for type in result])
@@ -55,7 +56,7 @@ def top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
     return builder.build(None)
 
 
-def partition_top_k(b: Any, local: LocalOp, x: Any) -> Any:
+def partition_top_k(b: Builder, local: LocalOp, x: Value) -> Any:
     """Gather the candidates of each shard, or the shards themselves if they are hardly larger."""
     (value,) = local.op.operands
     last = x.type.rank - 1
@@ -73,16 +74,16 @@ def partition_top_k(b: Any, local: LocalOp, x: Any) -> Any:
         x = _mask_padding_last(b, local, x, value, last)
     shape = (*x.type.shape[:last], few)
     types = x.type.with_shape(shape), x.type.with_shape(shape).with_dtype("i32")
-    values, places = b.top_k(x, result=types)
+    values, places = b.emit(OPS["top_k"], x, result=types)
     start = local.shard_start(b, value, last)
     places = b.add(places, b.broadcast(start, dims=(), result=places.type))
     values = b.all_gather(values, dim=last, axes=axes, name=f"{value.name}.extremum")
     places = b.all_gather(places, dim=last, axes=axes, name=f"{value.name}.indices")
-    best, chosen = b.top_k(values, result=local.results)
+    best, chosen = b.emit(OPS["top_k"], values, result=local.results)
     return best, _take_along(b, places, chosen)
 
 
-def _take_along(b: Any, x: Any, chosen: Any) -> Any:
+def _take_along(b: Builder, x: Value, chosen: Value) -> Value:
     """Return the elements of `x` at the positions `chosen` along the last dimension."""
     last = x.type.rank - 1
     batch: Ints = tuple(range(last))
@@ -98,7 +99,7 @@ def _take_along(b: Any, x: Any, chosen: Any) -> Any:
     )
 
 
-def _mask_padding_last(b: Any, local: LocalOp, x: Any, value: Any, dim: int) -> Any:
+def _mask_padding_last(b: Any, local: LocalOp, x: Value, value: Any, dim: int) -> Any:
     """Return `x` with its padding replaced by the last value in the total order, -NaN."""
     inside = b.broadcast(
         local.valid_mask(b, value, dim), dims=(dim,), result=x.type.with_dtype("bool")

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
-from shardir.ir.operation import OpSpec, TangentRule, define_op
-from shardir.ir.types import INTEGERS, TensorType, dtype_name
+from shardir.ir.operation import Cotangents, OpSpec, TangentRule, Value, define_op
+from shardir.ir.types import INTEGERS, NumpyDType, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
@@ -79,17 +80,17 @@ def _define_reduction(
     )
 
 
-def broadcast_reduced(b: Any, y: Any, x: Any, dims: Ints) -> Any:
+def broadcast_reduced(b: Builder, y: Value, x: Value, dims: Ints) -> Value:
     """Return a reduced value broadcast along the dimensions that were reduced from `x`."""
     kept = tuple(d for d in range(x.type.rank) if d not in dims)
     return b.broadcast(y, dims=kept, result=x.type.with_dtype(y.type.dtype))
 
 
-def _sum_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+def _sum_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotangents:
     return (broadcast_reduced(b, g, x, dims),)
 
 
-def _extremum_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+def _extremum_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotangents:
     """Return the cotangent, shared equally by elements that equal the extremum."""
     best = b.eq(x, broadcast_reduced(b, y, x, dims))
     ones = b.convert(best, result=x.type)
@@ -97,7 +98,7 @@ def _extremum_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
     return (b.mul(ones, broadcast_reduced(b, share, x, dims)),)
 
 
-def _prod_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+def _prod_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotangents:
     """Return the cotangent: each element gets the product of all other elements.
 
     The product of preceding and following elements avoids a division, so zeros have correct
@@ -112,7 +113,7 @@ def _prod_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
     last, none = len(kept), (0,) * (len(kept) + 1)
     one = b.full(1, x.type.with_shape(()))
 
-    def others(step: int) -> Any:
+    def others(step: int) -> Value:
         low, high = (*none[1:], step), (*none[1:], -step)
         shifted = b.pad(line, one, low=low, high=high, interior=none) if count else line
         return b.cumprod(shifted, dim=last, reverse=step < 0)
@@ -123,13 +124,13 @@ def _prod_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
     return (b.transpose(b.reshape(flat, result=moved.type), perm=back),)
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
+def _lowest(dtype: NumpyDType) -> Any:
     if dtype == np.bool_:
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def _highest(dtype: np.dtype[Any]) -> Any:
+def _highest(dtype: NumpyDType) -> Any:
     if dtype == np.bool_:
         return True
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf

@@ -11,6 +11,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Attr, Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.exchange_plan import RowRun
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -21,23 +23,23 @@ from shardir.ops.type_checks import Ints
 
 
 def expand_select_and_scatter(
-    b: Any,
-    x: Any,
-    source: Any,
-    real: Any,
+    b: Builder,
+    x: Value,
+    source: Value,
+    real: Value,
     *,
     op: str,
     window: Ints,
     strides: Ints,
     window_dilation: Ints,
-) -> Any:
+) -> Value:
     """Return `select_and_scatter` over `x` without padding, selecting only elements where `real` is
     true.
     """
     places = list(product(*map(range, window)))
     shape = source.type.shape
 
-    def at(value: Any, place: Ints) -> Any:
+    def at(value: Value, place: Ints) -> Value:
         """Return the elements of all windows at one position of the window."""
         starts = tuple(p * step for p, step in zip(place, window_dilation, strict=True))
         to = value.type.with_shape(shape)
@@ -100,10 +102,10 @@ def select_and_scatter_factors(
 
 
 def partition_select_and_scatter(
-    b: Any,
+    b: Builder,
     local: LocalOp,
-    x: Any,
-    source: Any,
+    x: Value,
+    source: Value,
     *,
     op: str,
     window: Ints,
@@ -111,7 +113,7 @@ def partition_select_and_scatter(
     padding: Padding,
     base_dilation: Ints,
     window_dilation: Ints,
-) -> Any:
+) -> Value:
     """Fetch windows and elements, select, and slice out the local shard."""
     values, places = local.op.operands
     nothing = identity_element(op, x.type.dtype)
@@ -156,8 +158,8 @@ def partition_select_and_scatter(
 
 
 def _slice_local_shard(
-    b: Any, local: LocalOp, made: Any, value: Any, d: int, offsets: list[int], size: int
-) -> Any:
+    b: Builder, local: LocalOp, made: Value, value: Value, d: int, offsets: list[int], size: int
+) -> Value:
     """Return the device's shard of the sums; no window extends beyond its end."""
     rank = made.type.rank
     missing = max(0, max(offsets) + size - made.type.shape[d])
@@ -175,15 +177,15 @@ def _slice_local_shard(
 
 
 def _select_expanded(
-    b: Any,
+    b: Builder,
     local: LocalOp,
-    x: Any,
-    source: Any,
+    x: Value,
+    source: Value,
     bounds: dict[int, list[int]],
     padding: Padding,
     nothing: complex,
-    **attrs: Any,
-) -> Any:
+    **attrs: Attr,
+) -> Value:
     """Return the sums for windows that include padding, here or on the first and last devices.
 
     `bounds` is the global start of the rows of `x` on each device.

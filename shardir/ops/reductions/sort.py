@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ir.operation import Partitioning, Tangents, define_op
+from shardir.ir.operation import OPS, Cotangents, Partitioning, Result, Tangents, Value, define_op
 from shardir.ir.types import TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -19,7 +20,7 @@ from shardir.ops.type_checks import REAL, Ints, check_dim, join_with_and
 def _sort_type(
     *xs: TensorType,
     dim: int,
-    result: Any,
+    result: Result,
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
@@ -46,7 +47,7 @@ def _sort_type(
 def _sort_factors(
     *xs: TensorType,
     dim: int,
-    result: Any,
+    result: Result,
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
@@ -70,7 +71,7 @@ def _to_comparable(x: Any) -> Any:
 def _sort_reference(
     *xs: Any,
     dim: int,
-    result: Any,
+    result: Result,
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
@@ -82,32 +83,32 @@ def _sort_reference(
 
 
 def _sort_vjp(
-    b: Any,
-    g: Any,
-    *values: Any,
+    b: Builder,
+    g: Value,
+    *values: Value,
     dim: int,
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
     order: int | None = None,
-) -> tuple[Any, ...]:
+) -> Cotangents:
     """Return the cotangents, sorted back by the sorted positions."""
     xs = values[: len(values) // 2]
     gs = g if isinstance(g, tuple) else (g,)
     given = [cotangent for cotangent in gs if cotangent is not None]
     positions = b.iota(dim=dim, result=xs[0].type.with_dtype("i32"))
-    *_, places = b.sort(*xs[:keys], positions, dim=dim, keys=keys, stable=True)
-    _, *back = b.sort(places, *given, dim=dim, keys=1, stable=True)
+    *_, places = b.emit(OPS["sort"], *xs[:keys], positions, dim=dim, keys=keys, stable=True)
+    _, *back = b.emit(OPS["sort"], places, *given, dim=dim, keys=1, stable=True)
     returned = iter(back)
     return tuple(None if cotangent is None else next(returned) for cotangent in gs)
 
 
-def _sort_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+def _sort_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangents, sorted with the keys."""
     xs = op.operands
     given = [tangent for tangent in tangents if tangent is not None]
     keys = op.attrs.get("keys", 1)
-    _, *moved = b.sort(*xs[:keys], *given, dim=op.attrs["dim"], keys=keys, stable=True)
+    _, *moved = b.emit(OPS["sort"], *xs[:keys], *given, dim=op.attrs["dim"], keys=keys, stable=True)
     returned = iter(moved[keys - 1 :])
     return [None if tangent is None else next(returned) for tangent in tangents]
 
@@ -130,7 +131,7 @@ operand, that operand holds the positions along `dim`, and all other results are
 """
 
 
-def _top_k_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType]:
+def _top_k_type(x: TensorType, *, result: Result) -> tuple[TensorType, TensorType]:
     REAL.check(x)
     if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError("its result types are not determined; state both with result=")
@@ -146,7 +147,7 @@ def _top_k_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType]:
     return values, indices
 
 
-def _top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
+def _top_k_factors(x: TensorType, *, result: Result) -> FactorRule:
     values, indices = result
     last = x.rank - 1
     builder = RuleBuilder([x.shape], [values.shape, indices.shape])
@@ -159,7 +160,7 @@ def _top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
     return builder.build()
 
 
-def _top_k_reference(x: Any, *, result: Any) -> tuple[Any, Any]:
+def _top_k_reference(x: Any, *, result: Result) -> tuple[Any, Any]:
     """Sort the reversed operand stably and read it backwards, so that the first of equals comes
     first.
     """
@@ -169,7 +170,7 @@ def _top_k_reference(x: Any, *, result: Any) -> tuple[Any, Any]:
     return np.take_along_axis(x, chosen, -1), chosen.astype(np.int32)
 
 
-def _top_k_vjp(b: Any, g: Any, x: Any, values: Any, indices: Any) -> Any:
+def _top_k_vjp(b: Builder, g: Any, x: Value, values: Value, indices: Value) -> Cotangents:
     last = x.type.rank - 1
     if g[0] is None:
         return (None,)
@@ -190,7 +191,7 @@ def _top_k_vjp(b: Any, g: Any, x: Any, values: Any, indices: Any) -> Any:
     )
 
 
-def _top_k_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+def _top_k_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangents of the selected elements."""
     (x,), (values, indices), (tangent,) = op.operands, op.results, tangents
     last = x.type.rank - 1

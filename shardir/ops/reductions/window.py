@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ir.operation import Partitioning, Tangents, define_op
-from shardir.ir.types import TensorType
+from shardir.ir.operation import Attr, Partitioning, Tangents, define_op
+from shardir.ir.types import NumpyDType, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import all_factors, factors_without_replicated
@@ -44,7 +45,7 @@ _WINDOW_REDUCTIONS: dict[str, tuple[DtypeDomain, np.ufunc]] = {
 }
 
 
-def _identity(op: str, dtype: np.dtype[Any]) -> Any:
+def _identity(op: str, dtype: NumpyDType) -> Any:
     """Return the identity element of a reduction."""
     if op in ("add", "mul"):
         return dtype.type(op == "mul")
@@ -105,7 +106,7 @@ def _is_trivial_window(
     return (window[i], strides[i], padding[i], base_dilation[i]) == (1, 1, (0, 0), 1)
 
 
-def _factors(x: TensorType, *, result: TensorType, op: str, **attrs: Any) -> FactorRule:
+def _factors(x: TensorType, *, result: TensorType, op: str, **attrs: Attr) -> FactorRule:
     builder = RuleBuilder([x.shape], [result.shape])
     for i, size in enumerate(result.shape):
         builder.add(
@@ -143,7 +144,7 @@ def _reference(
 _BATCH = shift_dims(window=1, strides=1, padding=(0, 0), base_dilation=1, window_dilation=1)
 
 
-def _reduce_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
+def _reduce_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
     return linear_tangent(b, op, tangents) if op.attrs["op"] == "add" else None
 
 
@@ -185,7 +186,7 @@ def _select_type(
 
 
 def _select_factors(
-    x: TensorType, source: TensorType, *, result: TensorType, op: str, **attrs: Any
+    x: TensorType, source: TensorType, *, result: TensorType, op: str, **attrs: Attr
 ) -> FactorRule:
     builder = RuleBuilder([x.shape, source.shape], [result.shape])
     for i, size in enumerate(result.shape):
@@ -252,7 +253,7 @@ def _window_positions(window: Ints) -> Iterator[Ints]:
     return product(*map(range, window))
 
 
-def _select_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+def _select_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangent, which is linear in the source; the selection is piecewise constant."""
     x, source = op.operands[0], tangents[1]
     return (None if source is None else b.select_and_scatter(x, source, **op.attrs),)

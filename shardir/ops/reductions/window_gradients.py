@@ -11,8 +11,9 @@ from functools import reduce
 from itertools import accumulate, product
 from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import Attr, Cotangents, Symbol
 from shardir.ir.types import FLOATS, TensorType
 from shardir.ops.reductions.window_geometry import Padding, dilated_size
 from shardir.ops.type_checks import Ints
@@ -93,7 +94,9 @@ class WindowSlices:
         return whole
 
 
-def reduce_window_vjp(b: Any, g: Value, x: Value, y: Value, *, op: str, **attrs: Any) -> Any:
+def reduce_window_vjp(
+    b: Builder, g: Value, x: Value, y: Value, *, op: str, **attrs: Attr
+) -> Cotangents:
     """Return the cotangent of the operand of a window reduction."""
     if y.type.size == 0 or x.type.size == 0:
         return (b.full(0, x.type),)
@@ -105,7 +108,7 @@ def reduce_window_vjp(b: Any, g: Value, x: Value, y: Value, *, op: str, **attrs:
 
 
 def _sum_cotangent(
-    b: Any,
+    b: Builder,
     g: Value,
     x: TensorType,
     *,
@@ -145,8 +148,8 @@ def _product_cotangent(windows: WindowSlices, g: Value, x: Value) -> Value:
 
 
 def select_and_scatter_vjp(
-    b: Any, g: Value, x: Value, source: Value, y: Value, *, op: str, **attrs: Any
-) -> Any:
+    b: Builder, g: Value, x: Value, source: Value, y: Value, *, op: str, **attrs: Attr
+) -> Cotangents:
     """Return the cotangent of the source: the elements at the selected positions."""
     if x.type.size == 0 or source.type.size == 0:
         return None, b.full(0, source.type)

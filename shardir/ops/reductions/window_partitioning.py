@@ -6,6 +6,8 @@ These rows are fetched with their padding, so that the windows cover exactly the
 
 from typing import Any, NamedTuple
 
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Value
 from shardir.op_rules.exchange_plan import RowRun
 from shardir.op_rules.partitioning import LocalOp, identity_element
 from shardir.op_rules.row_exchange import block_extents, fetch_rows, select_by_position
@@ -26,7 +28,13 @@ class WindowCoverage(NamedTuple):
 
 
 def fetch_coverage(
-    b: Any, local: LocalOp, piece: Any, value: Any, dim: int, reach: WindowCoverage, fill: complex
+    b: Builder,
+    local: LocalOp,
+    piece: Value,
+    value: Value,
+    dim: int,
+    reach: WindowCoverage,
+    fill: complex,
 ) -> tuple[Any, tuple[int, int], int]:
     """Return the covered rows, and the padding and dilation that remain to be applied."""
     begins, needed, size, dilation = reach
@@ -56,9 +64,9 @@ def fetch_coverage(
 
 
 def partition_reduce_window(
-    b: Any,
+    b: Builder,
     local: LocalOp,
-    x: Any,
+    x: Value,
     *,
     op: str,
     window: Ints,
@@ -66,7 +74,7 @@ def partition_reduce_window(
     padding: Padding,
     base_dilation: Ints,
     window_dilation: Ints,
-) -> Any:
+) -> Value:
     """Apply `reduce_window` to the rows that the windows of this device cover."""
     (source,), result = local.op.operands, local.op.result
     padded, apart = list(padding), list(base_dilation)

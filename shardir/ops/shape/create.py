@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Dense, Partitioning, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Dense, Partitioning, Value, define_op
 from shardir.ir.sharding import count_positions
 from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.op_rules.partitioning import LocalOp
@@ -54,7 +55,7 @@ def _constant_reference(*, value: Any, result: TensorType) -> Any:
         return np.full(result.shape, value, result.numpy)
 
 
-def _constant_lower(b: Any, local: LocalOp, *, value: Any) -> Any:
+def _constant_lower(b: Builder, local: LocalOp, *, value: Value) -> Value:
     """Create a local splat, or slice the device's shard of an array."""
     if not isinstance(value, Dense):
         return b.constant(value=value, result=local.result)
@@ -96,7 +97,7 @@ def _iota_reference(*, dim: int, result: TensorType) -> Any:
     return np.broadcast_to(counted, result.shape)
 
 
-def _iota_lower(b: Any, local: LocalOp, *, dim: int) -> Any:
+def _iota_lower(b: Builder, local: LocalOp, *, dim: int) -> Value:
     """Count in integers from the start of the shard, so that large floats stay exact."""
     start = local.shard_start(b, local.op.result, dim)
     if start is None:

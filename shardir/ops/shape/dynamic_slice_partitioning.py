@@ -6,6 +6,8 @@ the devices, since each element is on exactly one of them.
 
 from typing import Any
 
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import LocalOp, default_shardable_factors, identity_element
@@ -43,7 +45,7 @@ def dynamic_slice_shardable(
     ]
 
 
-def partition_dynamic_slice(b: Any, local: LocalOp, x: Any, *starts: Any) -> Any:
+def partition_dynamic_slice(b: Builder, local: LocalOp, x: Value, *starts: Value) -> Value:
     """Return the device's part of the slice, with zeros for the rest."""
     source, result = local.op.operands[0], local.op.result
     at = list(starts)
@@ -67,7 +69,7 @@ def update_shardable(
     return [i for i in default_shardable_factors(rule) if x.dtype != "key" or i not in partly]
 
 
-def partition_update(b: Any, local: LocalOp, x: Any, update: Any, *starts: Any) -> Any:
+def partition_update(b: Builder, local: LocalOp, x: Value, update: Value, *starts: Value) -> Value:
     """Write the part of the update that is in the device's shard.
 
     Along a sharded dimension the update is placed relative to the shard: it is padded on both sides
@@ -91,7 +93,7 @@ def partition_update(b: Any, local: LocalOp, x: Any, update: Any, *starts: Any) 
     return new if inside is None else b.select(inside, new, x)
 
 
-def _clamp_start(b: Any, start: Any, high: int) -> Any:
+def _clamp_start(b: Builder, start: Value, high: int) -> Value:
     """Return a start index as i32, clamped so that the update is in bounds."""
     if start.type.numpy.itemsize < 4:
         start = b.convert(start, result=start.type.with_dtype("i32"))
@@ -103,7 +105,9 @@ def _clamp_start(b: Any, start: Any, high: int) -> Any:
     )
 
 
-def _slice_with_fill(b: Any, x: Any, d: int, size: int, seen: Any, nothing: complex) -> Any:
+def _slice_with_fill(
+    b: Builder, x: Value, d: int, size: int, seen: Value, nothing: complex
+) -> Value:
     """Return `size` elements of `x` from `seen` on, with `nothing` outside of `x`."""
     rank = x.type.rank
     around = tuple(size if i == d else 0 for i in range(rank))

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Partitioning, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.exchange_plan import RowRun, block_runs
@@ -33,7 +34,7 @@ from shardir.ops.type_checks import (
 )
 
 
-def partition_reverse(b: Any, local: LocalOp, x: Any, *, dims: Ints) -> Any:
+def partition_reverse(b: Builder, local: LocalOp, x: Value, *, dims: Ints) -> Value:
     """Fetch the rows at the mirrored position and reverse them locally."""
     source = local.op.operands[0]
     for d in dims:
@@ -49,7 +50,7 @@ def partition_reverse(b: Any, local: LocalOp, x: Any, *, dims: Ints) -> Any:
     return b.reverse(x, dims=dims)
 
 
-def partition_concatenate(b: Any, local: LocalOp, *xs: Any, dim: int) -> Any:
+def partition_concatenate(b: Builder, local: LocalOp, *xs: Value, dim: int) -> Any:
     """Concatenate the local shards of all operands, and exchange rows from there."""
     result = local.op.result
     axes = local.sharding_axes(result, dim)
@@ -69,7 +70,7 @@ def partition_concatenate(b: Any, local: LocalOp, *xs: Any, dim: int) -> Any:
     return exchange_rows(b, both, dim, axes, held, wanted, block)
 
 
-def partition_roll(b: Any, local: LocalOp, x: Any, *, dim: int, shift: int) -> Any:
+def partition_roll(b: Builder, local: LocalOp, x: Value, *, dim: int, shift: int) -> Any:
     """Fetch the rows of the shifted position, wrapping around the end."""
     source = local.op.operands[0]
     if not local.sharding_axes(source, dim):
@@ -116,7 +117,7 @@ def _broadcast_reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
     return np.broadcast_to(x.reshape(aligned), result.shape)
 
 
-def _broadcast_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+def _broadcast_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotangents:
     source = dict(zip(dims, x.type.shape, strict=True))
     summed = tuple(d for d, n in enumerate(y.type.shape) if source.get(d) != n)
     if summed:
@@ -240,7 +241,7 @@ def _transpose_factors(x: TensorType, *, perm: Ints, result: TensorType) -> Fact
     return builder.build()
 
 
-def _transpose_vjp(b: Any, g: Any, x: Any, y: Any, *, perm: Ints) -> Any:
+def _transpose_vjp(b: Builder, g: Value, x: Value, y: Value, *, perm: Ints) -> Cotangents:
     return (b.transpose(g, perm=tuple(perm.index(d) for d in range(len(perm)))),)
 
 
@@ -304,7 +305,7 @@ def _concatenate_factors(*xs: TensorType, dim: int, result: TensorType) -> Facto
     return builder.build()
 
 
-def _concatenate_vjp(b: Any, g: Any, *values: Any, dim: int) -> Any:
+def _concatenate_vjp(b: Builder, g: Value, *values: Value, dim: int) -> Cotangents:
     cotangents, start = [], 0
     for x in values[:-1]:
         starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
@@ -340,7 +341,7 @@ def _roll_factors(x: TensorType, *, dim: int, shift: int, result: TensorType) ->
     return builder.build()
 
 
-def _roll_vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, shift: int) -> Any:
+def _roll_vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, shift: int) -> Cotangents:
     size = x.type.shape[dim]
     return (b.roll(g, dim=dim, shift=(size - shift) % size if size else 0),)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import Partitioning, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -83,7 +84,9 @@ def _slice_reference(x: Any, *, starts: Ints, strides: Ints, result: TensorType)
     ]
 
 
-def _slice_vjp(b: Any, g: Any, x: Any, y: Any, *, starts: Ints, strides: Ints) -> Any:
+def _slice_vjp(
+    b: Builder, g: Value, x: Value, y: Value, *, starts: Ints, strides: Ints
+) -> Cotangents:
     walked = [
         (size - 1) * stride + 1 if size else 0
         for size, stride in zip(y.type.shape, strides, strict=True)
@@ -165,8 +168,8 @@ def _pad_reference(
 
 
 def _pad_vjp(
-    b: Any, g: Any, x: Any, value: Any, y: Any, *, low: Ints, high: Ints, interior: Ints
-) -> Any:
+    b: Builder, g: Value, x: Value, value: Value, y: Value, *, low: Ints, high: Ints, interior: Ints
+) -> Cotangents:
     zero = b.full(0, value.type)
     none = (0,) * x.type.rank
     spaced = b.pad(g, zero, low=tuple(-n for n in low), high=tuple(-n for n in high), interior=none)
@@ -231,7 +234,7 @@ def _clamped_slices(shape: Ints, starts: tuple[Any, ...], sizes: Ints) -> tuple[
     return tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
 
 
-def _dynamic_slice_vjp(b: Any, g: Any, x: Any, *rest: Any) -> Any:
+def _dynamic_slice_vjp(b: Builder, g: Value, x: Value, *rest: Value) -> Cotangents:
     starts = rest[:-1]
     whole = b.dynamic_update_slice(b.full(0, x.type), g, *starts)
     return (whole, *(None for _ in starts))
@@ -286,7 +289,9 @@ def _dynamic_update_slice_reference(x: Any, update: Any, *starts: Any, result: T
     return whole
 
 
-def _dynamic_update_slice_vjp(b: Any, g: Any, x: Any, update: Any, *rest: Any) -> Any:
+def _dynamic_update_slice_vjp(
+    b: Builder, g: Value, x: Value, update: Value, *rest: Value
+) -> Cotangents:
     starts = rest[:-1]
     around = b.dynamic_update_slice(g, b.full(0, update.type), *starts)
     inside = b.dynamic_slice(g, *starts, result=update.type)

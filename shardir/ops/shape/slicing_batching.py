@@ -4,10 +4,9 @@ With unbatched starts, the batch dimension is sliced completely. With batched st
 becomes a gather of one window per batch entry, and an update becomes a scatter.
 """
 
-from typing import Any
-
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
@@ -16,7 +15,7 @@ from shardir.ops.type_checks import Ints
 
 
 def pad_batch(
-    b: Any, many: BatchedOp, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
+    b: Builder, many: BatchedOp, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
 ) -> Value:
     """Pad with an arbitrary element and fill in batched padding values afterwards."""
     attrs = {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)}
@@ -36,7 +35,7 @@ def pad_batch(
     return made
 
 
-def _arbitrary_element(b: Any, dtype: str) -> Value:
+def _arbitrary_element(b: Builder, dtype: str) -> Value:
     """Return an arbitrary element of a type."""
     made: Value
     if dtype == "key":
@@ -46,7 +45,7 @@ def _arbitrary_element(b: Any, dtype: str) -> Value:
     return made
 
 
-def dynamic_slice_batch(b: Any, many: BatchedOp, x: Value, *starts: Value) -> Value:
+def dynamic_slice_batch(b: Builder, many: BatchedOp, x: Value, *starts: Value) -> Value:
     made: Value
     if not any(many.batched[1:]):
         made = b.dynamic_slice(x, _zero_start(b, starts), *starts, result=many.emit_result)
@@ -64,7 +63,7 @@ def dynamic_slice_batch(b: Any, many: BatchedOp, x: Value, *starts: Value) -> Va
 
 
 def dynamic_update_slice_batch(
-    b: Any, many: BatchedOp, x: Value, update: Value, *starts: Value
+    b: Builder, many: BatchedOp, x: Value, update: Value, *starts: Value
 ) -> Value:
     x, update = (
         value if batched else broadcast_over_batch(b, value, many.size)
@@ -90,14 +89,14 @@ def dynamic_update_slice_batch(
     return made
 
 
-def _zero_start(b: Any, starts: tuple[Value, ...]) -> Value:
+def _zero_start(b: Builder, starts: tuple[Value, ...]) -> Value:
     """Return the start index of the batch dimension."""
     zero: Value = b.full(0, starts[0].type if starts else TensorType((), "i32"))
     return zero
 
 
 def _index_vectors(
-    b: Any, many: BatchedOp, starts: tuple[Value, ...], batched: tuple[bool, ...]
+    b: Builder, many: BatchedOp, starts: tuple[Value, ...], batched: tuple[bool, ...]
 ) -> Value:
     """Return the starts of each slice as an index vector."""
     one = TensorType((many.size, 1), starts[0].type.dtype)
@@ -120,7 +119,7 @@ def _index_attrs(windows: Ints, index_map: str, batching: bool) -> dict[str, Int
     }
 
 
-def _clamp_start(b: Any, start: Value, limit: int) -> Value:
+def _clamp_start(b: Builder, start: Value, limit: int) -> Value:
     """Return starts clamped so that the update is in bounds."""
     scalar = start.type.with_shape(())
     reach = min(limit, int(np.iinfo(start.type.numpy).max))

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Value
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.exchange_plan import RowRun
@@ -32,7 +34,7 @@ def slice_factors(x: TensorType, *, result: TensorType, **_: Any) -> FactorRule:
     return builder.build()
 
 
-def partition_slice(b: Any, local: LocalOp, x: Any, *, starts: Ints, strides: Ints) -> Any:
+def partition_slice(b: Builder, local: LocalOp, x: Value, *, starts: Ints, strides: Ints) -> Value:
     """Fetch the rows of the operand that the local shard of the result covers."""
     source, result = local.op.operands[0], local.op.result
     begins = list(starts)
@@ -55,7 +57,9 @@ def partition_slice(b: Any, local: LocalOp, x: Any, *, starts: Ints, strides: In
     return b.slice(x, starts=tuple(begins), strides=strides, result=local.result)
 
 
-def _select_row(b: Any, local: LocalOp, x: Any, source: Any, d: int, position: int) -> Any:
+def _select_row(
+    b: Builder, local: LocalOp, x: Value, source: Value, d: int, position: int
+) -> Value:
     """Return the row at a global position on the device that has it, and the identity elsewhere."""
     owner, offset = divmod(position, x.type.shape[d])
     row = slice_rows(b, x, d, offset, 1)
@@ -65,8 +69,8 @@ def _select_row(b: Any, local: LocalOp, x: Any, source: Any, d: int, position: i
 
 
 def partition_pad(
-    b: Any, local: LocalOp, x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints
-) -> Any:
+    b: Builder, local: LocalOp, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
+) -> Value:
     """Fetch the rows and padding of the local shard of the result.
 
     With interior padding, the fetched rows are dilated afterwards; a shard of the result may start
@@ -95,8 +99,15 @@ def partition_pad(
 
 
 def _dilate_rows(
-    b: Any, axes: Axes, x: Any, value: Any, d: int, between: int, phases: list[int], size: int
-) -> Any:
+    b: Builder,
+    axes: Axes,
+    x: Value,
+    value: Value,
+    d: int,
+    between: int,
+    phases: list[int],
+    size: int,
+) -> Value:
     """Return `size` rows that contain the dilated rows of `x`, starting at the device's phase."""
     if not between:
         return x

@@ -1,9 +1,7 @@
 """Reading of Fourier transforms and decompositions."""
 
-from typing import Any
-
 from shardir.ir.module import Value
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import Attr, Symbol
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS, TRANSPOSES
 
@@ -71,5 +69,5 @@ def read_own_call(call: OperationReader, target: str) -> Values | None:
         return None
     config = call.types.string(call.attr("backend_config"))
     flags = (pair.partition("=") for pair in config.split(",") if pair)
-    attrs: dict[str, Any] = {key: flag == "true" for key, _, flag in flags}
+    attrs: dict[str, Attr] = {key: flag == "true" for key, _, flag in flags}
     return call.emit(name, *call.operands, **attrs)

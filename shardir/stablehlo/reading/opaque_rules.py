@@ -338,7 +338,7 @@ def _with_last(indices: Value, vector: int) -> Value:
     return replace(indices, type=indices.type.with_shape(tuple(shape)))
 
 
-def _with_vectors_last(attrs: dict[str, Any], name: str, vector: int) -> dict[str, Any]:
+def _with_vectors_last(attrs: dict[str, Attr], name: str, vector: int) -> dict[str, Any]:
     """Return the attributes for indices that have their vectors in the last dimension."""
     if name not in attrs:
         return attrs

@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Op
-from shardir.ir.operation import OPS
+from shardir.ir.operation import OPS, Attr
 from shardir.ir.types import TensorType
 from shardir.stablehlo.writing.attributes import (
     format_array,
@@ -98,7 +98,7 @@ for _name, _combine in COMBINATION_OF_REDUCTION.items():
     _register_reduction(_name, _combine)
 
 
-def _window_attrs(**attrs: Any) -> dict[str, str]:
+def _window_attrs(**attrs: Attr) -> dict[str, str]:
     return {
         "window_dimensions": format_array(attrs["window"]),
         "window_strides": format_array(attrs["strides"]),

@@ -9,6 +9,7 @@ from shardir.errors import DifferentiateError
 from shardir.interpret.interpreter import evaluate
 from shardir.ir.builder import Builder
 from shardir.ir.module import Function, Loc, Module
+from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from shardir.passes.autodiff.jvp import jvp, linearize_forward
 from shardir.passes.autodiff.vjp import vjp
@@ -98,7 +99,7 @@ def power() -> Function:
     further = step.add(i, step.full(1, count))
     body = step.block([i, y, z], [further, step.mul(z, x), y])
     one = b.full(1, vector)
-    _, made, _ = b.while_(b.full(0, count), one, one, blocks=(condition, body))
+    _, made, _ = b.emit(OPS["while"], b.full(0, count), one, one, blocks=(condition, body))
     return Function("power", b.block([x, n], [made]), (None,))
 
 

@@ -9,7 +9,7 @@ an output position: no product with an inserted zero is computed.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
@@ -26,6 +26,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
 )
 from shardir.backends.cpu.kernels.gemm.product_dispatch import lower_product
 from shardir.ir.module import Op
+from shardir.ir.operation import Attr
 from shardir.ops.contraction.convolution_factors import ConvolutionDims, parse_dims
 
 MAX_CHECKED_DIMS = 3
@@ -74,7 +75,7 @@ def convolution_rule(
     return [*before, *made, *after]
 
 
-def remainder_count(attrs: Mapping[str, Any], out: BufferView) -> int:
+def remainder_count(attrs: Mapping[str, Attr], out: BufferView) -> int:
     """Return the number of products of a convolution of a dilated image: one for each remainder."""
     places = [out.shape[p] for p in parse_dims(attrs["dims"])[2].spatial]
     return prod(
@@ -127,7 +128,7 @@ class _SpatialAxis(NamedTuple):
 
 
 def convolution_products(
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, Attr],
     x: BufferView,
     w: BufferView,
     out: BufferView,
@@ -173,7 +174,7 @@ def _split_axis(
 
 
 def _convolution_product(
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, Attr],
     x: BufferView,
     w: BufferView,
     out: BufferView,

@@ -9,12 +9,13 @@ Transposing the operands and the result takes less time than it saves.
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
+from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
 from shardir.ops.contraction.convolution_factors import parse_dims
 
@@ -38,7 +39,7 @@ class FeaturesLastConvolution(NamedTuple):
 
 
 def plan_features_last(
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, Attr],
     x: BufferView,
     w: BufferView,
     out: BufferView,

@@ -8,7 +8,7 @@ images of one feature: see `strided_gemm`.
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.kernel_api import (
@@ -19,6 +19,7 @@ from shardir.backends.cpu.kernel_api import (
     row_major_strides,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
+from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
 from shardir.ops.contraction.convolution_factors import parse_dims
 
@@ -39,7 +40,7 @@ class PaddedConvolution(NamedTuple):
     `turned`: it is first transposed to `order` without padding.
     """
 
-    attrs: dict[str, Any]
+    attrs: dict[str, Attr]
     image: BufferView
     filter: BufferView
     out: BufferView
@@ -95,7 +96,7 @@ class PaddedConvolution(NamedTuple):
 
 
 def plan_padding_copy(
-    attrs: Mapping[str, Any], x: BufferView, w: BufferView, out: BufferView
+    attrs: Mapping[str, Attr], x: BufferView, w: BufferView, out: BufferView
 ) -> PaddedConvolution | None:
     """Return the convolution of copies, if it is a gradient of a filter or of an image of one
     feature."""
