@@ -113,7 +113,7 @@ def _operation_shardings(
         fitting = choose_alignment(op, rule, shardings, paddable_factors(op, rule), "cheapest")
         needed = _shardings_of_operation(history, op, rule, fitting)
         terms = _OperationShardings(rule, shardings, needed, fitting.cuts, cuttable, False)
-    return terms if terms.resharded else None
+    return terms if terms.resharded_tensors else None
 
 
 def _align_to_last(
@@ -172,8 +172,8 @@ class _OperationShardings:
     stated: bool
 
     @property
-    def resharded(self) -> list[int]:
-        """The tensors that are resharded."""
+    def resharded_tensors(self) -> list[int]:
+        """The indices of the tensors that are resharded."""
         pairs = enumerate(zip(self.shardings, self.needed, strict=True))
         return [tensor for tensor, (has, needs) in pairs if not same_placement(has, needs)]
 
@@ -201,7 +201,7 @@ class _ConflictAnalysis:
             project_to_factors(m, s, sizes)
             for m, s in zip(rule.tensors, self.terms.shardings, strict=True)
         ]
-        for tensor in self.terms.resharded:
+        for tensor in self.terms.resharded_tensors:
             lost = {
                 factor: (*cut.axes, *cut.overflow)
                 for factor, cut in views[tensor].factor_shardings.items()

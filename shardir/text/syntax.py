@@ -213,7 +213,7 @@ class _SyntaxTransformer:
         return token
 
     @staticmethod
-    def marked(parts: Children) -> AnnotatedType:
+    def annotated_type(parts: Children) -> AnnotatedType:
         return AnnotatedType(parts[0], parts[1:])
 
     @staticmethod

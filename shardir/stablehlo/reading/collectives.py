@@ -127,7 +127,7 @@ def _lists(call: OperationReader, what: str, ids: tuple[int, ...]) -> list[list[
         raise UnsupportedOperation(f"its {what} are not written as dense<[[0, 1], [2, 3]]>")
     rows = call.types.array(node)
     if rows.ndim != 2 or (what == "pairs" and rows.size and rows.shape[1] != 2):
-        raise call.types.unexpected("a list of lists of devices", node)
+        raise call.types.make_expected_error("a list of lists of devices", node)
     found = [list(map(int, row)) for row in rows]
     if any(number not in ids for part in found for number in part):
         raise UnsupportedOperation(f"its {what} name devices that are not of the mesh")

@@ -73,7 +73,7 @@ class _MlirTransformer:
             NumberRecord,
         )
     )
-    props, axis, extent, of_type, bound, entry_part = (
+    props, axis, extent, of_type, bound_value, entry_part = (
         staticmethod(lambda parts, record=record: record(*parts))
         for record in (
             PropertiesRecord,
@@ -86,7 +86,7 @@ class _MlirTransformer:
     )
 
     @staticmethod
-    def nested(parts: Children) -> NestedModuleRecord:
+    def nested_module(parts: Children) -> NestedModuleRecord:
         return NestedModuleRecord(
             [part for part in parts if isinstance(part, tuple) and type(part) is not DictRecord]
         )
@@ -114,10 +114,10 @@ class _MlirTransformer:
         return ParamRecord(parts[0], parts[1], _first_of_type(parts, DictRecord))
 
     @staticmethod
-    def unnamed(parts: Children) -> ParamRecord:
+    def unnamed_param(parts: Children) -> ParamRecord:
         return ParamRecord(None, parts[0], _first_of_type(parts, DictRecord))
 
-    single = output = unnamed
+    single = output = unnamed_param
 
     @staticmethod
     def body(parts: Children) -> BlockRecord:
@@ -150,7 +150,7 @@ class _MlirTransformer:
         return GroupRecord(parts)
 
     @staticmethod
-    def named(parts: Children) -> AttributeRecord:
+    def named_attribute(parts: Children) -> AttributeRecord:
         return AttributeRecord(*parts)
 
     @staticmethod
@@ -158,11 +158,11 @@ class _MlirTransformer:
         return AttributeRecord(parts[0], parts[1] if len(parts) > 1 else None)
 
     @staticmethod
-    def typed(parts: Children) -> TypedValueRecord:
+    def typed_value(parts: Children) -> TypedValueRecord:
         return TypedValueRecord(parts[0], parts[1])
 
     @staticmethod
-    def begun(parts: Children) -> PairRecord:
+    def initialized_value(parts: Children) -> PairRecord:
         return PairRecord(parts[0], parts[2])
 
     @staticmethod

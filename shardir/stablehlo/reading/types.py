@@ -71,7 +71,7 @@ class TypeParser:
         """Return the integer of `3`, or `3 : i64`."""
         token = node.value if isinstance(node, TypedRecord) else node
         if not isinstance(token, Token) or token.type != "INT":
-            raise self.unexpected("an integer", node)
+            raise self.make_expected_error("an integer", node)
         if len(token) > 19:
             raise self.source.fail("this integer is too large", token, base)
         return int(token)
@@ -80,7 +80,7 @@ class TypeParser:
         """Return the bool of `true`, or `1 : i1`."""
         token = node.value if isinstance(node, TypedRecord) else node
         if token not in ("true", "false"):
-            raise self.unexpected("true or false", node)
+            raise self.make_expected_error("true or false", node)
         return bool(token == "true")
 
     def string(self, token: Token, base: int = 0) -> str:
@@ -99,7 +99,7 @@ class TypeParser:
         if isinstance(node, ListsRecord) and len(node.lists) == 1:
             node = node.lists[0]
         if not isinstance(node, ListRecord):
-            raise self.unexpected("a list", node)
+            raise self.make_expected_error("a list", node)
         return node.items
 
     def integers(self, node: Any) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ class TypeParser:
             try:
                 return tuple(_parse_integer(word) for word in words if word)
             except ValueError:
-                raise self.unexpected("a list of integers", node) from None
+                raise self.make_expected_error("a list of integers", node) from None
         if isinstance(token, Token) and token.type == "DENSE":
             return tuple(int(n) for n in self.array(node).reshape(-1))
         return tuple(map(self.integer, self.items(node)))
@@ -129,13 +129,13 @@ class TypeParser:
         else:
             rows = [self.integers(item) for item in self.items(node)]
         if any(len(row) != 2 for row in rows):
-            raise self.unexpected("a list of pairs", node)
+            raise self.make_expected_error("a list of pairs", node)
         return tuple((low, high) for low, high in rows)
 
     def array(self, node: Any) -> Any:
         """Return a typed constant as a NumPy array."""
         if not isinstance(node, TypedRecord) or getattr(node.value, "type", "") != "DENSE":
-            raise self.unexpected("a constant", node)
+            raise self.make_expected_error("a constant", node)
         type = self.type(node.type)
         if type.nbytes > MAX_ATTRIBUTE_BYTES:
             raise self.source.fail("this constant is too large for an attribute", node.type)
@@ -270,7 +270,7 @@ class TypeParser:
             return np.frombuffer(data, type.numpy)[0].item()
         raise self.source.fail(f"these are {len(data)} bytes, {type} has {type.nbytes}", token)
 
-    def unexpected(self, wanted: str, node: Any) -> Exception:
+    def make_expected_error(self, wanted: str, node: Any) -> Exception:
         """Return an error about an unexpected record."""
         return self.source.fail(f"expected {wanted}", first_token(node))
 
