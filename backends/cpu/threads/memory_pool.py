@@ -1,12 +1,12 @@
 """A pool of memory blocks that are reused.
 
-The first touch of fresh memory costs more than most kernels take to fill it. A dropped block
-therefore waits in the free list of its size. Small blocks are allocated in arenas, which return to
-the system when all blocks of one are idle and memory would run out otherwise. A large block has
-pages of its own, which return to the system by `trim`, or when new memory is needed and they were
-idle for long, or when more than half of the limit would be mapped and the idle blocks exceed what
-the peak use explains. So a loop that reuses the same sizes maps no memory after its first
-iteration.
+The first access to new memory costs more than most kernels take to fill it. A dropped block
+therefore enters the free list of its size. Small blocks are allocated in segments; a segment whose
+blocks are all idle is returned to the system when memory would be exhausted otherwise. A large
+block has separate pages, which are returned to the system by `trim`, or when new memory is needed
+and they were idle for long, or when more than half of the limit would be mapped and there are more
+idle blocks than the peak use requires. So a loop that reuses the same sizes maps no memory after
+its first iteration.
 
 Free lists push and pop their last element atomically, so that neither allocating nor dropping a
 block takes a lock; any thread may drop a block at any time.
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, final
 
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.errors import OutOfMemoryError
-from shardir.backends.cpu.threads.arenas import Arenas
 from shardir.backends.cpu.threads.large_blocks import LargeBlocks
 from shardir.backends.cpu.threads.memory_mapping import (
     CAN_RESET_PAGES,
@@ -28,6 +27,7 @@ from shardir.backends.cpu.threads.memory_mapping import (
     round_to_huge_pages,
     unmap_memory,
 )
+from shardir.backends.cpu.threads.memory_segments import MemorySegments
 from shardir.backends.cpu.threads.zeroed_memory import (
     FREE_LIST_COUNT_WORD,
     MIN_ZEROED_BLOCK_BYTES,
@@ -40,9 +40,9 @@ from shardir.backends.native import native
 from shardir.sizes import show_bytes
 
 BLOCK_ALIGNMENT_BYTES = 64
-ARENA_BYTES = 32 << 20
+SEGMENT_BYTES = 32 << 20
 MAX_SMALL_BLOCK_BYTES = 4 << 20
-"""Blocks up to this size are allocated in arenas."""
+"""Blocks up to this size are allocated in segments."""
 MAX_MEMOIZED_SIZES = 4096
 """The number of requested sizes that are memoized with their free lists."""
 MAX_IDLE_SECONDS = 20.0
@@ -82,7 +82,7 @@ class MemoryPool:
         self._native_free_lists: dict[int, FreeList] = {}
         self._free_list_addresses: dict[int, int] = {}
         self._zeros = ZeroedBlocks()
-        self._arenas = Arenas(ARENA_BYTES)
+        self._segments = MemorySegments(SEGMENT_BYTES)
         self._mapped = self._peak = self._peak_in_use = 0
 
     def allocate(self, nbytes: int) -> Block:
@@ -153,7 +153,7 @@ class MemoryPool:
             )
             if result is not None:
                 return result
-            new = self._map if size > MAX_SMALL_BLOCK_BYTES else self._allocate_in_arena
+            new = self._map if size > MAX_SMALL_BLOCK_BYTES else self._allocate_in_segment
             result = self._zeros.make(size, nbytes, new(size, nbytes))
             return result
 
@@ -171,9 +171,9 @@ class MemoryPool:
         """Return the memory use of the pool."""
         with self._lock:
             idle = self._idle_bytes()
-            large = self._mapped - self._arenas.mapped_bytes
+            large = self._mapped - self._segments.mapped_bytes
             return PoolStatistics(
-                self._arenas.allocated_bytes + large - idle, idle, self._mapped, self._peak
+                self._segments.allocated_bytes + large - idle, idle, self._mapped, self._peak
             )
 
     def reset_in_child(self) -> None:
@@ -192,7 +192,7 @@ class MemoryPool:
             self._memoize(nbytes, home)
             address = _pop_last(home)
             if address is None:
-                address = (self._allocate_in_arena if small else self._map)(size, nbytes)
+                address = (self._allocate_in_segment if small else self._map)(size, nbytes)
             return MemoryBlock(address, nbytes, home)
 
     def _allocate_small(self, size: int, nbytes: int) -> Block:
@@ -201,7 +201,7 @@ class MemoryPool:
         if result is None:
             result = self._zeros.pop_for_writing(size, nbytes)
         if result is None:
-            result = native.make_block(place, nbytes, self._allocate_in_arena(size, nbytes))
+            result = native.make_block(place, nbytes, self._allocate_in_segment(size, nbytes))
         return result
 
     def _memoize(self, nbytes: int, home: list[int]) -> None:
@@ -209,10 +209,10 @@ class MemoryPool:
             self._free_list_by_size.clear()
         self._free_list_by_size[nbytes] = home
 
-    def _allocate_in_arena(self, size: int, nbytes: int) -> int:
-        if not self._arenas.can_allocate(size):
-            self._arenas.add(self._map(ARENA_BYTES, nbytes))
-        return self._arenas.allocate(size)
+    def _allocate_in_segment(self, size: int, nbytes: int) -> int:
+        if not self._segments.can_allocate(size):
+            self._segments.add(self._map(SEGMENT_BYTES, nbytes))
+        return self._segments.allocate(size)
 
     def _map(self, size: int, asked: int) -> int:
         """Map new memory, after idle blocks in excess are released."""
@@ -222,7 +222,7 @@ class MemoryPool:
             # Collecting cycles frees blocks; then all idle memory is released.
             gc.collect()
             self.trim()
-            self._unmap(self._unused_arenas())
+            self._unmap(self._unused_segments())
             address = self._map_within_limit(size)
         if address is None:
             now = self.statistics()
@@ -255,24 +255,24 @@ class MemoryPool:
             unmap_memory(address, size)
             self._mapped -= size
 
-    def _unused_arenas(self) -> Iterator[tuple[int, int]]:
-        """Remove arenas whose blocks are all idle; yield (address, size) of each.
+    def _unused_segments(self) -> Iterator[tuple[int, int]]:
+        """Remove segments whose blocks are all idle; yield (address, size) of each.
 
         Meanwhile this generator holds all idle blocks, and an allocation waits for the lock.
         """
         if self._native is None:
             return
-        handed = [*self._zeros.drain_arena_blocks()]
+        handed = [*self._zeros.drain_segment_blocks()]
         for size, blocks in self._native_free_lists.items():
             while result := self._native.pop_block(ctypes.addressof(blocks), 0):
                 handed.append((result, size))
         sizes = [(block.address, size) for block, size in handed]
-        for arena in self._arenas.find_idle_arenas(sizes):
+        for segment in self._segments.find_idle_segments(sizes):
             for block, _ in handed:
-                if block.address in arena:
+                if block.address in segment:
                     self._zeros.retire(block)
-            self._arenas.remove(arena)
-            yield arena.start, len(arena)
+            self._segments.remove(segment)
+            yield segment.start, len(segment)
 
     def _idle_bytes(self) -> int:
         """Return the bytes in free lists."""

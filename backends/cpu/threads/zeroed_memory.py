@@ -3,9 +3,9 @@
 Arrays are immutable, so a dropped block of zeros still holds zeros, unless it was *shown*: to
 NumPy, through which other libraries may write, or to a program that overwrites a donated argument.
 Blocks of zeros therefore have free lists of their own, from which native code pops them unchanged.
-A block that was shown goes to another list when it is dropped: one in an arena to the normal blocks
-of its size, one with pages of its own to a list whose blocks are reused after the system reset
-their pages.
+A block that was shown enters another list when it is dropped: a block in a segment enters the
+normal free list of its size, and a block with separate pages enters a list whose blocks are reused
+after the system reset their pages.
 
 A block whose pages were unmapped leaves its Python object in the list `spent`, for a later block.
 """
@@ -54,17 +54,17 @@ class ZeroedBlocks:
     def __init__(self) -> None:
         self._free_lists: dict[int, FreeList] = {}
         self._written_free_lists: dict[int, FreeList] = {}
-        self._arena_sizes: set[int] = set()
+        self._segment_sizes: set[int] = set()
         self._spent_blocks = make_free_list()
 
     def free_list_address(self, size: int, others: FreeList | None) -> int:
         """Return the address of the free list of zeroed blocks of a size.
 
-        `others` is the list of normal blocks in arenas of that size.
+        `others` is the list of normal blocks in segments of that size.
         """
         if size not in self._free_lists:
             if others is not None:
-                self._arena_sizes.add(size)
+                self._segment_sizes.add(size)
             self._written_free_lists[size] = shown = make_free_list() if others is None else others
             self._free_lists[size] = result = make_free_list()
             _free_lists_by_address[ctypes.addressof(result)] = result, shown
@@ -78,7 +78,7 @@ class ZeroedBlocks:
         """Return a written block, zeroed again, `None` if there is none."""
         block = self._pop(self._written_free_lists[size], nbytes)
         if block is not None:
-            if size in self._arena_sizes:
+            if size in self._segment_sizes:
                 ctypes.memset(block.address, 0, size)
             else:
                 reset_pages(block.address, size)
@@ -108,9 +108,9 @@ class ZeroedBlocks:
                 self.retire(block)
                 yield block.address, size
 
-    def drain_arena_blocks(self) -> Iterator[tuple[Any, int]]:
-        """Yield idle blocks in arenas with their sizes; dropping them makes them idle again."""
-        for size in self._arena_sizes:
+    def drain_segment_blocks(self) -> Iterator[tuple[Any, int]]:
+        """Yield idle blocks in segments with their sizes; dropping them makes them idle again."""
+        for size in self._segment_sizes:
             while (block := self.pop_idle(size, 0)) is not None:
                 yield block, size
 
@@ -120,14 +120,14 @@ class ZeroedBlocks:
 
     def idle_bytes(self) -> int:
         """Return the bytes of idle blocks."""
-        cut = [(size, self._free_lists[size]) for size in self._arena_sizes]
+        cut = [(size, self._free_lists[size]) for size in self._segment_sizes]
         return sum(
             size * home[FREE_LIST_COUNT_WORD] for size, home in (*cut, *self._large_free_lists())
         )
 
     def _large_free_lists(self) -> list[tuple[int, FreeList]]:
         homes = (*self._free_lists.items(), *self._written_free_lists.items())
-        return [(size, home) for size, home in homes if size not in self._arena_sizes]
+        return [(size, home) for size, home in homes if size not in self._segment_sizes]
 
     def _pop(self, home: FreeList, nbytes: int) -> Any:
         # Most lists are empty, which one word tells.

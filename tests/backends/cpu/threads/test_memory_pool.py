@@ -13,7 +13,7 @@ import pytest
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads.memory_pool import (
-    ARENA_BYTES,
+    SEGMENT_BYTES,
     MemoryPool,
     PoolStatistics,
     size_class,
@@ -84,12 +84,12 @@ def test_statistics_are_consistent() -> None:
     pool = MemoryPool(1 << 30)
     assert pool.statistics() == PoolStatistics(0, 0, 0, 0)
     small, large = pool.allocate(1000), pool.allocate(64 * MIB)
-    mapped = ARENA_BYTES + 64 * MIB
+    mapped = SEGMENT_BYTES + 64 * MIB
     assert pool.statistics() == PoolStatistics(1024 + 64 * MIB, 0, mapped, mapped)
     del large
     assert pool.statistics() == PoolStatistics(1024, 64 * MIB, mapped, mapped)
     assert pool.trim() == 64 * MIB
-    remaining_bytes = ARENA_BYTES
+    remaining_bytes = SEGMENT_BYTES
     assert pool.statistics() == PoolStatistics(1024, 0, remaining_bytes, mapped)
     del small
     assert pool.statistics() == PoolStatistics(0, 1024, remaining_bytes, mapped)
@@ -199,7 +199,7 @@ def test_threads_may_use_a_pool_concurrently() -> None:
 
 
 @needs_native
-def test_arenas_of_idle_blocks_are_released_at_the_limit() -> None:
+def test_segments_of_idle_blocks_are_released_at_the_limit() -> None:
     """Run this in its own process, because other tests keep small blocks."""
     program = """
 import numpy as np

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.threads.memory_mapping import CAN_RESET_PAGES
-from shardir.backends.cpu.threads.memory_pool import ARENA_BYTES, MemoryPool, size_class
+from shardir.backends.cpu.threads.memory_pool import SEGMENT_BYTES, MemoryPool, size_class
 from shardir.backends.cpu.threads.zeroed_memory import MIN_ZEROED_BLOCK_BYTES
 from shardir.backends.native import native
 
 MIB = 1 << 20
 SIZES = (MIN_ZEROED_BLOCK_BYTES + 100, MIB, 4 * MIB, 9 * MIB)
-"""Blocks in arenas, and blocks with their own pages."""
+"""Blocks in segments, and blocks with their own pages."""
 
 pytestmark = pytest.mark.skipif(
     native is None or not CAN_RESET_PAGES,
@@ -64,7 +64,7 @@ def test_written_blocks_are_zeroed_again(pool: MemoryPool, nbytes: int) -> None:
         assert not np.asarray(block).any()
         np.asarray(block)[:] = number
         del block
-    assert pool.statistics().mapped <= ARENA_BYTES
+    assert pool.statistics().mapped <= SEGMENT_BYTES
 
 
 @pytest.mark.parametrize("nbytes", SIZES)

@@ -1,4 +1,4 @@
-"""Arenas: memory for small blocks, which returns to the system when all of its blocks are idle."""
+"""Memory segments: regions for small blocks, returned to the system when all blocks are idle."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -7,8 +7,8 @@ from typing import final
 
 
 @final
-class Arenas:
-    """The start addresses of arenas, and how many bytes of each are allocated."""
+class MemorySegments:
+    """The start addresses of segments, and the number of allocated bytes of each."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -17,16 +17,16 @@ class Arenas:
 
     @property
     def mapped_bytes(self) -> int:
-        """The size of all arenas in bytes."""
+        """The size of all segments in bytes."""
         return len(self._allocated) * self.nbytes
 
     @property
     def allocated_bytes(self) -> int:
-        """The bytes that are allocated in arenas."""
+        """The bytes that are allocated in segments."""
         return sum(self._allocated.values())
 
     def can_allocate(self, size: int) -> bool:
-        """Return whether the latest arena has `size` free bytes."""
+        """Return whether the latest segment has `size` free bytes."""
         return self._end - self._free >= size
 
     def add(self, start: int) -> None:
@@ -35,16 +35,16 @@ class Arenas:
         self._free, self._end = start, start + self.nbytes
 
     def allocate(self, size: int) -> int:
-        """Allocate `size` bytes in the latest arena, which must have them."""
+        """Allocate `size` bytes in the latest segment, which must have them."""
         address = self._free
         self._free += size
         self._allocated[self._end - self.nbytes] += size
         return address
 
-    def find_idle_arenas(self, idle: Iterable[tuple[int, int]]) -> list[range]:
-        """Return the arenas whose blocks are all among `idle`, given as (address, bytes).
+    def find_idle_segments(self, idle: Iterable[tuple[int, int]]) -> list[range]:
+        """Return the segments whose blocks are all among `idle`, given as (address, bytes).
 
-        The latest arena is never among them, so that a small allocation does not map a new one.
+        The latest segment is never among them, so that a small allocation does not map a new one.
         """
         starts = sorted(self._allocated)
         found: Counter[int] = Counter()
@@ -57,6 +57,6 @@ class Arenas:
             if found[start] == self._allocated[start] and start != latest
         ]
 
-    def remove(self, arena: range) -> None:
-        """Remove an arena from the list."""
-        del self._allocated[arena.start]
+    def remove(self, segment: range) -> None:
+        """Remove a segment from the list."""
+        del self._allocated[segment.start]
