@@ -35,9 +35,9 @@ from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_re
 from shardir.passes.autodiff.varying import infer_varying_axes, sharding_axes
 
 
-def _replicated_axes(axes: Axes, cuts: ManualDimAxes) -> Axes:
+def _replicated_axes(axes: Axes, dim_axes: ManualDimAxes) -> Axes:
     """Return the manual axes along which a tensor is replicated."""
-    used = sorted(axis for dim in cuts for axis in dim)
+    used = sorted(axis for dim in dim_axes for axis in dim)
     left: list[Axis] = []
     for axis in axes:
         start = axis.pre
@@ -65,8 +65,8 @@ class _VaryingTypes:
     @classmethod
     def of(cls, op: Op) -> "_VaryingTypes":
         axes = op.attrs["axes"]
-        cuts = (*op.attrs["in_axes"], *op.attrs["out_axes"])
-        whole = all(axis in axes for each in cuts for axis in sharding_axes(each))
+        dim_axes = (*op.attrs["in_axes"], *op.attrs["out_axes"])
+        whole = all(axis in axes for each in dim_axes for axis in sharding_axes(each))
         return cls(op, op.attrs.get("check_vma", True) and whole)
 
     @property
@@ -79,8 +79,8 @@ class _VaryingTypes:
         if not self.inferred:
             return {}
         known = {
-            param: sharding_axes(cuts)
-            for param, cuts in zip(body.params, self.op.attrs["in_axes"], strict=True)
+            param: sharding_axes(dim_axes)
+            for param, dim_axes in zip(body.params, self.op.attrs["in_axes"], strict=True)
         }
         return infer_varying_axes(body, known, self.axes)
 
@@ -89,7 +89,7 @@ class _VaryingTypes:
         (body,) = self.op.blocks
         if not self.inferred:
             return body
-        ends = [sharding_axes(cuts) for cuts in self.op.attrs["out_axes"]]
+        ends = [sharding_axes(dim_axes) for dim_axes in self.op.attrs["out_axes"]]
         made = make_varying_explicit(
             body, self.varying_axes(body), self.axes, outer.b.names, returns=ends
         )
@@ -153,7 +153,7 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
             blocks=(back,),
             **{
                 **op.attrs,
-                "in_axes": (*(outs[i] for i in given), *saving.cuts),
+                "in_axes": (*(outs[i] for i in given), *saving.dim_axes),
                 "out_axes": tuple(ins[i] for i, _ in found),
             },
         )
@@ -175,8 +175,8 @@ def _check_custom_rules(op: Op) -> None:
     if not rules:
         return
     known = {
-        param: sharding_axes(cuts)
-        for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
+        param: sharding_axes(dim_axes)
+        for param, dim_axes in zip(body.params, op.attrs["in_axes"], strict=True)
     }
     found = infer_varying_axes(body, known, op.attrs["axes"])
     for each in rules:
@@ -194,12 +194,12 @@ def _check_custom_rules(op: Op) -> None:
 class _ManualResiduals:
     """Lets a manual computation return the residuals of its reverse.
 
-    `op` is the extended computation; `operands` are the residuals, sharded by `cuts`, in the order
-    in which `add_residuals` adds parameters.
+    `op` is the extended computation; `operands` are the residuals, sharded by `dim_axes`, in the
+    order in which `add_residuals` adds parameters.
     """
 
     def __init__(self, outer: Pullback, types: _VaryingTypes, forward: Block) -> None:
-        self.op, self.operands, self.cuts = types.op, list[Value](), list[ManualDimAxes]()
+        self.op, self.operands, self.dim_axes = types.op, list[Value](), list[ManualDimAxes]()
         self._names, self._types, self._forward = outer.b.names, types, forward
 
     def add_residuals(self, back: Block) -> Block:
@@ -209,40 +209,40 @@ class _ManualResiduals:
         varies = self._types.varying_axes(forward)
         seen = dict(zip(forward.params, zip(op.operands, op.attrs["in_axes"], strict=True),
                         strict=True))  # fmt: skip
-        for value, result, cuts in zip(
+        for value, result, dim_axes in zip(
             forward.returns, op.results, op.attrs["out_axes"], strict=True
         ):
-            seen.setdefault(value, (result, cuts))
+            seen.setdefault(value, (result, dim_axes))
         stacking, opening = Builder(self._names, op.loc), Builder(self._names, op.loc)
         more: list[tuple[Value, Value, ManualDimAxes]] = []
         params, new = [], dict(handover.new)
         for value in handover.saved:
             if value in seen:
-                operand, cuts = seen[value]
+                operand, dim_axes = seen[value]
                 param = Value(value.type, self._names.fresh(value.name))
                 new[value] = param
             else:
                 saved = self._names.fresh(f"{value.name.removesuffix('.saved')}.saved")
                 shards = self._types.stacked_axes(varies.get(value, NOT_VARYING))
-                kept, cuts = value, ((),) * value.type.rank
+                kept, dim_axes = value, ((),) * value.type.rank
                 if shards:
-                    cuts = (shards, *cuts)
+                    dim_axes = (shards, *dim_axes)
                     kept = stacking.reshape(
                         value, result=value.type.with_shape((1, *value.type.shape))
                     )
-                operand = Value(manual_global_type(kept.type, cuts, op.attrs["axes"]), saved)
-                more.append((kept, operand, cuts))
+                operand = Value(manual_global_type(kept.type, dim_axes, op.attrs["axes"]), saved)
+                more.append((kept, operand, dim_axes))
                 param = Value(kept.type, self._names.fresh(value.name))
                 new[value] = opening.reshape(param, result=value.type) if shards else param
             params.append(param)
             self.operands.append(operand)
-            self.cuts.append(cuts)
+            self.dim_axes.append(dim_axes)
         self.op = replace(
             op,
             results=(*op.results, *(operand for _, operand, _ in more)),
             attrs={
                 **op.attrs,
-                "out_axes": (*op.attrs["out_axes"], *(cuts for _, _, cuts in more)),
+                "out_axes": (*op.attrs["out_axes"], *(dim_axes for _, _, dim_axes in more)),
             },
             blocks=(
                 Block(

@@ -25,12 +25,12 @@ def _batch_manual(outer: Batcher, op: Op) -> Sequence[Value]:
     inner.run(body.ops)
     returns = [inner.get(value) for value in body.returns]
     ins = [
-        (front, *cuts) if outer.is_batched(value) else cuts
-        for value, cuts in zip(op.operands, op.attrs["in_axes"], strict=True)
+        (front, *dim_axes) if outer.is_batched(value) else dim_axes
+        for value, dim_axes in zip(op.operands, op.attrs["in_axes"], strict=True)
     ]
     outs = [
-        (front, *cuts) if inner.is_batched(value) else cuts
-        for value, cuts in zip(body.returns, op.attrs["out_axes"], strict=True)
+        (front, *dim_axes) if inner.is_batched(value) else dim_axes
+        for value, dim_axes in zip(body.returns, op.attrs["out_axes"], strict=True)
     ]
     made = outer.b.emit(
         manual_computation,
@@ -52,8 +52,8 @@ def _batch_axes(outer: Batcher, op: Op) -> Axes:
     front = outer.batch_axes(op.attrs["axes"])
     used = {
         axis
-        for cuts in (*op.attrs["in_axes"], *op.attrs["out_axes"])
-        for dim in cuts
+        for dim_axes in (*op.attrs["in_axes"], *op.attrs["out_axes"])
+        for dim in dim_axes
         for axis in dim
     }
     free = all(axis not in used for axis in front)

@@ -104,15 +104,15 @@ def _operation_shardings(
     if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:
         return None
     if step.op is None or step.edge is not None or step.op.name in RESHARDING_OPERATIONS:
-        needed, cuts = _align_to_last(step, shardings)
-        terms = _OperationShardings(step.rule, shardings, needed, cuts, (), True)
+        needed, factor_axes = _align_to_last(step, shardings)
+        terms = _OperationShardings(step.rule, shardings, needed, factor_axes, (), True)
     else:
         op = step.op
         rule = partitioning_rule(op) or step.rule
         cuttable = shardable_factors(op, rule)
         fitting = choose_alignment(op, rule, shardings, paddable_factors(op, rule), "cheapest")
         needed = _shardings_of_operation(history, op, rule, fitting)
-        terms = _OperationShardings(rule, shardings, needed, fitting.cuts, cuttable, False)
+        terms = _OperationShardings(rule, shardings, needed, fitting.factor_axes, cuttable, False)
     return terms if terms.resharded_tensors else None
 
 
@@ -122,7 +122,7 @@ def _align_to_last(
     """Return the shardings of tensors that must have that of the last one, and the axes of the
     factors."""
     last = shardings[-1]
-    cuts: dict[int, Axes] = {
+    factor_axes: dict[int, Axes] = {
         factor: dim.axes
         for factors, dim in zip(step.rule.results[0], last.dims, strict=True)
         for factor in factors
@@ -131,13 +131,15 @@ def _align_to_last(
         Sharding(
             last.mesh,
             tuple(
-                DimSharding(cuts[factors[0]], open=False) if factors[0] in cuts else REPLICATED_DIM
+                DimSharding(factor_axes[factors[0]], open=False)
+                if factors[0] in factor_axes
+                else REPLICATED_DIM
                 for factors in mapping
             ),
         )
         for mapping in step.rule.operands
     ]
-    return (*needed, last), tuple(cuts.get(i, ()) for i in range(len(step.rule.factors)))
+    return (*needed, last), tuple(factor_axes.get(i, ()) for i in range(len(step.rule.factors)))
 
 
 def _shardings_of_operation(
@@ -158,8 +160,8 @@ def _shardings_of_operation(
 
 @dataclass(frozen=True, slots=True)
 class _OperationShardings:
-    """The shardings that the tensors of an operation have, those that it `needed`, and the `cuts`
-    of its factors.
+    """The shardings that the tensors of an operation have, those that it `needed`, and the axes of
+    its factors.
 
     `stated` states that the last tensor decides.
     """
@@ -167,7 +169,7 @@ class _OperationShardings:
     rule: FactorRule
     shardings: tuple[Sharding, ...]
     needed: tuple[Sharding, ...]
-    cuts: tuple[Axes, ...]
+    factor_axes: tuple[Axes, ...]
     cuttable: tuple[int, ...]
     stated: bool
 
@@ -203,9 +205,10 @@ class _ConflictAnalysis:
         ]
         for tensor in self.terms.resharded_tensors:
             lost = {
-                factor: (*cut.axes, *cut.overflow)
-                for factor, cut in views[tensor].factor_shardings.items()
-                if (*cut.axes, *cut.overflow) != self.terms.cuts[factor]
+                factor: (*factor_sharding.axes, *factor_sharding.overflow)
+                for factor, factor_sharding in views[tensor].factor_shardings.items()
+                if (*factor_sharding.axes, *factor_sharding.overflow)
+                != self.terms.factor_axes[factor]
             }
             # Additional axes of other factors are no conflict if the tensor lost axes.
             requests = {factor: axes for factor, axes in lost.items() if axes} or lost
@@ -238,13 +241,13 @@ class _ConflictAnalysis:
         self, factor: int, axes: Axes, views: list[ProjectedTensor]
     ) -> tuple[int, int, Axes]:
         """Return the tensor whose axes the operation keeps, the factor, and the axes."""
-        theirs = self.terms.cuts[factor]
+        theirs = self.terms.factor_axes[factor]
         if self.terms.stated:
             return len(views) - 1, factor, theirs
         if not theirs:
-            for other, cut in enumerate(self.terms.cuts):
-                if any(overlaps_any(axis, cut) for axis in axes):
-                    return self.holder(other, cut, views), other, cut
+            for other, other_axes in enumerate(self.terms.factor_axes):
+                if any(overlaps_any(axis, other_axes) for axis in axes):
+                    return self.holder(other, other_axes, views), other, other_axes
         return self.holder(factor, theirs, views), factor, theirs
 
     def holder(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> int:
@@ -308,14 +311,14 @@ class _ConflictAnalysis:
                 return Verdict.FIRST, f"the other was delayed: {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = count_positions(axes)
-        if axes and not self.terms.cuts[factor] and step.rule.factors[factor].size % pieces:
+        if axes and not self.terms.factor_axes[factor] and step.rule.factors[factor].size % pieces:
             return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} shards"
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
             return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
-        wanting = self.votes(factor, axes, views)
-        return Verdict.MAJORITY, f"{self.votes(factor, self.terms.cuts[factor], views)} elements " \
-            f"against {wanting}"  # fmt: skip
+        supporters = self.votes(factor, self.terms.factor_axes[factor], views)
+        opponents = self.votes(factor, axes, views)
+        return Verdict.MAJORITY, f"{supporters} elements against {opponents}"
 
     def votes(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> int:
         """Return the elements of the tensors with these axes along a factor."""

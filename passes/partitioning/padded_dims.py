@@ -198,10 +198,10 @@ def _analyze_manual(op: Op, found: dict[Value, PaddedDims]) -> None:
     """Analyze a manual computation: padding of dimensions that it does not shard is that of the
     operands."""
     (body,) = op.blocks
-    for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
-        dims = zip(_dims(value, found), cuts, strict=True)
-        found[param] = tuple(None if cut else dim for dim, cut in dims)
+    for param, value, dim_axes in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
+        dims = zip(_dims(value, found), dim_axes, strict=True)
+        found[param] = tuple(None if manual_axes else dim for dim, manual_axes in dims)
     _analyze_block(body, found)
-    for result, value, cuts in zip(op.results, body.returns, op.attrs["out_axes"], strict=True):
-        dims = zip(_dims(value, found), cuts, strict=True)
-        found[result] = tuple(None if cut else dim for dim, cut in dims)
+    for result, value, dim_axes in zip(op.results, body.returns, op.attrs["out_axes"], strict=True):
+        dims = zip(_dims(value, found), dim_axes, strict=True)
+        found[result] = tuple(None if manual_axes else dim for dim, manual_axes in dims)

@@ -46,16 +46,18 @@ def propagate_aggressive(
         view = views[number]
         gained: set[int] = set()
         for factor in order:
-            cut = view.factor_shardings.get(factor)
-            if cut is None or not is_strict_prefix(cut.axes, requested[factor]):
+            factor_sharding = view.factor_shardings.get(factor)
+            if factor_sharding is None or not is_strict_prefix(
+                factor_sharding.axes, requested[factor]
+            ):
                 continue
             axes = _possible_axes(
                 requested[factor], number, view, factor, sizes[factor], gained, refuse
             )
             if elementwise and number < operands:
                 axes = _truncate_to_results(axes, number, views[operands:], factor, refuse)
-            if is_strict_prefix(cut.axes, axes):
-                cut.axes = axes
+            if is_strict_prefix(factor_sharding.axes, axes):
+                factor_sharding.axes = axes
                 gained.add(factor)
                 changed.add(number)
     return changed
@@ -88,9 +90,9 @@ def largest_sources(
     largest = dict.fromkeys(range(len(sizes)), (-1, -1))
     for number, view in enumerate(views):
         size = prod(sizes[factor] for factor in view.factor_shardings)
-        for factor, cut in view.factor_shardings.items():
+        for factor, factor_sharding in view.factor_shardings.items():
             request = requested[factor]
-            if request and size > largest[factor][0] and is_prefix(request, cut.axes):
+            if request and size > largest[factor][0] and is_prefix(request, factor_sharding.axes):
                 largest[factor] = (size, number)
     return largest
 
@@ -105,10 +107,10 @@ def _possible_axes(
     refuse: Refuse | None,
 ) -> Axes:
     """Return the prefix of `axes` that one tensor can take."""
-    cut = view.factor_shardings[factor]
+    factor_sharding = view.factor_shardings[factor]
 
     def can(axis: Axis, pieces: int) -> Axis | None:
-        part, reason = part_along_factor(axis, view, cut, pieces, size)
+        part, reason = part_along_factor(axis, view, factor_sharding, pieces, size)
         if refuse and reason:
             refuse(factor, number, axis, reason)
         return part
@@ -123,7 +125,11 @@ def _possible_axes(
         return part
 
     kept = truncate_axes(axes, can)
-    kept = truncate_axes(kept, free) if is_strict_prefix(cut.axes, kept) else cut.axes
+    kept = (
+        truncate_axes(kept, free)
+        if is_strict_prefix(factor_sharding.axes, kept)
+        else factor_sharding.axes
+    )
     if refuse and kept != axes:
         record_axes_behind(axes, kept, factor, number, refuse)
     return kept
@@ -138,13 +144,13 @@ def _truncate_to_results(
     the other operands.
     """
     for result in results:
-        cut = result.factor_shardings.get(factor)
-        if cut is not None and is_strict_prefix(cut.axes, axes):
+        factor_sharding = result.factor_shardings.get(factor)
+        if factor_sharding is not None and is_strict_prefix(factor_sharding.axes, axes):
             if refuse:
-                for axis in axes[max(len(cut.axes) - 1, 0) :]:
-                    if axis not in cut.axes:
+                for axis in axes[max(len(factor_sharding.axes) - 1, 0) :]:
+                    if axis not in factor_sharding.axes:
                         refuse(factor, number, axis, RefusalReason.RESULT)
-            axes = cut.axes
+            axes = factor_sharding.axes
     return axes
 
 

@@ -35,9 +35,9 @@ def propagate_basic(
         if axes:
             axes = _truncate_at_conflicts(axes, views, factor, sizes[factor], refuse)
         for number, view in enumerate(views):
-            cut = view.factor_shardings.get(factor)
-            if cut is not None and is_strict_prefix(cut.axes, axes):
-                cut.axes = axes
+            factor_sharding = view.factor_shardings.get(factor)
+            if factor_sharding is not None and is_strict_prefix(factor_sharding.axes, axes):
+                factor_sharding.axes = axes
                 changed.add(number)
     return changed
 
@@ -50,9 +50,9 @@ def _truncate_at_conflicts(
         for number, view in enumerate(views):
             free = part_free_of_other_factors(part, view, factor)
             reason = None if free == part else RefusalReason.USED
-            cut = view.factor_shardings.get(factor)
-            if free and cut is not None:
-                free, why = part_along_factor(free, view, cut, pieces, size)
+            factor_sharding = view.factor_shardings.get(factor)
+            if free and factor_sharding is not None:
+                free, why = part_along_factor(free, view, factor_sharding, pieces, size)
                 reason = why or reason
             if refuse and reason:
                 refuse(factor, number, axis, reason)

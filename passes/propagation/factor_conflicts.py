@@ -43,10 +43,10 @@ def agreed_axes(
         if group is second and direction is not PropagationDirection.BOTH:
             extend = False
         for number in group:
-            cut = views[number].factor_shardings.get(factor)
-            if cut is None:
+            factor_sharding = views[number].factor_shardings.get(factor)
+            if factor_sharding is None:
                 continue
-            axes, extend = _merge_prefixes(axes, cut.axes, extend)
+            axes, extend = _merge_prefixes(axes, factor_sharding.axes, extend)
     if refuse:
         _note_disagreement(views, factor, axes, refuse)
     return axes
@@ -100,11 +100,12 @@ def _merge_prefixes(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
 
 
 def part_along_factor(
-    axis: Axis, view: ProjectedTensor, cut: FactorSharding, pieces: int, size: int
+    axis: Axis, view: ProjectedTensor, factor_sharding: FactorSharding, pieces: int, size: int
 ) -> tuple[Axis | None, RefusalReason | None]:
     """Return the part of `axis` by which the sharding of a tensor along one factor can be extended.
 
-    `cut` is the present sharding, with `pieces` shards before `axis`; `size` is that of the factor.
+    `factor_sharding` is the present sharding, with `pieces` shards before `axis`; `size` is that of
+    the factor.
     """
     part: Axis | None = axis
     reason: RefusalReason | None = None
@@ -118,13 +119,13 @@ def part_along_factor(
         if part is None:
             return None, reason
     assert part is not None
-    if any(mine.contains(part) for mine in cut.axes):
+    if any(mine.contains(part) for mine in factor_sharding.axes):
         return part, reason
-    if not cut.open:
+    if not factor_sharding.open:
         reason = RefusalReason.CLOSED
-    elif cut.overflow:
+    elif factor_sharding.overflow:
         reason = RefusalReason.OVERFLOW
-    elif cut.last:
+    elif factor_sharding.last:
         return part, reason
     else:
         if size % pieces == 0:
@@ -134,10 +135,10 @@ def part_along_factor(
             if common > 1:
                 return Axis(part.name, part.pre, common), RefusalReason.UNEVEN
         reason = RefusalReason.UNEVEN
-    # The list begins with the axes of `cut`, so only the last axis of `cut` can be a part of this
-    # one.
-    if cut.axes and is_major_part(cut.axes[-1], part):
-        return cut.axes[-1], reason
+    # The list begins with the axes of `factor_sharding`, so only the last of them can be a part of
+    # this one.
+    if factor_sharding.axes and is_major_part(factor_sharding.axes[-1], part):
+        return factor_sharding.axes[-1], reason
     return None, reason
 
 
@@ -159,11 +160,11 @@ def record_axes_behind(axes: Axes, kept: Axes, factor: int, tensor: int, refuse:
 def part_free_of_other_factors(axis: Axis, view: ProjectedTensor, factor: int) -> Axis | None:
     """Return the part of `axis` that does not shard the tensor along another factor yet."""
     part: Axis | None = axis
-    for other, cut in view.factor_shardings.items():
+    for other, factor_sharding in view.factor_shardings.items():
         if other == factor or part is None:
             continue
-        if cut.overflow:
-            part = take_disjoint_part(part, cut.overflow)
-        if part and cut.axes:
-            part = take_disjoint_part(part, cut.axes)
+        if factor_sharding.overflow:
+            part = take_disjoint_part(part, factor_sharding.overflow)
+        if part and factor_sharding.axes:
+            part = take_disjoint_part(part, factor_sharding.axes)
     return part

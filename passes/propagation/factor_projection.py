@@ -45,7 +45,9 @@ class ProjectedTensor:
     @property
     def shard_count(self) -> int:
         return prod(
-            a.size for cut in self.factor_shardings.values() for a in (*cut.axes, *cut.overflow)
+            a.size
+            for factor_sharding in self.factor_shardings.values()
+            for a in (*factor_sharding.axes, *factor_sharding.overflow)
         )
 
 
@@ -53,35 +55,35 @@ def project_to_factors(
     mapping: TensorFactors, sharding: Sharding | None, sizes: tuple[int, ...]
 ) -> ProjectedTensor:
     """Return the sharding of a tensor along its factors; `sizes` are those of the factors."""
-    cuts: dict[int, FactorSharding] = {}
+    factor_shardings: dict[int, FactorSharding] = {}
     dims = sharding.dims if sharding else (OPEN_DIM,) * len(mapping)
     for factors, dim in zip(mapping, dims, strict=True):
         if len(factors) == 1:
-            cuts[factors[0]] = FactorSharding(dim.axes, (), dim.open, True)
+            factor_shardings[factors[0]] = FactorSharding(dim.axes, (), dim.open, True)
         elif factors:
-            _distribute_axes(factors, dim, sizes, cuts)
-    return ProjectedTensor(cuts, sharding, mapping)
+            _distribute_axes(factors, dim, sizes, factor_shardings)
+    return ProjectedTensor(factor_shardings, sharding, mapping)
 
 
 def _distribute_axes(
     factors: tuple[int, ...],
     dim: DimSharding,
     sizes: tuple[int, ...],
-    cuts: dict[int, FactorSharding],
+    factor_shardings: dict[int, FactorSharding],
 ) -> None:
     """Distribute the axes of one dimension to its factors."""
     left = list(dim.axes)
     for factor in factors[:-1]:
         taken, overflow = _take_dividing_axes(left, sizes[factor])
-        cuts[factor] = FactorSharding(taken, overflow, dim.open, False)
+        factor_shardings[factor] = FactorSharding(taken, overflow, dim.open, False)
         if overflow:
             following = factors[factors.index(factor) + 1]
-            cuts[following] = FactorSharding((), (), False, following == factors[-1])
+            factor_shardings[following] = FactorSharding((), (), False, following == factors[-1])
             return
     rest: Axes = ()
     for axis in left:
         rest = append_axis(rest, axis)
-    cuts[factors[-1]] = FactorSharding(rest, (), dim.open, True)
+    factor_shardings[factors[-1]] = FactorSharding(rest, (), dim.open, True)
 
 
 def _take_dividing_axes(left: list[Axis], size: int) -> tuple[Axes, Axes]:
@@ -124,21 +126,21 @@ def project_to_dims(view: ProjectedTensor, sizes: tuple[int, ...], mesh: str) ->
 
 
 def _project_to_dim(
-    factors: tuple[int, ...], cuts: dict[int, FactorSharding], sizes: tuple[int, ...]
+    factors: tuple[int, ...], factor_shardings: dict[int, FactorSharding], sizes: tuple[int, ...]
 ) -> DimSharding:
     if len(factors) == 1:
-        cut = cuts[factors[0]]
-        return DimSharding(cut.axes, cut.open)
+        factor_sharding = factor_shardings[factors[0]]
+        return DimSharding(factor_sharding.axes, factor_sharding.open)
     axes: Axes = ()
     is_open = True
     for factor in factors:
-        cut = cuts[factor]
-        is_open = is_open and cut.open
-        axes = _concatenate_axes(axes, cut.axes)
-        if cut.overflow:
-            axes = _concatenate_axes(axes, cut.overflow)
+        factor_sharding = factor_shardings[factor]
+        is_open = is_open and factor_sharding.open
+        axes = _concatenate_axes(axes, factor_sharding.axes)
+        if factor_sharding.overflow:
+            axes = _concatenate_axes(axes, factor_sharding.overflow)
             break
-        if count_positions(cut.axes) < sizes[factor]:
+        if count_positions(factor_sharding.axes) < sizes[factor]:
             break
     return DimSharding(axes, is_open)
 

@@ -35,7 +35,7 @@ class BoundaryConversion:
 
     shardings: ShardingTable
     global_sharding: Sharding
-    cuts: ManualDimAxes
+    dim_axes: ManualDimAxes
     axes: Axes
     inwards: bool
     _seen: dict[int, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class BoundaryConversion:
             "every boundary value of a manual computation has a stated sharding"
         )
         if add:
-            seen = add_manual_axes(sharding, self.global_sharding, self.cuts)
+            seen = add_manual_axes(sharding, self.global_sharding, self.dim_axes)
             # Axes of dimensions with a later priority are replicated on both sides.
             out_of_use = dict.fromkeys((*self.global_sharding.replicated, *sharding.replicated))
             mesh = self.shardings.meshes[sharding.mesh]
@@ -70,14 +70,14 @@ class BoundaryConversion:
         return self.shardings.number(remove_manual_axes(sharding, self.axes))
 
 
-def add_manual_axes(free: Sharding, whole: Sharding, cuts: ManualDimAxes) -> Sharding:
+def add_manual_axes(free: Sharding, whole: Sharding, dim_axes: ManualDimAxes) -> Sharding:
     """Return the sharding of a global tensor whose free axes are those of `free`.
 
     Replicated and unreduced axes are those of `whole`.
     """
     dims = tuple(
         DimSharding(manual + dim.axes, dim.open, dim.priority)
-        for manual, dim in zip(cuts, free.dims, strict=True)
+        for manual, dim in zip(dim_axes, free.dims, strict=True)
     )
     return replace(free, dims=dims, replicated=whole.replicated, unreduced=whole.unreduced,
                    reduction=whole.reduction)  # fmt: skip
@@ -114,7 +114,10 @@ def boundary_values(op: Op) -> list[tuple[Value, ManualDimAxes, bool]]:
     (body,) = op.blocks
     into = zip(body.params, op.attrs["in_axes"], strict=True)
     out = zip(op.results, op.attrs["out_axes"], strict=True)
-    return [*((v, cuts, True) for v, cuts in into), *((v, cuts, False) for v, cuts in out)]
+    return [
+        *((v, dim_axes, True) for v, dim_axes in into),
+        *((v, dim_axes, False) for v, dim_axes in out),
+    ]
 
 
 def state_boundary_shardings(
@@ -137,15 +140,15 @@ def state_boundary_shardings(
         owners = boundary_values(op)
         mesh = _mesh(op, [said[v] for v, _, _ in owners if v in said], shardings.meshes)
         for value, stated, inwards in owners:
-            cuts = stated if units else tuple(map(sharding_axes, stated))
+            dim_axes = stated if units else tuple(map(sharding_axes, stated))
             own = said.get(value) or Sharding.open(mesh.name, value.type.rank)
             free = own if inwards else remove_manual_axes(own, axes)
-            used = {axis.name for dim in cuts for axis in dim}
+            used = {axis.name for dim in dim_axes for axis in dim}
             idle = tuple(axis for axis in axes if axis.name not in used)
             replicated = _in_order((*free.replicated, *idle), mesh)
-            whole = replace(add_manual_axes(free, free, cuts), replicated=replicated)
+            whole = replace(add_manual_axes(free, free, dim_axes), replicated=replicated)
             said[value] = free if inwards else whole
-            bridges[value] = BoundaryConversion(shardings, whole, cuts, axes, inwards)
+            bridges[value] = BoundaryConversion(shardings, whole, dim_axes, axes, inwards)
     return bridges
 
 

@@ -153,9 +153,11 @@ def check_manual_results(
             if bridge is None or sharding is None:
                 continue
             names = {axis.name for axis in bridge.axes}
-            for dim, (cut, cuts) in enumerate(zip(sharding.dims, bridge.cuts, strict=True)):
-                manual = [axis for axis in cut.axes if axis.name in names]
-                if cut.axes[: len(cuts)] != cuts or len(manual) > len(cuts):
+            for dim, (dim_sharding, dim_axes) in enumerate(
+                zip(sharding.dims, bridge.dim_axes, strict=True)
+            ):
+                manual = [axis for axis in dim_sharding.axes if axis.name in names]
+                if dim_sharding.axes[: len(dim_axes)] != dim_axes or len(manual) > len(dim_axes):
                     wrong = ", ".join(sorted({axis.name for axis in manual} or names))
                     raise PropagateError(
                         f"sharding group {op.attrs['group']} would change how dimension {dim} of "

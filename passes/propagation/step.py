@@ -166,17 +166,17 @@ class RuleStepper:
             blocked = self.rule.factors[factor].blocked
             reason = RefusalReason.BLOCKED if blocked else RefusalReason.DIRECTION
             for source, view in enumerate(views):
-                cut = view.factor_shardings.get(factor)
+                factor_sharding = view.factor_shardings.get(factor)
                 way = (
                     PropagationDirection.FORWARD
                     if source < operands
                     else PropagationDirection.BACKWARD
                 )
-                if cut is None or not cut.axes or direction & way:
+                if factor_sharding is None or not factor_sharding.axes or direction & way:
                     continue
                 for number, other in enumerate(views):
                     theirs = other.factor_shardings.get(factor)
-                    for axis in cut.axes[len(theirs.axes) :] if theirs else ():
+                    for axis in factor_sharding.axes[len(theirs.axes) :] if theirs else ():
                         refuse(factor, number, axis, reason)
 
     def _gains(
@@ -200,17 +200,22 @@ class RuleStepper:
         gains = []
         for number in sorted(changed):
             result = made.get(number, old[number])
-            for factor, cut in new[number].factor_shardings.items():
-                if cut.axes == old[number].factor_shardings[factor].axes:
+            for factor, factor_sharding in new[number].factor_shardings.items():
+                if factor_sharding.axes == old[number].factor_shardings[factor].axes:
                     continue
                 kept = result.factor_shardings.get(factor)
-                if kept is None or kept.axes != cut.axes:
-                    for axis in cut.axes:
+                if kept is None or kept.axes != factor_sharding.axes:
+                    for axis in factor_sharding.axes:
                         if axis not in old[number].factor_shardings[factor].axes:
                             refuse(factor, number, axis, RefusalReason.STRIDED)
                 else:
                     gains.append(
-                        Gain(factor, number, cut.axes, _source_tensor(factor, cut.axes, old))
+                        Gain(
+                            factor,
+                            number,
+                            factor_sharding.axes,
+                            _source_tensor(factor, factor_sharding.axes, old),
+                        )
                     )
         return tuple(gains)
 
@@ -218,8 +223,8 @@ class RuleStepper:
 def _note_overflow(views: Sequence[ProjectedTensor], refuse: Refuse) -> None:
     """Record that overflowing axes cannot propagate."""
     for number, view in enumerate(views):
-        for factor, cut in view.factor_shardings.items():
-            for axis in cut.overflow:
+        for factor, factor_sharding in view.factor_shardings.items():
+            for axis in factor_sharding.overflow:
                 refuse(factor, number, axis, RefusalReason.SPILL)
 
 
@@ -232,11 +237,11 @@ def _source_tensor(factor: int, axes: tuple[Axis, ...], old: Sequence[ProjectedT
     """Return the tensor that had all of `axes` along `factor`, else most of them."""
     best, length = 0, -1
     for number, view in enumerate(old):
-        cut = view.factor_shardings.get(factor)
-        if cut is None:
+        factor_sharding = view.factor_shardings.get(factor)
+        if factor_sharding is None:
             continue
-        if is_prefix(axes, cut.axes):
+        if is_prefix(axes, factor_sharding.axes):
             return number
-        if is_prefix(cut.axes, axes) and len(cut.axes) > length:
-            best, length = number, len(cut.axes)
+        if is_prefix(factor_sharding.axes, axes) and len(factor_sharding.axes) > length:
+            best, length = number, len(factor_sharding.axes)
     return best

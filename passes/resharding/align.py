@@ -47,7 +47,7 @@ class Alignment:
 
     tensors: tuple[Sharding, ...]
     pending: Axes
-    cuts: tuple[Axes, ...]
+    factor_axes: tuple[Axes, ...]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -65,35 +65,40 @@ def align(
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
     for view in views:
-        for i, cut in view.factor_shardings.items():
+        for i, factor_sharding in view.factor_shardings.items():
             if i not in uneven or not sizes[i]:
-                cut.axes = take_dividing_prefix(cut.axes, sizes[i]) if sizes[i] else ()
-    cuts = _agreed_axes(rule, views, cuttable)
-    if cuts is None:
-        cuts = _resolve_conflict(rule, views, cuttable, uneven)
+                factor_sharding.axes = (
+                    take_dividing_prefix(factor_sharding.axes, sizes[i]) if sizes[i] else ()
+                )
+    factor_axes = _agreed_axes(rule, views, cuttable)
+    if factor_axes is None:
+        factor_axes = _resolve_conflict(rule, views, cuttable, uneven)
     tensors = tuple(
-        sharding_of_factors(mapping, cuts, sharding.mesh)
+        sharding_of_factors(mapping, factor_axes, sharding.mesh)
         for mapping, sharding in zip(rule.tensors, shardings, strict=True)
     )
-    pending = tuple(axis for i in rule.of_kind(FactorKind.REDUCE) for axis in cuts[i])
-    return Alignment(tensors, pending, tuple(cuts))
+    pending = tuple(axis for i in rule.of_kind(FactorKind.REDUCE) for axis in factor_axes[i])
+    return Alignment(tensors, pending, tuple(factor_axes))
 
 
 def _agreed_axes(
     rule: FactorRule, views: Sequence[ProjectedTensor], cuttable: tuple[int, ...]
 ) -> list[Axes] | None:
     """Return the axes of each factor if all tensors agree, else `None`."""
-    cuts: dict[int, Axes] = {}
+    factor_axes: dict[int, Axes] = {}
     for view in views:
-        for factor, cut in view.factor_shardings.items():
-            if cut.overflow or cuts.setdefault(factor, cut.axes) != cut.axes:
+        for factor, factor_sharding in view.factor_shardings.items():
+            if (
+                factor_sharding.overflow
+                or factor_axes.setdefault(factor, factor_sharding.axes) != factor_sharding.axes
+            ):
                 return None
-            if cut.axes and factor not in cuttable:
+            if factor_sharding.axes and factor not in cuttable:
                 return None
-    used = [axis for axes in cuts.values() for axis in axes]
+    used = [axis for axes in factor_axes.values() for axis in axes]
     if any(a.overlaps(b) or not can_coexist(a, b) for i, a in enumerate(used) for b in used[:i]):
         return None
-    return [cuts.get(i, ()) for i in range(len(rule.factors))]
+    return [factor_axes.get(i, ()) for i in range(len(rule.factors))]
 
 
 def _resolve_conflict(
@@ -108,22 +113,22 @@ def _resolve_conflict(
     compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
     tensors = [i for i, mapping in enumerate(rule.tensors) if any(mapping)]
     if len(tensors) == 2 and not compound and len(cuttable) == len(factors):
-        cuts = _follow_one(rule, views, tensors)
+        factor_axes = _follow_one(rule, views, tensors)
     else:
-        cuts = _AxesVote(rule, views, cuttable, uneven).run()
+        factor_axes = _AxesVote(rule, views, cuttable, uneven).run()
     for i in range(len(factors)):
-        if i not in cuttable and cuts[i]:
-            axes, cuts[i] = cuts[i], ()
+        if i not in cuttable and factor_axes[i]:
+            axes, factor_axes[i] = factor_axes[i], ()
             if all(_contains_factor(rule.tensors[t], i) for t in tensors):
-                _move_axes_to_shared_factors(rule, cuts, axes, tensors, cuttable)
+                _move_axes_to_shared_factors(rule, factor_axes, axes, tensors, cuttable)
     while loose := [
         i
-        for i, axes in enumerate(cuts)
-        if axes and not can_shard_factor(rule, cuts, i, axes, uneven)
+        for i, axes in enumerate(factor_axes)
+        if axes and not can_shard_factor(rule, factor_axes, i, axes, uneven)
     ]:
         for i in loose:
-            cuts[i] = ()
-    return cuts
+            factor_axes[i] = ()
+    return factor_axes
 
 
 def _contains_factor(mapping: TensorFactors, factor: int) -> bool:
@@ -142,14 +147,16 @@ def _follow_one(
     leader, follower = max(tensors, key=weight), min(tensors, key=weight)
     if leader == follower:
         leader, follower = tensors
-    cuts: list[Axes] = [()] * len(rule.factors)
-    for i, cut in views[leader].factor_shardings.items():
-        cuts[i] = cut.axes
-    taken = [axis for axes in cuts for axis in axes]
-    for i, cut in views[follower].factor_shardings.items():
+    factor_axes: list[Axes] = [()] * len(rule.factors)
+    for i, factor_sharding in views[leader].factor_shardings.items():
+        factor_axes[i] = factor_sharding.axes
+    taken = [axis for axes in factor_axes for axis in axes]
+    for i, factor_sharding in views[follower].factor_shardings.items():
         if i not in views[leader].factor_shardings:
-            cuts[i] = truncate_axes(cut.axes, lambda axis, _: take_disjoint_part(axis, taken))
-    return cuts
+            factor_axes[i] = truncate_axes(
+                factor_sharding.axes, lambda axis, _: take_disjoint_part(axis, taken)
+            )
+    return factor_axes
 
 
 def _elements(rule: FactorRule, mapping: TensorFactors) -> int:
@@ -158,7 +165,7 @@ def _elements(rule: FactorRule, mapping: TensorFactors) -> int:
 
 def _move_axes_to_shared_factors(
     rule: FactorRule,
-    cuts: list[Axes],
+    factor_axes: list[Axes],
     axes: Axes,
     tensors: Sequence[int],
     cuttable: tuple[int, ...],
@@ -173,15 +180,15 @@ def _move_axes_to_shared_factors(
     ]
     for axis in axes:
         for i in shared:
-            grown = append_axis(cuts[i], axis)
-            if can_shard_factor(rule, cuts, i, grown):
-                cuts[i] = grown
+            grown = append_axis(factor_axes[i], axis)
+            if can_shard_factor(rule, factor_axes, i, grown):
+                factor_axes[i] = grown
                 break
 
 
 def can_shard_factor(
     rule: FactorRule,
-    cuts: Sequence[Axes],
+    factor_axes: Sequence[Axes],
     factor: int,
     axes: Axes,
     uneven: tuple[int, ...] = (),
@@ -198,7 +205,7 @@ def can_shard_factor(
         for dim in mapping:
             if factor in dim:
                 major = dim[: dim.index(factor)]
-                if any(count_positions(cuts[i]) != rule.factors[i].size for i in major):
+                if any(count_positions(factor_axes[i]) != rule.factors[i].size for i in major):
                     return False
     return True
 
@@ -217,7 +224,7 @@ class _AxesVote:
         self.rule = rule
         self.uneven = uneven
         self.views = views
-        self.cuts: list[Axes] = [()] * len(rule.factors)
+        self.factor_axes: list[Axes] = [()] * len(rule.factors)
         self.weights = [_elements(rule, mapping) for mapping in rule.tensors]
         self.rank = [
             KIND_PRIORITY[factor.kind] if i in cuttable else 0
@@ -225,19 +232,21 @@ class _AxesVote:
         ]
         candidates: dict[tuple[int, Axes], None] = {}
         for view in views:
-            for i, cut in view.factor_shardings.items():
-                for n in range(1, len(cut.axes) + 1):
-                    candidates[i, cut.axes[:n]] = None
+            for i, factor_sharding in view.factor_shardings.items():
+                for n in range(1, len(factor_sharding.axes) + 1):
+                    candidates[i, factor_sharding.axes[:n]] = None
         self.candidates = list(candidates)
 
     def run(self) -> list[Axes]:
         while eligible := [
-            c for c in self.candidates if can_shard_factor(self.rule, self.cuts, *c, self.uneven)
+            c
+            for c in self.candidates
+            if can_shard_factor(self.rule, self.factor_axes, *c, self.uneven)
         ]:
             factor, axes = max(eligible, key=self.score)
-            self.cuts[factor] = axes
+            self.factor_axes[factor] = axes
             self.candidates = self.remaining(factor, axes)
-        return self.cuts
+        return self.factor_axes
 
     def score(self, candidate: tuple[int, Axes]) -> tuple[int, int, int, int, int, Axes]:
         factor, axes = candidate
@@ -247,7 +256,7 @@ class _AxesVote:
             if factor in view.factor_shardings
             and is_prefix(axes, view.factor_shardings[factor].axes)
         )
-        gain = count_positions(axes) // max(count_positions(self.cuts[factor]), 1)
+        gain = count_positions(axes) // max(count_positions(self.factor_axes[factor]), 1)
         return votes, self.rank[factor], gain, factor, len(axes), axes
 
     def remaining(self, factor: int, axes: Axes) -> list[tuple[int, Axes]]:
@@ -259,19 +268,23 @@ class _AxesVote:
                 if is_prefix(axes, candidate) and candidate != axes:
                     left[i, candidate] = None
                 continue
-            cut = truncate_axes(candidate, lambda axis, _: take_disjoint_part(axis, axes))
-            if cut and cut != self.cuts[i] and is_prefix(self.cuts[i], cut):
-                left[i, cut] = None
+            disjoint = truncate_axes(candidate, lambda axis, _: take_disjoint_part(axis, axes))
+            if (
+                disjoint
+                and disjoint != self.factor_axes[i]
+                and is_prefix(self.factor_axes[i], disjoint)
+            ):
+                left[i, disjoint] = None
         return list(left)
 
 
-def sharding_of_factors(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sharding:
+def sharding_of_factors(mapping: TensorFactors, factor_axes: Sequence[Axes], mesh: str) -> Sharding:
     """Return the sharding whose dimensions have the axes of their factors."""
     dims = []
     for factors in mapping:
         axes: Axes = ()
         for i in factors:
-            for axis in cuts[i]:
+            for axis in factor_axes[i]:
                 axes = append_axis(axes, axis)
         dims.append(DimSharding(axes, open=False))
     return Sharding(mesh, tuple(dims))
@@ -347,12 +360,14 @@ class BlockShardings:
         needs: dict[Value, Sharding] = {}
         for edge in places.edges():
             owner = edge.targets[0]
-            cut = replace(settled(owner), unreduced=(), reduction="add")
+            reduced = replace(settled(owner), unreduced=(), reduction="add")
             if owner in edge.stacked:
-                cut = replace(cut, dims=cut.dims[1:])
+                reduced = replace(reduced, dims=reduced.dims[1:])
             for value in (*edge.sources, *edge.targets):
                 stacked = value in edge.stacked
-                needs[value] = replace(cut, dims=(REPLICATED_DIM, *cut.dims)) if stacked else cut
+                needs[value] = (
+                    replace(reduced, dims=(REPLICATED_DIM, *reduced.dims)) if stacked else reduced
+                )
 
         def required_sharding(value: Value) -> Sharding:
             return needs.get(value) or whole(value)

@@ -51,42 +51,50 @@ def align_as_shardy(
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
     tensors = [i for i, mapping in enumerate(rule.tensors) if mapping]
-    cuts: FactorAxes | None
-    if reshapes and any(cut.overflow for view in views for cut in view.factor_shardings.values()):
-        cuts = _redistribute_reshape_axes(rule, views, sizes)
+    factor_axes: FactorAxes | None
+    if reshapes and any(
+        factor_sharding.overflow
+        for view in views
+        for factor_sharding in view.factor_shardings.values()
+    ):
+        factor_axes = _redistribute_reshape_axes(rule, views, sizes)
     else:
-        cuts = _agreed_axes(rule, views)
-    if cuts is None:
+        factor_axes = _agreed_axes(rule, views)
+    if factor_axes is None:
         compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
         if len(tensors) == 2 and not compound and not rule.of_kind(FactorKind.REPLICATE):
-            cuts = _follow_one(rule, views, tensors, elements)
+            factor_axes = _follow_one(rule, views, tensors, elements)
         else:
-            cuts = _vote_for_axes(rule, views, elements)
-            _unshard_replicated_factors(rule, cuts, tensors)
+            factor_axes = _vote_for_axes(rule, views, elements)
+            _unshard_replicated_factors(rule, factor_axes, tensors)
     for view in views:
-        for i, cut in view.factor_shardings.items():
-            cut.axes, cut.overflow, cut.open = cuts[i], (), False
+        for i, factor_sharding in view.factor_shardings.items():
+            factor_sharding.axes, factor_sharding.overflow, factor_sharding.open = (
+                factor_axes[i],
+                (),
+                False,
+            )
     aligned = tuple(
         project_to_dims(view, sizes, sharding.mesh).close()
         for view, sharding in zip(views, shardings, strict=True)
     )
-    pending = tuple(axis for i in rule.of_kind(FactorKind.REDUCE) for axis in cuts[i])
-    return Alignment(aligned, pending, tuple(cuts))
+    pending = tuple(axis for i in rule.of_kind(FactorKind.REDUCE) for axis in factor_axes[i])
+    return Alignment(aligned, pending, tuple(factor_axes))
 
 
 def _agreed_axes(rule: FactorRule, views: Sequence[ProjectedTensor]) -> FactorAxes | None:
     """Return the axes of each factor if all tensors agree, else `None`."""
-    cuts: dict[int, Axes] = {}
+    factor_axes: dict[int, Axes] = {}
     for view in views:
-        for factor, cut in view.factor_shardings.items():
-            if cuts.setdefault(factor, cut.axes) != cut.axes:
+        for factor, factor_sharding in view.factor_shardings.items():
+            if factor_axes.setdefault(factor, factor_sharding.axes) != factor_sharding.axes:
                 return None
-    if any(cuts.get(i) for i in rule.of_kind(FactorKind.REPLICATE)):
+    if any(factor_axes.get(i) for i in rule.of_kind(FactorKind.REPLICATE)):
         return None
-    used = [axis for axes in cuts.values() for axis in axes]
+    used = [axis for axes in factor_axes.values() for axis in axes]
     if any(a.overlaps(b) for i, a in enumerate(used) for b in used[:i]):
         return None
-    return [cuts.get(i, ()) for i in range(len(rule.factors))]
+    return [factor_axes.get(i, ()) for i in range(len(rule.factors))]
 
 
 def _follow_one(
@@ -98,33 +106,35 @@ def _follow_one(
     """Return the axes of the preferred one of two tensors, extended by the other."""
 
     def preference(tensor: int) -> tuple[bool, int, int]:
-        cuts = views[tensor].factor_shardings
-        exchanges = any(i in cuts and cuts[i].axes for i in rule.of_kind(FactorKind.PERMUTE))
+        factor_axes = views[tensor].factor_shardings
+        exchanges = any(
+            i in factor_axes and factor_axes[i].axes for i in rule.of_kind(FactorKind.PERMUTE)
+        )
         return not exchanges, elements[tensor], views[tensor].shard_count
 
     leader, follower = tensors
     if preference(leader) < preference(follower):
         leader, follower = follower, leader
-    cuts: FactorAxes = [()] * len(rule.factors)
-    for i, cut in views[leader].factor_shardings.items():
-        cuts[i] = cut.axes
-    taken = [axis for axes in cuts for axis in axes]
-    for i, cut in views[follower].factor_shardings.items():
+    factor_axes: FactorAxes = [()] * len(rule.factors)
+    for i, factor_sharding in views[leader].factor_shardings.items():
+        factor_axes[i] = factor_sharding.axes
+    taken = [axis for axes in factor_axes for axis in axes]
+    for i, factor_sharding in views[follower].factor_shardings.items():
         if i not in views[leader].factor_shardings:
-            cuts[i] = _disjoint_prefix(cut.axes, tuple(taken))
-    return cuts
+            factor_axes[i] = _disjoint_prefix(factor_sharding.axes, tuple(taken))
+    return factor_axes
 
 
 def _vote_for_axes(
     rule: FactorRule, views: Sequence[ProjectedTensor], elements: Sequence[int]
 ) -> FactorAxes:
     """Return the axes chosen one after the other by the amount of data that has them."""
-    cuts: FactorAxes = [()] * len(rule.factors)
+    factor_axes: FactorAxes = [()] * len(rule.factors)
     votes: dict[tuple[int, Axes], int] = {}
     for view in views:
-        for i, cut in view.factor_shardings.items():
-            for n in range(1, len(cut.axes) + 1):
-                votes[i, cut.axes[:n]] = 0
+        for i, factor_sharding in view.factor_shardings.items():
+            for n in range(1, len(factor_sharding.axes) + 1):
+                votes[i, factor_sharding.axes[:n]] = 0
     for weight, view in zip(elements, views, strict=True):
         for i, axes in votes:
             if i in view.factor_shardings and is_prefix(axes, view.factor_shardings[i].axes):
@@ -136,14 +146,14 @@ def _vote_for_axes(
     waiting = _major_factors(rule)
     while ready := [each for each in candidates if not waiting[each.factor]]:
         best = max(ready, key=lambda each: (*each[:4], len(each.axes), each.axes))
-        cuts[best.factor] = best.axes
+        factor_axes[best.factor] = best.axes
         if count_positions(best.axes) == rule.factors[best.factor].size:
             for others in waiting:
                 others.discard(best.factor)
         candidates = [
-            left for each in candidates if (left := _remaining_candidate(each, best, cuts))
+            left for each in candidates if (left := _remaining_candidate(each, best, factor_axes))
         ]
-    return cuts
+    return factor_axes
 
 
 class _AxesCandidate(NamedTuple):
@@ -160,10 +170,10 @@ class _AxesCandidate(NamedTuple):
 
 
 def _remaining_candidate(
-    candidate: _AxesCandidate, best: _AxesCandidate, cuts: FactorAxes
+    candidate: _AxesCandidate, best: _AxesCandidate, factor_axes: FactorAxes
 ) -> _AxesCandidate | None:
     """Return the remaining candidate after `best` was taken, else `None`."""
-    axes, before = candidate.axes, cuts[candidate.factor]
+    axes, before = candidate.axes, factor_axes[candidate.factor]
     if candidate.factor == best.factor:
         longer = is_strict_prefix(best.axes, axes)
         return (
@@ -193,7 +203,9 @@ def _major_factors(rule: FactorRule) -> list[set[int]]:
     return waiting
 
 
-def _unshard_replicated_factors(rule: FactorRule, cuts: FactorAxes, tensors: Sequence[int]) -> None:
+def _unshard_replicated_factors(
+    rule: FactorRule, factor_axes: FactorAxes, tensors: Sequence[int]
+) -> None:
     """Unshard the factors that must be; their axes move to factors that all tensors contain."""
 
     def is_in_all(factor: int) -> bool:
@@ -201,18 +213,18 @@ def _unshard_replicated_factors(rule: FactorRule, cuts: FactorAxes, tensors: Seq
 
     targets = [i for i in rule.of_kind(FactorKind.PASS) if is_in_all(i)]
     for factor in rule.of_kind(FactorKind.REPLICATE):
-        axes, cuts[factor] = list(cuts[factor]), ()
+        axes, factor_axes[factor] = list(factor_axes[factor]), ()
         if is_in_all(factor):
             for target in targets:
-                _move_dividing_axes(rule.factors[target].size, cuts, target, axes)
+                _move_dividing_axes(rule.factors[target].size, factor_axes, target, axes)
 
 
-def _move_dividing_axes(size: int, cuts: FactorAxes, target: int, axes: list[Axis]) -> None:
+def _move_dividing_axes(size: int, factor_axes: FactorAxes, target: int, axes: list[Axis]) -> None:
     """Move leading axes that divide a factor from `axes` to it."""
-    if size % count_positions(cuts[target]):
+    if size % count_positions(factor_axes[target]):
         return
-    while size and axes and not size // count_positions(cuts[target]) % axes[0].size:
-        cuts[target] = append_axis(cuts[target], axes.pop(0))
+    while size and axes and not size // count_positions(factor_axes[target]) % axes[0].size:
+        factor_axes[target] = append_axis(factor_axes[target], axes.pop(0))
 
 
 def _redistribute_reshape_axes(
@@ -221,17 +233,17 @@ def _redistribute_reshape_axes(
     """Return the axes of a reshape that both its sides can have, from the side with more shards."""
     source, target = views
     side = source if source.shard_count >= target.shard_count else target
-    cut = [side.factor_shardings[i] for i in sorted(side.factor_shardings)]
-    axes = [axis for each in cut for axis in (*each.axes, *each.overflow)]
+    factor_shardings = [side.factor_shardings[i] for i in sorted(side.factor_shardings)]
+    axes = [axis for each in factor_shardings for axis in (*each.axes, *each.overflow)]
     first, second = (_redistribute_axes(view, rule.tensors[t], axes, sizes)
                      for t, view in enumerate(views))  # fmt: skip
-    cuts: FactorAxes = []
+    factor_axes: FactorAxes = []
     for i in range(len(sizes)):
         both = [
             view.factor_shardings[i].axes for view in (first, second) if i in view.factor_shardings
         ]
-        cuts.append(find_common_prefix(*both) if len(both) == 2 else both[0] if both else ())
-    return cuts
+        factor_axes.append(find_common_prefix(*both) if len(both) == 2 else both[0] if both else ())
+    return factor_axes
 
 
 def _redistribute_axes(

@@ -51,7 +51,7 @@ class Explanations:
         cuttable = shardable_factors(op, rule)
         said: dict[str, None] = {}
         for dim, loops in zip(value.sharding.dims, rule.operands[operand], strict=True):
-            kept = [axis for i in loops for axis in fitting.cuts[i]]
+            kept = [axis for i in loops for axis in fitting.factor_axes[i]]
             lost = tuple(a for a in dim.axes if not any(a.overlaps(b) for b in kept))
             if not lost or not loops:
                 continue
@@ -59,7 +59,7 @@ class Explanations:
             whole = [i for i in loops if i not in cuttable]
             other = [
                 i
-                for i, axes in enumerate(fitting.cuts)
+                for i, axes in enumerate(fitting.factor_axes)
                 if any(a.overlaps(b) for a in lost for b in axes)
             ]
             if whole:
@@ -81,15 +81,18 @@ class Explanations:
 
     def explain_communication(self, op: Op, rule: FactorRule) -> str:
         """Explain why an operation communicates while it runs on shards."""
-        cut: dict[int, Axes] = {}
+        sharded_factors: dict[int, Axes] = {}
         for value, mapping in zip(op.operands, rule.operands, strict=True):
             dims = value.sharding.dims if value.sharding else ()
             for dim, loops in zip(dims, mapping, strict=False):
                 if dim.axes:
-                    cut |= dict.fromkeys(loops, dim.axes)
-        inner = [i for i in cut if rule.factors[i].kind is not FactorKind.PASS] or list(cut)
+                    sharded_factors |= dict.fromkeys(loops, dim.axes)
+        inner = [i for i in sharded_factors if rule.factors[i].kind is not FactorKind.PASS] or list(
+            sharded_factors
+        )
         along = " and ".join(
-            f"{factor_name(op, rule, i)}, which is sharded over {self.format_axes(cut[i])}"
+            f"{factor_name(op, rule, i)}, "
+            f"which is sharded over {self.format_axes(sharded_factors[i])}"
             for i in inner
         )
         return f"%{op.results[0].name} = {op.name} runs along {along}"
@@ -128,11 +131,12 @@ class Explanations:
 
     def explain_uneven(self, sharding: Sharding, value: Value, dim: int) -> str:
         """Return the error text for axes that do not divide a dimension and may not be padded."""
-        cut, size = sharding.dims[dim], value.type.shape[dim]
+        dim_sharding, size = sharding.dims[dim], value.type.shape[dim]
+        shards = dim_sharding.num_shards
         return (
             f"dimension {dim} of %{value.name} has size {size}, which is not divisible by "
-            f"{cut.num_shards}: it is sharded over {self.format_axes(cut.axes)}; pad it to "
-            f"{-(-size // cut.num_shards) * cut.num_shards}, shard it otherwise, or set uneven=pad"
+            f"{shards}: it is sharded over {self.format_axes(dim_sharding.axes)}; pad it to "
+            f"{-(-size // shards) * shards}, shard it otherwise, or set uneven=pad"
         )
 
     def explain_result(
@@ -147,7 +151,7 @@ class Explanations:
         made = raw.sharding or Sharding.fully_replicated(self.mesh.name, raw.type.rank)
         wanted = result.sharding or Sharding.fully_replicated(self.mesh.name, result.type.rank)
         if rule and fitting and made.unreduced:
-            loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.cuts[i]]
+            loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.factor_axes[i]]
             word = REDUCTION_NOUNS[made.reduction]
             over = " and ".join(factor_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"

@@ -104,40 +104,40 @@ class ReshardProblem:
         """Return the number of positions of a dimension on one device."""
         return -(-self.room[dim] // self.shard_count(cut))
 
-    def local_bytes(self, cuts: DimAtoms) -> int:
+    def local_bytes(self, dim_atoms: DimAtoms) -> int:
         """Bytes that a device holds."""
-        found = self._held.get(cuts)
+        found = self._held.get(dim_atoms)
         if found is None:
-            local = map(self.local_size, range(len(cuts)), cuts)
-            found = self._held[cuts] = prod(local, start=self.itemsize)
+            local = map(self.local_size, range(len(dim_atoms)), dim_atoms)
+            found = self._held[dim_atoms] = prod(local, start=self.itemsize)
         return found
 
     def remaining_bytes(self, state: LatticeState) -> int:
         """Bytes that a device must at least still receive."""
         return max(0, self._held_at_end - self.local_bytes(state[0]))
 
-    def can_shard(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> bool:
+    def can_shard(self, dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> bool:
         """Return whether a dimension can be sharded further by `atoms`, or be gathered back from
         that."""
-        before = self.shard_count(cuts[dim])
+        before = self.shard_count(dim_atoms[dim])
         after, room = before * self.shard_count(atoms), self.room[dim]
         if not self.uneven[dim]:
             return room % after == 0
         whole = before == 1 and not self.prefix[dim]
         return whole or before * -(-room // before) == after * -(-room // after)
 
-    def distributed_bytes(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
+    def distributed_bytes(self, dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
         """Return the bytes of the shard for each device when a dimension is distributed over
         `atoms`."""
-        held, after = self.local_bytes(cuts), self.local_size(dim, (*cuts[dim], *atoms))
-        return held // max(self.local_size(dim, cuts[dim]), 1) * after
+        held, after = self.local_bytes(dim_atoms), self.local_size(dim, (*dim_atoms[dim], *atoms))
+        return held // max(self.local_size(dim, dim_atoms[dim]), 1) * after
 
     def sharding(self, state: LatticeState) -> Sharding:
         """Return a state as a sharding, including the common prefixes."""
-        cuts, pending = state
+        dim_atoms, pending = state
         axes = (
             merge_axes((*front, *(self.atoms[a] for a in cut)))
-            for front, cut in zip(self.prefix, cuts, strict=True)
+            for front, cut in zip(self.prefix, dim_atoms, strict=True)
         )
         return Sharding(
             self.source.mesh,

@@ -28,25 +28,25 @@ class LatticeMove:
 
 def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[LatticeMove]:
     """Yield every transition from a state that may be useful."""
-    cuts, pending = state
-    held = problem.local_bytes(cuts)
-    used = {a for cut in cuts for a in cut}
-    dims = range(len(cuts))
+    dim_atoms, pending = state
+    held = problem.local_bytes(dim_atoms)
+    used = {a for cut in dim_atoms for a in cut}
+    dims = range(len(dim_atoms))
     for a in problem.goal_atoms:
         if a not in used and a not in pending:
             for dim in dims if problem.is_full_search else (problem.goal_dim[a],):
-                if problem.can_shard(cuts, dim, (a,)):
-                    after = with_dim_atoms(cuts, dim, (*cuts[dim], a))
+                if problem.can_shard(dim_atoms, dim, (a,)):
+                    after = with_dim_atoms(dim_atoms, dim, (*dim_atoms[dim], a))
                     yield LatticeMove("all-slice", (after, pending), (0, 0, 1), (a,), dim)
-    for dim, atoms in _combined_slices(problem, cuts):
+    for dim, atoms in _combined_slices(problem, dim_atoms):
         if not any(a in used or a in pending for a in atoms):
-            after = with_dim_atoms(cuts, dim, atoms)
+            after = with_dim_atoms(dim_atoms, dim, atoms)
             yield LatticeMove("all-slice", (after, pending), (0, 0, 1), atoms, dim)
     for dim in dims:
-        for at in range(len(cuts[dim])):
-            kept, moved = cuts[dim][:at], cuts[dim][at:]
+        for at in range(len(dim_atoms[dim])):
+            kept, moved = dim_atoms[dim][:at], dim_atoms[dim][at:]
             pieces = problem.shard_count(moved)
-            less = with_dim_atoms(cuts, dim, kept)
+            less = with_dim_atoms(dim_atoms, dim, kept)
             if problem.uneven[dim] and not problem.can_shard(less, dim, moved):
                 continue
             yield LatticeMove(
@@ -54,33 +54,37 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
             )
             for other in dims:
                 towards = problem.is_full_search or problem.goal_dim.get(moved[0]) == other
-                if other != dim and towards and problem.can_shard(cuts, other, moved):
-                    after = with_dim_atoms(less, other, (*cuts[other], *moved))
-                    cost = (problem.distributed_bytes(cuts, other, moved) * (pieces - 1), 1, 0)
+                if other != dim and towards and problem.can_shard(dim_atoms, other, moved):
+                    after = with_dim_atoms(less, other, (*dim_atoms[other], *moved))
+                    cost = (problem.distributed_bytes(dim_atoms, other, moved) * (pieces - 1), 1, 0)
                     yield LatticeMove("all-to-all", (after, pending), cost, moved, dim, other)
-    for after in _permuted_states(problem, cuts, pending):
+    for after in _permuted_states(problem, dim_atoms, pending):
         yield LatticeMove("collective-permute", (after, pending), (held, 1, 0))
     yield from _reductions(problem, state, held)
 
 
 def _reductions(problem: ReshardProblem, state: LatticeState, held: int) -> Iterator[LatticeMove]:
-    cuts, pending = state
+    dim_atoms, pending = state
     due = tuple(sorted(pending - problem.goal[1]))
     if due:
-        after = cuts, problem.goal[1]
+        after = dim_atoms, problem.goal[1]
         pieces = problem.shard_count(due)
         yield LatticeMove("all-reduce", after, (2 * held * (pieces - 1) // pieces, 1, 0), due)
     for a in due:
-        for dim in range(len(cuts)):
-            if a in problem.goal_atoms and problem.can_shard(cuts, dim, (a,)):
-                after = with_dim_atoms(cuts, dim, (*cuts[dim], a)), pending - {a}
-                cost = (problem.distributed_bytes(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
+        for dim in range(len(dim_atoms)):
+            if a in problem.goal_atoms and problem.can_shard(dim_atoms, dim, (a,)):
+                after = with_dim_atoms(dim_atoms, dim, (*dim_atoms[dim], a)), pending - {a}
+                cost = (
+                    problem.distributed_bytes(dim_atoms, dim, (a,)) * (problem.sizes[a] - 1),
+                    1,
+                    0,
+                )
                 yield LatticeMove("reduce-scatter", after, cost, (a,), dim)
-    for dim, atoms in _combined_slices(problem, cuts):
+    for dim, atoms in _combined_slices(problem, dim_atoms):
         if all(a in due for a in atoms):
-            after = with_dim_atoms(cuts, dim, atoms), pending - set(atoms)
+            after = with_dim_atoms(dim_atoms, dim, atoms), pending - set(atoms)
             cost = (
-                problem.distributed_bytes(cuts, dim, atoms) * (problem.shard_count(atoms) - 1),
+                problem.distributed_bytes(dim_atoms, dim, atoms) * (problem.shard_count(atoms) - 1),
                 1,
                 0,
             )
@@ -88,29 +92,29 @@ def _reductions(problem: ReshardProblem, state: LatticeState, held: int) -> Iter
 
 
 def _combined_slices(
-    problem: ReshardProblem, cuts: DimAtoms
+    problem: ReshardProblem, dim_atoms: DimAtoms
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield unsharded dimensions that must be sharded by several atoms in one step, and the
     atoms."""
     for dim, atoms in enumerate(problem.goal[0]):
-        if problem.uneven[dim] and len(atoms) > 1 and not (cuts[dim] or problem.prefix[dim]):
+        if problem.uneven[dim] and len(atoms) > 1 and not (dim_atoms[dim] or problem.prefix[dim]):
             yield dim, atoms
 
 
 def _permuted_states(
-    problem: ReshardProblem, cuts: DimAtoms, pending: frozenset[int]
+    problem: ReshardProblem, dim_atoms: DimAtoms, pending: frozenset[int]
 ) -> Iterator[DimAtoms]:
     """Yield the states with the same number of shards in each dimension by other or reordered
     atoms."""
-    used = tuple(a for cut in cuts for a in cut)
+    used = tuple(a for cut in dim_atoms for a in cut)
     pool = [a for a in dict.fromkeys((*used, *problem.goal_atoms)) if a not in pending]
     if problem.is_full_search:
         choices = _fill_slots([problem.sizes[a] for a in used], pool, problem.sizes)
     else:
-        choices = _goal_directed_permutations(problem, cuts, pool)
+        choices = _goal_directed_permutations(problem, dim_atoms, pool)
     for chosen in choices:
         if chosen != used:
-            yield _distribute(chosen, cuts)
+            yield _distribute(chosen, dim_atoms)
 
 
 def _fill_slots(
@@ -127,7 +131,7 @@ def _fill_slots(
 
 
 def _goal_directed_permutations(
-    problem: ReshardProblem, cuts: DimAtoms, pool: list[int]
+    problem: ReshardProblem, dim_atoms: DimAtoms, pool: list[int]
 ) -> Iterator[tuple[int, ...]]:
     """Yield two permutations.
 
@@ -135,11 +139,11 @@ def _goal_directed_permutations(
     dimension by their destination: those that stay first, those that are to be gathered last.
     """
     places: list[int] = []
-    for cut, want in zip(cuts, problem.goal[0], strict=True):
+    for cut, want in zip(dim_atoms, problem.goal[0], strict=True):
         for i, a in enumerate(cut):
             same = i < len(want) and problem.sizes[want[i]] == problem.sizes[a]
             places.append(want[i] if same and want[i] in pool else -1)
-    used = [a for cut in cuts for a in cut]
+    used = [a for cut in dim_atoms for a in cut]
     rest = [a for a in dict.fromkeys((*used, *pool)) if a not in places]
     for i, a in enumerate(used):
         if places[i] < 0:
@@ -149,7 +153,9 @@ def _goal_directed_permutations(
             rest.remove(places[i])
     else:
         yield tuple(places)
-    yield tuple(a for dim, cut in enumerate(cuts) for a in _sort_by_goal_dim(problem, dim, cut))
+    yield tuple(
+        a for dim, cut in enumerate(dim_atoms) for a in _sort_by_goal_dim(problem, dim, cut)
+    )
 
 
 def _sort_by_goal_dim(problem: ReshardProblem, dim: int, cut: tuple[int, ...]) -> list[int]:
@@ -160,12 +166,12 @@ def _sort_by_goal_dim(problem: ReshardProblem, dim: int, cut: tuple[int, ...]) -
     return sorted(cut, key=order)
 
 
-def _distribute(atoms: tuple[int, ...], cuts: DimAtoms) -> DimAtoms:
-    """Return the atoms distributed to dimensions in the counts of `cuts`."""
+def _distribute(atoms: tuple[int, ...], dim_atoms: DimAtoms) -> DimAtoms:
+    """Return the atoms distributed to dimensions in the counts of `dim_atoms`."""
     it = iter(atoms)
-    return tuple(tuple(next(it) for _ in cut) for cut in cuts)
+    return tuple(tuple(next(it) for _ in cut) for cut in dim_atoms)
 
 
-def with_dim_atoms(cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> DimAtoms:
+def with_dim_atoms(dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> DimAtoms:
     """Return the atoms of all dimensions with those of one dimension replaced."""
-    return (*cuts[:dim], atoms, *cuts[dim + 1 :])
+    return (*dim_atoms[:dim], atoms, *dim_atoms[dim + 1 :])

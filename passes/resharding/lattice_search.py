@@ -60,19 +60,19 @@ def gather_and_slice_path(problem: ReshardProblem) -> list[LatticeMove]:
     """Return the path that reduces, gathers conflicting axes and slices: always valid, seldom
     cheap."""
     moves: list[LatticeMove] = []
-    cuts, pending = problem.start
+    dim_atoms, pending = problem.start
     if due := tuple(sorted(pending - problem.goal[1])):
         pending = problem.goal[1]
         pieces = problem.shard_count(due)
-        cost = 2 * problem.local_bytes(cuts) * (pieces - 1) // pieces
-        moves.append(LatticeMove("all-reduce", (cuts, pending), (cost, 1, 0), due))
-    for dim, atoms in enumerate(cuts):
+        cost = 2 * problem.local_bytes(dim_atoms) * (pieces - 1) // pieces
+        moves.append(LatticeMove("all-reduce", (dim_atoms, pending), (cost, 1, 0), due))
+    for dim, atoms in enumerate(dim_atoms):
         if atoms:
-            cost = problem.local_bytes(cuts) * (problem.shard_count(atoms) - 1)
-            cuts = with_dim_atoms(cuts, dim, ())
-            moves.append(LatticeMove("all-gather", (cuts, pending), (cost, 1, 0), atoms, dim))
+            cost = problem.local_bytes(dim_atoms) * (problem.shard_count(atoms) - 1)
+            dim_atoms = with_dim_atoms(dim_atoms, dim, ())
+            moves.append(LatticeMove("all-gather", (dim_atoms, pending), (cost, 1, 0), atoms, dim))
     for dim, atoms in enumerate(problem.goal[0]):
         if atoms:
-            cuts = with_dim_atoms(cuts, dim, atoms)
-            moves.append(LatticeMove("all-slice", (cuts, pending), (0, 0, 1), atoms, dim))
+            dim_atoms = with_dim_atoms(dim_atoms, dim, atoms)
+            moves.append(LatticeMove("all-slice", (dim_atoms, pending), (0, 0, 1), atoms, dim))
     return moves

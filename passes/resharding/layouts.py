@@ -86,16 +86,16 @@ def _candidate_shardings(
     views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, places, strict=True)]
     order = sorted(range(len(views)), key=lambda t: -types[t].nbytes)[:MAX_LEADERS]
     for leader in order:
-        cuts: list[Axes] = [()] * len(sizes)
+        factor_axes: list[Axes] = [()] * len(sizes)
         decided: set[int] = set()
         for view in (views[leader], *views[:leader], *views[leader + 1 :]):
-            taken = [axis for axes in cuts for axis in axes]
-            for i, cut in view.factor_shardings.items():
+            taken = [axis for axes in factor_axes for axis in axes]
+            for i, factor_sharding in view.factor_shardings.items():
                 if i not in decided:
-                    cuts[i] = free_prefix(cut.axes, taken)
+                    factor_axes[i] = free_prefix(factor_sharding.axes, taken)
             decided.update(view.factor_shardings)
         yield tuple(
-            sharding_of_factors(mapping, cuts, place.mesh)
+            sharding_of_factors(mapping, factor_axes, place.mesh)
             for mapping, place in zip(rule.tensors, places, strict=True)
         )
 
@@ -142,7 +142,7 @@ def _iterations_per_device(
     """Return the number of iterations per device if the factors in `whole` are not sharded."""
     return prod(
         -(-factor.size // (1 if i in whole else count_positions(axes)))
-        for i, (factor, axes) in enumerate(zip(rule.factors, fitting.cuts, strict=True))
+        for i, (factor, axes) in enumerate(zip(rule.factors, fitting.factor_axes, strict=True))
     )
 
 

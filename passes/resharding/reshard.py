@@ -343,8 +343,8 @@ class ReshardInserter:
         params = {param: self.trim_padding(param) for param in body.params}
         inner = ReshardScope(params, None)
         operands = []
-        for i, (value, cuts) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
-            sharding = add_manual_axes(self.sharding_of(params[body.params[i]]), cuts)
+        for i, (value, dim_axes) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
+            sharding = add_manual_axes(self.sharding_of(params[body.params[i]]), dim_axes)
             why = self.words.explain_operand(op, i, sharding)
             operands.append(
                 self.reshard_value(scope.value(value), sharding, scope, made, op.loc, why)
@@ -352,12 +352,14 @@ class ReshardInserter:
         ops = self.ops(body, inner)
         results = tuple(map(self.close_value, op.results))
         returns, raw = [], []
-        for value, result, cuts in zip(body.returns, results, op.attrs["out_axes"], strict=True):
+        for value, result, dim_axes in zip(
+            body.returns, results, op.attrs["out_axes"], strict=True
+        ):
             free = self.manual_result_sharding(op, inner.value(value), result)
             needed = self.words.format_sharding(free)
             why = f"what {op.name} returns for %{result.name} needs {needed}"
             returns.append(self.reshard_value(inner.value(value), free, inner, ops, op.loc, why))
-            raw.append(self.unresharded_result(result, add_manual_axes(free, cuts)))
+            raw.append(self.unresharded_result(result, add_manual_axes(free, dim_axes)))
         block = Block(inner.params(body), tuple(ops), tuple(returns))
         self.finish(
             op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope, made

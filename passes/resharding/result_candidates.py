@@ -98,10 +98,15 @@ def _result_candidates(
     shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
     found: dict[Sharding, None] = {}
     for chosen in _factor_axes_candidates(given, shared, len(sizes)):
-        cuts = [axes if i in cuttable else () for i, axes in enumerate(chosen)]
-        if any(axes and not can_shard_factor(rule, cuts, i, axes) for i, axes in enumerate(cuts)):
+        factor_axes = [axes if i in cuttable else () for i, axes in enumerate(chosen)]
+        if any(
+            axes and not can_shard_factor(rule, factor_axes, i, axes)
+            for i, axes in enumerate(factor_axes)
+        ):
             continue
-        led = tuple(sharding_of_factors(mapping, cuts, result.mesh) for mapping in rule.tensors)
+        led = tuple(
+            sharding_of_factors(mapping, factor_axes, result.mesh) for mapping in rule.tensors
+        )
         found[align(rule, led, cuttable).tensors[-1]] = None
     return tuple(found)
 
@@ -114,15 +119,15 @@ def _factor_axes_candidates(
     for leader in range(min(len(given), MAX_TRIED_OPERANDS)):
         order = (given[leader], *given[:leader], *given[leader + 1 :])
         for longer in (False, True):
-            cuts: list[Axes] = [()] * count
+            factor_axes: list[Axes] = [()] * count
             for cut in order:
                 for i, axes in cut.items():
-                    if cuts[i] and not longer:
+                    if factor_axes[i] and not longer:
                         continue
-                    taken = [axis for other in cuts for axis in other]
+                    taken = [axis for other in factor_axes for axis in other]
                     for axis in free_prefix(axes, taken):
-                        cuts[i] = append_axis(cuts[i], axis)
-            yield cuts
+                        factor_axes[i] = append_axis(factor_axes[i], axis)
+            yield factor_axes
         for i, axes in given[leader].items():
             for other in shared:
                 if other not in given[leader]:

@@ -281,7 +281,7 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
     (body,) = op.blocks
     axes: Axes = op.attrs["axes"]
     mesh = _virtual_mesh(axes)
-    ins = [_sharding_over_virtual(cuts, axes) for cuts in op.attrs["in_axes"]]
+    ins = [_sharding_over_virtual(dim_axes, axes) for dim_axes in op.attrs["in_axes"]]
     envs: list[Environment] = [
         {
             p: slice_shard(env[v], sharding, mesh, place)
@@ -306,10 +306,10 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
         count = len(first.parts)
         answers = [every[i * count : (i + 1) * count] for i in range(mesh.size)]
     results = []
-    for i, (value, cuts) in enumerate(zip(op.results, op.attrs["out_axes"], strict=True)):
+    for i, (value, dim_axes) in enumerate(zip(op.results, op.attrs["out_axes"], strict=True)):
         pieces = [env[body.returns[i]] for env in envs]
         results.append(
-            assemble_shards(pieces, value.type, _sharding_over_virtual(cuts, axes), mesh)
+            assemble_shards(pieces, value.type, _sharding_over_virtual(dim_axes, axes), mesh)
         )
     return _unwrap_single(results)
 
@@ -327,10 +327,10 @@ def _map_to_virtual(axis: Axis, axes: Axes) -> Axis | None:
     return None
 
 
-def _sharding_over_virtual(cuts: tuple[Axes, ...], axes: Axes) -> Sharding:
+def _sharding_over_virtual(dim_axes: tuple[Axes, ...], axes: Axes) -> Sharding:
     """Return dimension axes along manual axes as a sharding over their virtual mesh."""
     return Sharding.of(
-        "manual", (tuple(s for a in dim if (s := _map_to_virtual(a, axes))) for dim in cuts)
+        "manual", (tuple(s for a in dim if (s := _map_to_virtual(a, axes))) for dim in dim_axes)
     )
 
 

@@ -27,13 +27,13 @@ ManualDimAxes = tuple[Axes, ...]
 """The manual axes that shard each dimension of a tensor; they precede the free axes."""
 
 
-def _shard_counts(type: TensorType, cuts: object, axes: Axes, word: str) -> list[int]:
+def _shard_counts(type: TensorType, dim_axes: object, axes: Axes, word: str) -> list[int]:
     """Return the number of shards along the manual axes for each dimension, after validation."""
-    if not isinstance(cuts, tuple) or not all(isinstance(dim, tuple) for dim in cuts):
+    if not isinstance(dim_axes, tuple) or not all(isinstance(dim, tuple) for dim in dim_axes):
         raise TypeError(f"{word} has a list of mesh axes for each dimension of {type}")
-    if len(cuts) != type.rank:
-        raise TypeError(f"{word} lists {len(cuts)} dimensions for {type}")
-    used = [axis for dim in cuts for axis in dim]
+    if len(dim_axes) != type.rank:
+        raise TypeError(f"{word} lists {len(dim_axes)} dimensions for {type}")
+    used = [axis for dim in dim_axes for axis in dim]
     for i, axis in enumerate(used):
         if not isinstance(axis, Axis) or not any(manual.contains(axis) for manual in axes):
             name = axis.name if isinstance(axis, Axis) else axis
@@ -42,18 +42,18 @@ def _shard_counts(type: TensorType, cuts: object, axes: Axes, word: str) -> list
             )
         if any(axis.overlaps(other) for other in used[:i]):
             raise TypeError(f"{word} shards {type} along {axis.name!r} twice")
-    return [count_positions(dim) for dim in cuts]
+    return [count_positions(dim) for dim in dim_axes]
 
 
 def manual_local_type(
-    type: TensorType, cuts: ManualDimAxes, axes: Axes, word: str = "in_axes"
+    type: TensorType, dim_axes: ManualDimAxes, axes: Axes, word: str = "in_axes"
 ) -> TensorType:
-    """Return the local type of a tensor that is sharded by `cuts` along the manual `axes`.
+    """Return the local type of a tensor that is sharded by `dim_axes` along the manual `axes`.
 
     Raises `TypeError`, which names `word`, unless the sharding uses these axes and divides the
     tensor.
     """
-    pieces = _shard_counts(type, cuts, axes, word)
+    pieces = _shard_counts(type, dim_axes, axes, word)
     for dim, (size, count) in enumerate(zip(type.shape, pieces, strict=True)):
         if size % count:
             raise TypeError(
@@ -63,9 +63,9 @@ def manual_local_type(
     return type.with_shape([n // count for n, count in zip(type.shape, pieces, strict=True)])
 
 
-def manual_global_type(type: TensorType, cuts: ManualDimAxes, axes: Axes) -> TensorType:
+def manual_global_type(type: TensorType, dim_axes: ManualDimAxes, axes: Axes) -> TensorType:
     """Return the global type of a tensor given the type of a local shard."""
-    pieces = _shard_counts(type, cuts, axes, "out_axes")
+    pieces = _shard_counts(type, dim_axes, axes, "out_axes")
     return type.with_shape([n * count for n, count in zip(type.shape, pieces, strict=True)])
 
 
@@ -90,7 +90,7 @@ def _type(
         raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
     if len(out_axes) != len(body.returns):
         raise TypeError(f"out_axes lists {len(out_axes)} results, not {len(body.returns)}")
-    wanted = [manual_local_type(x, cuts, axes) for x, cuts in zip(xs, in_axes, strict=True)]
+    wanted = [manual_local_type(x, dim_axes, axes) for x, dim_axes in zip(xs, in_axes, strict=True)]
     params = [param.type for param in body.params]
     if params != wanted:
         raise TypeError(
@@ -98,7 +98,8 @@ def _type(
         )
     returned = (value.type for value in body.returns)
     return tuple(
-        manual_global_type(type, cuts, axes) for type, cuts in zip(returned, out_axes, strict=True)
+        manual_global_type(type, dim_axes, axes)
+        for type, dim_axes in zip(returned, out_axes, strict=True)
     )
 
 
@@ -106,10 +107,10 @@ def _format_types(types: Sequence[TensorType]) -> str:
     return ", ".join(map(str, types))
 
 
-def add_manual_axes(free: Sharding, cuts: ManualDimAxes) -> Sharding:
+def add_manual_axes(free: Sharding, dim_axes: ManualDimAxes) -> Sharding:
     """Return the sharding of a global tensor from that of its shards along the free axes."""
     dims = []
-    for dim, manual in zip(free.dims, cuts, strict=True):
+    for dim, manual in zip(free.dims, dim_axes, strict=True):
         axes: Axes = ()
         for axis in (*manual, *dim.axes):
             axes = append_axis(axes, axis)

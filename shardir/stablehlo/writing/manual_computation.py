@@ -23,12 +23,12 @@ def _manual_computation(w: MlirWriter, op: Op) -> None:
             f"a manual computation along {part}, a sub-axis, cannot be expressed in StableHLO"
         )
     ins = [
-        _global_sharding(param, cuts, axes, mesh, inside=True)
-        for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
+        _global_sharding(param, dim_axes, axes, mesh, inside=True)
+        for param, dim_axes in zip(body.params, op.attrs["in_axes"], strict=True)
     ]
     outs = [
-        _global_sharding(value, cuts, axes, mesh, inside=False)
-        for value, cuts in zip(op.results, op.attrs["out_axes"], strict=True)
+        _global_sharding(value, dim_axes, axes, mesh, inside=False)
+        for value, dim_axes in zip(op.results, op.attrs["out_axes"], strict=True)
     ]
     names = ", ".join(f'"{axis.name}"' for axis in axes)
     attrs = {
@@ -57,7 +57,7 @@ def _mesh(w: MlirWriter, op: Op) -> Mesh:
 
 
 def _global_sharding(
-    value: Value, cuts: ManualDimAxes, axes: Axes, mesh: Mesh, *, inside: bool
+    value: Value, dim_axes: ManualDimAxes, axes: Axes, mesh: Mesh, *, inside: bool
 ) -> Sharding:
     """Return the sharding of the global tensor; manual axes that do not shard it are replicated.
 
@@ -65,8 +65,8 @@ def _global_sharding(
     """
     sharding = value.sharding or Sharding.open(mesh.name, value.type.rank)
     if inside or value.sharding is None:
-        sharding = add_manual_axes(sharding, cuts)
-    used = {axis.name for dim in cuts for axis in dim}
+        sharding = add_manual_axes(sharding, dim_axes)
+    used = {axis.name for dim in dim_axes for axis in dim}
     idle = [axis for axis in axes if axis.name not in used and axis not in sharding.replicated]
     order = list(mesh.sizes)
     replicated = sorted((*sharding.replicated, *idle), key=lambda a: (order.index(a.name), a.pre))
