@@ -96,7 +96,7 @@ def _word(x: Any) -> str:
     if not _is_array(x):
         return type(x).__name__
     name = names.get(x.dtype, str(x.dtype))
-    # Bools are never weak here, and the mark has no meaning for them.
+    # Bools are never weakly typed in this package, so the mark is ignored.
     return name + ("*" if getattr(x, "weak_type", False) and name != "bool" else "")
 
 

@@ -69,10 +69,12 @@ def main(arguments: list[str]) -> int:
         print(f"{file}: {len(count) - len(lost)} of {len(count)}", flush=True)
         told = reasons(file)
         for name in unexplained(lost, told) if told else ():
-            print(f"  no reason is told for {name}: {lost[name]}", flush=True)
+            print(f"  no reason is listed for {name}: {lost[name]}", flush=True)
         if not options.only:
             for name in outdated([name for name in count if name not in lost], lost, told):
-                print(f"  a reason is told for {name}, which passes or is not there", flush=True)
+                print(
+                    f"  a reason is listed for {name}, which passes or does not exist", flush=True
+                )
         kinds = {name: _kind(how) for name, how in lost.items()}
         shown = options.kinds if not told else 0
         for kind, times in Counter(kinds.values()).most_common(shown):

@@ -90,7 +90,7 @@ def test_a_deleted_argument_is_an_error_on_a_cache_hit() -> None:
 
 
 def test_calls_leave_reference_counts_unchanged() -> None:
-    gc.freeze()  # What earlier tests left takes the collector seconds.
+    gc.freeze()  # Collecting the objects of earlier tests takes seconds.
     gone = snp.asarray(A)
     gone.delete()
 

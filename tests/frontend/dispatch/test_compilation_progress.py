@@ -68,7 +68,7 @@ def test_each_kernel_is_reported_when_it_is_compiled(
 def test_nothing_is_reported_outside_of_the_block() -> None:
     seen: list[sd.Progress] = []
     with sd.progress(seen.append):
-        report("kernels", 1, 1)  # of no program
+        report("kernels", 1, 1)  # not of a program
     with report_compilation_of("program"):
         report("kernels", 1, 1)
     assert seen == []

@@ -189,7 +189,7 @@ def test_captured_arrays_are_passed_on_the_fast_path() -> None:
 
 @pytest.mark.parametrize("size", [3, 2000, 300_000])
 def test_calls_free_memory_and_results_keep_theirs(size: int) -> None:
-    gc.freeze()  # What earlier tests left takes the collector seconds.
+    gc.freeze()  # Collecting the objects of earlier tests takes seconds.
     x = from_numpy(np.arange(size, dtype=np.float32))
     fun = jit(lambda t: {"a": t["a"] + 1, "b": t["a"] * 2, "c": sd.numpy.sum(t["a"])})
     call_twice(fun, {"a": x})

@@ -53,9 +53,9 @@ def test_index_take() -> None:
     first, second = np.array([0, 1, -1]), np.array([3, 0, 2])
     made = both(lambda x: lax.index_take(x, (first, second), (0, 2)), x)
     np.testing.assert_array_equal(made, [x[0, :, 3], x[1, :, 0], x[-1, :, 2]])
-    with pytest.raises(OperationTypeError) as told:
+    with pytest.raises(OperationTypeError) as caught:
         lax.index_take(x, (first,), (0, 2))
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         "index_take takes a vector of indices for each of axes [0, 2], got (3,)"
     )
 
@@ -83,9 +83,9 @@ def test_shape_and_dtype_functions() -> None:
     assert both(lambda x: lax.broadcast_to_rank(x, 3), X).shape == (1, 1, 4)
     np.testing.assert_array_equal(both(lambda x: lax.broadcast_like(x, np.ones((2, 4))), X), [X, X])
     assert lax.shape_as_value((2, 3)).tolist() == [2, 3]
-    with pytest.raises(OperationTypeError) as told:
+    with pytest.raises(OperationTypeError) as caught:
         lax.broadcast_to_rank(np.ones((2, 3)), 1)
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         "broadcast_to_rank adds dimensions, and shape (2, 3) has more than 1"
     )
 
@@ -99,9 +99,9 @@ def test_approximate_top_k_is_exact() -> None:
 
 @pytest.mark.parametrize("best", [lax.approx_max_k, lax.approx_min_k], ids=lambda f: f.__name__)
 def test_approximate_top_k_requires_floats(best: Any) -> None:
-    with pytest.raises(OperationTypeError) as told:
+    with pytest.raises(OperationTypeError) as caught:
         best(np.array([3, 0, 1], np.uint32), 2)
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         f"{best.__name__} takes floats, got u32; lax.top_k takes integers, too"
     )
 
@@ -123,14 +123,14 @@ def test_stateful_random_numbers_differ_between_calls() -> None:
     assert 3.2 < first.mean() < 3.8
     whole = np.asarray(lax.rng_uniform(np.int32(3), np.int32(6), (200,)))
     assert set(whole.tolist()) == {3, 4, 5}
-    with pytest.raises(OperationTypeError) as told:
+    with pytest.raises(OperationTypeError) as caught:
         lax.rng_uniform(0, 1.0, (2,))
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         "rng_uniform takes two numbers of one type, got i32 of shape () and f32 of shape ()"
     )
-    with pytest.raises(OperationTypeError) as told:
+    with pytest.raises(OperationTypeError) as caught:
         lax.rng_uniform(5, 5, (2,))
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         "rng_uniform draws from a up to b, got a = 5 and b = 5; make b larger"
     )
 
@@ -144,9 +144,9 @@ def test_ragged_dot() -> None:
     np.testing.assert_allclose(made, expected)
     slope = shardir.grad(lambda m: lax.ragged_dot(rows, m, sizes).sum())(matrices)
     np.testing.assert_allclose(slope[1], np.repeat(rows[3][:, None], 3, 1))
-    with pytest.raises(OperationTypeError) as told:
+    with pytest.raises(OperationTypeError) as caught:
         lax.ragged_dot(rows, matrices[0], sizes)
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         "ragged_dot takes shapes (rows, inner), (groups, inner, columns) and (groups,), "
         "got (5, 2), (2, 3) and (2,)"
     )
@@ -164,9 +164,9 @@ def test_products_with_a_preferred_dtype() -> None:
 def test_functions_for_platforms_and_with_names() -> None:
     assert lax.platform_dependent(3, cpu=lambda x: x + 1, default=lambda x: x) == 4
     assert lax.platform_dependent(3, cuda=lambda x: x + 1, default=lambda x: x) == 3
-    with pytest.raises(ControlFlowError) as told:
+    with pytest.raises(ControlFlowError) as caught:
         lax.platform_dependent(3, cuda=lambda x: x + 1)
-    assert str(told.value).splitlines()[0] == (
+    assert str(caught.value).splitlines()[0] == (
         "platform_dependent has functions for cuda and is to run on cpu; give it a default"
     )
     named = lax.composite(lambda x, *, power: x**power, "my.power")

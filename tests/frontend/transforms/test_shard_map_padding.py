@@ -33,7 +33,7 @@ def test_no_setting_changes_what_shard_map_computes(mode: str) -> None:
         (lambda v: lax.pmean(v.mean(), "x"), P()),
     ]
     for body, out in bodies:
-        # Inside of jit, "error" refuses whatever does not divide.
+        # Inside of jit, "error" rejects all indivisible dimensions.
         for wrap in (lambda f: f, sd.jit) if mode != "error" else (lambda f: f,):
             with sd.config(uneven=mode), pytest.raises(IndivisibleError) as caught:
                 wrap(mapped(body, out=out, uneven=None))(V)

@@ -128,8 +128,8 @@ def test_reads_agree_with_jax(name: str) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
 
 
-# What a promise that is broken gives is not defined: JAX drops such an update, and still gives it
-# a derivative.
+# The result of a broken promise is undefined: JAX drops such an update, and still gives it a
+# derivative.
 @pytest.mark.parametrize("name", [name for name in WRITES if name != "add promise"])
 def test_writes_agree_with_jax(name: str) -> None:
     jax: Any = pytest.importorskip("jax")
