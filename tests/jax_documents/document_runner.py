@@ -22,7 +22,7 @@ from tests.jax_documents.output_comparison import verdict
 
 
 @dataclass
-class Ran:
+class CellOutcome:
     """A cell, its output, the verdict on the output, and its error if it has one."""
 
     cell: Cell
@@ -35,7 +35,7 @@ class Ran:
 class Outcome:
     """The outcomes of the cells of a document, and additional notes."""
 
-    cells: list[Ran] = field(default_factory=list)
+    cells: list[CellOutcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     near: bool = True
 
@@ -81,7 +81,7 @@ def run_document(text: str, choices: Choices) -> Outcome:
     return outcome
 
 
-def _run(cell: Cell, namespace: dict[str, Any]) -> Ran:
+def _run(cell: Cell, namespace: dict[str, Any]) -> CellOutcome:
     """Run one cell as a notebook does: the value of a final expression is shown."""
     tree = ast.parse(cell.source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
@@ -97,7 +97,7 @@ def _run(cell: Cell, namespace: dict[str, Any]) -> Ran:
                     print(repr(value))
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}".partition("\n")[0]
-    return Ran(cell, out.getvalue(), verdict(out.getvalue(), cell.shown), error)
+    return CellOutcome(cell, out.getvalue(), verdict(out.getvalue(), cell.shown), error)
 
 
 def _watch(namespace: dict[str, Any], called: set[str]) -> None:

@@ -98,7 +98,7 @@ Place = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Places:
+class ActivationSpecs:
     """The shardings of the activations of a layer: between the two blocks, at the input of a
     block, and inside, by heads or hidden features.
     """
@@ -109,7 +109,7 @@ class Places:
     hidden: Place = unchanged
 
 
-def block(x: Any, layer: Any, at: Places = Places()) -> Any:
+def block(x: Any, layer: Any, at: ActivationSpecs = ActivationSpecs()) -> Any:
     h = at.entering(normalized(x, layer["scale1"]))
     names = ("query", "key", "value")
     q, k, v = (at.heads(snp.einsum("bsd,dhk->bshk", h, layer[n])) for n in names)
@@ -121,7 +121,7 @@ def block(x: Any, layer: Any, at: Places = Places()) -> Any:
     return x + at.between(at.hidden(h) @ layer["down"])
 
 
-def body(params: Any, x: Any, at: Places = Places()) -> Any:
+def body(params: Any, x: Any, at: ActivationSpecs = ActivationSpecs()) -> Any:
     for layer in params["layers"]:
         x = block(x, layer, at)
     return x

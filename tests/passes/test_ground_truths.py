@@ -15,7 +15,7 @@ from tests.passes.ground_truth_models import (
     SEQUENCE,
     WIDTH,
     ZERO,
-    Places,
+    ActivationSpecs,
     body,
     compile_step,
     constrain_both,
@@ -74,7 +74,7 @@ def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
     There are four of each per layer, forward and backward. No activation is all-reduced, only the
     gradients of the layer norms' scales, each of a part of the sequence, and the loss.
     """
-    at = Places(
+    at = ActivationSpecs(
         between=constrain_both(None, "y", None),
         entering=constrain_both(None, None, None),
         heads=constrain_both(None, None, "y", None),

@@ -8,7 +8,7 @@ class Killed(BaseException):
     """The process was killed."""
 
 
-class Killer:
+class ProcessKiller:
     """Kills at the call with a number, counted from 0, before or after the call.
 
     All later calls only raise `Killed`, so that exception handlers of the code under test have no

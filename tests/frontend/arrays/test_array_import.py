@@ -95,7 +95,7 @@ def test_arrays_that_cannot_be_shared_are_errors() -> None:
     assert str(unknown.value).startswith("from_dlpack cannot take this array of type ArrayImpl: ")
 
 
-class HandsOut:
+class DLPackExporter:
     """An array of another library, which exports a given capsule."""
 
     def __init__(self, capsule: Any) -> None:
@@ -110,12 +110,12 @@ class HandsOut:
 
 def test_dlpack_must_return_an_unused_capsule() -> None:
     with pytest.raises(NotAnArrayError) as number:
-        snp.from_dlpack(HandsOut(5))
+        snp.from_dlpack(DLPackExporter(5))
     assert str(number.value).startswith(
-        "from_dlpack cannot take this array of type HandsOut: __dlpack__ returned an object of "
-        "type int, which is not an unconsumed capsule"
+        "from_dlpack cannot take this array of type DLPackExporter: __dlpack__ returned an object "
+        "of type int, which is not an unconsumed capsule"
     )
-    once = HandsOut(snp.arange(3).__dlpack__(max_version=(1, 0)))
+    once = DLPackExporter(snp.arange(3).__dlpack__(max_version=(1, 0)))
     assert snp.from_dlpack(once).tolist() == [0, 1, 2]
     with pytest.raises(NotAnArrayError) as taken:
         snp.from_dlpack(once)
@@ -180,7 +180,7 @@ def test_bf16_is_imported_and_exported_without_a_copy() -> None:
     assert snp.from_dlpack(x.reshape(50, 100).T).tolist() == x.reshape(50, 100).T.tolist()
 
 
-class Window:
+class ArrayInterfaceExporter:
     """An object with NumPy's `__array_interface__`."""
 
     def __init__(self, numbers: Any) -> None:
@@ -190,7 +190,7 @@ class Window:
 def test_the_array_interface_is_imported() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffer: Any = x
-    for given in (Window(x), memoryview(buffer)):
+    for given in (ArrayInterfaceExporter(x), memoryview(buffer)):
         for made in (snp.asarray(given), sd.jit(lambda given=given: snp.asarray(given))()):
             assert made.dtype == np.float32
             assert made.tolist() == x.tolist()

@@ -17,7 +17,7 @@ from shardir.checkpoints import exists, load, save
 from shardir.frontend.checkpoint import index, load as restoring
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from tests.process_control.process_kill import Killed, Killer
+from tests.process_control.process_kill import Killed, ProcessKiller
 
 stored = pytest.importorskip(
     "safetensors.numpy", reason="checkpoints need the extra: pip install 'shardir[checkpoints]'"
@@ -47,7 +47,7 @@ def load_step(folder: Path) -> int:
     return int(step)
 
 
-def save_killed(killer: Killer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def save_killed(killer: ProcessKiller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Save the new state; the process is killed at one of its file system calls."""
     new = state(NEW, 2)
     with monkeypatch.context() as patched:
@@ -75,14 +75,14 @@ def torn_file(arrays: Any, path: Path) -> None:
 
 def kills(
     folder: Path, prepare: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Killer]:
+) -> Iterator[ProcessKiller]:
     """Kill a save before and after each of its calls; `prepare` sets up the folder each time."""
     for after in (False, True):
         for at in count():
             for path in folder.parent.iterdir():
                 shutil.rmtree(path)
             prepare()
-            killer = Killer(at, after)
+            killer = ProcessKiller(at, after)
             save_killed(killer, folder, monkeypatch)
             if not killer.has_killed:
                 assert load_step(folder) == 2

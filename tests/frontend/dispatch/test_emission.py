@@ -22,7 +22,7 @@ from shardir.text.parser import parse
 from tests.frontend.cli.command import run
 
 
-class Paper(Target):
+class RecordingTarget(Target):
     """A target that records its arguments."""
 
     name = "paper"
@@ -38,9 +38,10 @@ class Paper(Target):
 
 
 @pytest.fixture(autouse=True)
-def recording_target(monkeypatch: pytest.MonkeyPatch) -> Paper:
-    target = Paper()
-    monkeypatch.setitem(emissions.TARGETS, "paper", target)
+def recording_target(monkeypatch: pytest.MonkeyPatch) -> RecordingTarget:
+    target = RecordingTarget()
+    monkeypatch.setitem(sys.modules, "paper", SimpleNamespace(TARGET=target))
+    monkeypatch.setitem(emissions._TARGET_LOCATIONS, "paper", ("paper", "TARGET"))
     return target
 
 
@@ -87,7 +88,7 @@ def test_the_files_of_the_target_are_written(tmp_path: Path) -> None:
 
 
 def test_a_target_receives_the_names_of_arguments_and_results(
-    tmp_path: Path, recording_target: Paper
+    tmp_path: Path, recording_target: RecordingTarget
 ) -> None:
     lower_step().emit("paper", tmp_path)
 
@@ -107,7 +108,9 @@ def test_a_target_receives_the_names_of_arguments_and_results(
     assert emission.samples is None
 
 
-def test_captured_arrays_are_arguments_with_values(tmp_path: Path, recording_target: Paper) -> None:
+def test_captured_arrays_are_arguments_with_values(
+    tmp_path: Path, recording_target: RecordingTarget
+) -> None:
     table = snp.arange(3.0)
     lower_step(lambda params, x: x * table + params["w"][0, 0]).emit(
         "paper", tmp_path, selftest=True
@@ -122,7 +125,7 @@ def test_captured_arrays_are_arguments_with_values(tmp_path: Path, recording_tar
     np.testing.assert_array_equal(emission.samples.arguments[-1], last.value)
 
 
-def test_samples_are_global_arguments_and_their_results(recording_target: Paper) -> None:
+def test_samples_are_global_arguments_and_their_results(recording_target: RecordingTarget) -> None:
     emission = lower_step().emission("paper", selftest=True, seed=3)
 
     assert emission.samples is not None
@@ -149,7 +152,7 @@ def until(x: Any, n: Any, *, by: Any) -> Any:
     return lax.while_loop(lambda c: c[0] != n, lambda c: (c[0] + 1, c[1] * by), (n * 0, x))[1]
 
 
-def test_arguments_of_a_call_are_samples(recording_target: Paper) -> None:
+def test_arguments_of_a_call_are_samples(recording_target: RecordingTarget) -> None:
     program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
     x = sd.device_put(np.arange(3, dtype=np.float32), sd.devices()[1])
     emission = program.emission("paper", arguments=(x, 3), keywords={"by": np.float32(2)})
@@ -161,7 +164,7 @@ def test_arguments_of_a_call_are_samples(recording_target: Paper) -> None:
     np.testing.assert_array_equal(emission.samples.results[0], [0, 8, 16])
 
 
-def test_a_self_test_that_exceeds_its_time_is_an_error(recording_target: Paper) -> None:
+def test_a_self_test_that_exceeds_its_time_is_an_error(recording_target: RecordingTarget) -> None:
     program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
     arguments: dict[str, Any] = {"arguments": (np.ones(3, np.float32), -1)}
     with pytest.raises(EmissionError) as caught:
@@ -177,7 +180,7 @@ def test_a_self_test_that_exceeds_its_time_is_an_error(recording_target: Paper) 
 
 
 def test_arguments_of_a_self_test_must_have_the_types_of_the_program(
-    recording_target: Paper,
+    recording_target: RecordingTarget,
 ) -> None:
     program = sd.jit(lambda x: x + 1).lower(np.ones(3, np.float32))
     with pytest.raises(EmissionError) as caught:
@@ -193,7 +196,7 @@ def test_arguments_of_a_self_test_must_have_the_types_of_the_program(
         program.emission("paper", arguments=(np.ones(3, np.float32), 1))
 
 
-def test_passes_of_the_target_run_last(recording_target: Paper) -> None:
+def test_passes_of_the_target_run_last(recording_target: RecordingTarget) -> None:
     emission = make_emission(parse(PROGRAM), "paper")
 
     assert [op.name for op in emission.module.main.body.ops][-1] == "fused"
@@ -248,7 +251,7 @@ def test_the_command_writes_a_file(file: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_command_writes_a_function(
-    file: str, recording_target: Paper, monkeypatch: pytest.MonkeyPatch
+    file: str, recording_target: RecordingTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("emitted_example.py").write_text(
         "import numpy as np\nimport shardir.numpy as snp\n"

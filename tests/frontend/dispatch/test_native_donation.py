@@ -141,13 +141,13 @@ def test_a_program_is_published_after_its_donation_is_known(
     donate, coming, came = Runnable.donate, [make_array()], []
     step = jit(lambda x: x + 1, donate_argnums=0)
 
-    def told(program: Runnable, numbers: Sequence[int]) -> None:
+    def call_then_donate(program: Runnable, numbers: Sequence[int]) -> None:
         while coming:  # The call that another thread makes concurrently.
             came.append(coming.pop())
             step(came[0])
         donate(program, numbers)
 
-    monkeypatch.setattr(Runnable, "donate", told)
+    monkeypatch.setattr(Runnable, "donate", call_then_donate)
     x = make_array()
     step(x)
     assert x.is_deleted()

@@ -6,19 +6,19 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.operation import Symbol
 from shardir.ops.communication.annotations import DIRECTIONS
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.shardy.random_programs.program_builder import Maker
+from tests.shardy.random_programs.program_builder import ProgramBuilder
 
 
-def propagation_barrier(m: Maker) -> Any:
+def propagation_barrier(m: ProgramBuilder) -> Any:
     return m.b.propagation_barrier(m.any(), direction=Symbol(m.random.choice(DIRECTIONS)))
 
 
-def reshard(m: Maker) -> Any:
+def reshard(m: ProgramBuilder) -> Any:
     x = m.any()
     return m.b.reshard(x, sharding=m.sharding(x.type.shape))
 
 
-def transfer(m: Maker) -> Any:
+def transfer(m: ProgramBuilder) -> Any:
     """Add a copy to another memory, which has no counterpart, or another elementwise custom
     call.
     """

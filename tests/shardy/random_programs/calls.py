@@ -14,11 +14,13 @@ from shardir.ir.module import Function, Module, Value
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.attributes import format_tensor
 from tests.shardy.random_programs.program_builder import Maker
+from tests.shardy.random_programs.program_builder import ProgramBuilder
+from tests.shardy.random_programs.regions import without_dead
 
 CALL = "func.call"
 
 
-def call(m: Maker) -> Any:
+def call(m: ProgramBuilder) -> Any:
     """Add a call of a function that is called already, or of a new one.
 
     One operand is not a constant: for calls of constants Shardy makes a copy per use.
@@ -44,7 +46,7 @@ def call(m: Maker) -> Any:
     )
 
 
-def _function(m: Maker) -> tuple[Function, list[Value]]:
+def _function(m: ProgramBuilder) -> tuple[Function, list[Value]]:
     """Return a new function, which uses all its parameters, and the arguments of its first call."""
     operands = [m.any() for _ in range(m.random.randint(1, 3))]
     last = _argument(m, m.any())
@@ -53,7 +55,7 @@ def _function(m: Maker) -> tuple[Function, list[Value]]:
         for x in (*operands, last)
     ]
     options = replace(m.options, size=m.random.randint(1, 5), groups=False)
-    inner = Maker(
+    inner = ProgramBuilder(
         m.random, options, m.meshes, m.names, [], m.depth + 1, {}, m.local, m.functions, m.single
     )
     inner.pool = [*params, *params]
@@ -70,7 +72,7 @@ def _function(m: Maker) -> tuple[Function, list[Value]]:
     return Function(m.names.fresh("f"), body, results), [passed[p] for p in kept]
 
 
-def _argument(m: Maker, param: Value) -> Value:
+def _argument(m: ProgramBuilder, param: Value) -> Value:
     made = replace(param, name=m.names.fresh("p"), sharding=None)
     m.params.append(made)
     return made

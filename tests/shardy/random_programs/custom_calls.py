@@ -8,10 +8,10 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.factor_rule_text import show_shardy
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule, TensorFactors
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.shardy.random_programs.program_builder import SIZES, Maker
+from tests.shardy.random_programs.program_builder import SIZES, ProgramBuilder
 
 
-def custom_call(m: Maker) -> Any:
+def custom_call(m: ProgramBuilder) -> Any:
     """Add a custom call whose operands have random factors; results have some of them, in any
     order.
     """
@@ -52,7 +52,7 @@ def _size(dim: tuple[int, ...], sizes: list[int]) -> int:
     return product
 
 
-def _operand(m: Maker, sizes: list[int]) -> tuple[Value, TensorFactors]:
+def _operand(m: ProgramBuilder, sizes: list[int]) -> tuple[Value, TensorFactors]:
     """Return an operand whose dimensions have new factors or factors of previous operands."""
     known = [size for size in sizes if size <= max(SIZES)]
     operand = m.any() if not known or m.chance(0.5) else _on_known_factors(m, known)
@@ -72,12 +72,12 @@ def _operand(m: Maker, sizes: list[int]) -> tuple[Value, TensorFactors]:
     return operand, tuple(mapping)
 
 
-def _on_known_factors(m: Maker, sizes: list[int]) -> Value:
+def _on_known_factors(m: ProgramBuilder, sizes: list[int]) -> Value:
     shape = tuple(m.random.sample(sizes, m.random.randint(1, min(3, len(sizes)))))
     return m.like(shape)
 
 
-def _result(m: Maker, walked: list[int], sizes: list[int]) -> TensorFactors:
+def _result(m: ProgramBuilder, walked: list[int], sizes: list[int]) -> TensorFactors:
     chosen = m.random.sample(walked, m.random.randint(1, min(4, len(walked))))
     dims: list[tuple[int, ...]] = []
     while chosen:
@@ -91,7 +91,7 @@ def _sizes(factors: list[int], sizes: list[int]) -> list[int]:
     return [sizes[factor] for factor in factors]
 
 
-def _kind(m: Maker, in_result: bool) -> FactorKind:
+def _kind(m: ProgramBuilder, in_result: bool) -> FactorKind:
     if not in_result:
         return m.random.choice((FactorKind.REDUCE, FactorKind.REDUCE, FactorKind.REPLICATE))
     return m.random.choice((FactorKind.PASS,) * 5 + (FactorKind.REPLICATE, FactorKind.PERMUTE))

@@ -6,7 +6,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from tests.shardy.random_programs.program_builder import SIZES, Maker
+from tests.shardy.random_programs.program_builder import SIZES, ProgramBuilder
 
 UNARY = ("neg", "exp", "tanh", "abs", "sqrt", "floor", "logistic", "cos", "log1p", "sign")
 
@@ -14,18 +14,18 @@ UNARY = ("neg", "exp", "tanh", "abs", "sqrt", "floor", "logistic", "cos", "log1p
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "pow", "atan2", "rem")
 
 
-def unary(m: Maker) -> Any:
+def unary(m: ProgramBuilder) -> Any:
     return m.b.emit(OPS[m.random.choice(UNARY)], m.any())
 
 
-def binary(m: Maker) -> Any:
+def binary(m: ProgramBuilder) -> Any:
     x = m.any()
     pair = [x, m.like(x.type.shape)]
     m.random.shuffle(pair)
     return m.b.emit(OPS[m.random.choice(BINARY)], *pair)
 
 
-def select(m: Maker) -> Any:
+def select(m: ProgramBuilder) -> Any:
     x = m.any()
     y = m.like(x.type.shape)
     pred = m.b.lt(x, y) if m.chance(0.7) else None
@@ -35,7 +35,7 @@ def select(m: Maker) -> Any:
     return m.b.select(pred, m.like(x.type.shape), y)
 
 
-def clamp(m: Maker) -> Any:
+def clamp(m: ProgramBuilder) -> Any:
     x = m.any()
     if m.chance(0.5):
         low = m.b.constant(value=0.0, result=TensorType((), "f32"))
@@ -43,7 +43,7 @@ def clamp(m: Maker) -> Any:
     return m.b.clamp(m.like(x.type.shape), x, m.like(x.type.shape))
 
 
-def convert(m: Maker) -> Any:
+def convert(m: ProgramBuilder) -> Any:
     x = m.any()
     if m.chance(0.5):
         return m.b.convert(m.b.convert(x, result=x.type.with_dtype("i32")), result=x.type)
@@ -51,7 +51,7 @@ def convert(m: Maker) -> Any:
     return m.b.bitcast(bits, result=x.type)
 
 
-def broadcast(m: Maker) -> Any:
+def broadcast(m: ProgramBuilder) -> Any:
     x = m.any()
     rank = min(4, x.type.rank + m.random.randrange(3))
     dims = tuple(sorted(m.random.sample(range(rank), min(x.type.rank, rank))))
@@ -64,7 +64,7 @@ def broadcast(m: Maker) -> Any:
     return m.b.broadcast(x, dims=dims, result=x.type.with_shape(shape))
 
 
-def reshape(m: Maker) -> Any:
+def reshape(m: ProgramBuilder) -> Any:
     x = m.any()
     left = x.type.size
     shape: list[int] = []
@@ -75,19 +75,19 @@ def reshape(m: Maker) -> Any:
     return m.b.reshape(x, result=x.type.with_shape([*shape, left] if left > 1 else shape or [1]))
 
 
-def transpose(m: Maker) -> Any:
+def transpose(m: ProgramBuilder) -> Any:
     x = m.any()
     perm = list(range(x.type.rank))
     m.random.shuffle(perm)
     return m.b.transpose(x, perm=tuple(perm))
 
 
-def reverse_(m: Maker) -> Any:
+def reverse_(m: ProgramBuilder) -> Any:
     x = m.any()
     return m.b.reverse(x, dims=(m.random.randrange(x.type.rank),))
 
 
-def slice_(m: Maker) -> Any:
+def slice_(m: ProgramBuilder) -> Any:
     x = m.any()
     shape, strides = [], []
     for size in x.type.shape:
@@ -99,7 +99,7 @@ def slice_(m: Maker) -> Any:
     return m.b.slice(x, starts=starts, strides=tuple(strides), result=x.type.with_shape(shape))
 
 
-def pad(m: Maker) -> Any:
+def pad(m: ProgramBuilder) -> Any:
     x = m.any()
     zero = m.b.constant(value=0.0, result=TensorType((), "f32"))
     low = tuple(m.random.choice((0, 0, 1, 2)) for _ in x.type.shape)
@@ -108,7 +108,7 @@ def pad(m: Maker) -> Any:
     return m.b.pad(x, zero, low=low, high=high, interior=interior)
 
 
-def concatenate(m: Maker) -> Any:
+def concatenate(m: ProgramBuilder) -> Any:
     x = m.any()
     dim = m.random.randrange(x.type.rank)
     shape = list(x.type.shape)
@@ -118,20 +118,20 @@ def concatenate(m: Maker) -> Any:
     return m.b.concatenate(*parts, dim=dim)
 
 
-def dynamic_slice(m: Maker) -> Any:
+def dynamic_slice(m: ProgramBuilder) -> Any:
     x = m.any()
     shape = [n if m.chance(0.6) else m.random.randint(1, n) for n in x.type.shape]
     starts = [m.index() for _ in shape]
     return m.b.dynamic_slice(x, *starts, result=x.type.with_shape(shape))
 
 
-def dynamic_update_slice(m: Maker) -> Any:
+def dynamic_update_slice(m: ProgramBuilder) -> Any:
     x = m.any()
     shape = tuple(n if m.chance(0.6) else m.random.randint(1, n) for n in x.type.shape)
     return m.b.dynamic_update_slice(x, m.like(shape), *[m.index() for _ in shape])
 
 
-def dot(m: Maker) -> Any:
+def dot(m: ProgramBuilder) -> Any:
     x = m.any()
     letters = "abcdfg"[: x.type.rank]
     sizes = dict(zip(letters, x.type.shape, strict=True))
@@ -148,27 +148,27 @@ def dot(m: Maker) -> Any:
     return m.b.dot(x, y, dims=f"{letters},{''.join(other)}->{''.join(kept)}")
 
 
-def reduce(m: Maker) -> Any:
+def reduce(m: ProgramBuilder) -> Any:
     x = m.any()
     dims = [d for d in range(x.type.rank) if m.chance(0.4)] or [0]
     name = m.random.choice(("sum", "max", "min", "prod"))
     return m.b.emit(OPS[name], x, dims=tuple(dims))
 
 
-def cumulative(m: Maker) -> Any:
+def cumulative(m: ProgramBuilder) -> Any:
     x = m.any()
     name = m.random.choice(("cumsum", "cummax"))
     dim = m.random.randrange(x.type.rank)
     return m.b.emit(OPS[name], x, dim=dim, reverse=m.chance(0.3))
 
 
-def sort_(m: Maker) -> Any:
+def sort_(m: ProgramBuilder) -> Any:
     x = m.any()
     xs = [x, m.like(x.type.shape)] if m.chance(0.5) else [x]
     return m.b.sort(*xs, dim=m.random.randrange(x.type.rank))
 
 
-def top_k(m: Maker) -> Any:
+def top_k(m: ProgramBuilder) -> Any:
     x = m.any()
     if x.type.shape[-1] == 1:
         return None
@@ -178,7 +178,7 @@ def top_k(m: Maker) -> Any:
     return m.b.top_k(x, result=(values, values.with_dtype("i32")))
 
 
-def _indices(m: Maker, batch: tuple[int, ...], width: int) -> Value:
+def _indices(m: ProgramBuilder, batch: tuple[int, ...], width: int) -> Value:
     type = TensorType((*batch, width), "i32")
     sharding = m.sharding(type.shape) if m.chance(0.4) else None
     param = Value(type, m.names.fresh("i"), sharding)
@@ -186,7 +186,7 @@ def _indices(m: Maker, batch: tuple[int, ...], width: int) -> Value:
     return param
 
 
-def _dims_to_look_up(m: Maker, rank: int) -> tuple[tuple[int, ...], list[int]]:
+def _dims_to_look_up(m: ProgramBuilder, rank: int) -> tuple[tuple[int, ...], list[int]]:
     """Return batching dimensions of an operand, and the indexed dimensions."""
     batching = tuple(d for d in range(rank) if m.chance(0.2))
     others = [d for d in range(rank) if d not in batching]
@@ -196,7 +196,7 @@ def _dims_to_look_up(m: Maker, rank: int) -> tuple[tuple[int, ...], list[int]]:
 
 
 def _with_batching(
-    m: Maker, batch: tuple[int, ...], sizes: list[int]
+    m: ProgramBuilder, batch: tuple[int, ...], sizes: list[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return batch dimensions of indices that contain those of `sizes`, and their positions."""
     total = len(batch) + len(sizes)
@@ -212,7 +212,7 @@ def _batching(**dims: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     return dims if any(dims.values()) else {}
 
 
-def gather(m: Maker) -> Any:
+def gather(m: ProgramBuilder) -> Any:
     x = m.any()
     batching, looked_up = _dims_to_look_up(m, x.type.rank)
     collapsed = tuple(d for d in looked_up if m.chance(0.6))
@@ -239,7 +239,7 @@ def gather(m: Maker) -> Any:
     )
 
 
-def scatter(m: Maker) -> Any:
+def scatter(m: ProgramBuilder) -> Any:
     x = m.any()
     batching, looked_up = _dims_to_look_up(m, x.type.rank)
     inserted = tuple(d for d in looked_up if m.chance(0.6))
@@ -262,7 +262,7 @@ def scatter(m: Maker) -> Any:
     )
 
 
-def reduce_window(m: Maker) -> Any:
+def reduce_window(m: ProgramBuilder) -> Any:
     x = m.any()
     window = tuple(m.random.randint(1, min(3, n)) if m.chance(0.5) else 1 for n in x.type.shape)
     strides = tuple(m.random.choice((1, 1, 2)) for _ in window)
@@ -278,7 +278,7 @@ def reduce_window(m: Maker) -> Any:
     )
 
 
-def convolution(m: Maker) -> Any:
+def convolution(m: ProgramBuilder) -> Any:
     spatial = m.random.choice((1, 2))
     x = m.any(spatial + 2)
     digits = "01"[:spatial]
@@ -308,11 +308,11 @@ def convolution(m: Maker) -> Any:
     )
 
 
-def complex_(m: Maker) -> Any:
+def complex_(m: ProgramBuilder) -> Any:
     x = m.any()
     whole = m.b.complex(x, m.like(x.type.shape))
     return m.b.real(whole) if m.chance(0.5) else m.b.imag(whole)
 
 
-def barrier(m: Maker) -> Any:
+def barrier(m: ProgramBuilder) -> Any:
     return m.b.optimization_barrier(*[m.any() for _ in range(m.random.randint(1, 2))])

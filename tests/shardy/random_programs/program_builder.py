@@ -32,7 +32,7 @@ MESHES = (
 SIZES = (1, 2, 3, 4, 4, 6, 8, 8, 12, 16, 24)
 
 
-KINDS: dict[str, Callable[["Maker"], Any]] = {}
+KINDS: dict[str, Callable[["ProgramBuilder"], Any]] = {}
 """A function that draws an operation, for each kind that `random_programs.programs` lists."""
 
 
@@ -58,7 +58,7 @@ class Options:
 
 
 @dataclass
-class Maker:
+class ProgramBuilder:
     """Builds one random program."""
 
     random: Random

@@ -14,7 +14,7 @@ from shardir.frontend.random_programs.reduction import remove_dead_operations
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module
 from tests.shardy.random_programs import annotations, calls, custom_calls, operations, regions
-from tests.shardy.random_programs.program_builder import KINDS, MESHES, Maker, Options
+from tests.shardy.random_programs.program_builder import KINDS, MESHES, Options, ProgramBuilder
 
 KINDS.update(
     {
@@ -62,7 +62,7 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     meshes = tuple(Mesh(f"m{i or ''}", random.choice(MESHES)) for i in range(options.meshes))
     if options.meshes > 2 and random.random() < 0.5:
         meshes = (*meshes[:-1], replace(meshes[0], name=meshes[-1].name))
-    m = Maker(random, options, meshes)
+    m = ProgramBuilder(random, options, meshes)
     if options.maximal:
         m.single = Mesh("single", (), (0,))
         meshes = (*meshes, m.single)

@@ -12,12 +12,14 @@ from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_local_type
-from tests.shardy.random_programs.program_builder import Maker
+from tests.shardy.random_programs.program_builder import ProgramBuilder
 
 
-def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[Value]]) -> Block:
+def _inside(
+    m: ProgramBuilder, params: Sequence[Value], returns: Callable[[ProgramBuilder], list[Value]]
+) -> Block:
     """Return a block over some values of the pool."""
-    inner = Maker(
+    inner = ProgramBuilder(
         m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
         m.depth + 1, m.shapes, m.local, m.functions, m.single,
     )  # fmt: skip
@@ -28,7 +30,7 @@ def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[V
     return inner.b.block(params, given)
 
 
-def while_(m: Maker) -> Any:
+def while_(m: ProgramBuilder) -> Any:
     inits = [m.any() for _ in range(m.random.randint(1, 3))]
     types = [value.type for value in inits]
     tested = [Value(type, m.names.fresh("t")) for type in types]
@@ -40,7 +42,7 @@ def while_(m: Maker) -> Any:
     return m.b.emit(OPS["while"], *inits, blocks=(condition, body))
 
 
-def case_(m: Maker) -> Any:
+def case_(m: ProgramBuilder) -> Any:
     index = Value(TensorType((), "i32"), m.names.fresh("p"))
     m.params.append(index)
     shapes = [m.any().type.shape for _ in range(m.random.randint(1, 2))]
@@ -51,7 +53,7 @@ def case_(m: Maker) -> Any:
     return m.b.emit(OPS["case"], index, blocks=branches)
 
 
-def _cuts(m: Maker, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
+def _cuts(m: ProgramBuilder, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
     """Return manual axes for the dimensions of a tensor that they divide."""
     cuts: list[Axes] = [()] * len(shape)
     left = list(shape)
@@ -63,7 +65,7 @@ def _cuts(m: Maker, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
     return tuple(cuts)
 
 
-def manual(m: Maker) -> Any:
+def manual(m: ProgramBuilder) -> Any:
     mesh = m.meshes[0]
     names = [name for name in mesh.sizes if name not in m.local and m.chance(0.5)]
     axes = tuple(Axis.full(name, mesh) for name in names)
@@ -71,7 +73,7 @@ def manual(m: Maker) -> Any:
     groups = (
         False  # a group is inside of one manual computation, and its number depends on the shape
     )
-    inner = Maker(
+    inner = ProgramBuilder(
         m.random, replace(m.options, size=m.random.randint(1, 4), groups=groups), m.meshes,
         m.names, m.params, m.depth + 1, {}, (*m.local, *names), m.functions,
     )  # fmt: skip

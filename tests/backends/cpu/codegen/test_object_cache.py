@@ -18,7 +18,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from shardir.backends.cpu.codegen import object_cache
-from tests.process_control.process_kill import Killed, Killer
+from tests.process_control.process_kill import Killed, ProcessKiller
 from tests.process_control.threads import run_concurrently
 
 ROOT = Path(__file__).parents[4]
@@ -213,7 +213,7 @@ def test_a_killed_save_leaves_the_old_or_the_new_code(
     killed = []
     for call_index, after in product(range(10), (False, True)):
         object_cache.save("a", b"old code")
-        killer = Killer(call_index, after)
+        killer = ProcessKiller(call_index, after)
         with monkeypatch.context() as patched:
             for module, name in ((tempfile, "mkstemp"), (os, "replace"), (os, "unlink")):
                 patched.setattr(module, name, killer.of(getattr(module, name), name))
@@ -227,7 +227,7 @@ def test_a_killed_save_leaves_the_old_or_the_new_code(
 
 
 def open_with_kill_points(
-    killer: Killer, fdopen: Callable[..., Any], handle: int, mode: str
+    killer: ProcessKiller, fdopen: Callable[..., Any], handle: int, mode: str
 ) -> Any:
     """Return a file whose writes are kill points of a process."""
     file = fdopen(handle, mode, buffering=0)
