@@ -40,8 +40,7 @@ class RecordingTarget(Target):
 @pytest.fixture(autouse=True)
 def recording_target(monkeypatch: pytest.MonkeyPatch) -> RecordingTarget:
     target = RecordingTarget()
-    monkeypatch.setitem(sys.modules, "paper", SimpleNamespace(TARGET=target))
-    monkeypatch.setitem(emissions._TARGET_LOCATIONS, "paper", ("paper", "TARGET"))
+    monkeypatch.setitem(emissions.TARGETS, "paper", target)
     return target
 
 

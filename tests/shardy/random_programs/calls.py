@@ -13,9 +13,7 @@ from shardir.frontend.random_programs.reduction import remove_dead_operations
 from shardir.ir.module import Function, Module, Value
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.attributes import format_tensor
-from tests.shardy.random_programs.program_builder import Maker
 from tests.shardy.random_programs.program_builder import ProgramBuilder
-from tests.shardy.random_programs.regions import without_dead
 
 CALL = "func.call"
 
