@@ -2,12 +2,15 @@
 ring.
 
 before: `%g = all-gather(%x, dim=0, axes=[x])`, `%y = dot(%g, %w, dims="bi,io->bo")`
-after:  a loop over the devices along `x`: multiply the local shard, send it to the next device,
-        receive one from the previous device
+after:  a loop over the devices along `x`, `%8, %9, %10 = scan(%x, %0, %y.index, ...)`. It
+        multiplies the local shard, `%y.partial = dot(%x.1, %w, dims="bi,io->bo")`, sends it to the
+        next device and receives one from the previous device,
+        `%x.1.next = collective-permute(%x.1, ...)`. The products are the rows of `%y`.
 
 before: `%p = dot(%x, %w, dims="bi,io->bo")`, `%y = reduce-scatter(%p, dim=0, axes=[x], op=add)`
-after:  a loop in which a partial sum for each device passes through the ring, and every device adds
-        its contribution
+after:  a loop, `%y, %16 = scan(%y.partial, %y.index.next, ...)`, in which a partial sum for each
+        device passes through the ring, `%y.received = collective-permute(%y.partial.1, ...)`, and
+        every device adds its contribution, `%14 = add(%y.received, %y.partial.2)`
 
 The bytes sent are those of the collective, in as many steps as there are devices; with a following
 `overlap`, the steps run while the device multiplies. The pass is optional: loops of small

@@ -1,8 +1,9 @@
 """Combine small collectives: one message instead of many.
 
 before: `%a = all-reduce(%p, axes=[x], op=add)`, `%b = all-reduce(%q, axes=[x], op=add)`
-after:  the elements of `%p` and `%q` concatenated in one row, one all-reduce of it, and slices of
-it
+after:  `%a.packed = concatenate(%p.row, %q.row, dim=1)`, the elements of `%p` and `%q` in one
+        row; `%a.combined = all-reduce(%a.packed, axes=[x], op=add)`; and slices of it, reshaped to
+        `%a` and `%b`
 
 The bytes sent are the same in fewer messages, at the cost of copies. A collective is delayed until
 one of the combined results is needed or the byte limit is reached. Results of the same element type

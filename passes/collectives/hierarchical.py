@@ -1,8 +1,8 @@
 """Split collectives hierarchically: within processes, then between processes.
 
-before: `%g = all-reduce(%p, axes=[data], op=add)`, where two processes have four devices each
-after:  `%g.within_process = all-reduce(%p, axes=[data:(2)4], op=add)`
-        `%g = all-reduce(%g.within_process, axes=[data:(1)2], op=add)`
+before: `%g = all-reduce(%p, axes=[x], op=max)`, where two processes have two devices each
+after:  `%g.within_process = all-reduce(%p, axes=[x:(2)2], op=max)`
+        `%g = all-reduce(%g.within_process, axes=[x:(1)2], op=max)`
 
 Devices of one process exchange data in memory; one message per process carries the data of all its
 devices to other processes. A floating-point sum of which a process would receive few bytes is

@@ -1,7 +1,7 @@
 """Overlap communication with computation: start collectives early and wait for them late.
 
-before: `%a = all-reduce(%p, axes=[x], op=add)`, `%b = dot(%u, %v, ...)`, `%c = add(%a, %b)`
-after:  `%a.start = all-reduce-start(%p, axes=[x], op=add)`, `%b = dot(%u, %v, ...)`,
+before: `%a = all-reduce(%p, axes=[x], op=add)`, `%b = dot(%u, %u, ...)`, `%c = add(%a, %b)`
+after:  `%a.start = all-reduce-start(%p, axes=[x], op=add)`, `%b = dot(%u, %u, ...)`,
         `%a = done(%a.start)`, `%c = add(%a, %b)`
 
 A list scheduler orders each block with a model of two resources, computation and network: a

@@ -1,7 +1,9 @@
 """Repeat all-gathers instead of keeping their results: less memory for more communication.
 
 before: `%w = all-gather(%p, ...)`, used by the forward pass and, much later, by the backward pass
-after:  the later uses read a second all-gather, and `%w` is not live in between
+        in `%g = dot(%d, %w, ...)`
+after:  `%w.regathered = all-gather(%p, ...)`, `%g = dot(%d, %w.regathered, ...)`, and `%w` is not
+        live in between
 
 Fully sharded training (ZeRO stage 3) needs this when the gathered weights do not fit in memory. The
 pass is optional, because every device receives the tensor twice. Run it after `cse`, which would

@@ -1,7 +1,8 @@
 """Make loops and branches of a per-device program uniform: all devices take the same path.
 
-before: `%y = case(%p) : f32[2] { yield %a } { yield %b }`, where `%p` differs between devices
-after:  the operations of both branches, and `%y = select(%p, %b, %a)`
+before: `%y = case(%i) : f32[4] { %a = sin(%x) ... } { %b = exp(%x) ... }`, where `%i` differs
+        between devices
+after:  `%1 = eq(%i, %0)`, `%a = sin(%x)`, `%b = exp(%x)`, `%y = select(%1, %a, %b)`
 
 Devices that run in lockstep, such as the replicas of an IPU, have one flow of control. A branch
 with a divergent index becomes all of its branches and a selection between their results. A loop

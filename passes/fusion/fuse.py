@@ -1,7 +1,9 @@
 """Fusion: group operations of one loop nest into one `fused` operation.
 
-before: `%a = exp(%x)`, `%b = mul(%a, %y)`, `%s = sum(%b, dims=[1])`
-after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=[1]) }`
+before: `%2 = exp(%1)`, `%s = sum(%2, dims=[1])`, `%3 = broadcast(%s, dims=[0])`,
+        `%4 = div(%2, %3)`
+after:  `%4 = fused(%x) : f32[8, 16] { ... %7 = exp(%6) ... %s.1 = sum(%7, dims=[1]) ...
+        %8 = broadcast(%s.1, dims=[0]) ... %9 = div(%7, %8) ... }`
 
 `shardir.ops.control_flow.fused` states what a group may contain. Elementwise operations join the
 groups of their operands even if these have other uses: a value that is used outside of the group

@@ -1,9 +1,9 @@
 """Partition a program over global tensors into the program that each device runs (SPMD).
 
-before: `%3.partial = dot(%h, %w2, dims="bh,ho->bo") : f32[64@data, 128@-] unreduced(model)`
-        `%3 = reshard(%3.partial) : f32[64@data, 128@-]`
-after:  `%3.partial = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
-        `%3 = all-reduce(%3.partial, axes=[model], op=add) : f32[16, 128]`
+before: `%y.partial = dot(%x, %w, dims="bi,io->bo") : f32[16@data, 4@-] unreduced(model)`
+        `%y = reshard(%y.partial) : f32[16@data, 4@-]`
+after:  `%y.partial = dot(%x, %w, dims="bi,io->bo") : f32[4, 4]`
+        `%y = all-reduce(%y.partial, axes=[model], op=add) : f32[4, 4]`
 
 Types shrink to the shards of one device; with sharded factors, most operations remain unchanged,
 attributes included. Operations that need more declare it (`shardir.op_rules.partitioning`). Every

@@ -4,8 +4,9 @@ Every operation has factors, and its rule maps them to the dimensions of each te
 dimension is sharded, the other dimensions of its factor are sharded the same way, forwards and
 backwards, until a fixed point is reached. Dimensions that propagation does not reach are unsharded.
 
-before: `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8, 6]` with `%x: f32[8@data, 4]`
-after:  `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8@data, 6@-]`
+before: `%0 = dot(%x, %w1, dims="bi,ih->bh") : f32[16, 12]` with `%x: f32[16@data, 8]` and
+        `%w1: f32[8, 12@model]`
+after:  `%0 = dot(%x, %w1, dims="bi,ih->bh") : f32[16@data, 12@model]`
 
 The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md describes the algorithm
 in the terms of `shardir/passes/propagation`, and the differences. Rules that users state

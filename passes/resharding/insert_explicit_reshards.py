@@ -1,8 +1,8 @@
 """Insert the reshards that OpenXLA Shardy inserts.
 
-before: `%y = slice(%x, starts=[0]) : f32[8@-]` with `%x: f32[16@x]`
+before: `%y = slice(%x, starts=[0], strides=[1]) : f32[8@-]` with `%x: f32[16@x]`
 after:  `%x.unsharded = reshard(%x) : f32[16@-]`, then
-        `%y = slice(%x.unsharded, starts=[0]) : f32[8@-]`
+        `%y = slice(%x.unsharded, starts=[0], strides=[1]) : f32[8@-]`
 
 The decisions are those of Shardy's pass `insert-explicit-reshards{enable-full-version=true}`, see
 `shardir.passes.resharding.align_as_shardy`. Operations that cannot run on shards after this pass

@@ -1,8 +1,8 @@
 """Merge slices, pads and concatenations that shift rows, so that devices exchange halos once.
 
-before: `%p = pad(%x, %0, low=[1], high=[1], interior=[0]) : f32[10]`,
-        `%l = slice(%p, starts=[0], strides=[1]) : f32[8]`
-after:  `%l = pad(%x, %0, low=[1], high=[-1], interior=[0]) : f32[8]`
+before: `%p = pad(%x, %0, low=[1], high=[1], interior=[0]) : f32[18@x]`,
+        `%l = slice(%p, starts=[0], strides=[1]) : f32[16@x]`
+after:  `%l = pad(%x, %0, low=[1], high=[-1], interior=[0]) : f32[16@x]`
 
 A slice of a padded value becomes one pad with negative padding where the slice drops elements; two
 slices concatenated in swapped order become a `roll`. Results keep their shardings, and unused

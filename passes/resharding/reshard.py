@@ -1,7 +1,12 @@
 """Insert explicit reshards, so that each operation can run on local shards.
 
-before: `%y = add(%a, %b) : f32[8@x]` with `%a: f32[8@x]`, `%b: f32[8@-]`
-after:  `%b.sharded = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.sharded) : f32[8@x]`
+before: `%0 = dot(%x, %w, dims="bi,io->bo") : f32[8@-, 4@-]` with `%x: f32[8@-, 16@x]`
+after:  `%0.partial = dot(%x, %w, dims="bi,io->bo") : f32[8@-, 4@-] unreduced(x)`, then
+        `%0 = reshard(%0.partial) : f32[8@-, 4@-]`
+
+before: `%3 = mul(%2, %scale) : f32[8@x, 4@-]` with `%2 = add(%0, %1) : f32[8@-, 4@-]`
+after:  `%2.sharded = reshard(%2) : f32[8@x, 4@-]`, then
+        `%3 = mul(%2.sharded, %scale) : f32[8@x, 4@-]`
 
 Afterwards the tensors of every operation are sharded alike along its factors, values that enter and
 leave a block have the shardings of the block, and results have those of the function. A sharded

@@ -1,8 +1,8 @@
 """Resolve sharding conflicts: shard results that propagation left unsharded by axes of their
 operands.
 
-before: `%c = add(%a, %b) : f32[64@?]` with `%a: f32[64@x]`, `%b: f32[64@y]`, so that both are
-        gathered
+before: `%c = add(%a, %b) : f32[64] on @m` with `%a: f32[64@x]`, `%b: f32[64@y]`, so that both
+        are gathered
 after:  `%c = add(%a, %b) : f32[64@(x, y)]`, so that `%a` is sharded further and `%b` exchanged
 
 Runs after `propagate{leave_open=true}`, which leaves dimensions open that no annotation closed.

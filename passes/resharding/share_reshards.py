@@ -1,7 +1,7 @@
 """Reshard each tensor to the shardings in which it is needed by the cheapest tree of reshards.
 
-before: `%a.resharded = reshard(%x)`, ..., `%a.unsharded = reshard(%x)`, where both exchange data
-after:  `%a.unsharded = reshard(%x)`, `%a.resharded = reshard(%a.unsharded)`, which is a slice
+before: `%x.columns = reshard(%x)`, `%x.gathered = reshard(%x)`, where both exchange data
+after:  `%x.gathered = reshard(%x)`, `%x.columns = reshard(%x.gathered)`, which is a slice
 
 Runs after `sink-reductions`. All shardings in which operations need one tensor form a tree rooted
 in the sharding in which it is computed; each edge is a `reshard`. The tree grows from the root,

@@ -1,7 +1,7 @@
 """Sink reshards below pointwise operations: move one result instead of several operands.
 
-before: `%a.sharded = reshard(%a)`, `%b.sharded = reshard(%b)`, `%c = add(%a.sharded, %b.sharded)`
-after:  `%c.before_reshard = add(%a, %b)`, `%c = reshard(%c.before_reshard)`
+before: `%a.columns = reshard(%a)`, `%b.columns = reshard(%b)`, `%c = mul(%a.columns, %b.columns)`
+after:  `%c.before_reshard = mul(%a, %b)`, `%c = reshard(%c.before_reshard)`
 
 Runs after `sink-reductions`. The pass applies to pointwise operations whose operands have the same
 source sharding and whose reshards have no other use, if that sends less; unreduced operands require

@@ -1,7 +1,7 @@
 """Dead code elimination.
 
-before: `%a = exp(%x)`, `%y = neg(%x)`, `return %y`
-after:  `%y = neg(%x)`, `return %y`
+before: `%unused = exp(%x)`, `%n, %y, %z = while(%zero, %x, %x)`, `return %y`
+after:  `%n, %y = while(%zero, %x)`, `return %y`
 
 Operations have no effect besides their results, collectives included: all devices run the same
 program, so all of them omit the same collectives. Only operations that declare an effect are kept

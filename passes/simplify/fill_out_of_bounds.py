@@ -1,11 +1,12 @@
 """Write the fill value only into out-of-bounds rows instead of selecting over the gather result.
 
-before: `%1 = gather(%x, %0, ...) : f32[64, 128]`
-        `%2 = broadcast(%found, dims=[0]) : bool[64, 128]`
-        `%3 = select(%2, %1, %nan) : f32[64, 128]`
-after:  `%4 = iota(dim=0) : i32[64]`, `%5 = constant(value=64) : i32[64]`
-        `%6 = select(%found, %5, %4) : i32[64]`, `%7 = reshape(%6) : i32[64, 1]`
-        `%3 = scatter(%1, %7, %nan, op=set, ...) : f32[64, 128]`
+before: `%3 = gather(%table, %rows, ...) : f32[64, 128]`
+        `%4 = broadcast(%found, dims=[0]) : bool[64, 128]`
+        `%5 = select(%4, %3, %zero) : f32[64, 128]`
+after:  `%3 = gather(%table, %rows, ...) : f32[64, 128]`
+        `%6 = iota(dim=0) : i32[64]`, `%7 = constant(value=64) : i32[64]`
+        `%8 = select(%found, %7, %6) : i32[64]`, `%9 = reshape(%8) : i32[64, 1]`
+        `%5 = scatter(%3, %9, %zero, op="set", ...) : f32[64, 128]`
 
 Few rows are out of bounds, and a scatter drops updates whose index is out of bounds: it then reads
 one index per row, whereas the selection reads and writes the whole array once more.

@@ -3,8 +3,8 @@
 before: `%0 = iota(dim=0) : i32[9, 9]`, `%1 = iota(dim=1) : i32[9, 9]`
         `%2 = eq(%0, %1) : bool[9, 9]`, `%3 = select(%2, %x, %zero) : f32[9, 9]`
         `%4 = sum(%3, dims=[0, 1]) : f32[]`
-after:  `%3 = reshape(%x) : f32[81]`, `%5 = slice(%3, starts=[0], strides=[10]) : f32[9]`
-        `%4 = sum(%5, dims=[0]) : f32[]`
+after:  `%5 = reshape(%x) : f32[81]`, `%6 = slice(%5, starts=[0], strides=[10]) : f32[9]`
+        `%4 = sum(%6, dims=[0]) : f32[]`
 
 `trace` has the form of a mask because masks are easy to partition. In the row-major order of a
 matrix the elements of a diagonal have a stride of one row and one column. The sum may add in

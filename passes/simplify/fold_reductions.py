@@ -1,8 +1,8 @@
 """Fold consecutive reductions into one.
 
-before: `%g.partial = dot(%h, %d, dims="abi,abo->aio") : f32[4, 784, 10]`
-        `%g = sum(%g.partial, dims=[0]) : f32[784, 10]`
-after:  `%g = dot(%h, %d, dims="abi,abo->io") : f32[784, 10]`
+before: `%g.partial = dot(%h, %d, dims="abi,abo->aio") : f32[4, 6, 3]`
+        `%g = sum(%g.partial, dims=[0]) : f32[6, 3]`
+after:  `%g = dot(%h, %d, dims="abi,abo->io") : f32[6, 3]`
 
 The sum over devices of per-device contractions becomes one contraction, and likewise for filter
 gradients; a sum of sums becomes one sum, a maximum of maxima one maximum. The pass looks through

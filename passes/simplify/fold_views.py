@@ -1,9 +1,9 @@
 """Defer reshapes, transposes and broadcasts so that operations read and write existing layouts.
 
-before: `%x.shards = reshape(%x) : f32[4, 16, 784]`
-        `%h = dot(%x.shards, %w, dims="abi,ih->abh") : f32[4, 16, 128]`
-        `%h.unsharded = reshape(%h) : f32[64, 128]`
-after:  `%h = dot(%x, %w, dims="ab,bc->ac") : f32[64, 128]`
+before: `%x.shards = reshape(%x) : f32[4, 4, 8]`
+        `%h = dot(%x.shards, %w, dims="abi,ih->abh") : f32[4, 4, 4]`
+        `%y = reshape(%h) : f32[16, 4]`
+after:  `%h = dot(%x, %w, dims="bi,ih->bh") : f32[16, 4]`
 
 Reshapes, transposes and broadcasts are views of their operands. An operation computes in the
 dimensions of the underlying values as far as its operands agree on them, and its result is a view

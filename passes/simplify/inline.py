@@ -1,7 +1,7 @@
 """Inline regions: custom derivative rules, checkpoints and fused operations.
 
-before: `%y = custom-jvp(%x, rule="f") (%a) { %b = sin(%a) return %b }`
-after:  `%y = sin(%x)`
+before: `%y = fused(%x) : ... { (%a: f32[4]) => %b = sin(%a) ... %c = mul(%b, %a) ... yield %c }`
+after:  `%b = sin(%x)`, `%y = mul(%b, %x)`
 
 Derivative rules, checkpoints and checkpoint names have no meaning in a program that is not
 differentiated any more. Fused operations are inlined too.

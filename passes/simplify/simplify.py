@@ -1,7 +1,8 @@
 """Simplify operations where no bit of the result can change.
 
-before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`, `%y = add(%b, %0)`
-after:  `%y = add(%x, %0)`; and `%x` itself, if `%0` is a constant -0.0
+before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`,
+        `%y = add(%b, %zero)`, where `%zero = constant(value=-0.0)`, and `return %y`
+after:  `return %x`
 
 `identities` and `own_shard` hold the rules. A value is replaced only by one with
 the same sharding; data movement operations are merged only if no sharding has been decided between

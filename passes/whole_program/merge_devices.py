@@ -1,10 +1,10 @@
 """Transform the per-device program to one program over the arrays of all devices.
 
-before: `spmd func @main(%x: f32[16, 784] of f32[64@data, 784], ...)`
-        `%g = all-reduce(%g.partial, axes=[data], op=add) : f32[784, 10]`
-after:  `func @main(%x: f32[64, 784], ...)`
-        `%x.shards = reshape(%x) : f32[4, 16, 784]`
-        `%g = sum(%g.partial, dims=[0]) : f32[784, 10]`
+before: `spmd func @gradient( %x: f32[4, 8] of f32[16@data, 8@-], ...`
+        `%g = all-reduce(%g.partial, axes=[data], op=add) : f32[8, 3]`
+after:  `func @gradient( %x: f32[16, 8], ...`
+        `%x.shards = reshape(%x) : f32[4, 4, 8]`
+        `%g = sum(%g.partial, dims=[0]) : f32[8, 3]`
 
 This is for devices that share memory. The devices of each of several processes become one program
 per process: `across` states the number of blocks of devices as in `hierarchical-collectives`, and
