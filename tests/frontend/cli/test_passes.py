@@ -27,13 +27,15 @@ def test_list_has_every_pass_with_its_options() -> None:
 
 
 def test_every_listed_default_is_a_valid_option() -> None:
-    name = ""
+    name, options = "", []
     for line in output_of("passes").partition("\ndefault pipeline")[0].splitlines():
         if not line.startswith(" "):
             name = line.partition(":")[0]
         elif "default: " in line:
             option, default = line.strip().partition("=")[0], line.partition("default: ")[2]
             assert str(Pipeline.parse(f"{name}{{{option}={default}}}")) == name
+            options.append(f"{name}.{option}")
+    assert {"combine-collectives.limit", "partition.planner", "propagate.level"} <= set(options)
 
 
 def test_one_pass_is_described_completely() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardir.errors import DifferentiateError
+from shardir.errors import DifferentiateError, ParseError
 from shardir.interpret.interpreter import run
 from shardir.ir.module import Function, Module
 from shardir.passes.autodiff import jvp, vjp
@@ -214,6 +214,6 @@ def test_a_checkpoint_with_unknown_saved_values_is_an_error() -> None:
     ],
 )
 def test_mismatched_rules_are_errors(before: str, after: str, message: str) -> None:
-    with pytest.raises(Exception, match="custom-jvp: its rule") as caught:
+    with pytest.raises(ParseError, match="custom-jvp: its rule") as caught:
         parse(TWICE_COS.replace(before, after).replace("mul(%g, %c.tangent)", "mul(%g, %g)"))
     assert message in str(caught.value)

@@ -49,7 +49,9 @@ its axes come from
 def test_a_resharded_operand_states_its_use() -> None:
     module = parse(MLP)
     parted = Pipeline.parse(DEFAULT_PIPELINE)(module)
-    for row in list_collectives(parted):
+    rows = list_collectives(parted)
+    assert rows
+    for row in rows:
         cause = explain_collective(module, row)
         assert cause.collective == row
         assert cause.chosen is not None

@@ -42,6 +42,7 @@ def test_several_edits_apply_together(mlp: Module) -> None:
     result = what_if(mlp, ["%w2: f32[256, 128]"], without=["%x", "%w1"])
 
     assert result.edits == ("%w2: f32[256, 128]", "without %x", "without %w1")
+    assert result.changes
     assert all("@data" not in c.after and "@model" not in c.after for c in result.changes)
     assert result.after.count == 0
 

@@ -79,10 +79,13 @@ def test_rows_of_large_products_are_packed_once(size: int, dtype: str) -> None:
     assert size / found.rows >= 4
 
 
-def test_tasks_have_equal_numbers_of_rows() -> None:
-    """All blocks have the same number of rows, if the rows suffice."""
-    for rows in (512, 1024, 2048):
-        assert rows % grid(rows, 1024, 1024).rows == 0
+@pytest.mark.parametrize(
+    ("rows", "rows_of_task"), [(512, 128), (1000, 100), (1024, 128), (1536, 192), (2048, 128)]
+)
+def test_tasks_have_equal_numbers_of_rows(rows: int, rows_of_task: int) -> None:
+    """All tasks have as many rows, and there are several tasks for each of the two workers."""
+    assert grid(rows, 1024, 1024).rows == rows_of_task
+    assert rows % rows_of_task == 0
 
 
 def matrices(
