@@ -50,6 +50,10 @@ jax-tests: $(VENV)/.test ## JAX's own tests of public names: make jax-tests CHEC
 jax-documents: $(VENV)/.test ## pages written for JAX, run as they stand: make jax-documents FOLDER=../pages
 	$(BIN)/python -m tests.jax_documents "$(FOLDER)"
 
+.PHONY: mutation
+mutation: $(VENV)/.test ## guards that no test needs: make mutation FILES=passes/simplify
+	$(BIN)/python -m tests.mutation $(FILES)
+
 .PHONY: bench
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

@@ -1,0 +1,61 @@
+"""The command line of the mutation tests."""
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.guards import guards
+from tests.mutation.runner import MutationPlugin, Outcome, mirrored_tests
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation",
+        description="Remove each guard of source files, one at a time, run the tests that cover "
+        "it, and list the guards whose removal no test notices.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a source file or folder")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one mutant")
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        help="test files or folders (default: those that mirror the packages, and the stories)",
+    )
+    parser.add_argument("--match", default="", help="only guards whose line has this text")
+    options = parser.parse_args()
+    files = [
+        file
+        for path in (Path(each).resolve() for each in options.paths)
+        for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    ]
+    outcomes: list[Outcome] = []
+
+    def report(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        print(outcome, flush=True)
+
+    found = [
+        guard
+        for file in files
+        for guard in guards(file)
+        if options.match in f"{os.path.relpath(file)}:{guard.line}: {guard.text}"
+    ]
+    plugin = MutationPlugin(found, options.jobs, options.limit, report)
+    tests = options.tests or mirrored_tests(files, ROOT)
+    status = pytest.main(["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", *tests], [plugin])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return int(status)
+    left = [outcome for outcome in outcomes if outcome.state != "killed"]
+    print(f"\n{len(left)} of {len(outcomes)} mutants are not killed")
+    for outcome in left:
+        print(outcome)
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
