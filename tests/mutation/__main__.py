@@ -22,6 +22,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one mutant")
     parser.add_argument(
+        "--budget",
+        type=float,
+        default=30.0,
+        help="seconds that the tests of one mutant took without the mutation (default: 30)",
+    )
+    parser.add_argument(
         "--tests",
         nargs="+",
         help="test files or folders (default: those that mirror the packages, and the stories)",
@@ -45,7 +51,7 @@ def main() -> int:
         for guard in guards(file)
         if options.match in f"{os.path.relpath(file)}:{guard.line}: {guard.text}"
     ]
-    plugin = MutationPlugin(found, options.jobs, options.limit, report)
+    plugin = MutationPlugin(found, options.jobs, options.limit, options.budget, report)
     tests = options.tests or mirrored_tests(files, ROOT)
     status = pytest.main(["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", *tests], [plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):

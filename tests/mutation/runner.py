@@ -14,9 +14,11 @@ import selectors
 import signal
 import sys
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from types import CodeType, FrameType, FunctionType
@@ -59,11 +61,17 @@ class MutationPlugin:
     """A pytest plug-in that runs the collected tests once per mutant instead of once."""
 
     def __init__(
-        self, guards: Sequence[Guard], jobs: int, limit: float, report: Callable[[Outcome], None]
+        self,
+        guards: Sequence[Guard],
+        jobs: int,
+        limit: float,
+        budget: float,
+        report: Callable[[Outcome], None],
     ) -> None:
         self.guards = guards
         self.jobs = jobs
         self.limit = limit
+        self.budget = budget
         self.report = report
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -75,7 +83,7 @@ class MutationPlugin:
             while pending or running:
                 while pending and len(running) < self.jobs:
                     guard = pending.pop()
-                    chosen = _covering(record, guard)
+                    chosen = _covering(record, guard, self.budget)
                     if not chosen:
                         self.report(Outcome(guard, "not covered", 0, 0.0))
                         continue
@@ -209,11 +217,16 @@ class _Listener:
         self.reports.append(report)
 
 
-def _covering(record: _Record, guard: Guard) -> list[int]:
-    """Return the tests that execute the lines of a guard, shortest first."""
+def _covering(record: _Record, guard: Guard, budget: float) -> list[int]:
+    """Return the tests that execute the lines of a guard, shortest first, within a sum of seconds.
+
+    The first test belongs to the result in any case.
+    """
     wanted = {(str(guard.path), line) for line in guard.lines}
-    chosen = [at for at, hits in record.lines.items() if not wanted.isdisjoint(hits)]
-    return sorted(chosen, key=lambda at: record.seconds[at])
+    covering = [at for at, hits in record.lines.items() if not wanted.isdisjoint(hits)]
+    covering.sort(key=lambda at: record.seconds[at])
+    sums = list(accumulate(record.seconds[at] for at in covering))
+    return covering[: max(1, bisect_right(sums, budget))]
 
 
 def _run_mutant(session: pytest.Session, guard: Guard, tests: Sequence[int]) -> int:
