@@ -49,7 +49,7 @@ def _annotate_function(function: Function) -> Function:
         iotas = {op.result: op.attrs["dim"] for op in old.ops if op.spec is specs.iota}
         ops = []
         for op in old.ops:
-            if op.spec is specs.sort and "order" not in op.attrs:
+            if op.spec is specs.sort:
                 places = _permutation_operand(
                     op, [i for i, r in enumerate(op.results) if uses[r]], iotas
                 )

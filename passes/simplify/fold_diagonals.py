@@ -84,8 +84,6 @@ def _diagonal_offset(mask: Value, dims: tuple[int, ...], makers: Mapping[Value, 
     if op is None or op.spec is not ops.eq:
         return None
     sides = [_match_iota(value, makers) for value in op.operands]
-    if None in sides:
-        return None
     by_dim = dict(side for side in sides if side is not None)
     if set(by_dim) != set(dims):
         return None

@@ -40,7 +40,7 @@ class ValueFacts:
         """Return the operation that defines the first operand if its name is `name` and it can be
         merged with `op`."""
         first = self.maker(op.operands[0], name)
-        return first if first is not None and op.operands[0].sharding is None else None
+        return first if op.operands[0].sharding is None else None
 
     def splat(self, value: Value) -> complex | None:
         """Return the number that all elements of a value equal, if known."""

@@ -92,3 +92,59 @@ def test_an_order_follows_the_keys() -> None:
     message = r"order=0 names no operand of places, in i32 and behind the keys"
     with pytest.raises(ShardirError, match=message):
         verify(parse(f"{text}  return %0\n}}\n"))
+
+
+def test_a_function_without_sorts_is_returned_as_it_is() -> None:
+    module = parse("func @main(%x: f32[9]) -> (f32[9]) {\n  return %x\n}\n")
+    assert Pipeline.parse("annotate-partial-sorts")(module).main is module.main
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A slice of another operation.
+        """\
+func @main(%x: f32[9]) -> (f32[1], f32[9]) {
+  %0 = exp(%x) : f32[9]
+  %1 = slice(%0, starts=[2], strides=[1]) : f32[1]
+  %2 = sort(%x, dim=0, keys=1, stable=true) : f32[9]
+  return %1, %2
+}
+""",
+        # The second result of another operation.
+        """\
+func @main(%x: f32[9]) -> (i32[3], f32[9]) {
+  %0, %1 = top_k(%x) : f32[3], i32[3]
+  %2 = sort(%x, dim=0, keys=1, stable=true) : f32[9]
+  return %1, %2
+}
+""",
+        # The permutation and another result.
+        """\
+func @main(%x: f32[9]) -> (i32[9], f32[9]) {
+  %0 = iota(dim=0) : i32[9]
+  %1, %2, %3 = sort(%x, %0, %x, dim=0, keys=1, stable=true) : f32[9], i32[9], f32[9]
+  return %2, %3
+}
+""",
+        # No result.
+        """\
+func @main(%x: f32[9]) -> (f32[9]) {
+  %0 = iota(dim=0) : i32[9]
+  %1, %2 = sort(%x, %0, dim=0, keys=1, stable=true) : f32[9], i32[9]
+  return %x
+}
+""",
+        # Indices of a type that is not `i32`.
+        """\
+func @main(%x: f32[9]) -> (f32[9]) {
+  %0 = iota(dim=0) : f32[9]
+  %1, %2 = sort(%x, %0, dim=0, keys=1, stable=true) : f32[9], f32[9]
+  return %2
+}
+""",
+    ],
+)
+def test_other_operations_stay(body: str) -> None:
+    module = parse(body)
+    assert str(Pipeline.parse("annotate-partial-sorts")(module)) == str(module)

@@ -1,10 +1,13 @@
 """`cse`: equal computations are merged, similar ones are not."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 
 from shardir.ir.module import Module
 from shardir.passes import CommonSubexpressionElimination, Pipeline
+from shardir.passes.simplify.cse import exact_attribute
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.programs.bit_exact_programs import must_be_exact
@@ -158,7 +161,18 @@ func @f(
 
 
 def test_a_module_without_repetitions_is_returned_unchanged() -> None:
-    module = parse("func @f(\n  %x: f32[4],\n) -> (f32[4]) {\n  return %x\n}\n")
+    module = parse("""\
+func @f(%x: f32[4], %p: bool[]) -> (f32[4]) {
+  %a = exp(%x) : f32[4]
+  %b = case(%p) : f32[4] {
+    yield %a
+  } {
+    %c = sin(%x) : f32[4]
+    yield %c
+  }
+  return %b
+}
+""")
     assert CommonSubexpressionElimination()(module) is module
 
 
@@ -188,3 +202,62 @@ spmd func @f(
     assert [op.name for op in joined.main.body.ops] == ["neg", "all-reduce", "add"]
     kept = Pipeline.parse("cse{keep=collectives}")(program)
     assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce", "all-reduce", "add"]
+
+
+def test_operations_with_different_blocks_are_not_merged() -> None:
+    text = """\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4], f32[4]) {
+  %a = case(%p) : f32[4] {
+    yield %x
+  } {
+    %b = exp(%x) : f32[4]
+    yield %b
+  }
+  %c = case(%p) : f32[4] {
+    %d = sin(%x) : f32[4]
+    yield %d
+  } {
+    yield %x
+  }
+  return %a, %c
+}
+"""
+    assert run_cse(text) == text
+
+
+def test_an_unused_last_operation_is_merged() -> None:
+    assert "%b" not in run_cse("""\
+func @f(%x: f32[4]) -> (f32[4]) {
+  %a = exp(%x) : f32[4]
+  %b = exp(%x) : f32[4]
+  return %a
+}
+""")
+
+
+def test_a_block_returns_the_first_of_equal_operations() -> None:
+    assert "yield %a" in run_cse("""\
+func @f(%x: f32[4], %p: bool[]) -> (f32[4], f32[4]) {
+  %a = exp(%x) : f32[4]
+  %b = exp(%x) : f32[4]
+  %c = case(%p) : f32[4] {
+    yield %b
+  } {
+    yield %x
+  }
+  return %a, %c
+}
+""")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.0, -0.0), (1, True), (complex(0.0, 0.0), complex(0.0, -0.0))]
+)
+def test_attributes_that_python_calls_equal_differ(one: Any, other: Any) -> None:
+    assert one == other
+    assert exact_attribute(one) != exact_attribute(other)
+    assert exact_attribute((2, one)) != exact_attribute((2, other))
+    assert exact_attribute((2, one)) == exact_attribute((2, one))

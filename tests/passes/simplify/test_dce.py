@@ -226,3 +226,28 @@ spmd func @f(
     assert [op.name for op in Pipeline.parse("dce")(program).main.body.ops] == []
     kept = Pipeline.parse("dce{keep=collectives}")(program)
     assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce"]
+
+
+def test_a_loop_keeps_what_an_effect_in_its_body_uses() -> None:
+    module = parse("""\
+func @f(%x: f32[4]) -> (f32[4]) {
+  %zero = constant(value=0) : i32[]
+  %n, %y, %z = while(%zero, %x, %x) : i32[], f32[4], f32[4] {
+    (%i: i32[], %a: f32[4], %b: f32[4]) =>
+    %three = constant(value=3) : i32[]
+    %p = lt(%i, %three) : bool[]
+    yield %p
+  } {
+    (%i.1: i32[], %a.1: f32[4], %b.1: f32[4]) =>
+    %one = constant(value=1) : i32[]
+    %j = add(%i.1, %one) : i32[]
+    %c = sin(%a.1) : f32[4]
+    %d = cos(%b.1) : f32[4]
+    sharding_group(%b.1, group=0)
+    yield %j, %c, %d
+  }
+  return %y
+}
+""")
+    verify(module)
+    assert str(DeadCodeElimination()(module)) == str(module)

@@ -6,6 +6,7 @@ import pytest
 from shardir import parse
 from shardir.interpret.interpreter import run
 from shardir.passes import Pipeline
+from shardir.passes.simplify.fill_out_of_bounds import MAX_ROWS
 from shardir.verify.verifier import verify
 
 BEFORE = """\
@@ -101,3 +102,68 @@ def test_other_programs_are_not_changed(old: str, new: str) -> None:
 def test_short_rows_are_not_changed() -> None:
     module = parse(BEFORE.replace("32]", "8]"))
     assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)
+
+
+def test_a_function_without_gathers_is_returned_as_it_is() -> None:
+    module = parse("func @main(%x: f32[9]) -> (f32[9]) {\n  return %x\n}\n")
+    assert Pipeline.parse("fill-out-of-bounds")(module).main is module.main
+
+
+MORE = "  %found: bool[5],\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # The mask is a parameter, or another operation than a broadcast.
+        [(MORE, f"{MORE}  %mask: bool[5, 32],\n"), ("select(%1,", "select(%mask,")],
+        [
+            (MORE, f"{MORE}  %mask: bool[5, 32],\n"),
+            ("  %3 =", "  %4 = not(%mask) : bool[5, 32]\n  %3 ="),
+            ("select(%1,", "select(%4,"),
+        ],
+        # The rows are a parameter, or another operation than a gather.
+        [(MORE, f"{MORE}  %rows: f32[5, 32],\n"), ("select(%1, %0,", "select(%1, %rows,")],
+        [
+            (MORE, f"{MORE}  %rows: f32[5, 32],\n"),
+            ("  %3 =", "  %4 = exp(%rows) : f32[5, 32]\n  %3 ="),
+            ("select(%1, %0,", "select(%1, %4,"),
+        ],
+        # The other numbers are a parameter, another operation, or not all the same.
+        [(MORE, f"{MORE}  %rest: f32[5, 32],\n"), ("%0, %2)", "%0, %rest)")],
+        [("constant(value=nan)", "iota(dim=0)")],
+        # One flag is for all rows, as a dimension of size 1 or as a scalar.
+        [("bool[5],", "bool[1],")],
+        [("bool[5],", "bool[],"), ("dims=[0])", "dims=[])")],
+    ],
+)
+def test_other_operations_stay(changes: list[tuple[str, str]]) -> None:
+    text = BEFORE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    module = parse(text)
+    verify(module)
+    assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)
+
+
+def test_numbers_that_differ_stay() -> None:
+    text = """\
+func @main(%x: f32[6, 32], %i: i32[1, 1], %found: bool[1]) -> (f32[1, 32]) {
+  %0 = gather(%x, %i, offset_dims=[1], collapsed_dims=[0], start_index_map=[0]) : f32[1, 32]
+  %1 = broadcast(%found, dims=[0]) : bool[1, 32]
+  %2 = constant(value=dense(f32, NUMBERS)) : f32[1, 32]
+  %3 = select(%1, %0, %2) : f32[1, 32]
+  return %3
+}
+""".replace("NUMBERS", f"[[{', '.join(f'{i}.0' for i in range(32))}]]")
+    module = parse(text)
+    verify(module)
+    assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)
+
+
+@pytest.mark.parametrize(("rows", "name"), [(MAX_ROWS - 1, "scatter"), (MAX_ROWS, "select")])
+def test_indices_of_rows_fit_into_i32(rows: int, name: str) -> None:
+    module = parse(BEFORE.replace("[5", f"[{rows}"))
+    made = Pipeline.parse("fill-out-of-bounds,dce")(module)
+    assert made.main.body.ops[-1].name == name

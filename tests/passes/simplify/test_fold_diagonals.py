@@ -94,3 +94,73 @@ def test_other_masks_are_not_changed(old: str, new: str) -> None:
         text = text.replace("-> (f32[])", "-> (f32[6])")
     module = parse(text)
     assert str(Pipeline.parse("fold-diagonals")(module)) == str(module)
+
+
+def test_a_function_without_iotas_is_returned_as_it_is() -> None:
+    module = parse("func @main(%x: f32[9]) -> (f32[9]) {\n  return %x\n}\n")
+    assert Pipeline.parse("fold-diagonals")(module).main is module.main
+
+
+MASK, ZERO = "  %4 = eq(%3, %1) : bool[6, 9]\n", "  %5 = constant(value=0.0) : f32[6, 9]\n"
+
+
+@pytest.mark.parametrize(
+    ("param", "changes"),
+    [
+        # The sum is of a parameter, of another operation, or along dimensions that are apart.
+        ("", [("sum(%6,", "sum(%x,")]),
+        ("", [("select(%4, %x, %5)", "exp(%x)")]),
+        # The other numbers are a parameter, or another operation than a constant.
+        ("%zero: f32[6, 9]", [("%x, %5)", "%x, %zero)")]),
+        ("", [("constant(value=0.0)", "iota(dim=0)")]),
+        # The mask is a parameter, or spread from one.
+        ("%mask: bool[6, 9]", [("select(%4", "select(%mask")]),
+        ("%mask: bool[6]", [(MASK, "  %4 = broadcast(%mask, dims=[0]) : bool[6, 9]\n")]),
+        ("%mask: bool[6, 9]", [(MASK, "  %4 = broadcast(%mask, dims=[0, 1]) : bool[6, 9]\n")]),
+        # A side of the comparison is a parameter, or shifted by one, or by another operation.
+        ("%row: i32[6, 9]", [("eq(%3,", "eq(%row,")]),
+        ("%row: i32[6, 9]", [("eq(%3, %1)", "eq(%1, %row)")]),
+        ("%row: i32[6, 9]", [("add(%0, %2)", "add(%0, %row)")]),
+        ("%row: i32[6, 9]", [("add(%0, %2)", "add(%row, %2)")]),
+        ("", [("constant(value=-2)", "iota(dim=0)")]),
+    ],
+)
+def test_other_operations_stay(param: str, changes: list[tuple[str, str]]) -> None:
+    text = BEFORE.replace("f32[6, 9],\n", f"f32[6, 9],\n  {param},\n" if param else "f32[6, 9],\n")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    module = parse(text)
+    verify(module)
+    assert str(Pipeline.parse("fold-diagonals")(module)) == str(module)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f32"])
+def test_positions_of_other_types_stay(dtype: str) -> None:
+    """Positions in 8 bits repeat after 256 rows."""
+    module = parse(BEFORE.replace("i32", dtype))
+    verify(module)
+    assert str(Pipeline.parse("fold-diagonals")(module)) == str(module)
+
+
+def test_dimensions_that_are_apart_stay() -> None:
+    module = parse("""\
+func @main(%x: f32[6, 2, 9]) -> (f32[2]) {
+  %0 = iota(dim=0) : i32[6, 2, 9]
+  %1 = iota(dim=2) : i32[6, 2, 9]
+  %2 = eq(%0, %1) : bool[6, 2, 9]
+  %3 = constant(value=0.0) : f32[6, 2, 9]
+  %4 = select(%2, %x, %3) : f32[6, 2, 9]
+  %5 = sum(%4, dims=[0, 2]) : f32[2]
+  return %5
+}
+""")
+    verify(module)
+    assert str(Pipeline.parse("fold-diagonals")(module)) == str(module)
+
+
+def test_other_operations_than_conversions_are_kept() -> None:
+    text = BEFORE.replace("  %6 = ", "  %y = exp(%x) : f32[6, 9]\n  %6 = ")
+    module = parse(text.replace("%4, %x,", "%4, %y,"))
+    made = Pipeline.parse("fold-diagonals,dce")(module)
+    assert [op.name for op in made.main.body.ops] == ["exp", "reshape", "slice", "sum"]

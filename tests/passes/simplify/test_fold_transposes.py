@@ -41,3 +41,17 @@ def test_before_and_after() -> None:
     arguments = random_arguments(module, whole=True)
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
         assert (want == got).all()
+
+
+def test_other_operations_stay() -> None:
+    """A transpose of another operation, and another operation on a contraction."""
+    module = parse("""\
+func @main(%x: f32[3, 4], %y: f32[4, 5]) -> (f32[4, 3], f32[3, 5]) {
+  %0 = exp(%x) : f32[3, 4]
+  %1 = transpose(%0, perm=[1, 0]) : f32[4, 3]
+  %2 = dot(%x, %y, dims="mk,kn->mn") : f32[3, 5]
+  %3 = exp(%2) : f32[3, 5]
+  return %1, %3
+}
+""")
+    assert str(Pipeline.parse("fold-transposes")(module)) == str(module)
