@@ -83,7 +83,7 @@ class _ReductionFolder:
         (x,) = op.operands
         view = self.get(x)
         maker = self.maker(view.base)
-        if maker is None or self.uses.get(x) != 1 or not x.type.size or not op.attrs["dims"]:
+        if maker is None or self.uses.get(x) != 1 or not x.type.size:
             return False
         gone = [piece for d in op.attrs["dims"] for piece in view.dims[d]]
         left = tuple(each for d, each in enumerate(view.dims) if d not in op.attrs["dims"])
@@ -121,12 +121,10 @@ class _ReductionFolder:
         """Reduce the stacked results of a scan inside of the scan; return `result` itself if that
         suffices."""
         place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
-        made = (
-            None
-            if place is None
-            else reduction_folding.fold_sum_into_scan(self.b, scan, stacked, dims)
-        )
-        if place is None or made is None:
+        if place is None:
+            return None
+        made = reduction_folding.fold_sum_into_scan(self.b, scan, stacked, dims)
+        if made is None:
             return None
         (block,) = made.blocks
         at = scan.results.index(stacked)

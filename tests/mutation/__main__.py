@@ -32,6 +32,7 @@ def main() -> int:
         nargs="+",
         help="test files or folders (default: those that mirror the packages, and the stories)",
     )
+    parser.add_argument("-k", default="", help="only tests that this expression of pytest selects")
     parser.add_argument("--match", default="", help="only guards whose line has this text")
     options = parser.parse_args()
     files = [
@@ -53,7 +54,8 @@ def main() -> int:
     ]
     plugin = MutationPlugin(found, options.jobs, options.limit, options.budget, report)
     tests = options.tests or mirrored_tests(files, ROOT)
-    status = pytest.main(["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", *tests], [plugin])
+    settings = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", options.k]
+    status = pytest.main([*settings, *tests], [plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(status)
     left = [outcome for outcome in outcomes if outcome.state != "killed"]

@@ -163,6 +163,101 @@ EXAMPLES = {
 """,
         None,
     ),
+    "nor where a view of the parts is used": (
+        """\
+  %h: f32[4, 16, 8],
+  %d: f32[4, 16, 5],
+) -> (f32[32, 5], f32[5]) {
+  %0 = dot(%h, %d, dims="abi,abo->aio") : f32[4, 8, 5]
+  %1 = reshape(%0) : f32[32, 5]
+  %2 = sum(%1, dims=[0]) : f32[5]
+  return %1, %2
+""",
+        None,
+    ),
+    "nor sums of nothing": (
+        """\
+  %x: f32[4, 0, 3],
+) -> (f32[3], f32[0]) {
+  %0 = sum(%x, dims=[0]) : f32[0, 3]
+  %1 = sum(%0, dims=[0]) : f32[3]
+  %2 = max(%x, dims=[0]) : f32[0, 3]
+  %3 = reshape(%2) : f32[3, 0]
+  %4 = max(%3, dims=[0]) : f32[0]
+  return %1, %4
+""",
+        None,
+    ),
+    "nor sums along no dimension": (
+        """\
+  %h: f32[4, 16, 8],
+  %d: f32[4, 16, 5],
+) -> (f32[4, 8, 5]) {
+  %0 = dot(%h, %d, dims="abi,abo->aio") : f32[4, 8, 5]
+  %1 = sum(%0, dims=[]) : f32[4, 8, 5]
+  return %1
+""",
+        None,
+    ),
+    "nor the rounds of a scan, what it carries, or part of a dimension": (
+        """\
+  %h: f32[7, 4],
+  %c: f32[4],
+) -> (f32[4], f32[], f32[7, 2]) {
+  %0, %1 = scan(%c, %h, carries=1, length=7) : f32[4], f32[7, 4] {
+    (%a: f32[4], %b: f32[4]) =>
+    %2 = add(%a, %b) : f32[4]
+    yield %2, %2
+  }
+  %3 = sum(%1, dims=[0]) : f32[4]
+  %4 = sum(%0, dims=[0]) : f32[]
+  %5 = scan(%h, carries=0, length=7) : f32[7, 4] {
+    (%e: f32[4]) =>
+    %6 = exp(%e) : f32[4]
+    yield %6
+  }
+  %7 = reshape(%5) : f32[7, 2, 2]
+  %8 = sum(%7, dims=[1]) : f32[7, 2]
+  return %3, %4, %8
+""",
+        None,
+    ),
+    "nor the largest of what a scan stacks": (
+        """\
+  %h: f32[7, 4],
+) -> (f32[7]) {
+  %0 = scan(%h, carries=0, length=7) : f32[7, 4] {
+    (%x: f32[4]) =>
+    %1 = exp(%x) : f32[4]
+    yield %1
+  }
+  %2 = max(%0, dims=[1]) : f32[7]
+  return %2
+""",
+        None,
+    ),
+    "nor what another block stacks": (
+        """\
+  %h: f32[7, 4],
+  %p: bool[],
+) -> (f32[7]) {
+  %0 = scan(%h, carries=0, length=7) : f32[7, 4] {
+    (%x: f32[4]) =>
+    %1 = exp(%x) : f32[4]
+    yield %1
+  }
+  %2 = case(%p) : f32[7] {
+    %3 = sum(%0, dims=[1]) : f32[7]
+    yield %3
+  } {
+    %4 = slice(%h, starts=[0, 0], strides=[1, 4]) : f32[7, 1]
+    %5 = reshape(%4) : f32[7]
+    yield %5
+  }
+  return %2
+""",
+        None,
+    ),
     "sums of sums": (
         """\
   %x: f32[4, 2, 8, 3],
