@@ -84,8 +84,6 @@ def _analyze_operation(op: Op, found: dict[Value, PaddedDims]) -> None:
             for number in factors:
                 whole = len(factors) == 1 and rule.factors[number].size == size
                 kept.setdefault(number, set()).add(dim if whole and not moved else None)
-    if not kept:
-        return
 
     def padding(size: int, factors: Sequence[int]) -> PaddedDim | None:
         factor = rule.factors[factors[0]] if len(factors) == 1 else None
