@@ -23,6 +23,20 @@ from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.uneven import paddable_factors, uneven_dims
 from shardir.passes.rewriting import merge_in_mesh_order
 
+_PENDING = "leaves a pending reduction that no `reshard` completes"
+_NEUTRAL_NUMBERS = {"add": 0, "mul": 1}
+"""The number of which equal copies reduce to one copy. Other reductions do so for any number."""
+
+
+def _is_neutral(op: Op) -> bool:
+    """Return True if an operation is a constant that equals the reduction of its copies."""
+    sharding = op.results[0].sharding
+    return (
+        op.spec is ops.constant
+        and sharding is not None
+        and bool(op.attrs["value"] == _NEUTRAL_NUMBERS[sharding.reduction])
+    )
+
 
 class PartitionChecks:
     """Checks the operations of a program on one mesh."""
@@ -39,9 +53,10 @@ class PartitionChecks:
         aligned."""
         rule = partitioning_rule(op)
         if rule is None:
-            made_in_pieces = op.spec.partition is not None and not op.operands
-            if not made_in_pieces:
+            if op.spec.partition is None or op.operands:
                 raise self.error_of(op, "has no factor rule and cannot be sharded")
+            if not all(map(self.is_complete_on_each_device, op.results)) and not _is_neutral(op):
+                raise self.error_of(op, _PENDING)
             return None
         shardings = tuple(
             replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
@@ -54,11 +69,15 @@ class PartitionChecks:
                 raise self.error_of(op, self.disagreement(op, rule, i))
         pending = fitting.pending if pending_reduction(op, rule) else ()
         pending = merge_in_mesh_order((*pending, *self.unreduced_axes(op)), self.mesh)
-        zero = op.spec is ops.constant and op.attrs["value"] == 0
-        for value in () if zero else op.results:
+        for value in op.results:
             if self.sharding(value).unreduced != pending:
-                raise self.error_of(op, "leaves a pending reduction that no `reshard` completes")
+                raise self.error_of(op, _PENDING)
         return rule
+
+    def is_complete_on_each_device(self, value: Value) -> bool:
+        """Return True if a value may be the same on all devices, unreduced axes included."""
+        sharding = self.sharding(value)
+        return not sharding.unreduced or sharding.reduction not in _NEUTRAL_NUMBERS
 
     def unreduced_axes(self, op: Op) -> Axes:
         """Return the axes over which operands, and therefore the result, are unreduced.

@@ -359,3 +359,142 @@ func @f(
     a, u = np.zeros((2, 16), np.float32), np.ones((2, 6), np.float32)
     (written,) = run(module, [a, np.array([[3], [12]], np.int32), u])
     assert written.tolist() == [[0.0] * 3 + [1.0] * 6 + [0.0] * 7, [0.0] * 12 + [1.0] * 4]
+
+
+REFUSED = [
+    (
+        """\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@-]) {
+  %b = neg(%a) : f32[8@x]
+  return %b
+}
+""",
+        "@f has a result [-], but computes %b [x]; run 'reshard' before 'partition'",
+    ),
+    (
+        """\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@x]) {
+  %b = opaque(%a, operation="x.y", head="x.y %", attributes="", types="") : f32[8@x]
+  return %b
+}
+""",
+        "opaque has no factor rule and cannot be sharded; run 'reshard' before 'partition', or "
+        "constrain %b",
+    ),
+    (
+        """\
+func @f() -> (f32[4]) {
+  %a = constant(value=1.0) : f32[4@-] unreduced(x)
+  %b = reshard(%a) : f32[4@-]
+  return %b
+}
+""",
+        "constant leaves a pending reduction that no `reshard` completes; run 'reshard' before "
+        "'partition', or constrain %a",
+    ),
+    *(
+        (
+            f"""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[]) {{
+  %b = sum(%a, dims=[0]) : f32[] unreduced(x)
+  %c = {operation}
+  %d = reshard(%c) : f32[]
+  return %d
+}}
+""",
+            f"{operation.partition('(')[0]} uses %b, which is unreduced; run 'reshard' before "
+            "'partition', or constrain %c",
+        )
+        for operation in (
+            "exp(%b) : f32[]",
+            "neg(%b) : f32[]",
+            "neg(%b) : f32[] unreduced[max](x)",
+        )
+    ),
+    (
+        """\
+func @f(
+  %a: f32[4@x, 2@-],
+) -> (f32[8]) {
+  %b = reshape(%a) : f32[8@y]
+  %c = reshard(%b) : f32[8@-]
+  return %c
+}
+""",
+        "reshape cannot run with %b sharded as it is; run 'reshard' before 'partition', or "
+        "constrain %b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_without_reshard_other_programs_are_refused(text: str, message: str) -> None:
+    module = parse(MESH + text)
+    verify(module)
+    with pytest.raises(PartitionError) as caught:
+        Partition()(module)
+    assert str(caught.value) == message
+
+
+def test_operations_on_replicated_values_need_no_rule() -> None:
+    """The shardings of a function without shards may be stated or not."""
+    module = Partition()(parse(MESH + """\
+func @f(
+  %a: f32[8@-],
+  %b: f32[8],
+) -> (f32[8@-], f32[8]) {
+  %c = opaque(%a, operation="x.y", head="x.y %", attributes="", types="") : f32[8@-]
+  %d = opaque(%b, operation="x.y", head="x.y %", attributes="", types="") : f32[8]
+  return %c, %d
+}
+"""))  # fmt: skip
+    verify(module)
+    assert [op.name for op in module.main.body.ops] == ["opaque", "opaque"]
+
+
+def test_complex_numbers_begin_to_wait_for_a_sum() -> None:
+    module = run_partition("""\
+func @f(
+  %a: c64[8@-],
+) -> (c64[8@-]) {
+  %b = log(%a) : c64[8@-]
+  %c = reshard(%b) : c64[8@-] unreduced(x)
+  %d = reshard(%c) : c64[8@-]
+  return %d
+}
+""")
+    assert kinds(module) == ["axis-index", "all-reduce"]
+
+
+@pytest.mark.parametrize(
+    ("number", "reduction", "fits"),
+    [
+        ("0.0", "", True),
+        ("1.0", "", False),
+        ("1.0", "[mul]", True),
+        ("0.0", "[mul]", False),
+        ("2.0", "[max]", True),
+    ],
+)
+def test_a_constant_may_wait_if_its_copies_reduce_to_one(
+    number: str, reduction: str, fits: bool
+) -> None:
+    module = parse(MESH + f"""\
+func @f() -> (f32[4]) {{
+  %a = constant(value={number}) : f32[4@-] unreduced{reduction}(x)
+  %b = reshard(%a) : f32[4@-]
+  return %b
+}}
+""")  # fmt: skip
+    if fits:
+        (result,) = run(Partition()(module), [])
+        assert np.all(np.asarray(result) == float(number))
+    else:
+        with pytest.raises(PartitionError, match="leaves a pending reduction"):
+            Partition()(module)
