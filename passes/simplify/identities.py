@@ -167,7 +167,7 @@ def _involution(op: Op, known: ValueFacts) -> Value | None:
 
 @simplification_rule("abs")
 def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
-    if known.inner(op, "abs") and op.operands[0].type.dtype not in COMPLEX:
+    if known.inner(op, "abs"):
         return op.operands[0]
     first = known.inner(op, "neg")
     return replace(op, operands=first.operands) if first else None
@@ -178,10 +178,10 @@ def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
 
 def _can_represent(wide: str, narrow: str) -> bool:
     """Return whether the element type `wide` represents every value of `narrow`."""
-    if narrow == "bool" or wide == narrow:
-        return wide not in ("bool", "key") or wide == narrow
-    if narrow in FLOATS and wide in FLOATS:
-        return represents_float(wide, narrow)
+    if narrow == "bool":
+        return True
+    if narrow in FLOATS:
+        return wide in FLOATS and represents_float(wide, narrow)
     if narrow not in INTEGERS:
         return False
     info = np.iinfo(TensorType((), narrow).numpy)
