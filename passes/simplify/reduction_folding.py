@@ -33,7 +33,7 @@ def fold_reduction(
 ) -> Value | None:
     """Return `value` reduced over `dims` by the operation that makes it; `None` if impossible."""
     maker = makers(value)
-    if maker is None or not dims:
+    if maker is None:
         return None
     if maker.name == kind:
         return _reduction(b, makers, maker, dims)
@@ -90,7 +90,7 @@ def _product(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
     pairs = ((x, y), (y, x)) if maker.spec is ops.mul else ((x, y),)
     for one, other in pairs:
         repeat = makers(other)
-        if one is other or repeat is None or repeat.spec is not ops.broadcast:
+        if repeat is None or repeat.spec is not ops.broadcast:
             continue
         source = dict(zip(repeat.attrs["dims"], repeat.operands[0].type.shape, strict=True))
         shape = maker.result.type.shape
@@ -133,7 +133,7 @@ def _sum_or_difference(
     if maker.result.type.dtype not in REASSOCIABLE_TYPES:
         return None
     found = [fold_reduction(b, makers, value, "sum", dims) for value in maker.operands]
-    if maker.operands[0] is maker.operands[1] or not any(found):
+    if not any(found):
         return None
     parts = [
         b.sum(value, dims=tuple(dims)) if less is None else less
@@ -180,7 +180,7 @@ def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
     """Return the filter's input and output dimension, the result's feature dimension, and the group
     count of a grouped convolution."""
     groups = maker.attrs.get("groups", 1)
-    if maker.attrs.get("batch_groups", 1) != 1 or groups == 1:
+    if groups == 1:
         return None
     _, by, to = parse_dims(maker.attrs["dims"])
     return by.batch_or_inputs, by.features_or_outputs, to.features_or_outputs, groups

@@ -258,6 +258,91 @@ EXAMPLES = {
 """,
         None,
     ),
+    "nor features of a group, nor features of one group": (
+        """\
+  %x: f32[4, 6, 6, 3],
+  %g: f32[2, 6, 6, 10],
+  %w: f32[4, 6, 6, 10],
+) -> (f32[3, 3, 3, 2], f32[3, 3, 5], f32[3, 3, 3, 5]) {
+  %0 = convolution(%x, %g, strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[1, 1], dims="f01b,i01o->01bf", groups=2) : f32[3, 3, 3, 10]
+  %1 = reshape(%0) : f32[3, 3, 3, 2, 5]
+  %2 = sum(%1, dims=[4]) : f32[3, 3, 3, 2]
+  %3 = convolution(%x, %g, strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[1, 1], dims="f01b,i01o->01bf", groups=2) : f32[3, 3, 3, 10]
+  %4 = reshape(%3) : f32[3, 3, 3, 2, 5]
+  %5 = sum(%4, dims=[0, 3]) : f32[3, 3, 5]
+  %6 = convolution(%x, %w, strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[1, 1], dims="f01b,i01o->01bf", groups=1) : f32[3, 3, 3, 10]
+  %7 = reshape(%6) : f32[3, 3, 3, 2, 5]
+  %8 = sum(%7, dims=[3]) : f32[3, 3, 3, 5]
+  return %2, %5, %8
+""",
+        None,
+    ),
+    "nor what is written to tables in place of a sum, or within one table": (
+        """\
+  %t: f32[4, 8, 3],
+  %i: i32[4, 16, 1],
+  %u: f32[4, 16, 3],
+) -> (f32[8, 3], f32[4, 3]) {
+  %0 = scatter(%t, %i, %u, op="max", update_window_dims=[2], inserted_window_dims=[1], \
+scatter_dims=[1], operand_batching_dims=[0], indices_batching_dims=[0]) : f32[4, 8, 3]
+  %1 = sum(%0, dims=[0]) : f32[8, 3]
+  %2 = scatter(%t, %i, %u, op="add", update_window_dims=[2], inserted_window_dims=[1], \
+scatter_dims=[1], operand_batching_dims=[0], indices_batching_dims=[0]) : f32[4, 8, 3]
+  %3 = sum(%2, dims=[1]) : f32[4, 3]
+  return %1, %3
+""",
+        None,
+    ),
+    "nor products of other values": (
+        """\
+  %h: f32[2, 16, 8],
+  %d: f32[2, 8, 5],
+  %w: f32[2, 16, 5],
+  %v: f32[2],
+  %s: f32[16, 5],
+) -> (f32[16, 5], f32[16, 5], f32[16, 5], f32[16, 5], f32[16, 5], f32[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,aio->abo") : f32[2, 16, 5]
+  %1 = mul(%0, %w) : f32[2, 16, 5]
+  %2 = sum(%1, dims=[0]) : f32[16, 5]
+  %3 = dot(%h, %d, dims="abi,aio->abo") : f32[2, 16, 5]
+  %4 = broadcast(%v, dims=[0]) : f32[2, 16, 5]
+  %5 = mul(%3, %4) : f32[2, 16, 5]
+  %6 = sum(%5, dims=[0]) : f32[16, 5]
+  %7 = broadcast(%s, dims=[1, 2]) : f32[2, 16, 5]
+  %8 = mul(%w, %7) : f32[2, 16, 5]
+  %9 = sum(%8, dims=[0]) : f32[16, 5]
+  %10 = dot(%h, %d, dims="abi,aio->abo") : f32[2, 16, 5]
+  %11 = add(%10, %w) : f32[2, 16, 5]
+  %12 = broadcast(%s, dims=[1, 2]) : f32[2, 16, 5]
+  %13 = mul(%11, %12) : f32[2, 16, 5]
+  %14 = sum(%13, dims=[0]) : f32[16, 5]
+  %15 = exp(%w) : f32[2, 16, 5]
+  %16 = add(%15, %w) : f32[2, 16, 5]
+  %17 = sum(%16, dims=[0]) : f32[16, 5]
+  %18 = broadcast(%s, dims=[1, 2]) : f32[2, 16, 5]
+  %19 = mul(%18, %18) : f32[2, 16, 5]
+  %20 = sum(%19, dims=[0]) : f32[16, 5]
+  return %2, %6, %9, %14, %17, %20
+""",
+        None,
+    ),
+    "nor products of sums that would round": (
+        """\
+  %h: bf16[4, 16, 8],
+  %d: bf16[8, 5],
+  %s: f32[16, 5],
+) -> (f32[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,io->abo") : f32[4, 16, 5]
+  %1 = broadcast(%s, dims=[1, 2]) : f32[4, 16, 5]
+  %2 = mul(%0, %1) : f32[4, 16, 5]
+  %3 = sum(%2, dims=[0]) : f32[16, 5]
+  return %3
+""",
+        None,
+    ),
     "sums of sums": (
         """\
   %x: f32[4, 2, 8, 3],
@@ -348,3 +433,29 @@ def test_before_and_after(before: str, after: str | None) -> None:
     assert str(made) == f"func @main(\n{head}{{\n{body if after is None else after}}}\n"
     arguments = random_arguments(module, whole=True)
     assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
+
+
+FACTOR = """\
+func @main(
+  %h: DTYPE[2, 16, 8],
+  %d: DTYPE[2, 8, 5],
+  %w: DTYPE[16, 5],
+) -> (DTYPE[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,aio->abo") : DTYPE[2, 16, 5]
+  %1 = broadcast(%w, dims=[1, 2]) : DTYPE[2, 16, 5]
+  %2 = OPERATION(%0, %1) : DTYPE[2, 16, 5]
+  %3 = sum(%2, dims=[0]) : DTYPE[16, 5]
+  return %3
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operation", "folded"),
+    [("f32", "mul", True), ("f32", "div", True), ("i32", "mul", True), ("i32", "div", False)],
+)
+def test_factors_and_quotients(dtype: str, operation: str, folded: bool) -> None:
+    module = parse(FACTOR.replace("DTYPE", dtype).replace("OPERATION", operation))
+    made = Pipeline.parse("fold-reductions,dce")(module)
+    names = [op.name for op in made.main.body.ops]
+    assert names == (["dot", operation] if folded else ["dot", "broadcast", operation, "sum"])

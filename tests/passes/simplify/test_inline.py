@@ -23,10 +23,10 @@ func @f(
   %p: bool[],
 ) -> (f32[4]) {
   %a = exp(%x) : f32[4]
-  %b = checkpoint-name(%a, name="first") : f32[4]
-  %c = checkpoint-name(%b, name="second") : f32[4]
+  %b = checkpoint-name(%a, label="first") : f32[4]
+  %c = checkpoint-name(%b, label="second") : f32[4]
   %y = case(%p) : f32[4] {
-    %d = checkpoint-name(%c, name="third") : f32[4]
+    %d = checkpoint-name(%c, label="third") : f32[4]
     yield %d
   } {
     yield %x
