@@ -377,3 +377,48 @@ def test_partitioned_programs_have_bitwise_equal_results(data: st.DataObject) ->
         after = Pipeline.parse(pipeline)(before)
         verify(after)
         must_be_exact(program, after)
+
+
+def test_users_and_nested_blocks_are_simplified_too() -> None:
+    text = """\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4], f32[4]) {
+  %a = neg(%x) : f32[4]
+  %b = neg(%a) : f32[4]
+  %c = exp(%b) : f32[4]
+  %y = case(%p) : f32[4] {
+    %d = sin(%x) : f32[4]
+    %e = neg(%d) : f32[4]
+    %g = neg(%e) : f32[4]
+    yield %g
+  } {
+    yield %x
+  }
+  return %c, %y
+}
+"""
+    assert (
+        str(run_simplify(text))
+        == """\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4], f32[4]) {
+  %c = exp(%x) : f32[4]
+  %y = case(%p) : f32[4] {
+    %d = sin(%x) : f32[4]
+    yield %d
+  } {
+    yield %x
+  }
+  return %c, %y
+}
+"""
+    )
+
+
+def test_other_operations_are_the_same_objects() -> None:
+    module = parse("func @f(%x: f32[4]) -> (f32[4]) {\n  %y = exp(%x) : f32[4]\n  return %y\n}\n")
+    assert Simplify()(module).main.body.ops[0] is module.main.body.ops[0]
