@@ -52,7 +52,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
         rings: dict[Op, tuple[Op, Op]] = {}
         for op in block.ops:
             pair = self.match_gather(op, made, uses) or self.match_scatter(op, made, uses)
-            if pair and pair[0] not in taken and pair[1] not in taken:
+            if pair and pair[0] not in taken:
                 taken.update(pair)
                 rings[op] = pair
         ops: list[Op] = []

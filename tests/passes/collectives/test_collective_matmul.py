@@ -158,3 +158,86 @@ def test_results_are_equal(data: st.DataObject) -> None:
     assert str(parse(str(after))) == str(after)
     args = random_arguments(before, whole=True)
     np.testing.assert_array_equal(run(after, args)[0], run(before, args)[0])
+
+
+UNCHANGED = [
+    # The gathered tensor is both operands.
+    """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %x: f32[2, 8] of f32[8@x, 8@-],
+) -> (f32[8, 8] of f32[8@-, 8@-]) {
+  %g = all-gather(%x, dim=0, axes=[x]) : f32[8, 8]
+  %y = dot(%g, %g, dims="bi,ci->bc") : f32[8, 8]
+  return %y
+}
+""",
+    # The operands are parameters, and results of other operations.
+    """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %x: f32[8, 8] of f32[8@-, 8@-],
+) -> (f32[8, 8] of f32[8@-, 8@-]) {
+  %e = exp(%x) : f32[8, 8]
+  %y = dot(%e, %x, dims="bi,ic->bc") : f32[8, 8]
+  return %y
+}
+""",
+    # What is scattered is a parameter, another operation, used elsewhere, or no sum.
+    *(
+        f"""\
+mesh @m = [x=4]
+
+spmd func @f(
+  %x: f32[8, 8] of f32[8@-, 32@x],
+) -> (f32[2, 8] of f32[8@x, 8@-], f32[8, 8] of f32[8@-, 32@x]) {{
+  %e = exp(%x) : f32[8, 8]
+  %d = dot(%e, %x, dims="bi,ic->bc") : f32[8, 8]
+  %y = reduce-scatter({value}, dim=0, axes=[x], op={reduction}) : f32[2, 8]
+  return %y, {other}
+}}
+"""
+        for value, reduction, other in (
+            ("%x", "add", "%d"),
+            ("%e", "add", "%d"),
+            ("%d", "add", "%d"),
+            ("%d", "max", "%x"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("text", UNCHANGED)
+def test_other_operations_stay(text: str) -> None:
+    assert str(rings(parse(text))) == text
+
+
+def test_a_mesh_axis_of_one_device_makes_no_ring() -> None:
+    text = (
+        UNCHANGED[0].replace("%g, %g", "%g, %x").replace("x=4", "x=1").replace("[2, 8]", "[8, 8]")
+    )
+    assert str(rings(parse(text))) == text
+    text = UNCHANGED[4].replace("x=4", "x=1").replace("[2, 8]", "[8, 8]").replace("32@x", "8@x")
+    assert str(rings(parse(text.replace("return %y, %d", "return %y, %x")))).count("scan") == 0
+
+
+def test_a_contraction_is_part_of_one_ring() -> None:
+    module = rings(
+        parse("""\
+mesh @m = [x=4]
+
+spmd func @f(
+  %x: f32[2, 8] of f32[8@x, 8@-],
+  %w: f32[8, 4] of f32[8@-, 4@-],
+) -> (f32[2, 4] of f32[8@x, 4@-]) {
+  %g = all-gather(%x, dim=0, axes=[x]) : f32[8, 8]
+  %d = dot(%g, %w, dims="bi,io->bo") : f32[8, 4]
+  %y = reduce-scatter(%d, dim=0, axes=[x], op=add) : f32[2, 4]
+  return %y
+}
+""")
+    )
+    names = [op.name for op in module.main.body.ops]
+    assert (names.count("scan"), names.count("reduce-scatter")) == (1, 1)
