@@ -95,9 +95,11 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
             return None
         (value,) = op.operands
         dot = made.get(value)
-        several = count_positions(op.attrs["axes"]) > 1
-        fits = dot is not None and dot.spec is specs.dot and uses[value] == 1 and several
-        return (dot, op) if dot and fits and value.type.nbytes >= self.minimum else None
+        if dot is None or dot.spec is not specs.dot or uses[value] != 1:
+            return None
+        if count_positions(op.attrs["axes"]) == 1 or value.type.nbytes < self.minimum:
+            return None
+        return dot, op
 
 
 def _is_gathered_dim_kept(gather: Op, dot: Op) -> bool:

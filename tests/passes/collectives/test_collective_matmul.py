@@ -96,6 +96,9 @@ def test_small_tensors_are_not_changed() -> None:
     assert CollectiveMatmul(minimum=64 * 32 * 4)(module) is not None
     assert "scan" in str(CollectiveMatmul(minimum=64 * 32 * 4)(module))
     assert "scan" not in str(CollectiveMatmul(minimum=64 * 32 * 4 + 1)(module))
+    module = partitioned(SCATTER)
+    assert "scan" in str(CollectiveMatmul(minimum=64 * 16 * 4)(module))
+    assert "scan" not in str(CollectiveMatmul(minimum=64 * 16 * 4 + 1)(module))
 
 
 def test_a_gathered_tensor_with_other_uses_stays_gathered() -> None:

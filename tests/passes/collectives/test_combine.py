@@ -74,6 +74,38 @@ def test_the_limit_is_the_total_of_bytes() -> None:
     assert combined(SUMS, limit=4 * 11 - 1) == SUMS
 
 
+def names_of(lines: str, limit: int = 1 << 20) -> list[str]:
+    """The values that the pass computes, in order, without rows."""
+    text = combined(lines, limit)
+    names = [line.partition(" = ")[0].strip() for line in text.splitlines() if " = " in line]
+    return [name for name in names if not name.endswith((".row", ".packed"))]
+
+
+def test_a_large_sum_neither_waits_nor_makes_others_travel_apart() -> None:
+    lines = """\
+  %b = all-reduce(%q, axes=[x], op=add) : f32[3]
+  %a = all-reduce(%p, axes=[x], op=add) : f32[4, 2]
+  %c = all-reduce(%b, axes=[x], op=add) : f32[3]
+  %d = all-reduce(%q, axes=[x], op=add) : f32[3]
+  return %a, %d
+"""
+    assert names_of(lines, limit=4 * 8) == ["%a", "%b", "%c.combined", "%c", "%d"]
+
+
+def test_what_has_arrived_may_be_used_while_others_wait() -> None:
+    lines = """\
+  %b = all-reduce(%q, axes=[x], op=add) : f32[3]
+  %c = neg(%b) : f32[3]
+  %d = exp(%b) : f32[3]
+  %e = all-reduce(%d, axes=[x], op=add) : f32[3]
+  %g = sin(%b) : f32[3]
+  %a = all-reduce(%p, axes=[x], op=add) : f32[4, 2]
+  %h = add(%e, %g) : f32[3]
+  return %a, %h
+"""
+    assert names_of(lines) == ["%b", "%c", "%d", "%g", "%e.combined", "%e", "%a", "%h"]
+
+
 GATHERS = """\
 mesh @m = [x=4, y=2]
 
