@@ -236,3 +236,24 @@ def test_values_that_complete_immediately_in_loops() -> None:
         "    yield %e\n"
         "  }"
     ).endswith("  %e = add(%c, %s) : f32[64, 16]\n  yield %e\n}")
+
+
+def test_positions_have_a_part_for_each_level() -> None:
+    assert split("%y = axis-index(axes=[data]) : i32[]").splitlines()[:2] == [
+        "%y.within_process = axis-index(axes=[data:(2)2]) : i32[]",
+        "%y.between_processes = axis-index(axes=[data:(1)2]) : i32[]",
+    ]
+    for axes in ("data:(1)2", "data:(2)2", "model"):
+        line = f"%y = axis-index(axes=[{axes}]) : i32[]"
+        assert split(line) == line
+    for place in (0, 1):
+        line = "%y = axis-index(axes=[data:(1)2]) : i32[]"
+        assert split(line, f"at=data:{place}") == f"%y = constant(value={place}) : i32[]"
+        line = "%y = axis-index(axes=[data:(2)2]) : i32[]"
+        assert split(line, f"at=data:{place}") == line
+
+
+def test_a_global_program_stays() -> None:
+    module = parse("func @f(%x: f32[4]) -> (f32[4]) {\n  %y = exp(%x) : f32[4]\n  return %y\n}\n")
+    made = Pipeline.parse("hierarchical-collectives{across=data:2}")(module)
+    assert made.main is module.main
