@@ -257,3 +257,19 @@ def test_a_global_program_stays() -> None:
     module = parse("func @f(%x: f32[4]) -> (f32[4]) {\n  %y = exp(%x) : f32[4]\n  return %y\n}\n")
     made = Pipeline.parse("hierarchical-collectives{across=data:2}")(module)
     assert made.main is module.main
+
+
+def test_slices_are_taken_on_each_level() -> None:
+    assert split("%y = all-slice(%x, dim=1, axes=[data, model]) : f32[8, 2]") == (
+        "%x.shard = all-slice(%x, dim=1, axes=[data:(1)2]) : f32[8, 8]\n"
+        "%y = all-slice(%x.shard, dim=1, axes=[data:(2)2, model]) : f32[8, 2]"
+    )
+
+
+def test_sums_of_integers_have_no_order() -> None:
+    integers = "%i = convert(%x) : i32[8, 16]\n"
+    line = "%y = all-reduce(%i, axes=[data], op=add) : i32[8, 16]"
+    assert split(f"{integers}  {line}", "small=99999") == (
+        f"{integers}%y.within_process = all-reduce(%i, axes=[data:(2)2], op=add) : i32[8, 16]\n"
+        "%y = all-reduce(%y.within_process, axes=[data:(1)2], op=add) : i32[8, 16]"
+    )

@@ -74,3 +74,29 @@ def test_memory_is_traded_for_communication() -> None:
     assert list_collectives(after)[1].why.startswith("%w is unused for long before this line")
     x = np.arange(128, dtype=np.float32).reshape(16, 8) / 128
     np.testing.assert_array_equal(run(after, [x])[0], run(before, [x])[0])
+
+
+def test_other_values_are_not_repeated() -> None:
+    lines = IDLE.replace("all-gather(%p, dim=0, axes=[x])", "broadcast(%v, dims=[1])")
+    head = HEAD.replace("  %p:", "  %v: f32[8] of f32[8@-],\n  %p:")
+    module = parse(f"{head}{lines}}}\n")
+    assert str(RematerializeGathers(0, 3)(module)) == str(module)
+
+
+def test_each_late_use_has_a_gather_of_its_own() -> None:
+    """A use soon after a repeated gather reads that one, and so does a nested block."""
+    lines = IDLE.replace(
+        "  return %e\n",
+        """\
+  %g = add(%e, %w) : f32[16, 8]
+  %h = exp(%g) : f32[16, 8]
+  %i = exp(%h) : f32[16, 8]
+  %j = exp(%i) : f32[16, 8]
+  %k = add(%j, %w) : f32[16, 8]
+  return %k
+""",
+    )
+    text = regathered(lines)
+    assert text.count("all-gather") == 3
+    assert "%g = add(%e, %w.regathered)" in text
+    assert "%k = add(%j, %w.regathered.1)" in text
