@@ -176,12 +176,10 @@ def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
     return made
 
 
-def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
+def _convolution_dims(maker: Op) -> tuple[int, int, int, int]:
     """Return the filter's input and output dimension, the result's feature dimension, and the group
-    count of a grouped convolution."""
+    count of a convolution."""
     groups = maker.attrs.get("groups", 1)
-    if groups == 1:
-        return None
     _, by, to = parse_dims(maker.attrs["dims"])
     return by.batch_or_inputs, by.features_or_outputs, to.features_or_outputs, groups
 
