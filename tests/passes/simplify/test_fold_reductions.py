@@ -222,6 +222,21 @@ EXAMPLES = {
 """,
         None,
     ),
+    "nor parts of what a scan carries": (
+        """\
+  %h: f32[7, 4, 2],
+  %c: f32[4, 2],
+) -> (f32[4]) {
+  %0 = scan(%c, %h, carries=1, length=7) : f32[4, 2] {
+    (%a: f32[4, 2], %b: f32[4, 2]) =>
+    %1 = mul(%a, %b) : f32[4, 2]
+    yield %1
+  }
+  %2 = sum(%0, dims=[1]) : f32[4]
+  return %2
+""",
+        None,
+    ),
     "nor the largest of what a scan stacks": (
         """\
   %h: f32[7, 4],
