@@ -28,14 +28,10 @@ _NEUTRAL_NUMBERS = {"add": 0, "mul": 1}
 """The number of which equal copies reduce to one copy. Other reductions do so for any number."""
 
 
-def _is_neutral(op: Op) -> bool:
-    """Return True if an operation is a constant that equals the reduction of its copies."""
-    sharding = op.results[0].sharding
-    return (
-        op.spec is ops.constant
-        and sharding is not None
-        and bool(op.attrs["value"] == _NEUTRAL_NUMBERS[sharding.reduction])
-    )
+def _is_kept_by_reduction(op: Op, reduction: str) -> bool:
+    """Return True if equal copies of the result of an operation reduce to one copy."""
+    number = _NEUTRAL_NUMBERS.get(reduction)
+    return number is None or (op.spec is ops.constant and bool(op.attrs["value"] == number))
 
 
 class PartitionChecks:
@@ -55,8 +51,9 @@ class PartitionChecks:
         if rule is None:
             if op.spec.partition is None or op.operands:
                 raise self.error_of(op, "has no factor rule and cannot be sharded")
-            if not all(map(self.is_complete_on_each_device, op.results)) and not _is_neutral(op):
-                raise self.error_of(op, _PENDING)
+            for made in map(self.sharding, op.results):
+                if made.unreduced and not _is_kept_by_reduction(op, made.reduction):
+                    raise self.error_of(op, _PENDING)
             return None
         shardings = tuple(
             replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
@@ -73,11 +70,6 @@ class PartitionChecks:
             if self.sharding(value).unreduced != pending:
                 raise self.error_of(op, _PENDING)
         return rule
-
-    def is_complete_on_each_device(self, value: Value) -> bool:
-        """Return True if a value may be the same on all devices, unreduced axes included."""
-        sharding = self.sharding(value)
-        return not sharding.unreduced or sharding.reduction not in _NEUTRAL_NUMBERS
 
     def unreduced_axes(self, op: Op) -> Axes:
         """Return the axes over which operands, and therefore the result, are unreduced.

@@ -396,6 +396,17 @@ func @f() -> (f32[4]) {
         "constant leaves a pending reduction that no `reshard` completes; run 'reshard' before "
         "'partition', or constrain %a",
     ),
+    (
+        """\
+func @f() -> (f32[4]) {
+  %a = iota(dim=0) : f32[4@-] unreduced(x)
+  %b = reshard(%a) : f32[4@-]
+  return %b
+}
+""",
+        "iota leaves a pending reduction that no `reshard` completes; run 'reshard' before "
+        "'partition', or constrain %a",
+    ),
     *(
         (
             f"""\
