@@ -1,10 +1,14 @@
 """Buffers of the arena share bytes only if their live ranges do not overlap."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given, strategies as st
 
 from shardir.backends.cpu.schedule.arena import (
     BUFFER_ALIGNMENT_BYTES,
     BufferKind,
+    FreeList,
     PlannedBuffer,
     align_up,
     assign_offsets,
@@ -68,3 +72,91 @@ def test_a_result_of_branches_is_live_in_all_branches() -> None:
     assert reuse_operands([(6, old, result)]) == []
     assert assign_offsets([result, earlier, old]) == 128
     assert earlier.offset != result.offset != old.offset
+
+
+def pair(**changes: Any) -> tuple[PlannedBuffer, PlannedBuffer]:
+    """An operand that ends where a result of the same size begins, with changed fields."""
+    old = PlannedBuffer(BufferKind.ARENA, 64, number=4, first=0, last=3)
+    new = PlannedBuffer(BufferKind.ARENA, 64, number=5, first=3, last=5)
+    for name, value in changes.items():
+        which, _, field = name.partition("_")
+        setattr(old if which == "old" else new, field, value)
+    return old, new
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"old_last": 4},
+        {"new_first": 2},
+        {"old_nbytes": 65},
+        {"old_pinned": True},
+        {"new_pinned": True},
+        {"old_kind": BufferKind.CONSTANT},
+        {"old_kind": BufferKind.ARGUMENT},
+        {"new_kind": BufferKind.RESULT},
+        {"old_kind": BufferKind.CONSTANT, "new_kind": BufferKind.RESULT},
+        {"old_kind": BufferKind.ARGUMENT, "new_kind": BufferKind.CONSTANT},
+    ],
+)
+def test_other_results_have_bytes_of_their_own(changes: dict[str, Any]) -> None:
+    old, new = pair(**changes)
+    assert reuse_operands([(3, old, new)]) == []
+    assert new.reused_buffer is None
+
+
+def test_an_operand_is_reused_once() -> None:
+    old, one = pair()
+    _, other = pair()
+    assert reuse_operands([(3, old, one), (3, old, other)]) == []
+    assert (one.reused_buffer, other.reused_buffer) == (old, None)
+
+
+def test_a_result_reuses_one_operand() -> None:
+    one, new = pair()
+    other, _ = pair()
+    reuse_operands([(3, one, new), (3, other, new)])
+    assert new.reused_buffer is one
+
+
+def test_an_argument_is_offered_to_a_result() -> None:
+    old, new = pair(old_kind=BufferKind.ARGUMENT, new_kind=BufferKind.RESULT)
+    _, other = pair(new_kind=BufferKind.RESULT)
+    assert reuse_operands([(3, old, new), (3, old, other)]) == [(4, 5)]
+    assert new.reused_buffer is None
+
+
+def test_reused_bytes_are_reserved_until_the_last_use() -> None:
+    old, new = pair()
+    new.reused_buffer = old
+    later = PlannedBuffer(BufferKind.ARENA, 64, first=4, last=4)
+    assert assign_offsets([old, new, later]) == 128
+    assert old.offset == new.offset != later.offset
+
+
+def test_free_bytes_are_joined() -> None:
+    free = FreeList()
+    starts = [free.allocate(64) for _ in range(5)]
+    assert starts == [0, 64, 128, 192, 256]
+    free.free(64, 64)
+    free.free(192, 64)
+    assert free.allocate(128) == 320
+    free.free(128, 64)
+    assert free.allocate(128) == 64
+    assert free.allocate(32) == 192
+    assert free.allocate(32) == 224
+    assert free.end == 448
+
+
+def test_the_smallest_gap_is_taken_and_the_last_one_grows() -> None:
+    free = FreeList()
+    for size in (128, 64, 64, 64, 256):
+        free.allocate(size)
+    free.free(0, 128)
+    free.free(192, 64)
+    assert free.allocate(64) == 192
+    free.free(320, 256)
+    assert (free.allocate(512), free.end) == (320, 832)
+    free.free(0, 0)
+    assert free.allocate(0) == 0
+    assert free.allocate(128) == 0
