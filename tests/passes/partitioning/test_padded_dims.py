@@ -58,6 +58,9 @@ def _type_of(body: str, name: str) -> str:
         ("reshape(%one) : f32[1, 1, 3]", (A, A, None)),
         ("reshape(%ones) : f32[1, 1, 1]", (None, None, None)),
         ("reshape(%one) : f32[3]", (None,)),
+        ("reshape(%two) : f32[1, 1, 3]", (A, A, B)),
+        ("reshape(%three) : f32[1, 3]", (A, None)),
+        ("broadcast(%one, dims=[0, 1]) : f32[4, 3]", (None, None)),
         # An exchange along the axes of a dimension moves its positions.
         ("all-reduce(%x, axes=[a], op=add) : f32[2, 6]", (None, B)),
         ("all-reduce(%x, axes=[b], op=add) : f32[2, 6]", (A, None)),
@@ -72,6 +75,8 @@ def test_an_operation(operation: str, padding: PaddedDims) -> None:
         other=("f32[2, 6]", (A, A)),
         one=("f32[1, 3]", (A, None)),
         ones=("f32[1, 1]", (A, B)),
+        two=("f32[1, 3]", (A, B)),
+        three=("f32[1, 1, 3]", (A, None, None)),
     )
     assert found == [padding]
 

@@ -16,8 +16,9 @@ from shardir.backends.cpu.schedule.buffer_views import (
     view_results,
 )
 from shardir.ir.builder import Builder, UniqueNames
-from shardir.ir.module import Value
+from shardir.ir.module import Op, Value
 from shardir.ir.types import TensorType
+from shardir.text.parser import parse
 from tests.op_sample import Sample
 from tests.samples import samples_of
 
@@ -154,3 +155,62 @@ def test_strides_of_dimensions_of_size_1_are_ignored() -> None:
     assert has_same_elements(row, row._replace(strides=(32, 4)))
     assert not has_same_elements(row, row._replace(strides=(0, -4)))
     assert not has_same_elements(row, row._replace(offset=4))
+
+
+def operation(operand: str, line: str) -> Op:
+    """An operation on `%x`."""
+    result = line.rpartition(" : ")[2]
+    text = f"func @f(%x: {operand}) -> ({result}) {{\n  %y = {line}\n  return %y\n}}\n"
+    return parse(text).main.body.ops[0]
+
+
+def packed(op: Op, offset: int = 0) -> BufferView:
+    """The operand of an operation, row by row."""
+    type = op.operands[0].type
+    strides = row_major_strides(type)
+    return BufferView(1, offset, type.shape, strides, type.dtype)
+
+
+@pytest.mark.parametrize(
+    ("operand", "line", "offset"),
+    [
+        ("f32[4]", "exp(%x) : f32[4]", 0),
+        ("i32[4]", "convert(%x) : i8[4]", 0),
+        ("bool[4]", "convert(%x) : i32[4]", 0),
+        ("u8[2, 4]", "bitcast(%x) : u32[2]", 2),
+        ("key[2]", "bitcast(%x) : u32[2, 2]", 0),
+        ("u32[2, 2]", "bitcast(%x) : key[2]", 0),
+    ],
+)
+def test_other_operations_have_no_views(operand: str, line: str, offset: int) -> None:
+    op = operation(operand, line)
+    assert view_results(op, [packed(op, offset)]) is None
+
+
+def test_words_that_lie_at_a_multiple_of_their_size_are_seen() -> None:
+    op = operation("u8[2, 4]", "bitcast(%x) : u32[2]")
+    assert view_results(op, [packed(op, 4)]) == (BufferView(1, 4, (2,), (4,), "u32"),)
+
+
+def test_a_barrier_shows_all_its_operands() -> None:
+    op = operation("f32[4]", "optimization_barrier(%x) : f32[4]")
+    assert view_results(op, [packed(op)]) == (packed(op),)
+
+
+@pytest.mark.parametrize(
+    ("operand", "line", "strides", "wanted"),
+    [
+        ("f32[4]", "exp(%x) : f32[4]", (4,), None),
+        ("bool[4]", "convert(%x) : i8[4]", (3,), (3,)),
+        ("u32[2]", "bitcast(%x) : u8[2, 4]", (12, 1), (12,)),
+        ("u32[2]", "bitcast(%x) : u8[2, 4]", (12, 2), None),
+        ("u8[2, 4]", "bitcast(%x) : u32[2]", (4,), None),
+        ("key[2]", "bitcast(%x) : u32[2, 2]", (8, 4), None),
+        ("f32[4]", "reverse(%x, dims=[0]) : f32[4]", (4,), None),
+        ("f32[4]", "slice(%x, starts=[1], strides=[1]) : f32[3]", (4,), None),
+    ],
+)
+def test_strides_of_an_operand_follow_from_those_of_the_result(
+    operand: str, line: str, strides: tuple[int, ...], wanted: tuple[int, ...] | None
+) -> None:
+    assert operand_strides(operation(operand, line), strides) == wanted
