@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.schedule.buffer_views import (
     dimension_order,
+    find_in_place_chain,
     has_same_elements,
     is_row_major,
     operand_strides,
@@ -214,3 +215,56 @@ def test_strides_of_an_operand_follow_from_those_of_the_result(
     operand: str, line: str, strides: tuple[int, ...], wanted: tuple[int, ...] | None
 ) -> None:
     assert operand_strides(operation(operand, line), strides) == wanted
+
+
+UPDATE = "dynamic_update_slice(%{}, %u, %i) : f32[8]"
+
+
+def chain_of(lines: list[str], last: str = "b", returns: str = "%b") -> list[str] | None:
+    """The names of the values that share the buffer of `%x`; `lines` compute the last one."""
+    types = ", ".join("f32[8]" for _ in returns.split(", "))
+    text = "".join(f"  {line}\n" for line in lines)
+    params = "%x: f32[8], %z: f32[8], %u: f32[2], %i: i32[], %p: bool[]"
+    block = parse(f"func @f({params}) -> ({types}) {{\n{text}  return {returns}\n}}\n").main.body
+    values = {value.name: value for value in block.values()}
+    found = find_in_place_chain(block, values["x"], values[last])
+    return None if found is None else [value.name for value in found]
+
+
+def test_updates_share_a_buffer() -> None:
+    lines = [f"%a = {UPDATE.format('x')}", f"%b = {UPDATE.format('a')}"]
+    assert chain_of(lines) == ["a", "b"]
+    assert chain_of(["%c = exp(%x) : f32[8]", *lines], returns="%b, %c") == ["a", "b"]
+    # A result of another operation is no alias.
+    assert chain_of(["%c = exp(%x) : f32[8]", *lines, "%d = sin(%c) : f32[8]"]) == ["a", "b"]
+    inner = "    (%e: f32[8]) =>\n    %g = sin(%e) : f32[8]\n    yield %g\n  }"
+    fused = f"%c = fused(%x) : f32[8] {{\n{inner}"
+    assert chain_of([fused, *lines, "%d = sin(%c) : f32[8]"]) == ["a", "b"]
+
+
+VIEW = "%c = reverse(%x, dims=[0]) : f32[8]"
+BRANCH = "%c = case(%p) : f32[8] {\n    yield %x\n  } {\n    yield %z\n  }"
+
+
+@pytest.mark.parametrize(
+    ("lines", "returns"),
+    [
+        # Another array is updated, or the array is made by another operation.
+        ([f"%b = {UPDATE.format('z')}"], "%b"),
+        (["%b = exp(%x) : f32[8]"], "%b"),
+        # The earlier value, or an alias of it, is read or returned later.
+        ([f"%b = {UPDATE.format('x')}", "%d = exp(%x) : f32[8]"], "%b"),
+        ([VIEW, f"%b = {UPDATE.format('x')}", "%d = exp(%c) : f32[8]"], "%b"),
+        ([BRANCH, f"%b = {UPDATE.format('x')}", "%d = exp(%c) : f32[8]"], "%b"),
+        ([f"%b = {UPDATE.format('x')}"], "%b, %x"),
+        ([VIEW, f"%b = {UPDATE.format('x')}"], "%b, %c"),
+        # The value is also what is written into itself, or returned twice.
+        (
+            ["%b = dynamic_update_slice(%x, %x, %i) : f32[8]"],
+            "%b",
+        ),
+        ([f"%b = {UPDATE.format('x')}"], "%b, %b"),
+    ],
+)
+def test_other_values_share_no_buffer(lines: list[str], returns: str) -> None:
+    assert chain_of(lines, returns=returns) is None
