@@ -19,6 +19,7 @@ from shardir.ir.module import Function, GlobalTensor, Module, Op
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.registry import Registry
+from shardir.representation import abbreviate
 
 Array = npt.NDArray[Any]
 
@@ -81,6 +82,9 @@ class Emission:
     results: tuple[ProgramValue, ...]
     title: str
     samples: Samples | None = None
+
+    def __repr__(self) -> str:
+        return abbreviate(str(self.module), comment="// ", whole="print(x.module)")
 
     @classmethod
     def of(cls, module: Module) -> Self:

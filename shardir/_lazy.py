@@ -43,6 +43,9 @@ def _suggest_alternative(name: str) -> str:
     return f"call the functions of {MODULES_ONLY_IN_JAX[name]} through shardir.interop.jax.from_jax"
 
 
+LISTED_ATTRIBUTES = frozenset({"__doc__", "__file__", "__name__", "__path__", "__version__"})
+"""The attributes of a module itself that `dir` lists if they exist, for `help` and `inspect`."""
+
 LazyModule = tuple[Callable[[str], object], Callable[[], list[str]]]
 """The `__getattr__` and `__dir__` of a lazy module (PEP 562)."""
 
@@ -111,15 +114,14 @@ def _has_public_module(face: str, name: str) -> bool:
 def _make_lazy_module(
     face: str, lookup: Callable[[str], object], public: Callable[[], list[str]]
 ) -> LazyModule:
-    """Return lazy module functions that list the `public` names and the module's own attributes."""
+    """Return lazy module functions that list the `public` names and `LISTED_ATTRIBUTES`."""
 
     def lookup_or_all(name: str) -> object:
         return sorted(public()) if name == "__all__" else lookup(name)
 
     def listing() -> list[str]:
-        own = vars(sys.modules[face]).items()
-        placed = [k for k, v in own if k.startswith("__") or isinstance(v, ModuleType)]
-        return sorted({*placed, *public()})
+        present = vars(sys.modules[face]).keys() & LISTED_ATTRIBUTES
+        return sorted({*present, *public()})
 
     return lookup_or_all, listing
 

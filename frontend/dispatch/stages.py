@@ -25,6 +25,7 @@ from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
+from shardir.representation import abbreviate
 from shardir.text.literals import format_name
 from shardir.text.printer import print_module
 
@@ -62,6 +63,12 @@ class Lowered:
         self._plan, self._traced, self._labels = plan, traced, labels
         self._defined, self._donated = defined, donated
         self.in_tree, self.out_tree = in_tree, out_tree
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def __repr__(self) -> str:
+        return abbreviate(str(self), comment="// ")
 
     @property
     def module(self) -> Module:
@@ -332,6 +339,12 @@ class Compiled:
 
     def __init__(self, lowered: Lowered, program: Runnable) -> None:
         self._lowered, self._program = lowered, program
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def __repr__(self) -> str:
+        return abbreviate(str(self), comment="// ")
 
     @property
     def lowered(self) -> Lowered:

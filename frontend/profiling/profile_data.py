@@ -16,6 +16,7 @@ from typing import Any
 from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
 from shardir.ir.module import Loc, Op
+from shardir.representation import abbreviate
 
 COLLECTIVE_PREFIXES = (
     "all-gather",
@@ -84,6 +85,9 @@ class ProfiledRun:
     spans: tuple[Span, ...]
     lost: int = 0
 
+    def __repr__(self) -> str:
+        return f"<ProfiledRun of {self.seconds:.3g} seconds, {len(self.spans):,} spans>"
+
     @property
     def seconds(self) -> float:
         return (self.end - self.begin) / 1e9
@@ -143,6 +147,9 @@ class Profile:
 
     def __str__(self) -> str:
         return _format_table(self)
+
+    def __repr__(self) -> str:
+        return abbreviate(str(self))
 
 
 def _format_table(profile: Profile) -> str:

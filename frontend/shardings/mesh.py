@@ -29,6 +29,7 @@ from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
 from shardir.frontend.shardings.devices import Device, devices as all_devices, find_abstract_device
+from shardir.representation import abbreviate_items
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
@@ -177,7 +178,7 @@ class Mesh(metaclass=_InternedMeta):
         axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape.items())
         if self.device_ids == tuple(range(self.size)):
             return f"Mesh({axes})"
-        return f"Mesh({axes}, device_ids={list(self.device_ids)})"
+        return f"Mesh({axes}, device_ids={abbreviate_items(self.device_ids)})"
 
     def __str__(self) -> str:
         types = ", ".join(map(repr, self.axis_types))

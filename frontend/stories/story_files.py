@@ -46,6 +46,9 @@ class StoryStep:
     before: Section
     after: Section
 
+    def __repr__(self) -> str:
+        return f"<StoryStep {self.number} {self.pipeline!r} of {self.path}:{self.line}>"
+
     @property
     def pipeline(self) -> str:
         """The pipeline that the heading names."""
@@ -88,6 +91,9 @@ class Story:
 
     path: Path
     sections: tuple[Section, ...]
+
+    def __repr__(self) -> str:
+        return f"<Story of {len(self.sections) - 1} steps, {self.path}>"
 
     @property
     def steps(self) -> tuple[StoryStep, ...]:

@@ -38,7 +38,7 @@ class ReshardAlternative:
     middle: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CollectiveCause(Report):
     """The cause of a collective.
 

@@ -16,7 +16,7 @@ from shardir.passes.explain.reports import Report
 from shardir.text.literals import format_name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Communication(Report):
     """The collectives of a program.
 

@@ -10,6 +10,7 @@ from functools import singledispatch
 
 from shardir.ir.module import Loc
 from shardir.passes.propagation.record import RefusalReason
+from shardir.representation import abbreviate
 
 
 class Report:
@@ -19,6 +20,9 @@ class Report:
 
     def __str__(self) -> str:
         return report_text(self)
+
+    def __repr__(self) -> str:
+        return abbreviate(str(self))
 
 
 @singledispatch
@@ -104,7 +108,7 @@ class Absence:
     far: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Report):
     """Explanation of the sharding of a value."""
 
@@ -163,7 +167,7 @@ class Conflict:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Conflicts(Report):
     rows: tuple[Conflict, ...]
 
@@ -197,7 +201,7 @@ class Traffic:
         return sum(count for _, count, _ in self.kinds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Difference(Report):
     """The effect of other annotations. `edits` are the changes that were tried."""
 
@@ -221,7 +225,7 @@ class Dependence:
     annotations: tuple[Annotation, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OrderSensitivity(Report):
     rows: tuple[Dependence, ...]
 
@@ -249,7 +253,7 @@ class UnshardedDim:
     """Bytes of the value on each device."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Coverage(Report):
     """Parts of a program without effect on propagation. Unsharded dimensions of the largest values
     come first."""
@@ -260,7 +264,7 @@ class Coverage(Report):
     """Annotations without effect."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Summary(Report):
     """A program in numbers. `nbytes` are the bytes on a device if all values were live together."""
 

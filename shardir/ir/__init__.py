@@ -8,7 +8,7 @@ parser. Output: modules that passes transform. Start with `module` (values to mo
 
 from typing import TYPE_CHECKING
 
-import shardir.text.printer  # noqa: F401  It sets `Module.to_text`.
+import shardir.text.printer  # noqa: F401  It registers the text form.
 from shardir._lazy import lazy_names
 
 TABLE = {"shardir.ir.module": ("Block", "Function", "Loc", "Module", "Op", "Value")}

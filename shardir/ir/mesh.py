@@ -10,6 +10,8 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from shardir.representation import abbreviate_items
+
 
 @dataclass(frozen=True)
 class Mesh:
@@ -22,6 +24,10 @@ class Mesh:
     name: str
     axes: tuple[tuple[str, int], ...]
     device_ids: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        devices = "" if self.device_ids is None else f", {abbreviate_items(self.device_ids)}"
+        return f"Mesh({self.name!r}, {self.axes!r}{devices})"
 
     @cached_property
     def sizes(self) -> dict[str, int]:

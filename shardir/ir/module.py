@@ -8,9 +8,7 @@ The blocks of an operation (such as the body of a loop) may use values of the en
 captured values are loop-invariant. Each value has one definition in its function (SSA form).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import (
@@ -22,26 +20,27 @@ from shardir.ir.operation import (
 )
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
+from shardir.representation import Printed
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalTensor:
+@dataclass(frozen=True, slots=True, repr=False)
+class GlobalTensor(Printed):
     """The global type and sharding of a per-device tensor."""
 
     type: TensorType
     sharding: Sharding
 
 
-@dataclass(frozen=True, slots=True)
-class SpmdInterface:
+@dataclass(frozen=True, slots=True, repr=False)
+class SpmdInterface(Printed):
     """The global types and shardings of the arguments and results of an `spmd` function."""
 
     params: tuple[GlobalTensor, ...]
     results: tuple[GlobalTensor, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Function:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Function(Printed):
     """A named block. `spmd` is set once the body is a per-device program.
 
     `result_shardings` are the requested shardings of the results; `None` where none is requested.
@@ -53,13 +52,9 @@ class Function:
     spmd: SpmdInterface | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Module:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Module(Printed):
     """Meshes and functions. The first function is the entry point."""
-
-    to_text: ClassVar[Callable[["Module"], str]]
-    """The printer. `shardir.text.printer` sets it, because the text form is defined above the IR;
-    the package `shardir.ir` imports that module."""
 
     meshes: tuple[Mesh, ...]
     functions: tuple[Function, ...]
@@ -73,6 +68,3 @@ class Module:
             if mesh.name == name:
                 return mesh
         raise KeyError(name)
-
-    def __str__(self) -> str:
-        return Module.to_text(self)

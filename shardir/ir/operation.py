@@ -20,6 +20,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.op_rules.vma import VmaRule
 from shardir.registry import Registry
+from shardir.representation import Printed
 
 
 class Symbol(str):
@@ -227,8 +228,8 @@ class Loc:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Value(Printed):
     """A tensor in SSA form: a block parameter or one result of one operation.
 
     `name` is for readers. A value keeps its name through every pass, so that the text before and
@@ -241,8 +242,8 @@ class Value:
     sharding: Sharding | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Op:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Op(Printed):
     """One application of an operation to values.
 
     `why` states the purpose of an operation that a pass created.
@@ -291,8 +292,8 @@ class Op:
             yield from block.captures()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Block(Printed):
     """Operations in topological order, with parameters and returned values."""
 
     params: tuple[Value, ...]

@@ -11,10 +11,11 @@ import numpy as np
 
 from shardir.ir.builder import UniqueNames
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value
+from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
 from shardir.ir.operation import Attr, Dense, Symbol
 from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
 from shardir.ir.types import TensorType
+from shardir.representation import ir_text
 from shardir.text.literals import (
     format_dense,
     format_name,
@@ -125,6 +126,20 @@ class Printer:
             [self.sharded_type(v.type, v.sharding) for v in op.results],
             self._origin(op) if self.locations else "",
         )
+
+    def operation(self, op: Op) -> list[str]:
+        """Return the lines of an operation with its blocks."""
+        lines: list[str] = []
+        self._ops(Block((), (op,), ()), _ValueTexts(), "", lines)
+        return lines
+
+    def block(self, block: Block) -> list[str]:
+        """Return the lines of a block."""
+        lines, names = ["{"], _ValueTexts()
+        if block.params:
+            lines.append(f"  ({', '.join(self.param(p, names) for p in block.params)}) =>")
+        self._ops(block, names, "  ", lines)
+        return [*lines, f"  {_terminator('yield', block, names)}", "}"]
 
     def _ops(self, block: Block, names: Mapping[Value, str], indent: str, lines: list[str]) -> None:
         for op in block.ops:
@@ -270,4 +285,38 @@ def _definitions(block: Block) -> Iterator[Value]:
             yield from _definitions(inner)
 
 
-Module.to_text = staticmethod(print_module)
+ir_text.register(Module, print_module)
+
+
+@ir_text.register
+def _function_text(function: Function) -> str:
+    return "\n".join(Printer(()).function(function))
+
+
+@ir_text.register
+def _block_text(block: Block) -> str:
+    return "\n".join(Printer(()).block(block))
+
+
+@ir_text.register
+def _op_text(op: Op) -> str:
+    return "\n".join(Printer(()).operation(op))
+
+
+@ir_text.register
+def _value_text(value: Value) -> str:
+    return Printer(()).param(value, _ValueTexts())
+
+
+@ir_text.register
+def _global_tensor_text(tensor: GlobalTensor) -> str:
+    return Printer(()).global_type(tensor)
+
+
+@ir_text.register
+def _spmd_interface_text(interface: SpmdInterface) -> str:
+    printer = Printer(())
+    params, results = (
+        ", ".join(map(printer.global_type, side)) for side in (interface.params, interface.results)
+    )
+    return f"({params}) -> ({results})"

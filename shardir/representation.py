@@ -1,0 +1,70 @@
+"""Representations in a REPL: the text of programs and tables, without the middle if it is long.
+
+`repr(x)` has at most `MAX_LINES` lines of at most `MAX_COLUMNS` characters; `print(x)` shows all.
+"""
+
+from functools import singledispatch
+
+MAX_LINES = 60
+"""Maximum number of lines of a representation."""
+MAX_COLUMNS = 400
+"""Maximum length of a line of a representation, in characters."""
+MAX_ITEMS = 64
+"""Maximum number of items of a sequence in a representation."""
+
+
+def abbreviate(text: str, *, comment: str = "", whole: str = "print(x)") -> str:
+    """Return `text` without its middle lines, and without the middle of its lines, if it is long.
+
+    `comment` begins a comment in the language of the text. `whole` is the expression that shows
+    all.
+    """
+    lines = text.rstrip("\n").split("\n")
+    if omitted := max(0, len(lines) - MAX_LINES):
+        omitted += 1  # One line states the omission.
+        head = (MAX_LINES - 1) * 2 // 3
+        note = (
+            f"{comment}... {omitted:,} lines omitted: a representation has at most {MAX_LINES} "
+            f"lines; {whole} shows all ..."
+        )
+        lines = [*lines[:head], note, *lines[head + omitted :]]
+    return "\n".join(map(_abbreviate_line, lines))
+
+
+def _abbreviate_line(line: str) -> str:
+    if len(line) <= MAX_COLUMNS:
+        return line
+    note = f" ... {len(line):,} characters ... "
+    tail = MAX_COLUMNS // 4
+    return line[: MAX_COLUMNS - tail - len(note)] + note + line[-tail:]
+
+
+def abbreviate_items(items: tuple[object, ...] | list[object]) -> str:
+    """Return the items of a sequence in square brackets, without the middle if there are many."""
+    if len(items) <= MAX_ITEMS:
+        return f"[{', '.join(map(repr, items))}]"
+    half = MAX_ITEMS // 2
+    head, tail = (", ".join(map(repr, part)) for part in (items[:half], items[-half:]))
+    return f"[{head}, ... {len(items) - 2 * half:,} omitted ..., {tail}]"
+
+
+@singledispatch
+def ir_text(item: object) -> str:
+    """Return a part of the IR as text.
+
+    `shardir.text.printer` registers an implementation for each class, because the text form is
+    defined above the IR.
+    """
+    raise NotImplementedError(type(item).__name__)
+
+
+class Printed:
+    """Base class of the classes of the IR: their representation is their abbreviated text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ir_text(self)
+
+    def __repr__(self) -> str:
+        return abbreviate(str(self), comment="// ")
