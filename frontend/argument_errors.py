@@ -16,6 +16,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import has_location, is_internal_code, with_location
+from shardir.frontend.tracebacks import hide_own_frames
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -72,9 +73,13 @@ def with_argument_errors(function: Function) -> Function:
     @wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         try:
-            return function(*args, **options)
-        except FOREIGN_ERRORS as error:
-            raise_argument_error(function, function.__name__, args, options, error)
+            try:
+                return function(*args, **options)
+            except FOREIGN_ERRORS as error:
+                raise_argument_error(function, function.__name__, args, options, error)
+                raise
+        except Exception as error:
+            hide_own_frames(error)
             raise
 
     return cast(Function, wrapper)
@@ -86,13 +91,17 @@ def locate_errors(function: Function) -> Function:
     @wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         try:
-            return function(*args, **options)
-        except ShardirError as error:
-            if has_location(str(error)):
+            try:
+                return function(*args, **options)
+            except ShardirError as error:
+                if has_location(str(error)):
+                    raise
+                raise type(error)(with_location(str(error))) from None
+            except TypeError as error:
+                raise_argument_error(function, function.__name__, args, options, error)
                 raise
-            raise type(error)(with_location(str(error))) from None
-        except TypeError as error:
-            raise_argument_error(function, function.__name__, args, options, error)
+        except Exception as error:
+            hide_own_frames(error)
             raise
 
     return cast(Function, wrapper)

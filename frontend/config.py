@@ -173,6 +173,15 @@ class Config:
         chosen = _read_setting("passes")
         return None if chosen is None else str(chosen)
 
+    @property
+    def traceback(self) -> str:
+        """Frames in the tracebacks of errors in the user's program (`SHARDIR_TRACEBACK`).
+
+        `"short"`, the default: the user's frames. `"full"`: all frames, including those of this
+        package.
+        """
+        return str(_read_setting("traceback"))
+
     def __getattr__(self, name: str) -> object:
         return _read_setting(find_setting(name).name)
 
@@ -201,14 +210,20 @@ class Config:
         return _enter_settings(kept)
 
     def snapshot(self) -> tuple[tuple[str, object], ...]:
-        """Return every setting with its value, which is part of the cache key of each trace."""
+        """Return the settings that affect programs with their values, which are part of the cache
+        key of each trace."""
         scope = _current_scope()
         if scope.snapshot is None:
-            scope.snapshot = tuple((name, scope.read(name)) for name in SETTINGS)
+            scope.snapshot = tuple(
+                (name, scope.read(name))
+                for name, setting in SETTINGS.items()
+                if setting.affects_programs
+            )
         return scope.snapshot
 
     def __repr__(self) -> str:
-        return f"config({', '.join(f'{name}={value!r}' for name, value in self.snapshot())})"
+        values = ((name, _read_setting(name)) for name in SETTINGS)
+        return f"config({', '.join(f'{name}={value!r}' for name, value in values)})"
 
 
 @contextmanager

@@ -65,6 +65,9 @@ def as_uneven(value: object) -> str | None:
 FALLBACK_MODES = ("replicate", "error")
 """Treatments of a sharded operation without a factor rule; see `Config.on_fallback`."""
 
+TRACEBACK_MODES = ("short", "full")
+"""The extents of tracebacks; see `Config.traceback`."""
+
 PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
 """Names of platforms."""
 
@@ -79,3 +82,9 @@ def as_fallback(value: object) -> str:
     if value in FALLBACK_MODES:
         return str(value)
     raise ValueError("'replicate' or 'error'")
+
+
+def as_traceback(value: object) -> str:
+    if value in TRACEBACK_MODES:
+        return str(value)
+    raise ValueError("'short' or 'full'")

@@ -15,6 +15,7 @@ from shardir.frontend.setting_values import (
     as_pipeline,
     as_platform,
     as_switch,
+    as_traceback,
     as_uneven,
 )
 
@@ -27,6 +28,8 @@ class Setting:
     default: object
     variable: str | None
     check: Callable[[object], object]
+    affects_programs: bool = True
+    """True if functions are traced again after a change of the setting."""
 
     def validate(self, value: object, source: str) -> object:
         """Return the normalized `value`; `source` names its origin in errors."""
@@ -53,6 +56,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("check_replicated_inputs", True, "SHARDIR_CHECK_REPLICATED_INPUTS", as_switch),
         Setting("shown_platform", "cpu", "SHARDIR_SHOWN_PLATFORM", as_platform),
         Setting("num_gpu_devices", None, "SHARDIR_GPU_DEVICES", as_optional_count),
+        Setting("traceback", "short", "SHARDIR_TRACEBACK", as_traceback, affects_programs=False),
     )
 }
 

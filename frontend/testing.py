@@ -31,6 +31,7 @@ from shardir.frontend.stories.pipeline_check import (
     text_difference,
 )
 from shardir.frontend.stories.story_syntax import UPDATE_VARIABLE, split_sections
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import (
@@ -60,6 +61,7 @@ class DifferentProgramError(ShardirError, AssertionError):
     """A pipeline makes another program than expected."""
 
 
+@traceback_boundary
 def collectives(program: AnyProgram, args: Sequence[Any] = ()) -> list[Collective]:
     """Return every collective of one run of a program, in program order.
 
@@ -71,6 +73,7 @@ def collectives(program: AnyProgram, args: Sequence[Any] = ()) -> list[Collectiv
     return collectives_of(_partitioned_module(program, args))
 
 
+@traceback_boundary
 def assert_collectives(program: AnyProgram, args: Sequence[Any] = (), **expected: int) -> None:
     """Check the number of collectives of each kind in one run.
 
@@ -100,6 +103,7 @@ def assert_collectives(program: AnyProgram, args: Sequence[Any] = (), **expected
     raise CommunicationError("\n".join([f"{_program_name(program)} runs {differ}", *lines]))
 
 
+@traceback_boundary
 def assert_equivalent(
     program: AnyProgram,
     args: Sequence[Any] | None = None,
@@ -140,7 +144,8 @@ def assert_equivalent(
     )
 
 
-def assert_pass(before: str, pipeline: str, after: str | Path) -> None:
+@traceback_boundary
+def assert_pass(before: str, pipeline: str, after: str) -> None:
     """Check that a pipeline makes the program `after` of the program `before`.
 
     The programs are IR text, and are equal if they print the same. `after` may be the path of a

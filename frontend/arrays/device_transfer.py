@@ -27,12 +27,14 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@traceback_boundary
 def device_put(
     x: Any, device: Any = None, *, donate: bool = False, uneven: str | None = None
 ) -> Any:
@@ -114,6 +116,7 @@ def _check_target(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
         to.check_divides(shape, 'replicate it, or pass uneven="pad"')
 
 
+@traceback_boundary
 def device_get(x: Any) -> Any:
     """Return a pytree of arrays as one of NumPy arrays; random keys and Python numbers are
     unchanged."""

@@ -19,6 +19,7 @@ from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.promotion import DType
 
 _NUMBER_TYPES = (bool, int, float, complex, np.ndarray, np.generic)
@@ -130,7 +131,11 @@ class NamespaceOperator:
         self._can_share_cache = True
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        made = self._fun(*args, **options)
+        try:
+            made = self._fun(*args, **options)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
         if self.call_cache is None and self._can_share_cache:
             self._share_cache()
         return made
@@ -244,6 +249,7 @@ class Operators(ArrayBase):
         def __iter__(self) -> Iterator[Self]: ...
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
 
+    @traceback_boundary
     def __delitem__(self, index: Any) -> None:
         raise ImmutableError(
             with_location(
@@ -251,6 +257,7 @@ class Operators(ArrayBase):
             )
         )
 
+    @traceback_boundary
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ImmutableError(
             with_location(
@@ -273,6 +280,7 @@ class Operators(ArrayBase):
         versions."""
         return import_module("shardir.frontend.numpy.array_api_info").array_namespace(api_version)
 
+    @traceback_boundary
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         """Return this array on a device or with a sharding; streams are not supported."""
         return import_module("shardir.frontend.arrays.device_transfer").device_put(self, device)
@@ -309,8 +317,12 @@ class Operators(ArrayBase):
 
     def astype(self, dtype: Any) -> Self:
         """Return this array with another element type."""
-        result: Self = _namespace_function("astype")(self, dtype)
-        return result
+        try:
+            result: Self = _namespace_function("astype")(self, dtype)
+            return result
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def view(self, dtype: Any = None, *more: Any) -> Self:
         """Return the bits of this array as another element type."""
@@ -319,19 +331,27 @@ class Operators(ArrayBase):
 
     def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Self:
         """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
-        wanted = shape[0] if len(shape) == 1 else shape
-        options = {} if out_sharding is None else {"out_sharding": out_sharding}
-        result: Self = _namespace_function("reshape")(self, wanted, order=order, **options)
-        return result
+        try:
+            wanted = shape[0] if len(shape) == 1 else shape
+            options = {} if out_sharding is None else {"out_sharding": out_sharding}
+            result: Self = _namespace_function("reshape")(self, wanted, order=order, **options)
+            return result
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def transpose(self, *axes: Any) -> Self:
         """Return a transposed array: `x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1,
         0))`."""
-        if not axes or (len(axes) == 1 and axes[0] is None):
-            result: Self = _namespace_function("transpose")(self)
-        else:
-            result = _namespace_function("transpose")(self, axes[0] if len(axes) == 1 else axes)
-        return result
+        try:
+            if not axes or (len(axes) == 1 and axes[0] is None):
+                result: Self = _namespace_function("transpose")(self)
+            else:
+                result = _namespace_function("transpose")(self, axes[0] if len(axes) == 1 else axes)
+            return result
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def flatten(self, order: str = "C") -> Self:
         result: Self = _namespace_function("ravel")(self, order=order)

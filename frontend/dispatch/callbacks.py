@@ -18,6 +18,7 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import is_in_manual_region
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, check_integer_range, operand_dtype
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.promotion import NARROW_DTYPES, dtype_of, result_type
@@ -106,6 +107,7 @@ def emit_callback(
     return made
 
 
+@traceback_boundary
 def pure_callback(
     callback: UserFunction,
     result_shape_dtypes: Any = _MISSING,
@@ -147,6 +149,7 @@ def pure_callback(
     return tree.unflatten(structure, made)
 
 
+@traceback_boundary
 def io_callback(
     callback: UserFunction,
     result_shape_dtypes: Any = _MISSING,

@@ -16,6 +16,7 @@ from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.tracebacks import hide_own_frames
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
@@ -38,9 +39,13 @@ class ComposedFunction:
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         try:
-            return self._call(args, options)
-        except FOREIGN_ERRORS as error:
-            raise_argument_error(self._fun, self.__name__, args, options, error)
+            try:
+                return self._call(args, options)
+            except FOREIGN_ERRORS as error:
+                raise_argument_error(self._fun, self.__name__, args, options, error)
+                raise
+        except Exception as error:
+            hide_own_frames(error)
             raise
 
     def _call(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:

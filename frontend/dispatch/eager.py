@@ -28,6 +28,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.tracebacks import hide_own_frames
 from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
@@ -88,18 +89,22 @@ class PublicFunction:
                 if made is not None:
                     return made[0] if known[1] is None else tree.unflatten(known[1], made)
         try:
-            if self._has_out_sharding and "out_sharding" in options:
-                return self._call_with_out_sharding(args, dict(options))
-            if current_trace() is not None:
-                return self._fun(*args, **options)
-            return call_eagerly(self.eager, args, options)
-        except FOREIGN_ERRORS as error:
-            raise_argument_error(self._fun, self.eager.name, args, options, error)
-            raise
-        except MemoryError as error:
-            raise_memory_error(self.eager.name, error)
-        except RecursionError:
-            check_acyclic((*args, *options.values()))
+            try:
+                if self._has_out_sharding and "out_sharding" in options:
+                    return self._call_with_out_sharding(args, dict(options))
+                if current_trace() is not None:
+                    return self._fun(*args, **options)
+                return call_eagerly(self.eager, args, options)
+            except FOREIGN_ERRORS as error:
+                raise_argument_error(self._fun, self.eager.name, args, options, error)
+                raise
+            except MemoryError as error:
+                raise_memory_error(self.eager.name, error)
+            except RecursionError:
+                check_acyclic((*args, *options.values()))
+                raise
+        except Exception as error:
+            hide_own_frames(error)
             raise
 
     def _call_with_out_sharding(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:

@@ -22,12 +22,14 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@traceback_boundary
 def make_ir(
     fun: UserFunction,
     static_argnums: ArgNums | None = None,
@@ -43,6 +45,7 @@ def make_ir(
     check_function("make_ir", fun)
     compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
 
+    @traceback_boundary
     @wraps(fun)
     def program(*args: PyTree, **options: PyTree) -> Any:
         lowered = compiled.lower(*args, **options)
@@ -51,6 +54,7 @@ def make_ir(
     return program
 
 
+@traceback_boundary
 def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
     """Return the results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
 

@@ -58,6 +58,7 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import find_definition, with_location
+from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
@@ -116,21 +117,25 @@ class JitFunction:
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Call the function with these arguments."""
-        if current_trace() is not None:
-            return self._inline(args, options)
-        if self._fast_path:
-            found = (
-                self._flatten_with_static(args, options)
-                if self._has_static
-                else flatten_arrays(args, options)
-            )
-            known = None if found is None else self._fast_path.get(found[1])
-            if found is not None and known is not None and is_same_context(known[2]):
-                launch, results, _, program = known
-                made = self._run(launch, found[0], program)
-                if made is not None:
-                    return made[0] if results is None else tree.unflatten(results, made)
-        return self._call_slow_path(args, options)
+        try:
+            if current_trace() is not None:
+                return self._inline(args, options)
+            if self._fast_path:
+                found = (
+                    self._flatten_with_static(args, options)
+                    if self._has_static
+                    else flatten_arrays(args, options)
+                )
+                known = None if found is None else self._fast_path.get(found[1])
+                if found is not None and known is not None and is_same_context(known[2]):
+                    launch, results, _, program = known
+                    made = self._run(launch, found[0], program)
+                    if made is not None:
+                        return made[0] if results is None else tree.unflatten(results, made)
+            return self._call_slow_path(args, options)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _run(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
         if not program.donated:
@@ -202,10 +207,12 @@ class JitFunction:
                 self._fast_path[alone[1]] = program.launch, form, key[2], program
         return out
 
+    @traceback_boundary
     def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
         return self._lower(args, options)
 
+    @traceback_boundary
     def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lower(args, options).out_info
@@ -375,6 +382,7 @@ def jit(fun: UserFunction, /, **options: Unpack[_JitOptions]) -> JitFunction: ..
 def jit(**options: Unpack[_JitOptions]) -> Callable[[UserFunction], JitFunction]: ...
 
 
+@traceback_boundary
 def jit(
     fun: UserFunction | None = None,
     /,

@@ -20,6 +20,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
@@ -102,6 +103,7 @@ class Lowered:
         ]
         return tree.unflatten(self.out_tree, structs)
 
+    @traceback_boundary
     def after(self, stage: str) -> Module:
         """Return the program after the pass named `stage`; raises `PipelineError` that lists the
         passes."""
@@ -118,6 +120,7 @@ class Lowered:
         module = self.module if stage is None else self.after(stage)
         return print_module(module, locations=locations)
 
+    @traceback_boundary
     def explain(self, value: str) -> "Explanation":
         """Return the origin of each mesh axis of a value, and why other axes are absent; see
         `as_text`.
@@ -135,6 +138,7 @@ class Lowered:
 
         return explain.conflicts(self)
 
+    @traceback_boundary
     def explain_collective(self, collective: "Collective | str") -> "CollectiveCause":
         """Return the cause of a collective, which is given as an object or by the name of its
         result.
@@ -149,6 +153,7 @@ class Lowered:
             self, collective, pipeline=str(default_pipeline(self._plan))
         )
 
+    @traceback_boundary
     def what_if(self, *annotations: str, without: Sequence[str] = ()) -> "Difference":
         """Return the changes that annotations such as `%w: f32[128, 256@model]` would make.
 
@@ -171,6 +176,7 @@ class Lowered:
 
         return explain.coverage(self)
 
+    @traceback_boundary
     def emit(
         self,
         target: str,
@@ -247,6 +253,7 @@ class Lowered:
             tuple(array.to_numpy_view() for array in self.captured),
         )
 
+    @traceback_boundary
     def compile(self, *, passes: str | None = None) -> "Compiled":
         """Return the compiled program; `passes` is its pipeline, by default that of `jit`."""
         if passes is not None:
@@ -256,6 +263,7 @@ class Lowered:
             runnable.donate(self._donated)
         return Compiled(self, runnable)
 
+    @traceback_boundary
     def with_passes(self, passes: str) -> "Lowered":
         """Return the program with another pipeline, as the keyword `passes` of `jit` states it."""
         plan = replace(self._plan, passes=resolve_pipeline(passes, "with_passes"))
@@ -429,9 +437,15 @@ class Compiled:
 
         Arguments that `jit` was to donate are deleted.
         """
-        leaves = self._lowered.check_arguments(args, options)
-        run, donated = self._program, self._program.donated
-        name = self._lowered.module.main.name
-        devices = run.plan.devices
-        results = run_with_donation(run, leaves, donated, name, devices) if donated else run(leaves)
-        return tree.unflatten(self.out_tree, results)
+        try:
+            leaves = self._lowered.check_arguments(args, options)
+            run, donated = self._program, self._program.donated
+            name = self._lowered.module.main.name
+            devices = run.plan.devices
+            results = (
+                run_with_donation(run, leaves, donated, name, devices) if donated else run(leaves)
+            )
+            return tree.unflatten(self.out_tree, results)
+        except Exception as error:
+            hide_own_frames(error)
+            raise

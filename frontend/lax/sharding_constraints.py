@@ -18,11 +18,13 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.shardings.sharding_tokens import constrain
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@traceback_boundary
 def with_sharding_constraint(x: PyTree, shardings: Any) -> Any:
     """Return the same values with the sharding that `shardings` states.
 

@@ -36,10 +36,12 @@ from shardir.frontend.profiling.profile_data import (
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 
 DEFAULT_RUNS = 5
 
 
+@traceback_boundary
 def profile(
     fun: Callable[..., Any], *args: Any, runs: int = DEFAULT_RUNS, trace: str | Path | None = None
 ) -> Profile:

@@ -17,12 +17,14 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import current_trace
 
 Result = TypeVar("Result")
 
 
+@traceback_boundary
 def reshard(xs: Any, out_shardings: Any) -> Any:
     """Return `xs`, a pytree of arrays, with the shardings `out_shardings`.
 

@@ -6,6 +6,7 @@ from types import MethodType
 from typing import Any
 
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.tracebacks import hide_own_frames
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal, bind_positional
@@ -25,12 +26,16 @@ class CustomFunction(ABC):
         self._fun, self._name, self._fixed = fun, function_name(fun), fixed
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
-        given = bind_positional(self._fun, self._name, args, options)
-        self._check_rule()
-        if current_trace() is None:
-            return self._fun(*given)
-        call = CustomCall.of(self._fun, given, self._fixed)
-        return self._emit(call, call.trace_primal(self._fun))
+        try:
+            given = bind_positional(self._fun, self._name, args, options)
+            self._check_rule()
+            if current_trace() is None:
+                return self._fun(*given)
+            call = CustomCall.of(self._fun, given, self._fixed)
+            return self._emit(call, call.trace_primal(self._fun))
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     @abstractmethod
     def _check_rule(self) -> None:

@@ -16,6 +16,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import current_trace, require_trace, trace_block, wrap_value
@@ -254,6 +255,7 @@ def custom_gradient(fun: UserFunction) -> UserFunction:
     check_function("custom_gradient", fun)
     name = function_name(fun)
 
+    @traceback_boundary
     @wraps(fun)
     def wrapper(*args: PyTree, **options: PyTree) -> Any:
         given = bind_positional(fun, name, args, options)

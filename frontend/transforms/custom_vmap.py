@@ -12,6 +12,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
@@ -68,6 +69,7 @@ class custom_vmap(CustomFunction):
         )
 
 
+@traceback_boundary
 def sequential_vmap(fun: UserFunction) -> custom_vmap:
     """Return `fun` with a batching rule that loops over its slices."""
     made = custom_vmap(fun)

@@ -20,6 +20,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
@@ -40,6 +41,7 @@ from shardir.ir.types import COMPLEX, INEXACT
 from shardir.passes.autodiff.vjp import vjp
 
 
+@traceback_boundary
 def grad(
     fun: UserFunction,
     argnums: ArgNums = 0,
@@ -54,6 +56,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
+    @traceback_boundary
     @wraps(fun)
     def gradient(*args: PyTree, **options: PyTree) -> Any:
         value, gradients = both(*args, **options)
@@ -62,6 +65,7 @@ def grad(
     return gradient
 
 
+@traceback_boundary
 def value_and_grad(
     fun: UserFunction,
     argnums: ArgNums = 0,
@@ -86,6 +90,7 @@ def value_and_grad(
     allow_int = check_flag("allow_int of grad", allow_int)
     parameters = Parameters.of(fun)
 
+    @traceback_boundary
     @wraps(fun)
     def value_and_gradient(*args: PyTree, **options: PyTree) -> Any:
         numbers = resolve_argnums("grad", argnums, args, parameters)

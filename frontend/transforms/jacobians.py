@@ -20,6 +20,7 @@ from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype
 from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
@@ -202,6 +203,7 @@ def _jacobian(
     holomorphic = check_flag(f"holomorphic of {what}", holomorphic)
     parameters = Parameters.of(fun)
 
+    @traceback_boundary
     @wraps(fun)
     def jacobian(*args: PyTree, **options: PyTree) -> Any:
         numbers = resolve_argnums(what, argnums, args, parameters)

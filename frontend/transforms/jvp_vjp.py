@@ -17,6 +17,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_util import Partial
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import convert, operand_dtype
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
@@ -33,6 +34,7 @@ from shardir.passes.autodiff import jvp as forward
 from shardir.passes.autodiff.vjp import linearize as reverse
 
 
+@traceback_boundary
 def jvp(
     fun: UserFunction,
     primals: Sequence[PyTree],
@@ -80,6 +82,7 @@ def jvp(
     return (results, out_tangents, aux) if has_aux else (results, out_tangents)
 
 
+@traceback_boundary
 def vjp(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the results of `fun(*primals)`, and the function from their cotangents to gradients.
 
@@ -107,6 +110,7 @@ def vjp_per_device(
     results, aux, rest = at.linearize(derive)
     leaves, structure = tree.flatten(results)
 
+    @traceback_boundary
     def pullback(saved: Any, cotangents: PyTree) -> Any:
         given = check_directions(
             "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
@@ -120,6 +124,7 @@ def vjp_per_device(
     return (results, back, aux) if has_aux else (results, back)
 
 
+@traceback_boundary
 def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the results of `fun(*primals)`, and the function from tangents of arguments to theirs.
 
@@ -138,6 +143,7 @@ def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tup
 
     results, aux, rest = at.linearize(derive)
 
+    @traceback_boundary
     def pushforward(saved: Any, *tangents: PyTree) -> Any:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]

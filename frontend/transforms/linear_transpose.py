@@ -13,6 +13,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import function_name, leaf_labels
 from shardir.frontend.tracing.trace import (
@@ -33,6 +34,7 @@ from shardir.passes.autodiff.varying import dependent_values
 from shardir.passes.autodiff.vjp import linearize
 
 
+@traceback_boundary
 def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
     """Return the transpose of `fun`, a linear function of floating-point arrays.
 
@@ -80,6 +82,7 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
         values = append_block(back, [*map(wrap_value, saved), *cotangents], body)
         return [wrap_value(value) for value in values]
 
+    @traceback_boundary
     def transpose(cotangent: PyTree) -> Any:
         given = check_directions(
             "cotangent", f"the transpose of {name}", "result", outs, results, cotangent
@@ -94,6 +97,7 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
     return transpose
 
 
+@traceback_boundary
 def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[Any]]:
     """Return `fun` with its captured values as additional arguments, and the list of these values.
 
@@ -117,6 +121,7 @@ def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[An
     closed = [value for value in block.captures() if value.type.dtype in INEXACT]
     params = (*block.params, *closed)
 
+    @traceback_boundary
     def call_converted(*args: PyTree) -> Any:
         trace = require_trace(name)
         count = len(args) - len(closed)

@@ -21,12 +21,14 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import as_device_array
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.pmap_call import PmapCall, PmapParameters
 from shardir.frontend.transforms.vmap import check_axis_entries, is_axis_number
 
 
+@traceback_boundary
 def pmap(
     fun: UserFunction | None = None,
     axis_name: str | None = None,
@@ -146,18 +148,22 @@ class PmapFunction:
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Return the results of all positions, stacked along the mapped axis."""
-        if current_trace() is not None:
-            return self._mapped(*args, **options)
-        known = list(self._mapping.inner)
-        placed, named = PmapCall(self._mapping, args, options).place_arguments()
         try:
+            if current_trace() is not None:
+                return self._mapped(*args, **options)
+            known = list(self._mapping.inner)
+            placed, named = PmapCall(self._mapping, args, options).place_arguments()
+            try:
+                return self._jit(*placed, **named)
+            except IncompatibleDevicesError:
+                if known == self._mapping.inner:
+                    raise
+            # Tracing has found a nested pmap, which needs more devices.
+            placed, named = PmapCall(self._mapping, args, options).place_arguments()
             return self._jit(*placed, **named)
-        except IncompatibleDevicesError:
-            if known == self._mapping.inner:
-                raise
-        # Tracing has found a nested pmap, which needs more devices.
-        placed, named = PmapCall(self._mapping, args, options).place_arguments()
-        return self._jit(*placed, **named)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""

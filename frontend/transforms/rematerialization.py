@@ -15,6 +15,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, emit_results, trace_block
@@ -107,6 +108,7 @@ def _policy_clauses(policy: Any) -> tuple[str, ...]:
     )
 
 
+@traceback_boundary
 def checkpoint(
     fun: UserFunction | None = None,
     *,
@@ -145,6 +147,7 @@ def checkpoint(
     if not check_flag("prevent_cse of checkpoint", prevent_cse):
         attrs["barrier"] = False
 
+    @traceback_boundary
     @wraps(fun)
     def wrapper(*args: PyTree, **options: PyTree) -> Any:
         if current_trace() is None:

@@ -11,6 +11,7 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import Parameters
 from shardir.frontend.transforms.manual_region import is_manual_axis
 from shardir.frontend.transforms.shard_map_call import (
@@ -23,6 +24,7 @@ from shardir.frontend.transforms.shard_map_call import (
 _MISSING: Any = object()
 
 
+@traceback_boundary
 def shard_map(
     f: UserFunction | None = None,
     mesh: Mesh | None = None,
@@ -82,6 +84,7 @@ def shard_map(
         _check_spec_entries(in_specs, f"in_specs of shard_map of {parameters.name}", is_in_spec)
         _check_spec_entries(out_specs, f"out_specs of shard_map of {parameters.name}")
 
+        @traceback_boundary
         @wraps(fun)
         def call_mapped(*args: PyTree) -> Any:
             used = current_mesh() if mesh is None else mesh

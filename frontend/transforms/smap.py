@@ -7,11 +7,13 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.transforms.shard_map import shard_map
 
 _MISSING: Any = object()
 
 
+@traceback_boundary
 def smap(
     f: UserFunction | None = None,
     /,

@@ -25,6 +25,7 @@ from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import bind_batch_axis
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
@@ -69,6 +70,7 @@ def check_axis_entries(axes: Any, word: str, unmapped: str) -> None:
             )
 
 
+@traceback_boundary
 def vmap(
     fun: UserFunction,
     in_axes: Any = 0,
@@ -126,6 +128,7 @@ def vmap(
             )
         )
 
+    @traceback_boundary
     @wraps(fun)
     def mapped(*args: PyTree, **options: PyTree) -> Any:
         leaves, structure = tree.flatten((args, options))

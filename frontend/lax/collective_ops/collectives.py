@@ -20,6 +20,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import NamedAxis, axes_size, ir_axes, resolve_axis_names
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, inexact_dtype
@@ -76,6 +77,7 @@ def _all_reduce(
     return result
 
 
+@traceback_boundary
 def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the sum of `x`, a container of arrays, over all positions along the axis or axes.
 
@@ -96,6 +98,7 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     return tree.map(total, x)
 
 
+@traceback_boundary
 def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the mean of `x` over all positions along the axis or axes, or over the group."""
     resolve_axis_names(axis_name, "pmean")
@@ -116,6 +119,7 @@ def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -
     return _map_leaves(x, mean)
 
 
+@traceback_boundary
 def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the elementwise maximum of `x` over all positions along the axis or axes, or the
     group.
@@ -124,6 +128,7 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     return _map_leaves(x, lambda leaf: _all_reduce(leaf, named, members, "max"))
 
 
+@traceback_boundary
 def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """Return the elementwise minimum of `x` over all positions along the axis or axes, or the
     group.
@@ -137,6 +142,7 @@ def axis_size(axis_name: AxisName) -> int:
     return axes_size(resolve_axis_names(axis_name, "axis_size"))
 
 
+@traceback_boundary
 def axis_index(axis_name: AxisName) -> Tracer:
     """Return the position of this call along the axis (i32); of several, the first is the major
     axis.
@@ -153,6 +159,7 @@ def axis_index(axis_name: AxisName) -> Tracer:
     return splat(0, TensorType((), "i32")) if index is None else index
 
 
+@traceback_boundary
 def ppermute(x: PyTree, axis_name: AxisName, perm: Pairs) -> Any:
     """Send `x` from position `source` to position `target`, for each `(source, target)` of `perm`.
 
@@ -242,6 +249,7 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
     return _map_leaves(x, broadcast_leaf)
 
 
+@traceback_boundary
 def all_gather(
     x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
     tiled: bool = False,
@@ -278,6 +286,7 @@ def _unstack_to(stacked: Tracer, dim: int, tiled: bool) -> Tracer:
     return reshape(result, shape)
 
 
+@traceback_boundary
 def psum_scatter(
     x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0,
     axis_index_groups: Groups = None, tiled: bool = False,
@@ -313,6 +322,7 @@ def _own_part(x: Tracer, dim: int, count: int, members: IrregularGroups) -> Trac
     return piece
 
 
+@traceback_boundary
 def all_to_all(
     x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *,
     axis_index_groups: Groups = None, tiled: bool = False,

@@ -21,6 +21,7 @@ from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import local_devices
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.trace import emit, emit_results
@@ -30,6 +31,7 @@ from shardir.ir.types import INTEGERS
 _UNSET = object()
 
 
+@traceback_boundary
 def cond(
     pred: ArrayLike,
     true_fun: UserFunction,
@@ -137,6 +139,7 @@ def _emit_case(
     return tree.unflatten(first.structure, set_weak_types(emitted, [weak for _, weak in kinds]))
 
 
+@traceback_boundary
 def platform_dependent(
     *args: PyTree, default: UserFunction | None = None, **per_platform: UserFunction
 ) -> Any:

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.transforms import implicit_differentiation
 
 UnaryFunction = Callable[..., Any]
 SolveFunction = Callable[[UnaryFunction, Any], Any]
 
 
+@traceback_boundary
 def custom_root(
     f: UnaryFunction,
     initial_guess: Any,
@@ -30,6 +32,7 @@ def custom_root(
     return implicit_differentiation.solve_root(f, initial_guess, solve, tangent_solve, has_aux)
 
 
+@traceback_boundary
 def custom_linear_solve(
     matvec: UnaryFunction,
     b: PyTree,

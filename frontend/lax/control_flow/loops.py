@@ -29,6 +29,7 @@ from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import emit, emit_results
@@ -222,6 +223,7 @@ def _carried_vma(
     return None if grown == starts[:count] else [*grown, *starts[count:]]
 
 
+@traceback_boundary
 def fori_loop(
     lower: Any,
     upper: Any,
@@ -316,6 +318,7 @@ def _loop_with_traced_bounds(
     return while_loop(is_below_bound, body, (first, init_val))[1]
 
 
+@traceback_boundary
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Apply `f` to every slice of `xs` along the first dimension in sequence, and stack the
     results.

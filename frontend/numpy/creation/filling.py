@@ -36,6 +36,7 @@ from shardir.frontend.shardings.devices import is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -71,6 +72,7 @@ def _choose_placement(device: Any, out_sharding: ShardingRequest) -> Any:
     return resolve_sharding(out_sharding, "out_sharding")
 
 
+@traceback_boundary
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None,
     device: Any = None, out_sharding: ShardingRequest = None,
@@ -111,6 +113,7 @@ def asarray(
     return _put_on_device(device, a)
 
 
+@traceback_boundary
 def array(
     object: Any, dtype: DTypeLike | None = None, copy: bool = True, order: Any = "K",
     ndmin: int = 0, *, device: Any = None, out_sharding: ShardingRequest = None,

@@ -1,0 +1,115 @@
+"""Tracebacks of errors in the user's program, without the frames of this package.
+
+Public functions are boundaries: an error that leaves one loses the frames of this package below it.
+Errors of this package itself (bugs) keep all frames, and so does every error if the setting
+`traceback` is `"full"` (`SHARDIR_TRACEBACK=full`).
+
+A boundary is a `try` statement in the outermost function of the package, because Python adds a
+frame to a traceback before it enters an `except` clause of that frame, and not again when the
+clause raises the error again.
+"""
+
+import os
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import wraps
+from traceback import walk_tb
+from types import CodeType, TracebackType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from shardir.errors import ShardirError
+from shardir.frontend.config import config
+from shardir.frontend.source_locations import is_internal_code
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+HIDDEN_FRAMES_NOTE = "The traceback omits frames of shardir; SHARDIR_TRACEBACK=full shows them."
+"""The note on errors without some of their frames."""
+
+_LIBRARY_PREFIXES = tuple(
+    path + os.sep for path in (sysconfig.get_path("stdlib"), os.path.dirname(np.__file__))
+)
+
+
+def hide_own_frames(error: Exception) -> None:
+    """Remove the frames of this package from the tracebacks of an error, its cause and its context.
+
+    The function changes nothing if the error is a bug of this package, or if the setting
+    `traceback` is `"full"`.
+    """
+    if error.__traceback__ is None or config.traceback == "full" or _is_own_bug(error):
+        return
+    is_changed = [_filter_traceback(each) for each in _chain(error)]
+    if any(is_changed) and HIDDEN_FRAMES_NOTE not in getattr(error, "__notes__", ()):
+        error.add_note(HIDDEN_FRAMES_NOTE)
+
+
+def traceback_boundary(function: Function) -> Function:
+    """Decorate a public function so that errors do not show the frames of this package below it.
+
+    The functions on the path of compiled calls contain this `try` statement themselves.
+    """
+
+    @wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
+
+    return cast(Function, wrapper)
+
+
+def _is_own_bug(error: Exception) -> bool:
+    """Return whether code of this package, and no function of the user, raised an error
+    unintentionally."""
+    if isinstance(error, ShardirError):
+        return False
+    is_own = False
+    for frame, _ in walk_tb(error.__traceback__):
+        is_own = _is_hidden(frame.f_code, is_own)
+    return is_own
+
+
+def _is_hidden(code: CodeType, is_caller_hidden: bool) -> bool:
+    """Return whether a frame belongs to this package, or to a library that it calls."""
+    return is_internal_code(code) or (is_caller_hidden and _is_library_code(code))
+
+
+def _is_library_code(code: CodeType) -> bool:
+    """Return whether a code object belongs to the standard library or to NumPy."""
+    file = code.co_filename
+    return file.startswith(_LIBRARY_PREFIXES) and (
+        "site-packages" not in file or file.startswith(_LIBRARY_PREFIXES[1])
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the errors that Python shows with it."""
+    seen: set[int] = set()
+    shown: BaseException | None = error
+    while shown is not None and id(shown) not in seen:
+        seen.add(id(shown))
+        yield shown
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+
+
+def _filter_traceback(error: BaseException) -> bool:
+    """Remove the hidden frames from a traceback; return whether there were any."""
+    steps: list[TracebackType] = []
+    step, count, is_hidden = error.__traceback__, 0, False
+    while step is not None:
+        is_hidden = _is_hidden(step.tb_frame.f_code, is_hidden)
+        if not is_hidden:
+            steps.append(step)
+        step, count = step.tb_next, count + 1
+    if len(steps) == count:
+        return False
+    kept: TracebackType | None = None
+    for step in reversed(steps):
+        kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    error.__traceback__ = kept
+    return True

@@ -1,0 +1,213 @@
+"""Tracebacks of the user's errors have the user's frames; those of bugs have all frames."""
+
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+import shardir.numpy as jnp
+from shardir.errors import ShardirError
+from shardir.frontend.dispatch import jit as jit_module
+from shardir.frontend.errors import ArgumentError, SettingError, ShapeError
+from shardir.frontend.source_locations import is_internal_code
+from shardir.frontend.tracebacks import HIDDEN_FRAMES_NOTE
+from shardir.sharding import PartitionSpec as P
+
+PROGRAM = """\
+import shardir
+import shardir.numpy as jnp
+
+def layer(x, w):
+    return jnp.dot(x, w)
+
+@shardir.jit
+def step(x, w):
+    h = layer(x, w)
+    return jnp.sum(h)
+
+step(jnp.ones((4, 8)), jnp.ones((4, 8)))
+"""
+
+OUTPUT = """\
+Traceback (most recent call last):
+  File "program.py", line 12, in <module>
+    step(jnp.ones((4, 8)), jnp.ones((4, 8)))
+  File "program.py", line 9, in step
+    h = layer(x, w)
+        ^^^^^^^^^^^
+  File "program.py", line 5, in layer
+    return jnp.dot(x, w)
+           ^^^^^^^^^^^^^
+shardir.frontend.errors.ShapeError: dot multiplies axis 1 of shape (4, 8) with axis 0 of shape \
+(4, 8), but 8 is not 4
+ --> program.py:5:12
+  |
+5 | return jnp.dot(x, w)
+  |        ^^^^^^^^^^^^^
+The traceback omits frames of shardir; SHARDIR_TRACEBACK=full shows them.
+"""
+
+
+def test_the_traceback_of_a_program_has_its_own_frames(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM, encoding="utf-8")
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr.replace(f"{tmp_path}/", "") == OUTPUT
+
+
+def multiply(x: Any) -> Any:
+    return jnp.dot(x, jnp.ones((3, 3)))
+
+
+def multiply_to_scalar(x: Any) -> Any:
+    return multiply(x).sum()
+
+
+def map_shards(x: Any) -> Any:
+    mesh = shardir.make_mesh((2,), ("data",))
+    return shardir.shard_map(multiply, mesh=mesh, in_specs=P("data"), out_specs=P("data"))(x)
+
+
+X = np.ones((4, 4), np.float32)
+
+CALLS: dict[str, tuple[Callable[[], object], list[str]]] = {
+    "function": (lambda: multiply(X), ["multiply"]),
+    "jit": (lambda: shardir.jit(multiply)(X), ["multiply"]),
+    "lower": (lambda: shardir.jit(multiply).lower(X), ["multiply"]),
+    "make_ir": (lambda: shardir.make_ir(multiply)(X), ["multiply"]),
+    "eval_shape": (lambda: shardir.eval_shape(multiply, X), ["multiply"]),
+    "jit of jit": (lambda: shardir.jit(shardir.jit(multiply))(X), ["multiply"]),
+    "grad": (lambda: shardir.grad(multiply_to_scalar)(X), ["multiply_to_scalar", "multiply"]),
+    "jit of grad": (
+        lambda: shardir.jit(shardir.grad(multiply_to_scalar))(X),
+        ["multiply_to_scalar", "multiply"],
+    ),
+    "vmap": (lambda: shardir.vmap(multiply)(X[None]), ["multiply"]),
+    "jvp": (lambda: shardir.jvp(multiply, (X,), (X,)), ["multiply"]),
+    "vjp": (lambda: shardir.vjp(multiply, X), ["multiply"]),
+    "linearize": (lambda: shardir.linearize(multiply, X), ["multiply"]),
+    "jacfwd": (lambda: shardir.jacfwd(multiply)(X), ["multiply"]),
+    "hessian": (lambda: shardir.hessian(multiply)(X), ["multiply"]),
+    "checkpoint": (lambda: shardir.jit(shardir.checkpoint(multiply))(X), ["multiply"]),
+    "custom_vjp": (lambda: shardir.custom_vjp(multiply)(X), []),
+    "shard_map": (lambda: map_shards(X), ["map_shards", "multiply"]),
+    "pmap": (lambda: shardir.pmap(multiply)(X[None]), ["multiply"]),
+    "scan": (
+        lambda: shardir.lax.scan(lambda c, x: (c, multiply(x)), 0.0, X[None]),
+        ["<lambda>", "multiply"],
+    ),
+    "cond": (lambda: shardir.lax.cond(True, multiply, multiply, X), ["multiply"]),
+    "operator": (lambda: jnp.ones((4, 4)) @ jnp.ones((3, 3)), []),
+    "method": (lambda: jnp.ones((4, 4)).reshape(3, 3), []),
+    "call of a compiled function": (
+        lambda: shardir.jit(jnp.sin).lower(X).compile()(jnp.ones(3)),
+        [],
+    ),
+    "make_mesh": (lambda: shardir.make_mesh((3, 100), ("a", "b")), []),
+    "device_put": (lambda: shardir.device_put("text"), []),
+    "array": (lambda: jnp.array("text"), []),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_frames_of_the_package_are_hidden(name: str) -> None:
+    call, frames = CALLS[name]
+    with pytest.raises(ShardirError) as caught:
+        call()
+    shown = traceback.extract_tb(caught.value.__traceback__)
+    assert [step.name for step in shown][1:] == ["<lambda>", *frames]
+    assert caught.value.__notes__ == [HIDDEN_FRAMES_NOTE]
+
+
+def test_the_setting_shows_all_frames() -> None:
+    with shardir.config(traceback="full"), pytest.raises(ShapeError) as caught:
+        shardir.jit(multiply)(X)
+    steps = [f.f_code for f, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert sum(map(is_internal_code, steps)) > 5
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_the_setting_does_not_trace_functions_again() -> None:
+    count = 0
+
+    @shardir.jit
+    def counted(x: shardir.Array) -> shardir.Array:
+        nonlocal count
+        count += 1
+        return x
+
+    counted(X)
+    with shardir.config(traceback="full"):
+        counted(X)
+    assert count == 1
+
+
+def test_the_setting_has_two_values() -> None:
+    with pytest.raises(SettingError) as caught:
+        shardir.config(traceback="off")
+    assert str(caught.value) == "the setting traceback is 'off'; it must be 'short' or 'full'"
+
+
+def test_an_error_of_the_user_keeps_its_type_and_frames() -> None:
+    def fail(x: Any) -> Any:
+        raise KeyError("missing")
+
+    with pytest.raises(KeyError) as caught:
+        shardir.jit(fail)(X)
+    names = [step.name for step in traceback.extract_tb(caught.value.__traceback__)]
+    assert names == ["test_an_error_of_the_user_keeps_its_type_and_frames", "fail"]
+
+
+def test_an_error_of_numpy_in_the_users_function_keeps_the_frames_of_numpy() -> None:
+    def fail(x: Any) -> Any:
+        return np.linalg.inv(np.zeros((2, 2)))
+
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        shardir.jit(fail)(X)
+    names = [step.name for step in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[1:3] == ["fail", "inv"]
+
+
+def test_an_error_keeps_its_cause_without_frames_of_the_package() -> None:
+    def fail(x: Any) -> Any:
+        try:
+            return multiply(x)
+        except ShapeError as error:
+            raise RuntimeError("the layer does not fit") from error
+
+    with pytest.raises(RuntimeError) as caught:
+        shardir.jit(fail)(X)
+    cause = caught.value.__cause__
+    assert isinstance(cause, ShapeError)
+    assert [step.name for step in traceback.extract_tb(cause.__traceback__)] == ["fail", "multiply"]
+
+
+def test_an_argument_error_keeps_the_error_of_numpy_as_its_cause() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        jnp.reshape(X, object())
+    text = "".join(traceback.format_exception(caught.value))
+    assert "The above exception was the direct cause" in text
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_a_bug_keeps_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any) -> None:
+        raise RuntimeError("bug")
+
+    # The code of a function of the package, with another name.
+    inside = eval(compile("lambda *args: broken()", jit_module.__file__, "eval"), {"broken": 0})
+    inside.__globals__["broken"] = eval(
+        compile("lambda: (_ for _ in ()).throw(RuntimeError('bug'))", jit_module.__file__, "eval")
+    )
+    monkeypatch.setattr(jit_module, "trace_call", inside)
+    with pytest.raises(RuntimeError, match="bug") as caught:
+        shardir.jit(multiply)(X)
+    names = [step.name for step in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[1:4] == ["__call__", "_call_slow_path", "_lower"]
+    assert not hasattr(caught.value, "__notes__")
