@@ -49,8 +49,8 @@ def abbreviate_items(items: tuple[object, ...] | list[object]) -> str:
 
 
 @singledispatch
-def ir_text(item: object) -> str:
-    """Return a part of the IR as text.
+def ir_text(item: object, *, locations: bool = False) -> str:
+    """Return a part of the IR as text; with `locations`, including origins and reasons.
 
     `shardir.text.printer` registers an implementation for each class, because the text form is
     defined above the IR.
@@ -68,3 +68,9 @@ class Printed:
 
     def __repr__(self) -> str:
         return abbreviate(str(self), comment="// ")
+
+    def _repr_html_(self) -> str:
+        # Imported late for start-up time.
+        from shardir.program_html import program_html
+
+        return program_html(ir_text(self, locations=True))

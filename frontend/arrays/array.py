@@ -9,6 +9,7 @@ is committed to its devices if the user placed it there; otherwise a computation
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, final
 
 import numpy as np
@@ -298,6 +299,14 @@ class Array(ArrayFields, Convertible):
         if self.shape or self.type.dtype == "key" or not is_readable(self.sharding, self.type):
             return format(str(self), spec)
         return format(np.asarray(self)[()], spec)
+
+    def _repr_html_(self) -> str | None:
+        """Return the picture of the shards and the elements; `None` for an array on one device."""
+        if self.sharding.num_devices == 1 or self.is_deleted():
+            return None
+        # Imported late for start-up time, and because the module imports shardings.
+        views = import_module("shardir.frontend.sharding_html")
+        return str(views.array_html(str(self.type), self.shape, self.sharding, repr(self)))
 
     def __repr__(self) -> str:
         if self.is_deleted():

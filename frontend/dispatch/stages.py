@@ -26,6 +26,7 @@ from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
+from shardir.program_html import program_html
 from shardir.representation import abbreviate
 from shardir.text.literals import format_name
 from shardir.text.printer import print_module
@@ -70,6 +71,9 @@ class Lowered:
 
     def __repr__(self) -> str:
         return abbreviate(str(self), comment="// ")
+
+    def _repr_html_(self) -> str:
+        return program_html(self.as_text(locations=True))
 
     @property
     def module(self) -> Module:
@@ -131,6 +135,7 @@ class Lowered:
 
         return explain.explain(self, value)
 
+    @traceback_boundary
     def conflicts(self) -> "Conflicts":
         """Return the conflicts between shardings, how each was resolved, and the communication it
         causes."""
@@ -163,12 +168,14 @@ class Lowered:
 
         return explain.what_if(self, annotations, without=without)
 
+    @traceback_boundary
     def order_sensitive(self) -> "OrderSensitivity":
         """Return the values whose sharding depends on the order of propagation."""
         from shardir.passes import explain  # For start-up time.
 
         return explain.order_sensitive(self)
 
+    @traceback_boundary
     def coverage(self) -> "Coverage":
         """Return operations without a factor rule, replicated dimensions, and annotations without
         effect."""
@@ -353,6 +360,9 @@ class Compiled:
 
     def __repr__(self) -> str:
         return abbreviate(str(self), comment="// ")
+
+    def _repr_html_(self) -> str:
+        return program_html(self.as_text(locations=True))
 
     @property
     def lowered(self) -> Lowered:

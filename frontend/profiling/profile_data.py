@@ -15,6 +15,7 @@ from typing import Any
 
 from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
+from shardir.html_elements import join, output, table, tag
 from shardir.ir.module import Loc, Op
 from shardir.representation import abbreviate
 
@@ -151,9 +152,39 @@ class Profile:
     def __repr__(self) -> str:
         return abbreviate(str(self))
 
+    def _repr_html_(self) -> str:
+        head, header, rows = _table_rows(self)
+        shown = rows if len(rows) <= MAX_HTML_ROWS else [*rows[: MAX_HTML_ROWS - 1], rows[-1]]
+        omitted = len(rows) - len(shown)
+        return output(
+            [tag("div", line) for line in head],
+            table(header, map(_row_html, shown), left=2),
+            tag("div", f"{omitted:,} rows omitted; print(x) shows all") if omitted else "",
+        )
+
+
+MAX_HTML_ROWS = 200
+"""Maximum number of rows of a profile in HTML."""
+
+Row = tuple[str, ...]
+
 
 def _format_table(profile: Profile) -> str:
     """Return the operations as a table, the slowest first, below a summary."""
+    lines, header, rows = _table_rows(profile)
+    return "\n".join([*lines, "", *_align_columns([header, *rows])]) + "\n"
+
+
+def _row_html(row: Row) -> list[str]:
+    """Return the cells of a row; the share of the time is also a bar."""
+    time, share, *others = row
+    width = min(100.0, float(share.rstrip("%")))
+    bar = tag("span", tag("span", style=f"width:{width:.1f}%"), class_="sd-bar")
+    return [time, join([share, " ", bar]), *others]
+
+
+def _table_rows(profile: Profile) -> tuple[list[str], Row, list[Row]]:
+    """Return the summary in lines, the header of the table, and its rows."""
     minimum = min(run.seconds for run in profile.runs)
     runs = len(profile.runs)
     lines = [
@@ -168,9 +199,10 @@ def _format_table(profile: Profile) -> str:
     if lost := max(run.lost for run in profile.runs):
         lines.append(f"a call has too many tasks to record: its first {lost:,} are missing below")
     total = profile.seconds
-    table = [("time", "share", "GB/s", "Gflop/s", "of limit", "busy", "operation", "where")]
+    header = ("time", "share", "GB/s", "Gflop/s", "of limit", "busy", "operation", "where")
+    rows: list[Row] = []
     for row in profile.rows:
-        table.append(
+        rows.append(
             (
                 _format_time(row.seconds),
                 f"{row.seconds / total:.1%}",
@@ -193,7 +225,7 @@ def _format_table(profile: Profile) -> str:
         between,
         "",
     )
-    return "\n".join([*lines, "", *_align_columns([*table, rest])]) + "\n"
+    return lines, header, [*rows, rest]
 
 
 def _align_columns(table: Sequence[Sequence[str]]) -> list[str]:

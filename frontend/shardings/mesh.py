@@ -17,6 +17,7 @@ there, or running a program, is an error.
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from functools import cached_property
+from importlib import import_module
 from math import prod
 from typing import Any
 from weakref import WeakValueDictionary
@@ -179,6 +180,10 @@ class Mesh(metaclass=_InternedMeta):
         if self.device_ids == tuple(range(self.size)):
             return f"Mesh({axes})"
         return f"Mesh({axes}, device_ids={abbreviate_items(self.device_ids)})"
+
+    def _repr_html_(self) -> str:
+        # Imported late for start-up time, and because the module imports this one.
+        return str(import_module("shardir.frontend.sharding_html").mesh_html(self))
 
     def __str__(self) -> str:
         types = ", ".join(map(repr, self.axis_types))

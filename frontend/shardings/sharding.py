@@ -8,6 +8,7 @@ notation. PositionalSharding has a file of its own.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import Any, final
 
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
@@ -64,6 +65,10 @@ class Sharding(ABC):
     def check_compatible_aval(self, shape: Sequence[int]) -> None:
         """Raise `ShardingError` when arrays of `shape` cannot have this sharding."""
         self.sub_axes(len(shape))
+
+    def _repr_html_(self) -> str:
+        # Imported late for start-up time, and because the module imports this one.
+        return str(import_module("shardir.frontend.sharding_html").sharding_html(self))
 
     def __setattr__(self, name: str, value: object) -> None:
         kind = type(self).__name__

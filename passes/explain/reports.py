@@ -10,6 +10,7 @@ from functools import singledispatch
 
 from shardir.ir.module import Loc
 from shardir.passes.propagation.record import RefusalReason
+from shardir.program_html import report_html
 from shardir.representation import abbreviate
 
 
@@ -23,6 +24,9 @@ class Report:
 
     def __repr__(self) -> str:
         return abbreviate(str(self))
+
+    def _repr_html_(self) -> str:
+        return report_html(str(self))
 
 
 @singledispatch

@@ -289,33 +289,33 @@ ir_text.register(Module, print_module)
 
 
 @ir_text.register
-def _function_text(function: Function) -> str:
-    return "\n".join(Printer(()).function(function))
+def _function_text(function: Function, *, locations: bool = False) -> str:
+    return "\n".join(Printer((), locations).function(function))
 
 
 @ir_text.register
-def _block_text(block: Block) -> str:
-    return "\n".join(Printer(()).block(block))
+def _block_text(block: Block, *, locations: bool = False) -> str:
+    return "\n".join(Printer((), locations).block(block))
 
 
 @ir_text.register
-def _op_text(op: Op) -> str:
-    return "\n".join(Printer(()).operation(op))
+def _op_text(op: Op, *, locations: bool = False) -> str:
+    return "\n".join(Printer((), locations).operation(op))
 
 
 @ir_text.register
-def _value_text(value: Value) -> str:
-    return Printer(()).param(value, _ValueTexts())
+def _value_text(value: Value, *, locations: bool = False) -> str:
+    return Printer((), locations).param(value, _ValueTexts())
 
 
 @ir_text.register
-def _global_tensor_text(tensor: GlobalTensor) -> str:
-    return Printer(()).global_type(tensor)
+def _global_tensor_text(tensor: GlobalTensor, *, locations: bool = False) -> str:
+    return Printer((), locations).global_type(tensor)
 
 
 @ir_text.register
-def _spmd_interface_text(interface: SpmdInterface) -> str:
-    printer = Printer(())
+def _spmd_interface_text(interface: SpmdInterface, *, locations: bool = False) -> str:
+    printer = Printer((), locations)
     params, results = (
         ", ".join(map(printer.global_type, side)) for side in (interface.params, interface.results)
     )

@@ -1,0 +1,190 @@
+"""Programs and reports as HTML: the printed text with colored labels of axes and foldable blocks.
+
+The text of the output is the printed text, so that a selection can be copied into a `.ir` file.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from shardir.html_elements import Html, join, label, output, tag
+
+MAX_HTML_LINES = 1000
+"""Maximum number of lines of a program or a report in HTML."""
+MAX_HTML_COLUMNS = 2000
+"""Maximum length of a line in HTML, in characters."""
+MAX_OPEN_LINES = 40
+"""Blocks with more lines are folded at first."""
+
+_NAME = r'(?:[\w.]+|"(?:[^"\\\n]|\\.)*")'
+_AXIS = rf"{_NAME}(?::\(\d+\)\d+)?"
+_AXES = rf"{_AXIS}(?:, {_AXIS})*"
+_LINE_END = re.compile(
+    r' loc\((?P<file>"(?:[^"\\]|\\.)*"):(?P<line>\d+):\d+\)(?: why\((?P<why>"(?:[^"\\]|\\.)*")\))?'
+    r"(?= \{$|$)"
+    r'| why\((?P<only>"(?:[^"\\]|\\.)*")\)(?= \{$|$)'
+)
+"""The location and the reason of an operation, at the end of its line."""
+
+
+@cache
+def _tokens() -> re.Pattern[str]:
+    """Return the pattern of the parts of a line that are not plain text."""
+    return re.compile(
+        r"(?P<comment>//.*)"
+        r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
+        rf"|(?P<value>%{_NAME})"
+        rf"|(?P<extent>(?<=[\[ ])(?P<declared>{_NAME})(?==\d+[,\]]))"
+        rf"|(?P<cut>(?<=\d)@(?:\((?P<many>{_AXES})\)|(?P<one>{_AXIS})))"
+        rf"|(?P<marks>\b(?:replicated|unreduced(?:\[\w+\])?)\((?P<marked>{_AXES})\))"
+        r"|(?P<attribute>\b(?:axes|in_axes|out_axes|axis)="
+        rf"\[?(?P<axes>{_AXES})\]?)"
+        r"|(?P<keyword>(?<![@%\w.])(?:mesh|spmd|func|return|yield)\b(?=[ \n]|$))"
+        r"|(?P<name>(?<![@%\w.])[A-Za-z_][\w-]*(?=\())"
+    )
+
+
+_AXIS_GROUPS = ("declared", "many", "one", "marked", "axes")
+"""The groups of `_tokens` that contain axes."""
+
+
+def program_html(text: str, axes: Iterable[str] = ()) -> Html:
+    """Return the text of a program as a notebook output.
+
+    `axes` are the names of mesh axes in the order of their colors; those that the text declares
+    follow.
+    """
+    lines = _shorten(text.rstrip("\n").split("\n"))
+    colors = {name: n for n, name in enumerate(dict.fromkeys([*axes, *_declared_axes(lines)]))}
+    body, _ = _block(lines, 0, colors)
+    return output(tag("div", body, class_="sd-code"))
+
+
+def report_html(text: str, axes: Iterable[str] = ()) -> Html:
+    """Return the text of a report as a notebook output with colored labels of axes."""
+    lines = _shorten(text.rstrip("\n").split("\n"))
+    colors: dict[str, int] = {name: n for n, name in enumerate(axes)}
+    for line in lines:
+        for found in _tokens().finditer(line):
+            for axis in _axes_of(found):
+                colors.setdefault(axis, len(colors))
+    return output(tag("pre", [join([_line(line, colors), "\n"]) for line in lines]))
+
+
+def _shorten(lines: list[str]) -> list[str]:
+    """Return the lines without the middle if there are more than `MAX_HTML_LINES`."""
+    if len(lines) > MAX_HTML_LINES:
+        half = MAX_HTML_LINES // 2
+        note = f"// ... {len(lines) - 2 * half:,} lines omitted; print(x) shows all ..."
+        lines = [*lines[:half], note, *lines[-half:]]
+    return [
+        line
+        if len(line) <= MAX_HTML_COLUMNS
+        else f"{line[:MAX_HTML_COLUMNS]} ... {len(line):,} characters"
+        for line in lines
+    ]
+
+
+def _declared_axes(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the axes that lines such as `mesh @mesh = [data=4, model=2]` declare."""
+    for line in lines:
+        if line.startswith("mesh @"):
+            yield from re.findall(rf"[\[ ]({_NAME})=\d+", line)
+
+
+def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[Html], int]:
+    """Return the elements of the lines from `at` to the end of their block, and the next line.
+
+    A line that ends with `{` begins a foldable block.
+    """
+    made: list[Html] = []
+    while at < len(lines):
+        line = lines[at]
+        if line.lstrip().startswith("}"):
+            return made, at
+        at += 1
+        # The head of a function has a line for each parameter.
+        head = [line]
+        if line.endswith("(") and not line.startswith(" "):
+            while at < len(lines) and not head[-1].endswith("{"):
+                head.append(lines[at])
+                at += 1
+        if not f" {head[-1]}".endswith(" {"):
+            made.append(tag("div", _line(line, colors) if line else tag("br")))
+            continue
+        while True:
+            inner, end = _block(lines, at, colors)
+            size = end - at
+            is_open = "open" if size <= MAX_OPEN_LINES or not line.startswith(" ") else None
+            summary = [join([_line(each, colors), "\n"]) for each in head[:-1]]
+            summary.append(_line(head[-1], colors))
+            made.append(
+                tag(
+                    "details",
+                    tag("summary", summary),
+                    tag("div", inner, class_="sd-b"),
+                    open=is_open,
+                )
+            )
+            closing = lines[end] if end < len(lines) else ""
+            at = end + 1
+            if not closing.endswith(" {"):
+                if closing:
+                    made.append(tag("div", _line(closing, colors)))
+                break
+            head = [closing]
+    return made, at
+
+
+def _line(line: str, colors: Mapping[str, int]) -> Html:
+    """Return a line with colored axes; its location and reason become a note at the end."""
+    found = _LINE_END.search(line)
+    note: list[str] = []
+    rest = ""
+    if found:
+        line, rest = line[: found.start()], line[found.end() :]
+        why = (found["why"] or found["only"] or "")[1:-1]
+        if found["file"]:
+            file = found["file"][1:-1]
+            short = f"{file.rpartition('/')[2]}:{found['line']}"
+            note.append(tag("span", f"  {short}", class_="sd-n", title=f"{file}:{found['line']}"))
+        if why:
+            note.append(tag("span", f"  {why}", class_="sd-n"))
+    parts: list[str] = []
+    last = 0
+    for token in _tokens().finditer(line):
+        parts += [line[last : token.start()], _token(token, colors)]
+        last = token.end()
+    return join([*parts, line[last:], rest, *note])
+
+
+def _token(token: re.Match[str], colors: Mapping[str, int]) -> Html:
+    text = token[0]
+    match token.lastgroup:
+        case "comment":
+            return tag("span", text, class_="sd-d")
+        case "keyword":
+            return tag("span", text, class_="sd-k")
+        case "name":
+            return tag("span", text, class_="sd-k")
+        case _:
+            if inner := next((g for g in _AXIS_GROUPS if token[g]), None):
+                start, end = token.start(inner) - token.start(), token.end(inner) - token.start()
+                return join([text[:start], _axis_labels(text[start:end], colors), text[end:]])
+            return join([text])
+
+
+def _axes_of(token: re.Match[str]) -> Iterator[str]:
+    """Yield the names of the axes in a token."""
+    for group in ("many", "one", "marked"):
+        for axis in (token[group] or "").split(", "):
+            if axis.strip():
+                yield axis.partition(":")[0]
+
+
+def _axis_labels(text: str, colors: Mapping[str, int]) -> Html:
+    """Return a list of axes, as printed, with a label for each known one."""
+    return join(
+        piece if (color := colors.get(piece.partition(":")[0])) is None else label(piece, color)
+        for piece in re.split(r"(, )", text)
+    )
