@@ -174,6 +174,24 @@ class Config:
         return None if chosen is None else str(chosen)
 
     @property
+    def log_compiles(self) -> bool:
+        """True if each compilation of a jitted function is logged with the reason for it (no;
+        `SHARDIR_LOG_COMPILES`).
+
+        The logger is `shardir.jit`, the level WARNING. `f.cache_info()` returns the same reasons.
+        """
+        return bool(_read_setting("log_compiles"))
+
+    @property
+    def debug_nans(self) -> bool:
+        """True if a result with NaN is an error that names the first operation that makes NaN (no;
+        `SHARDIR_DEBUG_NANS`).
+
+        Every result is examined, and calls do not use the native call cache, which is slow.
+        """
+        return bool(_read_setting("debug_nans"))
+
+    @property
     def traceback(self) -> str:
         """Frames in the tracebacks of errors in the user's program (`SHARDIR_TRACEBACK`).
 

@@ -10,6 +10,10 @@ from typing import Any
 from shardir.errors import ShardirError
 
 
+class NanError(ShardirError, FloatingPointError):
+    """A result has NaN, and the setting `debug_nans` is on."""
+
+
 class UnknownSetting(ShardirError, AttributeError):
     """A setting does not exist."""
 

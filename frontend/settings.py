@@ -56,6 +56,8 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("check_replicated_inputs", True, "SHARDIR_CHECK_REPLICATED_INPUTS", as_switch),
         Setting("shown_platform", "cpu", "SHARDIR_SHOWN_PLATFORM", as_platform),
         Setting("num_gpu_devices", None, "SHARDIR_GPU_DEVICES", as_optional_count),
+        Setting("log_compiles", False, "SHARDIR_LOG_COMPILES", as_switch, affects_programs=False),
+        Setting("debug_nans", False, "SHARDIR_DEBUG_NANS", as_switch),
         Setting("traceback", "short", "SHARDIR_TRACEBACK", as_traceback, affects_programs=False),
     )
 }

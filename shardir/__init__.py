@@ -57,6 +57,7 @@ TABLE = {
         "device_put",
         "effects_barrier",
     ),
+    "shardir.frontend.arrays.live_arrays": ("live_arrays",),
     "shardir.frontend.arrays.stacked_transfer": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.distributed.processes": ("process_count", "process_index"),
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
         device_put as device_put,
         effects_barrier as effects_barrier,
     )
+    from shardir.frontend.arrays.live_arrays import live_arrays as live_arrays
     from shardir.frontend.arrays.operators import Operators
     from shardir.frontend.arrays.stacked_transfer import (
         device_put_replicated as device_put_replicated,

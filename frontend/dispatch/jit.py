@@ -6,6 +6,7 @@ another trace the function is inlined into the enclosing program.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
+from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
 
@@ -25,6 +26,7 @@ from shardir.frontend.dispatch.argument_signatures import (
     signature_of_leaf,
     signatures_of,
 )
+from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
 from shardir.frontend.dispatch.compilation import prepare_backend
 from shardir.frontend.dispatch.donation import run_with_donation
 from shardir.frontend.dispatch.eager_call import (
@@ -114,6 +116,7 @@ class JitFunction:
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
         self._has_static = parameters.has_static
+        self._compilations = CompilationLog()
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Call the function with these arguments."""
@@ -176,12 +179,16 @@ class JitFunction:
             if len(self._programs) >= MAX_CACHED_PROGRAMS:
                 self._programs.clear()
             prepare_backend(default_array_device().backend)
+            begin = perf_counter()
             found = self._lower(args, options).make_program()
+            seconds = perf_counter() - begin
             if known.has_donated:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
                 positions, named = known.merge_arguments(numbers, args, options)
                 found[0].donate(tree.leaves(known.donated_arguments(tuple(positions), named)))
             self._programs[key] = found  # Last, because other threads read the cache.
+            call = self._call_key(dynamic, static, key[2])
+            self._compilations.add(self._fun, known.name, call, seconds)
         program, results = found
         made = self._run(program, leaves, program)
         out = tree.unflatten(results, made)
@@ -217,8 +224,26 @@ class JitFunction:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lower(args, options).out_info
 
+    def cache_info(self) -> CacheInfo:
+        """Return the compilations of this function with the reason for each of them."""
+        entries = tuple(self._compilations.entries)
+        return CacheInfo(self._parameters.name, len(self._programs), entries)
+
+    def _call_key(self, dynamic: Any, static: Any, context: TraceContext) -> CallKey:
+        known = self._parameters
+        leaves, structure = tree.flatten(dynamic)
+        named = [(known.label(i) if isinstance(i, int) else i, value) for i, value in static]
+        return CallKey(
+            structure,
+            tuple(known.labels(*dynamic)),
+            signatures_of(known, leaves, dynamic),
+            tuple(named),
+            context,
+        )
+
     def clear_cache(self) -> None:
         """Remove all compiled programs from the cache."""
+        self._compilations.clear()
         self._programs.clear()
         self._fast_path.clear()
         if self.call_cache is not None:
@@ -229,7 +254,8 @@ class JitFunction:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy, which compiles its own programs."""
-        return {**self.__dict__, "_programs": {}, "_fast_path": {}}
+        own = {"_programs": {}, "_fast_path": {}, "_compilations": CompilationLog()}
+        return {**self.__dict__, **own}
 
     def __repr__(self) -> str:
         return f"<jit of {self._parameters.name}>"

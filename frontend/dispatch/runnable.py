@@ -136,6 +136,8 @@ class Runnable:
         self._compared_captures = captured if self._inputs is not None else ()
         self._captured: list[Sequence[Buffer]] = []
         self._captured_storage: list[Storage] = []
+        self._checks_nans = config.debug_nans
+        self._nan_captures = captured if self._checks_nans else ()
         self.launch: Launch | None = None
         """The native launch, for arrays that need no conversion or resharding."""
         self.results_are_views = False
@@ -153,9 +155,11 @@ class Runnable:
                 if self._is_single_device and not captured:
                     launch = view_launch.view_launch(plan.module.main, self._result_signatures)
                 self.results_are_views = launch is not None
-                self.launch = launch or self._whole_executable.launcher(
-                    Array, self._result_signatures, self._captured_storage
-                )
+                # Without a launch, no call cache repeats calls without this object.
+                if not self._checks_nans:
+                    self.launch = launch or self._whole_executable.launcher(
+                        Array, self._result_signatures, self._captured_storage
+                    )
         elif not self._is_abstract:
             self._captured = [
                 self._shard_executable.arrange_argument(i, self._argument_shards(array, i))
@@ -202,8 +206,10 @@ class Runnable:
             self._shard_executable = made
             self._device_executable = made if isinstance(made, DeviceExecutable) else None
 
-    def __call__(self, leaves: list[Any]) -> list[Array]:
+    def __call__(self, leaves: list[Any], nans_checked: bool = False) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; committed arguments must fit the program."""
+        if self._checks_nans and not nans_checked:
+            return self._run_with_nan_check(leaves)
         check = None if self._inputs is None else self._check_inputs(self._inputs, leaves)
         if self.launch is not None:
             made = self.launch(leaves)
@@ -239,6 +245,18 @@ class Runnable:
             Array(signature, sharding, parts)
             for (signature, sharding), parts in zip(self._result_signatures, outs, strict=True)
         ]
+
+    def _run_with_nan_check(self, leaves: list[Any]) -> list[Array]:
+        """Run, and raise `NanError` if a result has NaN."""
+        # Imported late for start-up time: this module imports the interpreter.
+        from shardir.frontend.dispatch.nan_check import check_results, read_arguments
+
+        main = self.plan.module.main
+        captured = list(self._nan_captures)[: len(main.body.params) - len(leaves)]
+        arguments = read_arguments([*leaves, *captured], main)
+        results = self(leaves, nans_checked=True)
+        check_results(results, main, arguments)
+        return results
 
     @locate_errors
     def _check_inputs(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:

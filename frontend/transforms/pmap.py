@@ -10,6 +10,7 @@ from typing import Any, final
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
+from shardir.frontend.dispatch.cache_info import CacheInfo
 from shardir.frontend.dispatch.jit import JitFunction, jit
 from shardir.frontend.dispatch.stages import Lowered
 from shardir.frontend.errors import (
@@ -172,6 +173,10 @@ class PmapFunction:
     def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._jit.eval_shape(*args, **options)
+
+    def cache_info(self) -> CacheInfo:
+        """Return the compilations of this function with the reason for each of them."""
+        return self._jit.cache_info()
 
     def clear_cache(self) -> None:
         """Remove all compiled programs from the cache."""

@@ -31,11 +31,11 @@ from shardir.frontend.settings import read_environment
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
     "shardy_exact, passes, isolated, gather, check_replicated_inputs, shown_platform, "
-    "num_gpu_devices, traceback"
+    "num_gpu_devices, log_compiles, debug_nans, traceback"
 )
 VARIABLES = (
     "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER, "
-    "SHOWN_PLATFORM, GPU_DEVICES, TRACEBACK"
+    "SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, TRACEBACK"
 )
 
 
@@ -50,7 +50,8 @@ def test_defaults() -> None:
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
         "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, passes=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
-        "shown_platform='cpu', num_gpu_devices=None, traceback='short')"
+        "shown_platform='cpu', num_gpu_devices=None, "
+        "log_compiles=False, debug_nans=False, traceback='short')"
     )
 
 
@@ -145,6 +146,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("check_replicated_inputs", True),
             ("shown_platform", "cpu"),
             ("num_gpu_devices", None),
+            ("debug_nans", False),
         )
     with dump_dir(tmp_path):
         assert config.dump_dir == str(tmp_path)

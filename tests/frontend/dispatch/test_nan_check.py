@@ -1,0 +1,109 @@
+"""`debug_nans` names the first operation that makes NaN, and its line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+import shardir.numpy as jnp
+from shardir.frontend.errors import NanError
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(autouse=True)
+def debug_nans() -> Iterator[None]:
+    with shardir.config(debug_nans=True):
+        yield
+
+
+def line_of(text: str) -> int:
+    (number,) = (i for i, line in enumerate(LINES, 1) if line.endswith(f"# {text}"))
+    return number
+
+
+def logarithm(x: Any) -> Any:
+    y = jnp.exp(x) - 2
+    z = jnp.log(y)  # the logarithm
+    return z.sum() * 2
+
+
+X = np.array([-1.0, 2.0], np.float32)
+
+
+def test_the_error_names_the_operation_and_its_line() -> None:
+    with pytest.raises(NanError) as caught:
+        shardir.jit(logarithm)(X)
+    line = line_of("the logarithm")
+    assert str(caught.value).splitlines() == [
+        "the result of logarithm has NaN; the first operation that makes NaN is "
+        "%z = log(%y) : f32[2]",
+        f"  --> tests/frontend/dispatch/test_nan_check.py:{line}:9",
+        "   |",
+        f"{line} | z = jnp.log(y)  # the logarithm",
+        "   |     ^",
+    ]
+    assert isinstance(caught.value, FloatingPointError)
+
+
+def test_a_sharded_program() -> None:
+    mesh = shardir.make_mesh((2,), ("data",))
+    x = shardir.device_put(X, NamedSharding(mesh, P("data")))
+    with pytest.raises(NanError, match="makes NaN is %z = log"):
+        shardir.jit(logarithm)(x)
+
+
+def test_an_eager_function() -> None:
+    x = jnp.asarray(X)
+    for _ in range(3):
+        with pytest.raises(NanError, match="the result of log has NaN; the first operation"):
+            jnp.log(x)
+
+
+def test_an_operation_inside_of_a_loop() -> None:
+    def body(i: Any, x: Any) -> Any:
+        return jnp.sqrt(x - 1)
+
+    with pytest.raises(NanError, match=r"makes NaN is %\w+ = sqrt\("):
+        shardir.jit(lambda x: shardir.lax.fori_loop(0, 5, body, x))(2.0)
+
+
+def test_an_argument_with_nan() -> None:
+    with pytest.raises(NanError) as caught:
+        shardir.jit(lambda x: x + 1)(np.float32("nan"))
+    first = str(caught.value).splitlines()[0]
+    assert first == "the result of lambda has NaN, and so has the argument %x"
+
+
+def test_a_donated_argument_and_a_gradient() -> None:
+    with pytest.raises(NanError, match="makes NaN is %z = log"):
+        shardir.jit(logarithm, donate_argnums=0)(jnp.asarray(X))
+    with pytest.raises(NanError):
+        shardir.grad(logarithm)(X)
+
+
+def test_a_captured_array() -> None:
+    captured = jnp.asarray(X)
+    with pytest.raises(NanError, match=r"makes NaN is %\w+ = log"):
+        shardir.jit(lambda x: jnp.log(x + captured))(np.float32(0))
+
+
+def test_results_without_nan() -> None:
+    f = shardir.jit(lambda x: (x * 2, jnp.argmax(x)))
+    for _ in range(5):
+        assert f(X)[1] == 1
+
+
+def test_programs_compiled_before_are_not_used() -> None:
+    f = shardir.jit(logarithm)
+    with shardir.config(debug_nans=False):
+        for _ in range(5):
+            assert np.isnan(f(X))
+    with pytest.raises(NanError):
+        f(X)
+    with shardir.config(debug_nans=False):
+        assert np.isnan(f(X))
