@@ -59,7 +59,8 @@ def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
 
 
 def to_dot(module: Module) -> str:
-    """Return the first function as Graphviz DOT: operations as boxes, blocks as clusters."""
+    """Return the first function as Graphviz DOT: operations as boxes, blocks as clusters,
+    and the types and shardings of values on edges."""
     return "\n".join(["digraph {", *_Drawing(module).lines(), "}\n"])
 
 
@@ -97,7 +98,7 @@ class _Drawing:
     def block(self, block: Block, end: str, indent: str) -> Iterator[str]:
         for param in block.params:
             self.node[param] = node = self.fresh()
-            text = f"{self.names[param]}: {param.type}"
+            text = self.printer.param(param, self.names)
             yield f"{indent}{node} [label={_quote(text)}, shape=ellipse]"
         for op in block.ops:
             yield from self.op(op, indent)
@@ -128,7 +129,9 @@ class _Drawing:
         self.node.update(dict.fromkeys(op.results, node))
 
     def edge(self, value: Value, to: str) -> str:
-        return f"{self.node[value]} -> {to} [label={_quote(f'{self.names[value]}: {value.type}')}]"
+        """Return an edge with the type and the sharding of its value."""
+        text = self.printer.param(value, self.names)
+        return f"{self.node[value]} -> {to} [label={_quote(text)}]"
 
     def fresh(self) -> str:
         return f"n{next(self.number)}"

@@ -91,6 +91,23 @@ def test_the_critical_path_is_the_heaviest() -> None:
     assert critical_path(parse("func @f() -> () { return }").main.body, lambda op: 1) == []
 
 
+def test_edges_show_shardings() -> None:
+    text = """\
+mesh @mesh = [data=4]
+
+func @f(
+  %x: f32[8@data],
+) -> (f32[8]) {
+  %y = exp(%x) : f32[8@data]
+  return %y
+}
+"""
+    lines = to_dot(parse(text)).splitlines()
+    assert '  n0 [label="%x: f32[8@data]", shape=ellipse]' in lines
+    assert '  n0 -> n1 [label="%x: f32[8@data]"]' in lines
+    assert '  n1 -> n2 [label="%y: f32[8@data]"]' in lines
+
+
 @given(any_modules())
 def test_no_path_is_heavier_than_the_critical_path(module: Module) -> None:
     block = module.main.body
