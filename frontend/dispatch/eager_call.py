@@ -23,7 +23,7 @@ from shardir.frontend.dispatch.argument_signatures import (
     is_array_like,
     signature_of_leaf,
 )
-from shardir.frontend.dispatch.execution_context import execution_context
+from shardir.frontend.dispatch.execution_context import ExecutionContext, execution_context
 from shardir.frontend.dispatch.fingerprint import module_fingerprint
 from shardir.frontend.dispatch.lowering import LoweredProgram, lower
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
@@ -33,13 +33,13 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
-from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.op_rules.custom_rules import rules_in_force
+from shardir.op_rules.custom_rules import RuleSet, rules_in_force
 
 MAX_CACHED_PROGRAMS = 4096
 """Maximum number of programs in a cache; a full cache is cleared."""
@@ -58,7 +58,7 @@ def _is_argument(x: Any) -> bool:
     return is_array_like(x) and not is_wide_int(x)
 
 
-TraceContext = tuple[object, object, object, object]
+TraceContext = tuple[tuple[tuple[str, object], ...], Mesh | None, RuleSet, ExecutionContext]
 
 
 def trace_context() -> TraceContext:

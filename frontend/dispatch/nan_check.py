@@ -69,7 +69,8 @@ def _nan_error(which: str, function: Function, arguments: list[Elements]) -> Nan
             break  # The devices of a mesh are needed, which traced programs do not contain.
     except _FoundNan as found:
         op = _definition(function, found.value)
-        text = f"{which} has NaN; the first operation that makes NaN is {str(op).splitlines()[0]}"
+        line = str(op).splitlines()[0].removesuffix(" {")
+        text = f"{which} has NaN; the first operation that makes NaN is {line}"
         return NanError(text if op.loc is None else f"{text}\n{underline(op.loc)}")
     except InterpretError as error:
         return NanError(with_location(f"{which} has NaN; its origin is unknown: {error}"))

@@ -282,11 +282,12 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
     axes: Axes = op.attrs["axes"]
     mesh = _virtual_mesh(axes)
     ins = [_sharding_over_virtual(dim_axes, axes) for dim_axes in op.attrs["in_axes"]]
+    # A caller may pass a subclass of `dict` that records the values.
     envs: list[Environment] = [
-        {
-            p: slice_shard(env[v], sharding, mesh, place)
+        type(env)(
+            (p, slice_shard(env[v], sharding, mesh, place))
             for p, v, sharding in zip(body.params, op.operands, ins, strict=True)
-        }
+        )
         for place in range(mesh.size)
     ]
     places = [run_block(body, env, limit) for env in envs]

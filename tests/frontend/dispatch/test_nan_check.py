@@ -72,6 +72,13 @@ def test_an_operation_inside_of_a_loop() -> None:
         shardir.jit(lambda x: shardir.lax.fori_loop(0, 5, body, x))(2.0)
 
 
+def test_an_operation_inside_of_shard_map() -> None:
+    mesh = shardir.make_mesh((2,), ("data",))
+    f = shardir.shard_map(lambda x: jnp.log(x), mesh=mesh, in_specs=P("data"), out_specs=P("data"))
+    with pytest.raises(NanError, match=r"makes NaN is %\w+ = log\(%[\w.]+\) : f32\[1\]\n"):
+        shardir.jit(f)(X)
+
+
 def test_an_argument_with_nan() -> None:
     with pytest.raises(NanError) as caught:
         shardir.jit(lambda x: x + 1)(np.float32("nan"))
