@@ -287,6 +287,16 @@ def verify(enabled: bool = True) -> AbstractContextManager[None]:
     return config(verify=enabled)
 
 
+def log_compiles(enabled: bool = True) -> AbstractContextManager[None]:
+    """Return a context manager that sets whether the reasons of compilations are logged."""
+    return config(log_compiles=enabled)
+
+
+def debug_nans(enabled: bool = True) -> AbstractContextManager[None]:
+    """Return a context manager that sets whether a result with NaN is an error."""
+    return config(debug_nans=enabled)
+
+
 def gather(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether reading an array of several processes gathers
     it."""

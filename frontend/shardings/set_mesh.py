@@ -23,7 +23,7 @@ class set_mesh:
     object that is not a mesh, and while a function is traced.
     """
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_mesh")
 
     def __init__(self, mesh: Mesh | None) -> None:
         if mesh is not None and not isinstance(mesh, Mesh):
@@ -35,8 +35,12 @@ class set_mesh:
                     "`with mesh:` inside"
                 )
             )
+        self._mesh = mesh
         self._before = entered_meshes()
         set_entered_meshes(() if mesh is None else (mesh,))
+
+    def __repr__(self) -> str:
+        return f"<set_mesh of {self._mesh!r}>"
 
     def __enter__(self) -> None:
         """Do nothing, because the constructor has set the mesh."""

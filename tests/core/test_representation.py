@@ -122,7 +122,7 @@ def test_lowered_and_compiled_functions_show_their_text() -> None:
     assert str(program) == program.as_text()
     compiled = program.compile()
     assert repr(compiled) == compiled.as_text().rstrip("\n")
-    assert "all-reduce(%1.partial, axes=[data, model], op=add)" in repr(compiled)
+    assert "all-reduce(%total.partial, axes=[data, model], op=add)" in repr(compiled)
 
 
 @pytest.mark.parametrize("report", ["conflicts", "coverage", "order_sensitive"])
@@ -160,6 +160,7 @@ LARGE: dict[str, Callable[[], object]] = {
     "abstract mesh": lambda: AbstractMesh((1024, 64), ("data", "model")),
     "named sharding": lambda: NamedSharding(many_devices(), P("data")),
     "positional sharding": lambda: shardir.PositionalSharding(many_devices().devices),
+    "set_mesh": lambda: shardir.set_mesh(None),
     "struct": lambda: ShapeDtypeStruct((1000, 1000), np.float32),
     "interface": lambda: lowered().compile().module.main.spmd,
     "collectives": lambda: [*map(check_is_collective, lowered().compile().collectives())],
