@@ -189,8 +189,9 @@ def test_an_error_keeps_its_cause_without_frames_of_the_package() -> None:
 
 
 def test_an_argument_error_keeps_the_error_of_numpy_as_its_cause() -> None:
+    wrong: Any = object()
     with pytest.raises(ArgumentError) as caught:
-        jnp.reshape(X, object())
+        jnp.reshape(X, wrong)
     text = "".join(traceback.format_exception(caught.value))
     assert "The above exception was the direct cause" in text
     assert isinstance(caught.value.__cause__, TypeError)
