@@ -145,7 +145,7 @@ def assert_equivalent(
 
 
 @traceback_boundary
-def assert_pass(before: str, pipeline: str, after: str) -> None:
+def assert_pass(before: str, pipeline: str, after: str | Path) -> None:
     """Check that a pipeline makes the program `after` of the program `before`.
 
     The programs are IR text, and are equal if they print the same. `after` may be the path of a
