@@ -16,6 +16,8 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import eager as eager_module, eager_call
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.op_rules import custom_rules
+from shardir.op_rules.rule_notation import sharding_rule
 from tests.call_count import count_calls
 from tests.frontend.dispatch.native_call_samples import (
     SHOULD_INSERT,
@@ -380,3 +382,13 @@ def test_the_class_of_a_negated_number_is_an_error(number: Any) -> None:
         assert snp.negative(number) == -number
     with pytest.raises(NotAnArrayError, match=r"argument x of negative is <class '"):
         snp.negative(type(number))  # type: ignore[arg-type]
+
+
+def test_registered_rules_disable_cached_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call under other sharding rules is another program."""
+    fun = sd.jit(lambda x: x + 1)
+    fun(X)
+    nothing = count_calls(lambda: None)
+    assert count_calls(lambda: fun(X)) == nothing
+    monkeypatch.setitem(custom_rules._process, "a_custom_call", sharding_rule("i -> i"))
+    assert count_calls(lambda: fun(X)) > nothing
