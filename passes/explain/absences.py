@@ -8,6 +8,7 @@ it. If there is none, no annotation requests the axis, or no factor connects the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
@@ -71,6 +72,79 @@ def absences(history: FunctionHistory, value: Value) -> Iterator[Absence]:
 
 def _plain(axis: str, reason: RefusalReason, detail: str = "", dim: int | None = None) -> Absence:
     return Absence(axis, dim, reason, "", "", None, detail, False)
+
+
+class PlaceFindings(NamedTuple):
+    """The reasons that a search for an axis finds at a place, by kind."""
+
+    refusals: tuple[Absence, ...]
+    impassable: tuple[Absence, ...]
+    beside: tuple[Absence, ...]
+
+
+class PlaceGraph:
+    """The places of a function, connected where operations have them as dimensions of one factor.
+
+    Searches for different values and axes share its neighbours and connected components.
+    """
+
+    def __init__(self, history: FunctionHistory) -> None:
+        self.history = history
+        self._neighbours: dict[CellDim, tuple[CellDim, ...]] = {}
+        self._component: dict[CellDim, int] = {}
+        self._places: list[list[CellDim]] = []
+        self._has_finding: dict[tuple[int, Axis, Mesh], bool] = {}
+        self._findings: dict[tuple[Axis, Mesh], dict[CellDim, PlaceFindings]] = {}
+
+    def neighbours(self, place: CellDim) -> tuple[CellDim, ...]:
+        """Return the places that share a factor with a place."""
+        found = self._neighbours.get(place)
+        if found is None:
+            found = self._neighbours[place] = tuple(dict.fromkeys(self._find_neighbours(place)))
+        return found
+
+    def _find_neighbours(self, place: CellDim) -> Iterator[CellDim]:
+        cell, dim = place
+        for step, tensor in self.history.final_visits.get(cell, ()):
+            for factor in step.rule.tensors[tensor][dim]:
+                for other, there in enumerate(step.cells):
+                    yield from ((there, d) for d in dims_of(step.rule, other, factor))
+
+    def findings(self, place: CellDim, search: "_AbsenceSearch") -> PlaceFindings:
+        """Return what a search for an axis finds at a place."""
+        known = self._findings.setdefault((search.axis, search.mesh), {})
+        if place not in known:
+            known[place] = search.findings_at(place)
+        return known[place]
+
+    def has_finding(self, place: CellDim, search: "_AbsenceSearch") -> bool:
+        """Return whether a search from a place for an axis finds anything."""
+        component = self._component_of(place)
+        key = component, search.axis, search.mesh
+        if key not in self._has_finding:
+            self._has_finding[key] = any(
+                any(self.findings(each, search)) for each in self._places[component]
+            )
+        return self._has_finding[key]
+
+    def _component_of(self, place: CellDim) -> int:
+        if place not in self._component:
+            number = len(self._places)
+            found = {place: None}
+            waiting = [place]
+            while waiting:
+                further = (p for p in self.neighbours(waiting.pop()) if p not in found)
+                new = dict.fromkeys(further)
+                found.update(new)
+                waiting += new
+            self._places.append(list(found))
+            self._component.update(dict.fromkeys(found, number))
+        return self._component[place]
+
+
+def place_graph(history: FunctionHistory) -> PlaceGraph:
+    """Return the cached place graph of a function."""
+    return history.compute_once(PlaceGraph)
 
 
 class _AbsenceSearch:
@@ -264,30 +338,32 @@ class _AbsenceSearch:
 
     def nearest_refusals(self, start: list[CellDim]) -> list[Absence]:
         """Return the nearest operations that refuse the axis."""
+        graph = place_graph(self.history)
+        if not any(graph.has_finding(place, self) for place in start):
+            return []
         seen = dict.fromkeys(start)
         ring = start
         while ring:
-            found = [self.absence_of(hit, far=True) for place in ring for hit in self.hits(place)]
-            found += [
-                rest
-                for cell in dict.fromkeys(c for c, _ in ring)
-                for rest in self.impassable_operations(cell)
-            ]
-            found = found or [rest for place in ring for rest in self.beside(place)]
+            findings = [graph.findings(place, self) for place in ring]
+            found = [rest for each in findings for rest in each.refusals]
+            if any(each.impassable for each in findings):
+                cells = dict.fromkeys(cell for cell, _ in ring)
+                found += [rest for cell in cells for rest in self.impassable_operations(cell)]
+            found = found or [rest for each in findings for rest in each.beside]
             if found:
                 return list(dict.fromkeys(without_dim(absence) for absence in found))
-            further = (place for here in ring for place in self.neighbours(here))
+            further = (place for here in ring for place in graph.neighbours(here))
             ring = [place for place in dict.fromkeys(further) if place not in seen]
             seen.update(dict.fromkeys(ring))
         return []
 
-    def neighbours(self, place: CellDim) -> Iterator[CellDim]:
-        """Yield the places that share a factor with a place."""
-        cell, dim = place
-        for step, tensor in self.history.final_visits.get(cell, ()):
-            for factor in step.rule.tensors[tensor][dim]:
-                for other, there in enumerate(step.cells):
-                    yield from ((there, d) for d in dims_of(step.rule, other, factor))
+    def findings_at(self, place: CellDim) -> "PlaceFindings":
+        """Return what a search finds when it reaches a place."""
+        return PlaceFindings(
+            tuple(self.absence_of(hit, far=True) for hit in self.hits(place)),
+            tuple(self.impassable_operations(place[0])),
+            tuple(self.beside(place)),
+        )
 
     def impassable_operations(self, cell: int) -> Iterator[Absence]:
         """Yield operations without a rule that have the axis on their other side."""
