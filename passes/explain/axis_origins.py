@@ -83,7 +83,7 @@ class AxisOrigins:
             found += (
                 AxisPath(part, said, tuple(_unroll_trail(trail))) for part, said in local.stated
             )
-            waiting += ((_query_at_source(hop, piece), (hop, trail)) for hop, piece in local.hops)
+            waiting += ((query_at_source(hop, piece), (hop, trail)) for hop, piece in local.hops)
         return sorted(found, key=lambda way: way.axis)
 
     def arrivals(self, cell: int, dim: int, axis: Axis) -> list[AxisArrival]:
@@ -93,7 +93,7 @@ class AxisOrigins:
         found += (
             AxisArrival(part, said, hop)
             for hop, piece in local.hops
-            for part, said in self.statements(_query_at_source(hop, piece))
+            for part, said in self.statements(query_at_source(hop, piece))
         )
         return sorted(found, key=lambda arrival: arrival.axis)
 
@@ -103,10 +103,10 @@ class AxisOrigins:
         while True:
             key, local = self.local(waiting[-1])
             if key not in self._stated:
-                further = [(hop, piece, self.local(_query_at_source(hop, piece))[0])
+                further = [(hop, piece, self.local(query_at_source(hop, piece))[0])
                            for hop, piece in local.hops]  # fmt: skip
                 unknown = [
-                    _query_at_source(h, piece) for h, piece, k in further if k not in self._stated
+                    query_at_source(h, piece) for h, piece, k in further if k not in self._stated
                 ]
                 if unknown:
                     waiting += unknown
@@ -154,7 +154,7 @@ class AxisOrigins:
         return LocalOrigin(here, tuple(hops), self.end if missing else last)
 
 
-def _query_at_source(hop: AxisHop, piece: Axis) -> OriginQuery:
+def query_at_source(hop: AxisHop, piece: Axis) -> OriginQuery:
     """Return the query for the same axis at the source of a hop."""
     (dim,) = dims_of(hop.step.rule, hop.source, hop.factor)
     return hop.step.cells[hop.source], dim, piece, hop.position
@@ -201,7 +201,7 @@ def axis_chains(history: FunctionHistory, cell: int, dim: int, axis: Axis) -> li
             history.axis(way.axis, mesh),
             dim,
             history.annotation(way.said),
-            tuple(_link(history, hop) for hop in way.hops),
+            tuple(link_of_hop(history, hop) for hop in way.hops),
         )
         for way in origins_of(history).paths(cell, dim, axis)
     ]
@@ -215,7 +215,8 @@ def origin_annotations(
     return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in found))
 
 
-def _link(history: FunctionHistory, hop: AxisHop) -> Link:
+def link_of_hop(history: FunctionHistory, hop: AxisHop) -> Link:
+    """Return a hop as report data."""
     step = hop.step
     operands = len(step.rule.operands)
     way = "across"

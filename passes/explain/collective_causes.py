@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from shardir import ops as specs
 from shardir.cost.communication import Collective, format_axes, list_collectives
 from shardir.errors import suggest_name
-from shardir.ir.module import Block, Module, Op, Value
+from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.passes.explain.communication import with_source_line
-from shardir.passes.explain.explanation import chains_of
+from shardir.passes.explain.explanation import origins_of_value
 from shardir.passes.explain.history import FunctionHistory, SourceLocations
 from shardir.passes.explain.propagated_program import (
     ExplainError,
@@ -72,25 +73,72 @@ def explain_collective(
     steps = Pipeline.parse(pipeline).passes
     last = [step.name for step in steps].index("partition")
     before = Pipeline(steps[:last])(module)
-    rows = list_collectives(Pipeline(steps[last:])(before))
-    found = places if places is not None else getattr(program, "user_locations", {})
-    row = with_source_line(_row(rows, collective), module.main.name, found)
-    ops = {result.name: op for op in before.main.body.walk() for result in op.results}
-    op = _find_operation(ops, row.value)
+    row = _row(list_collectives(Pipeline(steps[last:])(before)), collective)
     history = propagate_with_history(program, propagate, places).history()
-    annotations = tuple(_annotations(history, before, op, row)) if op else ()
-    if op is None or op.spec is not specs.reshard:
-        return CollectiveCause(row, "", None, (), annotations)
-    (source,), target = op.operands, op.result
-    old, new = _sharding(source, target), _sharding(target, source)
-    words = Explanations(before.mesh(old.mesh))
-    chosen = _alternative(plan_reshard(old, new, target.type))
-    dearer = tuple(
-        way for way in _alternatives(old, new, target.type, words)
-        if (way.nbytes, way.count) > (chosen.nbytes, chosen.count)
-    )  # fmt: skip
-    move = f"{target.type} from {words.format_sharding(old)} to {words.format_sharding(new)}"
-    return CollectiveCause(row, move, chosen, tuple(dict.fromkeys(dearer)), annotations)
+    return CollectiveCauses(before, history).cause(row)
+
+
+class CollectiveCauses:
+    """The causes of the collectives of a program.
+
+    `before` is the program before it is partitioned, and `history` the propagation record of its
+    first function.
+    """
+
+    def __init__(self, before: Module, history: FunctionHistory) -> None:
+        self.before, self.history = before, history
+        body = self.before.main.body
+        self._ops = {result.name: op for op in body.walk() for result in op.results}
+        self._users: dict[Value, list[Op]] = {}
+        for other in body.walk():
+            if other.spec is not specs.reshard:
+                for value in dict.fromkeys((*other.operands, *other.results)):
+                    self._users.setdefault(value, []).append(other)
+
+    def cause(self, row: Collective) -> CollectiveCause:
+        """Return the cause of one of the collectives."""
+        row = with_source_line(row, self.before.main.name, self.history.places)
+        op = _find_operation(self._ops, row.value)
+        annotations = tuple(self._annotations(op, row)) if op else ()
+        if op is None or op.spec is not specs.reshard:
+            return CollectiveCause(row, "", None, (), annotations)
+        (source,), target = op.operands, op.result
+        old, new = _sharding(source, target), _sharding(target, source)
+        words = Explanations(self.before.mesh(old.mesh))
+        chosen = _alternative(plan_reshard(old, new, target.type))
+        dearer = tuple(
+            way for way in _alternatives(old, new, target.type, words)
+            if (way.nbytes, way.count) > (chosen.nbytes, chosen.count)
+        )  # fmt: skip
+        move = f"{target.type} from {words.format_sharding(old)} to {words.format_sharding(new)}"
+        return CollectiveCause(row, move, chosen, tuple(dict.fromkeys(dearer)), annotations)
+
+    def _annotations(self, op: Op, row: Collective) -> Iterator[Annotation]:
+        """Yield the annotations that the axes of a collective come from."""
+        axes = {axis.partition(":")[0] for axis in row.axes}
+        found: dict[Annotation, None] = {}
+        for value in self._tensors(op):
+            known = _value(self.history, value.name)
+            for origin in origins_of_value(self.history, known) if known is not None else ():
+                if origin.axis.partition(":")[0] in axes:
+                    found.update(dict.fromkeys(origin.annotations))
+        yield from found
+
+    def _tensors(self, op: Op) -> Iterator[Value]:
+        """Yield the tensors of the operation that defines a resharded value, and of those that use
+        it."""
+        yield from op.tensors
+        beside = (
+            *self._users.get(op.result, ()),
+            *(user for v in op.operands for user in self._users.get(v, ()) if v in user.results),
+        )
+        for other in sorted(dict.fromkeys(beside), key=self._positions.__getitem__):
+            if other is not op:
+                yield from other.tensors
+
+    @cached_property
+    def _positions(self) -> dict[Op, int]:
+        return {op: i for i, op in enumerate(self.before.main.body.walk())}
 
 
 def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
@@ -146,31 +194,6 @@ def _alternatives(
         if middle not in (old, new) and not new.unreduced:
             steps = plan_reshard(old, middle, type) + plan_reshard(middle, new, type)
             yield _alternative(steps, words.format_sharding(middle))
-
-
-def _annotations(
-    history: FunctionHistory, before: Module, op: Op, row: Collective
-) -> Iterator[Annotation]:
-    """Yield the annotations that the axes of a collective come from."""
-    axes = {axis.partition(":")[0] for axis in row.axes}
-    found: dict[Annotation, None] = {}
-    for value in _tensors(before.main.body, op):
-        known = _value(history, value.name)
-        for chain in chains_of(history, known) if known is not None else ():
-            if chain.axis.partition(":")[0] in axes:
-                found[chain.annotation] = None
-    yield from found
-
-
-def _tensors(block: Block, op: Op) -> Iterator[Value]:
-    """Yield the tensors of the operation that defines a resharded value, and of those that use
-    it."""
-    yield from op.tensors
-    for other in block.walk():
-        if other.spec is specs.reshard or other is op:
-            continue
-        if op.result in other.operands or any(v in other.results for v in op.operands):
-            yield from other.tensors
 
 
 def _value(history: FunctionHistory, name: str) -> Value | None:

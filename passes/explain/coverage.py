@@ -6,7 +6,11 @@ from shardir.ir.module import Op
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.ir.types import TensorType
 from shardir.passes.explain.history import FunctionHistory, SourceLocations, op_text, value_text
-from shardir.passes.explain.propagated_program import Program, propagate_with_history
+from shardir.passes.explain.propagated_program import (
+    Program,
+    PropagatedProgram,
+    propagate_with_history,
+)
 from shardir.passes.explain.reports import Coverage, UnruledOperation, UnshardedDim
 from shardir.passes.explain.sub_axes import difference_of_axes
 from shardir.passes.explain.unused_annotations import unused_annotations
@@ -21,7 +25,11 @@ def coverage(
     An annotation has no effect if propagation decides the same without it; each is tried.
     """
     chosen = propagate or Propagate()
-    run = propagate_with_history(program, chosen, places)
+    return coverage_of(propagate_with_history(program, chosen, places), chosen)
+
+
+def coverage_of(run: PropagatedProgram, propagate: Propagate) -> Coverage:
+    """Return the coverage of a program that was propagated with a record."""
     histories = run.histories.values()
     whole = [row for history in histories for row in _unsharded_dims(history)]
     return Coverage(
@@ -29,7 +37,7 @@ def coverage(
             _without_rule(history, op) for history in histories for op in history.story.impassable
         ),
         tuple(sorted(whole, key=lambda row: -row.nbytes)),
-        tuple(unused_annotations(run, chosen)),
+        tuple(unused_annotations(run, propagate)),
     )
 
 

@@ -1,18 +1,28 @@
 """Explanation of the sharding of one value, and an overview of the shardings of a program."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from shardir.errors import suggest_name
 from shardir.ir.module import Value
 from shardir.passes.explain.absences import absences
-from shardir.passes.explain.axis_origins import axis_chains
+from shardir.passes.explain.axis_origins import axis_chains, origin_annotations
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
 from shardir.passes.explain.order_sensitivity import order_sensitive
 from shardir.passes.explain.propagated_program import ExplainError, Program, propagate_with_history
-from shardir.passes.explain.reports import Chain, Explanation, Summary
+from shardir.passes.explain.reports import Annotation, Chain, Explanation, Summary
 from shardir.passes.explain.unused_annotations import stated_annotations
 from shardir.passes.explain.what_if import communication_totals
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name
+
+
+class AxisOrigin(NamedTuple):
+    """An axis that shards a value, and the annotations that its parts come from."""
+
+    axis: str
+    annotations: tuple[Annotation, ...]
 
 
 def explain(
@@ -67,6 +77,18 @@ def chains_of(history: FunctionHistory, value: Value) -> list[Chain]:
         for axis in cut.axes
         for chain in axis_chains(history, cell, dim, axis)
     ]
+
+
+def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOrigin]:
+    """Yield the axes of a value with the annotations that they come from, without the paths."""
+    sharding = history.story.written[value].sharding
+    cell = history.story.cells[value]
+    for dim, cut in enumerate(sharding.dims if sharding else ()):
+        for axis in cut.axes:
+            yield AxisOrigin(
+                history.axis(axis, history.mesh(sharding)),
+                origin_annotations(history, cell, dim, axis),
+            )
 
 
 def summarize(

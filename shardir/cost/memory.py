@@ -20,6 +20,23 @@ class MemoryEstimate:
     peak: int
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryTimeline:
+    """Live bytes of a program while each operation of its first function runs.
+
+    `alive` has an entry for each operation of the body, without the arguments of the program.
+    `position` is the first operation at which most bytes are alive, and `values` are the values of
+    the body that are alive then, in the order of their definitions; `inside` are the bytes that the
+    blocks of that operation hold.
+    """
+
+    arguments: int
+    alive: tuple[int, ...]
+    position: int
+    values: tuple[Value, ...]
+    inside: int
+
+
 def estimate_memory(module: Module) -> MemoryEstimate:
     """Return the memory of the module's first function.
 
@@ -30,33 +47,63 @@ def estimate_memory(module: Module) -> MemoryEstimate:
     body = module.main.body
     arguments = sum(value.type.nbytes for value in body.params)
     results = sum(value.type.nbytes for value in body.returns)
-    alive = _peak_bytes(body)
+    alive = max(_live_bytes(body), default=0)
     peak = arguments + max(alive, results)
     return MemoryEstimate(arguments, results, peak - arguments - results, peak)
 
 
-def _peak_bytes(block: Block) -> int:
-    """Return the maximum number of live bytes of the values that a block defines."""
+def memory_timeline(module: Module) -> MemoryTimeline:
+    """Return the live bytes over the operations of the module's first function."""
+    body = module.main.body
+    alive = _live_bytes(body)
+    position = alive.index(max(alive)) if alive else 0
+    last = _last_uses(body)
+    values = [
+        value
+        for i, op in enumerate(body.ops[: position + 1])
+        for value in op.results
+        if last[value] >= position or i == position
+    ]
+    held = sum(value.type.nbytes for value in values)
+    return MemoryTimeline(
+        sum(value.type.nbytes for value in body.params),
+        tuple(alive),
+        position,
+        tuple(values),
+        alive[position] - held if alive else 0,
+    )
+
+
+def _last_uses(block: Block) -> dict[Value, int]:
+    """Return the index of the last operation that uses each value; returned values are used after
+    all operations."""
     last: dict[Value, int] = {}
     for i, op in enumerate(block.ops):
         for value in (*op.uses(), *op.results):
             last[value] = i
     for value in block.returns:
         last[value] = len(block.ops)
+    return last
+
+
+def _live_bytes(block: Block) -> list[int]:
+    """Return, for each operation, the live bytes of the values that a block defines."""
     ending: dict[int, list[Value]] = {}
     made = {value for op in block.ops for value in op.results}
-    for value, i in last.items():
+    for value, i in _last_uses(block).items():
         if value in made:
             ending.setdefault(i, []).append(value)
-    alive = peak = 0
+    alive = 0
+    found: list[int] = []
     for i, op in enumerate(block.ops):
         alive += sum(value.type.nbytes for value in op.results)
         inside = max((_peak_bytes_of_nested(inner) for inner in op.blocks), default=0)
-        peak = max(peak, alive + inside)
+        found.append(alive + inside)
         alive -= sum(value.type.nbytes for value in ending.get(i, ()))
-    return peak
+    return found
 
 
 def _peak_bytes_of_nested(block: Block) -> int:
     """Return the memory of a nested block, including its parameters."""
-    return sum(value.type.nbytes for value in block.params) + _peak_bytes(block)
+    peak = max(_live_bytes(block), default=0)
+    return sum(value.type.nbytes for value in block.params) + peak
