@@ -27,6 +27,7 @@ FACES = {
     "numpy",
     "optim",
     "random",
+    "report",
     "scipy",
     "sharding",
     "testing",

@@ -10,6 +10,7 @@ from shardir.frontend.cli.options import (
     Arguments,
     FileOrFunction,
     MeshSizes,
+    ReportFormat,
     RuleTexts,
     Specs,
     parse_rules,
@@ -33,7 +34,11 @@ EXAMPLES = """Examples:
 
   shardir explain mlp.ir --coverage
 
-  shardir explain mymodule:train_step --mesh data=16,model=16"""
+  shardir explain mymodule:train_step --mesh data=16,model=16
+
+  shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html
+
+  shardir explain model.mlir --html model.html"""
 
 
 def explain(
@@ -77,9 +82,17 @@ def explain(
         str, typer.Option(help="the propagation pass, such as propagate{level=basic}")
     ] = "propagate",
     rule: RuleTexts = None,
+    html: Annotated[
+        str | None, typer.Option(help="write a page with all stages and explanations to this file")
+    ] = None,
+    to: Annotated[
+        ReportFormat | None, typer.Option(help="print all numbers of that page in this form")
+    ] = None,
 ) -> None:
     """Explain the shardings of a program, and the effect of other annotations."""
-    from shardir.passes import explain as explaining  # For start-up time.
+    # Imported late for start-up time.
+    from shardir.frontend.cli import program_reports
+    from shardir.passes import explain as explaining
 
     with rules(parse_rules(rule or ())):
         program = load_target(file, mesh, args, specs)
@@ -107,6 +120,10 @@ def explain(
             )
         _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
         whole = str(Pipeline((replace(steps[0], leave_open=True), *rest)))
+        if html is not None or to is not None:
+            program_reports.write_reports(program, whole, html, to)
+            if not reports and not (communication or collective or order or coverage):
+                return
         if communication:
             parted = Pipeline.parse(whole)(module)
             reports.append(explaining.communication(parted, places=found["places"]))

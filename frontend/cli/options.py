@@ -1,6 +1,7 @@
 """Options shared by several commands."""
 
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any
@@ -9,6 +10,14 @@ import typer
 
 from shardir.frontend.cli.files import CommandError
 from shardir.registry import load_plugin
+
+
+class ReportFormat(StrEnum):
+    """The forms in which `explain --to` prints a report."""
+
+    text = "text"
+    json = "json"
+
 
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
 

@@ -61,13 +61,15 @@ class CommandTarget:
     lowered.
 
     `arguments` holds the elements of each parameter that the example arguments or the function
-    determine, and `None` for the others.
+    determine, and `None` for the others. `name` and `text` are those of its file, if it is one.
     """
 
     module: Module
     locations: Mapping[tuple[str, str], Loc] | None
     lowered: Lowered | None = None
     arguments: tuple[Any, ...] = ()
+    name: str = ""
+    text: str | None = None
 
     def fill_arguments(self, given: Sequence[Any]) -> list[Any]:
         """Return the arguments of the program: those that it determines, else the given ones."""
@@ -152,7 +154,8 @@ def load_target(
     if not is_function_name(target):
         check_file_options(target, mesh, args, specs)
         text, name = read_text(target)
-        return CommandTarget(parse_single_module(text, name), definition_locations(text, name))
+        places = definition_locations(text, name)
+        return CommandTarget(parse_single_module(text, name), places, name=name, text=text)
     with ExitStack() as stack:
         opened = _open_function(stack, target, mesh, args, specs)
         with _as_command_errors(f"{target} cannot be traced"):

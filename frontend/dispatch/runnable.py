@@ -97,7 +97,7 @@ class Runnable:
     ) -> None:
         """Compile `plan`; `abstracts` are its results, `captured` its last arguments."""
         self.plan = plan
-        self._is_abstract = is_abstract_assignment(plan.devices)
+        self.is_abstract = is_abstract_assignment(plan.devices)
         self._whole_executable: UnshardedExecutable | None = None
         self._device_executable: DeviceExecutable | None = None
         with report_compilation_of(plan.module.main.name):
@@ -160,7 +160,7 @@ class Runnable:
                     self.launch = launch or self._whole_executable.launcher(
                         Array, self._result_signatures, self._captured_storage
                     )
-        elif not self._is_abstract:
+        elif not self.is_abstract:
             self._captured = [
                 self._shard_executable.arrange_argument(i, self._argument_shards(array, i))
                 for i, array in enumerate(captured, visible)
@@ -196,7 +196,7 @@ class Runnable:
                 f"the pipeline {str(steps)!r} leaves {plan.module.main.name} unpartitioned; extend "
                 "the default pipeline (default,PASS), or add the pass partition"
             )
-        if self._is_abstract:
+        if self.is_abstract:
             self._shard_executable: Executable = AbstractExecutable(
                 plan.module.main.name, len(plan.devices)
             )
@@ -219,7 +219,7 @@ class Runnable:
             return self._run_whole(self._whole_executable, leaves)
         if self._device_executable is not None:
             return self._run_on_devices(self._device_executable, leaves)
-        if self._is_abstract:
+        if self.is_abstract:
             self._shard_executable([])
         foreign: list[Buffer] = []
         one = self._is_single_device
@@ -294,8 +294,7 @@ class Runnable:
             raise PipelineError(
                 "there is no schedule: NumPy runs this program operation by operation"
             )
-        passes = program.passes
-        steps = Pipeline.parse(backend_pipeline(self.plan.devices) if passes is None else passes)
+        steps = Pipeline.parse(self.backend_passes())
         names = dict.fromkeys(step.name for step in steps.passes)
         stage = current_name(stage) if isinstance(stage, str) else stage
         if stage not in names:
@@ -304,6 +303,16 @@ class Runnable:
                 stages = "none: NumPy runs this program operation by operation"
             raise PipelineError(f"no stage is named {stage!r}; the stages are {stages}")
         return print_module(steps.through(stage)(self.module), locations=locations)
+
+    def backend_passes(self) -> str:
+        """Return the passes that the backend added to the pipeline, as text."""
+        passes = self._executable.passes
+        return backend_pipeline(self.plan.devices) if passes is None else passes
+
+    def stage_texts(self) -> dict[str, str]:
+        """Return the stages that are no programs: the `schedule`, if there is one."""
+        schedule = self._executable.describe()
+        return {} if schedule is None else {"schedule": schedule}
 
     @property
     def _executable(self) -> Executable | UnshardedExecutable:

@@ -1,5 +1,6 @@
 """The results of `lower` and `compile`: a traced program, and the compiled program."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ from shardir.text.printer import print_module
 if TYPE_CHECKING:
     from shardir.backends.emission import Emission
     from shardir.frontend.dispatch.emission import BoundaryNames
+    from shardir.frontend.report.build import ReportInput
+    from shardir.frontend.report.program_report import ProgramReport
     from shardir.passes.explain.collective_causes import CollectiveCause
     from shardir.passes.explain.communication import Communication
     from shardir.passes.explain.reports import (
@@ -182,6 +185,26 @@ class Lowered:
         from shardir.passes import explain  # For start-up time.
 
         return explain.coverage(self)
+
+    @traceback_boundary
+    def report(self, path: str | os.PathLike[str] | None = None) -> "ProgramReport":
+        """Return a report of the program: its stages, shardings, communication and schedule.
+
+        With `path`, write it to this file: a page for a browser, JSON if the name ends with
+        `.json`, or text if it ends with `.txt`.
+        """
+        from shardir.frontend.report import program_report  # For start-up time.
+
+        found = program_report.report(self._report_input())
+        if path is not None:
+            found.save(path)
+        return found
+
+    def _report_input(self) -> "ReportInput":
+        from shardir.frontend.report.build import ReportInput  # For start-up time.
+
+        pipeline = str(default_pipeline(self._plan))
+        return ReportInput(self.module, pipeline, places=self.user_locations)
 
     @traceback_boundary
     def emit(
@@ -398,6 +421,23 @@ class Compiled:
     def explain(self, collective: "Collective | str") -> "CollectiveCause":
         """Return the cause of a collective; see `Lowered.explain_collective`."""
         return self._lowered.explain_collective(collective)
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> "ProgramReport":
+        """Return a report of the program; see `Lowered.report`.
+
+        It includes the passes of the backend, and the schedule of its workers.
+        """
+        from shardir.frontend.report import program_report  # For start-up time.
+
+        given = replace(
+            self._lowered._report_input(),
+            backend_pipeline="" if self._program.is_abstract else self._program.backend_passes(),
+            texts=self._program.stage_texts(),
+        )
+        found = program_report.report(given)
+        if path is not None:
+            found.save(path)
+        return found
 
     def cost_analysis(self) -> dict[str, Any]:
         """Return the cost of one run on each device.

@@ -1,0 +1,153 @@
+"""Build the data of a report from a program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from shardir.cost.op_cost import cost_of_block
+from shardir.errors import ShardirError
+from shardir.frontend.report.findings import (
+    collective_records,
+    conflict_records,
+    dependence_records,
+    short_line,
+    total_record,
+    total_records,
+    unruled_records,
+    unsharded_records,
+)
+from shardir.frontend.report.records import MeshRecord, ReportData
+from shardir.frontend.report.stages import (
+    StageRecorder,
+    definition_records,
+    stage_records,
+)
+from shardir.frontend.report.tables import ReportTables, Table
+from shardir.frontend.report.timeline import Timeline
+from shardir.frontend.report.values import ValueTables
+from shardir.ir.module import Loc, Module
+from shardir.passes.explain.collective_causes import CollectiveCauses
+from shardir.passes.explain.communication import communication
+from shardir.passes.explain.conflicts import conflicts_of
+from shardir.passes.explain.coverage import coverage_of
+from shardir.passes.explain.order_sensitivity import order_sensitive
+from shardir.passes.explain.propagated_program import PropagatedProgram, propagate_with_history
+from shardir.passes.explain.reports import Coverage
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.propagation.propagate import Propagate
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """A program to report on.
+
+    `module` is the traced program, `pipeline` the passes to the program of each device, and
+    `backend_pipeline` those after it. `places` are the lines of values without a line of their own,
+    `sources` the texts of files that cannot be read by name. `texts` are shown as further stages.
+    """
+
+    module: Module
+    pipeline: str
+    backend_pipeline: str = ""
+    places: Mapping[tuple[str, str], Loc] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_report(given: ReportInput) -> ReportData:
+    """Return the data of the report of a program."""
+    notes: list[str] = []
+    tables = ReportTables(given.sources)
+    recorder = StageRecorder(given.module)
+    parted = _run(given.pipeline, given.module, recorder, notes)
+    device_program = parted if parted is not None else recorder.stages[-1].module
+    stages = list(recorder.stages)
+    if given.backend_pipeline:
+        last = StageRecorder(device_program)
+        _run(given.backend_pipeline, device_program, last, notes)
+        stages += last.stages[1:]
+
+    run, propagate = _propagate(given, notes)
+    histories = list(run.histories.values()) if run else []
+    values = ValueTables(tables)
+    value_records = tuple(
+        values.record(history, value) for history in histories for value in history.values.values()
+    )
+    before = recorder.before("partition")
+    causes = CollectiveCauses(before, histories[0]) if before and histories else None
+    traffic = communication(device_program, places=given.places)
+    collectives = tuple(collective_records(traffic, causes, tables))
+    coverage = coverage_of(run, propagate) if run else Coverage((), (), ())
+    order = order_sensitive(given.module, propagate=propagate, places=given.places) if run else None
+    conflicts = [row for history in histories for row in conflicts_of(history)]
+
+    timeline = Timeline(device_program, given.places, tables)
+    schedule = timeline.schedule()
+    cost = cost_of_block(device_program.main.body)
+    tensors = [v for history in histories for v in history.made.values() if v.type.rank]
+    texts: Table[str] = Table()
+    stage_list = stage_records(stages, given.texts, texts)
+    made = ReportData(
+        name=given.module.main.name,
+        pipeline=given.pipeline,
+        meshes=tuple(MeshRecord(m.name, tuple(m.axes), m.size) for m in given.module.meshes),
+        files=(),
+        texts=texts.items,
+        stages=stage_list,
+        tensors=len(tensors),
+        sharded=sum(1 for v in tensors if v.sharding and any(v.sharding.axes)),
+        flops=cost.flops,
+        memory=cost.memory,
+        annotations=(),
+        links=values.links,
+        origins=tuple(values.origins),
+        absences=values.absences,
+        values=value_records,
+        definitions=definition_records(stages, given.places, tables),
+        collectives=collectives,
+        by_kind=total_records(traffic.by_kind),
+        by_axes=total_records(traffic.by_axes),
+        by_line=(),
+        total=total_record("", traffic.total),
+        conflicts=tuple(conflict_records(conflicts, tables)),
+        unruled=tuple(unruled_records(coverage, tables)),
+        unsharded=tuple(unsharded_records(coverage)),
+        idle=tables.annotation_numbers(coverage.idle),
+        dependences=tuple(dependence_records(order.rows if order else (), tables)),
+        source=tuple(timeline.source_lines(schedule)),
+        schedule=schedule,
+        notes=tuple(notes),
+    )
+    files = tables.files
+    lines = {str(row.loc): row.loc for row in traffic.rows if row.loc}
+    by_line = [(short_line(lines.get(word), tables), total) for word, total in traffic.by_line]
+    return replace(
+        made, files=files, annotations=tables.annotations, by_line=total_records(by_line)
+    )
+
+
+def _run(pipeline: str, module: Module, recorder: StageRecorder, notes: list[str]) -> Module | None:
+    """Return the program after a pipeline, `None` with a note if a pass rejects it."""
+    if module.main.spmd is not None and not _is_backend_pipeline(pipeline):
+        notes.append("the program has been partitioned: propagation is not shown")
+        return module
+    try:
+        return Pipeline.parse(pipeline)(module, recorder.observer)
+    except ShardirError as error:
+        notes.append(f"the passes stop: {error}")
+        return None
+
+
+def _is_backend_pipeline(pipeline: str) -> bool:
+    return "propagate" not in [step.name for step in Pipeline.parse(pipeline).passes]
+
+
+def _propagate(given: ReportInput, notes: list[str]) -> tuple[PropagatedProgram | None, Propagate]:
+    """Return the recorded propagation, `None` for a program without shardings."""
+    steps: Sequence[object] = Pipeline.parse(given.pipeline).passes
+    first = next((step for step in steps if isinstance(step, Propagate)), Propagate())
+    propagate = replace(first, leave_open=False)
+    try:
+        return propagate_with_history(given.module, propagate, given.places), propagate
+    except ShardirError as error:
+        notes.append(f"shardings are not explained: {error}")
+        return None, propagate

@@ -1,0 +1,78 @@
+"""`ProgramReport`: the report of a program, which can be written, read, and shown as text."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from shardir.frontend.report.build import ReportInput, build_report
+from shardir.frontend.report.records import ReportData
+from shardir.frontend.report.records_json import ReportError, from_json, to_json
+from shardir.frontend.report.text import format_report
+from shardir.frontend.report.writer import json_of_page, to_html
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class ProgramReport:
+    """The report of a program. `data` has all of its contents as plain records."""
+
+    data: ReportData
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report to a file, and return its path.
+
+        The file is HTML, JSON if the name ends with `.json`, or text if it ends with `.txt`. Equal
+        reports are written as equal bytes. Raises `ReportError` if the file cannot be written.
+        """
+        found = Path(path)
+        made = {".json": self.to_json, ".txt": self.to_text}.get(found.suffix, self.to_html)()
+        try:
+            found.write_text(made, encoding="utf-8", newline="\n")
+        except OSError as error:
+            reason = error.strerror or error
+            raise ReportError(f"cannot write the report to {str(path)!r}: {reason}") from None
+        return found
+
+    def to_html(self) -> str:
+        """Return the report as one HTML page, which needs no other file and no network."""
+        return to_html(self.data)
+
+    def to_json(self) -> str:
+        """Return the data of the report as JSON; docs/report.md describes it."""
+        return to_json(self.data)
+
+    def to_text(self) -> str:
+        """Return all numbers of the report as text."""
+        return format_report(self.data) + "\n"
+
+    def __str__(self) -> str:
+        return format_report(self.data)
+
+    def __repr__(self) -> str:
+        data = self.data
+        return (
+            f"ProgramReport({data.name!r}, {len(data.stages)} stages, {len(data.values)} values, "
+            f"{len(data.collectives)} collectives)"
+        )
+
+
+def report(given: ReportInput) -> ProgramReport:
+    """Return the report of a program."""
+    return ProgramReport(build_report(given))
+
+
+def load(path: str | os.PathLike[str]) -> ProgramReport:
+    """Return the report in an HTML or JSON file that `ProgramReport.save` wrote.
+
+    Raises `ReportError` if the file cannot be read or is not a report of this version.
+    """
+    name = os.fspath(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ReportError(f"{name} is not a report: it is not UTF-8 text") from None
+    except OSError as error:
+        raise ReportError(f"cannot read {name!r}: {error.strerror or error}") from None
+    is_page = text.lstrip()[:1] == "<"
+    return ProgramReport(from_json(json_of_page(text, name) if is_page else text, name))

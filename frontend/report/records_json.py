@@ -1,0 +1,126 @@
+"""Conversion between records and JSON."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.report.records import FORMAT, VERSION, ReportData
+
+
+class ReportError(ShardirError, ValueError):
+    """A report that cannot be read or written."""
+
+
+def to_json(data: ReportData) -> str:
+    """Return the data as JSON, with the same bytes for the same data."""
+    whole = {"format": FORMAT, "version": VERSION, **_plain(data)}
+    return json.dumps(whole, separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def from_json(text: str, name: str) -> ReportData:
+    """Return the data in JSON text; `name` is its file for errors.
+
+    Raises `ReportError` if the text is not the JSON of a report.
+    """
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        raise ReportError(f"{name} is not a report: it is not JSON ({error})") from None
+    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
+        raise ReportError(f'{name} is not a report: it has no field "format" with "{FORMAT}"')
+    version = whole.get("version")
+    if version != VERSION:
+        raise ReportError(
+            f"{name} is a report of version {version}, and this shardir reads version {VERSION}; "
+            "write the report again, or read it with the shardir that wrote it"
+        )
+    content = {key: value for key, value in whole.items() if key not in ("format", "version")}
+    data: ReportData = _record(ReportData, content, name, "the report")
+    return data
+
+
+def _plain(value: Any) -> Any:
+    """Return records as dicts and tuples as lists."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {key: _plain(getattr(value, key)) for key in _field_names(type(value))}
+    return value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+@cache
+def _field_types(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _record(kind: type, value: Any, name: str, where: str) -> Any:
+    """Return the record of a type that JSON describes; `where` is its place in the report."""
+    if not isinstance(value, dict):
+        raise ReportError(f"{name}: {where} is {_describe(value)}, and should be an object")
+    types = _field_types(kind)
+    for key in value:
+        if key not in types:
+            hint = suggest_name(key, types) or f"the fields are {', '.join(types)}"
+            raise ReportError(f"{name}: {where} has no field {key!r}; {hint}")
+    for key in types:
+        if key not in value:
+            raise ReportError(f"{name}: {where} lacks the field {key!r}")
+    return kind(
+        **{key: _read(types[key], item, name, f"{key} of {where}") for key, item in value.items()}
+    )
+
+
+def _read(kind: Any, value: Any, name: str, where: str) -> Any:
+    """Return the value of a field of type `kind`."""
+    if isinstance(kind, UnionType):
+        (inner,) = (each for each in get_args(kind) if each is not type(None))
+        return None if value is None else _read(inner, value, name, where)
+    if get_origin(kind) is tuple:
+        return _read_tuple(get_args(kind), value, name, where)
+    if is_dataclass(kind):
+        return _record(kind, value, name, where)  # type: ignore[arg-type]
+    accepted = (int, float) if kind is float else (kind,)
+    if type(value) not in accepted:
+        raise ReportError(
+            f"{name}: {where} is {_describe(value)}, and should be {_TYPE_NAMES[kind]}"
+        )
+    return value
+
+
+def _read_tuple(kinds: tuple[Any, ...], value: Any, name: str, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ReportError(f"{name}: {where} is {_describe(value)}, and should be a list")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(value)
+    if len(kinds) != len(value):
+        raise ReportError(
+            f"{name}: {where} has {len(value)} elements, and should have {len(kinds)}"
+        )
+    return tuple(
+        _read(kind, item, name, f"element {i} of {where}")
+        for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+_TYPE_NAMES = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _describe(value: Any) -> str:
+    return _TYPE_NAMES.get(type(value), type(value).__name__)

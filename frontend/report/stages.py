@@ -1,0 +1,159 @@
+"""The stages of a program: its text after each pass, and the lines that each pass changed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from shardir.frontend.report.folding import find_folds, line_shape
+from shardir.frontend.report.records import DefinitionRecord, StageRecord
+from shardir.frontend.report.tables import ReportTables, Table
+from shardir.ir.module import Loc, Module, Op
+from shardir.passes.pipeline import Pass, PassObserver
+from shardir.text.literals import format_name
+from shardir.text.printer import print_module
+
+_DEFINITION = re.compile(r'\s*((?:%(?:[\w.$-]+|"[^"]*")(?:, )?)+)(?: =|:)')
+_FUNCTION = re.compile(r"(?:spmd )?func @([^(]*)\(")
+
+
+class Stage(NamedTuple):
+    """A program after the pass `step`; the traced program has no step."""
+
+    name: str
+    step: str
+    module: Module
+
+
+class StageRecorder:
+    """Observer of pipelines that keeps the program after each pass."""
+
+    def __init__(self, module: Module, name: str = "traced") -> None:
+        self.stages = [Stage(name, "", module)]
+
+    def observe(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
+        self.stages.append(Stage(step.name, str(step), after))
+
+    @property
+    def observer(self) -> PassObserver:
+        return self.observe
+
+    def before(self, name: str) -> Module | None:
+        """Return the program before the first pass with a name."""
+        for earlier, later in zip(self.stages, self.stages[1:], strict=False):
+            if later.name == name:
+                return earlier.module
+        return None
+
+
+class LineDifference(NamedTuple):
+    """Numbers of lines that differ between two texts."""
+
+    added: int
+    removed: int
+    changed: int
+
+
+def line_keys(lines: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return the identity of each line: its function, the values that it defines or its text, and
+    the number of earlier lines with these."""
+    counts: dict[tuple[str, str], int] = {}
+    keys = []
+    function = ""
+    for line in lines:
+        if found := _FUNCTION.match(line):
+            function = found[1]
+        defined = _DEFINITION.match(line)
+        text = defined[1] if defined else line
+        number = counts.get((function, text), 0)
+        counts[function, text] = number + 1
+        keys.append((function, text, number))
+    return keys
+
+
+def compare_lines(old: Sequence[str], new: Sequence[str]) -> LineDifference:
+    """Return how many lines differ. Lines with the same key correspond, whatever their order."""
+    before = dict(zip(line_keys(old), old, strict=True))
+    after = dict(zip(line_keys(new), new, strict=True))
+    return LineDifference(
+        sum(key not in before for key in after),
+        sum(key not in after for key in before),
+        sum(key in before and before[key] != line for key, line in after.items()),
+    )
+
+
+def stage_records(
+    stages: Sequence[Stage], extra: Mapping[str, str], texts: Table[str]
+) -> tuple[StageRecord, ...]:
+    """Return the records of stages, and of `extra` texts by name, such as the schedule."""
+    shapes: Table[str] = Table()
+    shape_of: dict[str, int] = {}
+    records: list[StageRecord] = []
+    previous: list[str] | None = None
+    known: tuple[Module, list[str]] | None = None
+    for stage in stages:
+        if known is not None and known[0] is stage.module:
+            lines = known[1]
+        else:
+            lines = print_module(stage.module).splitlines()
+        known = stage.module, lines
+        difference = LineDifference(0, 0, 0)
+        if previous is not None and lines is not previous:
+            difference = compare_lines(previous, lines)
+        for line in lines:
+            if line not in shape_of:
+                shape_of[line] = shapes.number(line_shape(line))
+        records.append(
+            StageRecord(
+                stage.name,
+                stage.step,
+                count_operations(stage.module),
+                *difference,
+                tuple(map(texts.number, lines)),
+                find_folds([shape_of[line] for line in lines]),
+            )
+        )
+        previous = lines
+    for name, text in extra.items():
+        numbers = tuple(map(texts.number, text.splitlines()))
+        records.append(StageRecord(name, "", 0, 0, 0, 0, numbers, ()))
+    return tuple(records)
+
+
+def count_operations(module: Module) -> int:
+    """Return the number of operations of a module, including those of nested blocks."""
+    return sum(1 for function in module.functions for _ in function.body.walk())
+
+
+def definition_records(
+    stages: Sequence[Stage], places: Mapping[tuple[str, str], Loc], tables: ReportTables
+) -> tuple[DefinitionRecord, ...]:
+    """Return the source line and the reason of each value of any stage, the last stage first."""
+    found: dict[tuple[str, str], DefinitionRecord] = {}
+    for stage in reversed(stages):
+        for function in stage.module.functions:
+            for op in function.body.walk():
+                for value in op.results:
+                    name = f"%{format_name(value.name)}"
+                    key = function.name, name
+                    known = found.get(key)
+                    if known is not None and (known.why or not op.why):
+                        continue
+                    loc = tables.location(_location(op, function.name, name, places))
+                    found[key] = DefinitionRecord(function.name, name, loc, op.why)
+    return tuple(found.values())
+
+
+def _location(
+    op: Op, function: str, name: str, places: Mapping[tuple[str, str], Loc]
+) -> Loc | None:
+    return op.loc or find_place(function, name, places)
+
+
+def find_place(function: str, name: str, places: Mapping[tuple[str, str], Loc]) -> Loc | None:
+    """Return the location of a value, or of the value that it was made for: passes add suffixes."""
+    while name and places:
+        found = places.get((function, name))
+        if found is not None:
+            return found
+        name = name.rpartition(".")[0]
+    return None
