@@ -49,7 +49,7 @@ class FoldRecord:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """The program after one pass. `step` is the pass with its options, empty for the program itself.
+    """The program after one pass. `step` is the pass with its options, empty for the first stage.
 
     `lines` are indices into the table `texts`. `operations` includes those of nested blocks.
     `added`, `removed` and `changed` count lines relative to the stage before: lines that define the

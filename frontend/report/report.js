@@ -575,7 +575,7 @@ function deviceGrid(value) {
   for (let i = 0; i < shownRows; i++) for (let j = 0; j < shownColumns; j++) {
     const devices = holders.get(`${i},${j}`) ?? [];
     const color = rowDim < 0 && columnDim < 0 ? null : index.axes.get((axes[columnDim] ?? [])[0]?.split(":")[0]) ?? null;
-    cells.push(h("div", {title: `devices ${ranges(devices, 40)}`, className: color === null ? "" : `a${color}`, style: color === null ? "" : `opacity:${1 - 0.5 * ((i + j) % 2)}`}, ranges(devices, 2)));
+    cells.push(h("div", {title: `devices ${ranges(devices, 40)}`, className: color === null ? "" : `a${color}${(i + j) % 2 ? " odd" : ""}`}, ranges(devices, 2)));
   }
   const grid = h("div", {className: "grid", role: "img", "aria-label": `shards ${value.shards.join(" x ")}`, style: `grid-template-columns:repeat(${shownColumns}, 1fr)`}, cells);
   const cut = rows > shownRows || columns > shownColumns ? `; the first ${shownRows} x ${shownColumns} of ${rows} x ${columns} shards` : "";
@@ -684,7 +684,7 @@ function renderCommunication(view, same) {
       list.push(h("tr", {className: `pick${i === chosen ? " chosen" : ""}`, tabIndex: 0, onclick: () => go({row: i}),
         onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); e.stopPropagation(); go({row: i}); } }},
       h("td", {className: "mono"}, k ? "   " : "", row.value, k === 0 && group.length > 1 ? h("span", {className: "times num", title: "collectives that differ only in names"}, `x ${group.length}`) : ""),
-      h("td", {}, row.kind), h("td", {}, chip1(row.axes)), numbers(row.group_size, bytes(row.nbytes), bytes(row.sent)),
+      h("td", {className: "keep"}, row.kind), h("td", {className: "keep"}, chip1(row.axes)), numbers(row.group_size, bytes(row.nbytes), bytes(row.sent)),
       h("td", {}, times), h("td", {}, lineLink(row.location)), h("td", {className: "mono"}, row.why)));
     });
   }
@@ -724,8 +724,8 @@ function renderFindings(view) {
     rows.forEach((r) => { const k = key(r); groups.set(k, [...(groups.get(k) ?? []), r]); });
     return [...groups.values()].map((g) => make(g[0], g.length > 1 ? h("span", {className: "times num", title: g.map((r) => r.op ?? r.value ?? r.name).slice(0, 40).join("\n")}, `x ${g.length}`) : "", g));
   };
-  const request = (word, r) => h("tr", {}, h("td", {className: "faint"}, word), h("td", {className: "mono"}, nameLinks(r.value), " ", chip1(r.axes)),
-    h("td", {}, "along ", nameLinks(r.loop)), h("td", {}, r.annotations.map((a) => h("div", {}, annotation(a)))));
+  const request = (word, r) => h("tr", {}, h("td", {className: "faint keep"}, word), h("td", {className: "mono keep"}, nameLinks(r.value), " ", chip1(r.axes)),
+    h("td", {className: "keep"}, "along ", nameLinks(r.loop)), h("td", {}, r.annotations.map((a) => h("div", {}, annotation(a)))));
   const unnamed = (x) => JSON.stringify(x).replace(NAME, "%");
   const conflicts = folded(R.conflicts, (c) => unnamed([c.op, c.location, c.kept.axes, c.kept.loop, c.given_up.axes, c.given_up.loop, c.verdict, c.reshard, c.nbytes]), (c, times) => h("div", {className: "card"},
     h("h3", {style: "margin-top:0"}, nameLinks(c.op, c.function), " ", lineLink(c.location), times),

@@ -115,6 +115,7 @@ class Timeline:
     def _alive_at_peak(self) -> Iterator[AliveRecord]:
         """Yield the values that are alive at the peak, the largest first."""
         printer = Printer(self.module.meshes)
+        definitions = self._definitions()
         values = [(value, "argument") for value in self.module.main.body.params]
         values += [(value, "value") for value in self.memory.values]
         rows = [
@@ -123,7 +124,7 @@ class Timeline:
                 printer.sharded_type(value.type, value.sharding),
                 value.type.nbytes,
                 role,
-                self.tables.location(self._definitions.get(value)),
+                self.tables.location(definitions.get(value)),
             )
             for value, role in values
         ]
@@ -133,8 +134,8 @@ class Timeline:
             rows.append(AliveRecord(_box_name(op), op.name, self.memory.inside, "block", loc))
         yield from sorted(rows, key=lambda row: -row.nbytes)
 
-    @property
     def _definitions(self) -> dict[Value, Loc | None]:
+        """Return the source line of each argument and each value of the body."""
         found: dict[Value, Loc | None] = {
             value: self.location_of_name(value.name) for value in self.module.main.body.params
         }

@@ -95,9 +95,8 @@ class Page:
 
     def settle(self) -> None:
         """Wait until the page is drawn."""
-        self.run(
-            "new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(1)), 30))"
-        )
+        frame = "requestAnimationFrame(() => done(1))"
+        self.run(f"new Promise((done) => setTimeout(() => {frame}, 30))")
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of all elements that a selector finds."""
