@@ -48,7 +48,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if is_dataclass(value):
-        return {key: _plain(getattr(value, key)) for key in _field_names(type(value))}
+        kind: type = type(value)
+        return {key: _plain(getattr(value, key)) for key in _field_names(kind)}
     return value
 
 

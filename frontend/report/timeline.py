@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from shardir.cost.memory import MemoryTimeline, estimate_memory, memory_timeline
-from shardir.cost.op_cost import cost_of
+from shardir.cost.op_cost import Cost, cost_of
 from shardir.cost.source_lines import cost_by_line
 from shardir.frontend.report.records import (
     AliveRecord,
@@ -155,9 +155,9 @@ class Timeline:
             key = row.location[:2] if row.location else (0, 0)
             peaks[key] = peaks.get(key, 0) + row.nbytes
         for key in sorted({**found, **peaks}):
-            cost = found.get(key)
-            sums = (cost.flops, cost.memory, cost.sent) if cost else (0, 0, 0)
-            yield SourceLineRecord(*key, *sums, peaks.get(key, 0))
+            sums = found.get(key, Cost())
+            peak = peaks.get(key, 0)
+            yield SourceLineRecord(*key, sums.flops, sums.memory, sums.sent, peak)
 
 
 def _box_name(op: Op) -> str:

@@ -1,0 +1,186 @@
+"""The page of a report in headless Chromium, without a network."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardir.frontend.report.program_report import ProgramReport
+from shardir.passes.explain import explain
+from shardir.text.definition_locations import find_definition_locations
+from shardir.text.parser import parse
+from tests.frontend.report.browser import Page, find_browser, open_browser
+from tests.frontend.report.programs import deep_text, mlp_report, report_of_text
+from tests.passes.explain.programs import MLP
+
+pytestmark = pytest.mark.skipif(
+    find_browser() is None,
+    reason="there is no Chromium; on Debian, install chromium-headless-shell",
+)
+_QUANTITY = re.compile(r"[\d.]+(?: (?:[KMGTP]iB|[KMGTP]|B|ns|us|ms|s)\b)?")
+VIEWS = ("stages", "communication", "findings", "schedule", "source")
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with open_browser() as found:
+        yield found
+
+
+def show(page: Page, report: ProgramReport, folder: Path, fragment: str = "") -> Path:
+    """Open a report, and check at the end that it loads nothing else and logs no error."""
+    path = report.save(folder / "report.html")
+    page.errors.clear()
+    page.requests.clear()
+    page.open(path, fragment)
+    return path
+
+
+def check(page: Page, path: Path) -> None:
+    assert page.errors == []
+    assert {url.partition("#")[0] for url in page.requests} <= {path.as_uri(), "about:blank"}
+
+
+def test_every_view_opens_offline(page: Page, tmp_path: Path) -> None:
+    path = show(page, mlp_report(), tmp_path)
+    for view in VIEWS:
+        page.run(f"location.hash = '#view={view}'")
+        page.settle()
+        assert page.run("document.getElementById('view').innerText.trim().length") > 40
+    check(page, path)
+
+
+def test_a_click_on_a_value_shows_its_chain(page: Page, tmp_path: Path) -> None:
+    path = show(page, mlp_report(), tmp_path)
+    page.click(".v", "%h")
+    places = find_definition_locations(MLP, "mlp.ir")
+    expected = explain(parse(MLP), "%h", places=places)
+    (chip, *_), chains = page.texts("#inspector .chain h3"), page.texts("#inspector .chain")
+    assert chip == f"{expected.chains[0].axis} shards dimension {expected.chains[0].dim}"
+    assert len(chains) == len(expected.chains)
+    for text, chain in zip(chains, expected.chains, strict=True):
+        assert f"stated by {chain.annotation}" in text
+        for link in chain.links:
+            assert f"{link.source} -> {link.target}" in text
+            assert f"along {link.loop}, round {link.round}" in text
+    stages = page.texts("#inspector table a, #inspector table button")
+    assert "propagate" in stages
+    check(page, path)
+
+
+def numbers_of(page: Page) -> list[str]:
+    return page.texts(".num")
+
+
+def test_every_number_is_in_the_text(page: Page, tmp_path: Path) -> None:
+    report = mlp_report()
+    path = show(page, report, tmp_path)
+    text = report.to_text()
+    shown: list[str] = []
+    for view in VIEWS:
+        page.run(f"location.hash = '#view={view}'")
+        page.settle()
+        shown += numbers_of(page)
+    for i in range(len(report.data.collectives)):
+        page.run(f"location.hash = '#view=communication&row={i}'")
+        page.settle()
+        shown += numbers_of(page)
+    for value in report.data.values:
+        name = value.name.replace("%", "%25")
+        page.run(f"location.hash = '#view=schedule&fn=mlp&value={name}'")
+        page.settle()
+        shown += numbers_of(page)
+    assert len(shown) > 200
+    # The sizes of groups of equal rows are those of the page.
+    own = [each for each in shown if not each.startswith("x ")]
+    quantities = {found for each in own for found in _QUANTITY.findall(each)}
+    assert quantities - set(_QUANTITY.findall(text)) == set()
+    check(page, path)
+
+
+def test_the_line_and_the_annotation_of_a_collective_are_three_clicks_away(
+    page: Page, tmp_path: Path
+) -> None:
+    report = mlp_report()
+    path = show(page, report, tmp_path)
+    page.click("#tabs button", "Communication")
+    page.click("tbody tr.pick")
+    dearest = max(report.data.collectives, key=lambda row: row.sent * row.executions)
+    card = page.texts("#collective")[0]
+    assert card.startswith(f"x{dearest.value} = {dearest.kind}")
+    for number in dearest.annotations:
+        assert str(report.data.annotations[number]) in card
+    page.click("#collective h2 button:last-child")
+    assert dearest.location is not None
+    assert page.texts("tr.chosen .code") == [MLP.splitlines()[dearest.location[1] - 1]]
+    check(page, path)
+
+
+def test_the_keyboard_reaches_everything(page: Page, tmp_path: Path) -> None:
+    path = show(page, mlp_report(), tmp_path)
+    page.press("/")
+    page.run("document.activeElement.value = '%h = '")
+    page.run("document.activeElement.dispatchEvent(new Event('input'))")
+    page.settle()
+    page.press("Escape")
+    page.press("j")
+    page.press("k")
+    page.press("Enter")
+    assert page.texts("#inspector h2")[0] == "%h"
+    before = page.texts(".stagelist [aria-current=true]")
+    page.press("[")
+    assert before != page.texts(".stagelist [aria-current=true]")
+    page.press("d")
+    assert page.texts(".toolbar .on") == ["difference to"]
+    page.press("Escape")
+    assert page.run("document.getElementById('inspector').hidden")
+    page.press("2")
+    page.press("j")
+    page.press("Enter")
+    assert page.run("!!document.getElementById('collective')")
+    page.press("?")
+    assert page.run("document.getElementById('help').open")
+    check(page, path)
+
+
+def test_repeated_layers_are_folded(page: Page, tmp_path: Path) -> None:
+    path = show(page, report_of_text(deep_text(odd_layer=5)), tmp_path, "#stage=0")
+    folds = page.texts(".row.fold")
+    assert any("these 4 lines x 11" in text and "except 1" in text for text in folds)
+    assert "one that differs" in "".join(folds)
+    rows = len(page.texts(".row"))
+    page.press("f")
+    assert len(page.texts(".row")) > rows
+    check(page, path)
+
+
+def test_the_difference_has_the_counted_lines(page: Page, tmp_path: Path) -> None:
+    report = mlp_report()
+    number = next(i for i, stage in enumerate(report.data.stages) if stage.name == "reshard")
+    stage = report.data.stages[number]
+    path = show(page, report, tmp_path, f"#stage={number}&diff=1")
+    assert len(page.texts(".row.add")) == stage.added + stage.changed
+    assert len(page.texts(".row.del")) == stage.removed + stage.changed
+    check(page, path)
+
+
+def test_text_of_the_program_is_only_text(page: Page, tmp_path: Path) -> None:
+    text = 'func @f(%x: f32[4]) -> (f32[4]) {\n  %"<img src=x onerror=boom()>" = sin(%x) : f32[4]\n'
+    text += '  return %"<img src=x onerror=boom()>"\n}\n'
+    path = show(page, report_of_text(text, "</script><script>boom()</script>.ir"), tmp_path)
+    page.run("location.hash = '#view=source'")
+    page.settle()
+    assert page.run("document.querySelectorAll('img').length") == 0
+    check(page, path)
+
+
+def test_large_programs_stay_fast(page: Page, tmp_path: Path) -> None:
+    path = show(page, report_of_text(deep_text(300)), tmp_path, "#all=1")
+    assert len(page.texts(".row")) < 150
+    begin = time.monotonic()
+    page.run("document.querySelector('.list').scrollTop = 9000")
+    page.settle()
+    assert time.monotonic() - begin < 5
+    check(page, path)
