@@ -17,6 +17,8 @@ class ReportFormat(StrEnum):
 
     text = "text"
     json = "json"
+    trace_events = "trace-events"
+    model_explorer = "model-explorer"
 
 
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]

@@ -35,4 +35,6 @@ def write_reports(
 _WRITERS: dict[ReportFormat, Callable[[ProgramReport], str]] = {
     ReportFormat.text: ProgramReport.to_text,
     ReportFormat.json: ProgramReport.to_json,
+    ReportFormat.trace_events: ProgramReport.to_trace_events,
+    ReportFormat.model_explorer: ProgramReport.to_model_explorer,
 }

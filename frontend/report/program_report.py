@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import final
 
 from shardir.frontend.report.build import ReportInput, build_report
+from shardir.frontend.report.model_explorer import to_model_explorer
 from shardir.frontend.report.records import ReportData
 from shardir.frontend.report.records_json import ReportError, from_json, to_json
 from shardir.frontend.report.text import format_report
+from shardir.frontend.report.trace_events import to_trace_events
 from shardir.frontend.report.writer import json_of_page, to_html
 
 
@@ -41,6 +43,15 @@ class ProgramReport:
     def to_json(self) -> str:
         """Return the data of the report as JSON; docs/report.md describes it."""
         return to_json(self.data)
+
+    def to_trace_events(self) -> str:
+        """Return the schedule in Chrome's trace format, which Perfetto and chrome://tracing
+        show."""
+        return to_trace_events(self.data)
+
+    def to_model_explorer(self) -> str:
+        """Return the stages as graphs for Model Explorer, in its JSON format."""
+        return to_model_explorer(self.data)
 
     def to_text(self) -> str:
         """Return all numbers of the report as text."""

@@ -62,4 +62,5 @@ def deep_text(layers: int = LAYERS, odd_layer: int | None = None) -> str:
 @sd.jit
 def jitted(x: sd.Array, w: sd.Array) -> sd.Array:
     hidden = x @ w
-    return hidden * 2
+    scaled: sd.Array = hidden * 2
+    return scaled
