@@ -1,6 +1,6 @@
 """Reports that `shardir explain` writes: HTML files, and JSON for other viewers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import typer
@@ -9,7 +9,9 @@ from shardir.frontend.cli.files import CommandError
 from shardir.frontend.cli.options import ReportFormat
 from shardir.frontend.cli.targets import CommandTarget
 from shardir.frontend.report.build import ReportInput
+from shardir.frontend.report.mlir_locations import find_mlir_locations
 from shardir.frontend.report.program_report import ProgramReport, report
+from shardir.ir.module import Loc
 
 
 def write_reports(
@@ -20,7 +22,7 @@ def write_reports(
         ReportInput(
             program.module,
             pipeline,
-            places=program.locations or {},
+            places=_locations(program),
             sources={} if program.text is None else {program.name: program.text},
         )
     )
@@ -30,6 +32,13 @@ def write_reports(
         typer.echo(made.save(page))
     if form is not None:
         typer.echo(_WRITERS[form](made), nl=False)
+
+
+def _locations(program: CommandTarget) -> Mapping[tuple[str, str], Loc]:
+    """Return the lines of the values of a program; `locations` has none of StableHLO."""
+    if program.locations is None and program.text is not None:
+        return find_mlir_locations(program.text, program.name)
+    return program.locations or {}
 
 
 _WRITERS: dict[ReportFormat, Callable[[ProgramReport], str]] = {
