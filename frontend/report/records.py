@@ -6,6 +6,7 @@ column)`, where `file` is an index into `files`. Values are written as in the te
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 FORMAT = "shardir-report"
 VERSION = 1
@@ -51,7 +52,8 @@ class FoldRecord:
 class StageRecord:
     """The program after one pass. `step` is the pass with its options, empty for the first stage.
 
-    `lines` are indices into the table `texts`. `operations` includes those of nested blocks.
+    The lines are consecutive parts of the table `texts`: `line_runs` are (first line, number).
+    `operations` includes those of nested blocks.
     `added`, `removed` and `changed` count lines relative to the stage before: lines that define the
     same values in both stages are the same line.
     """
@@ -62,8 +64,15 @@ class StageRecord:
     added: int
     removed: int
     changed: int
-    lines: tuple[int, ...]
+    line_runs: tuple[tuple[int, int], ...]
     folds: tuple[FoldRecord, ...]
+
+    @cached_property
+    def lines(self) -> tuple[int, ...]:
+        """The lines as indices into the table `texts`."""
+        return tuple(
+            number for first, count in self.line_runs for number in range(first, first + count)
+        )
 
 
 @dataclass(frozen=True)

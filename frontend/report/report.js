@@ -986,6 +986,7 @@ async function start() {
   const packed = Uint8Array.from(atob($("shardir-report").textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   R = await new Response(stream).json();
+  for (const stage of R.stages) stage.lines = stage.line_runs.flatMap(([first, count]) => Array.from({length: count}, (_, i) => first + i));
   index = makeIndex();
   renderFacts();
   addEventListener("hashchange", render);

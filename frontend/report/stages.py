@@ -1,7 +1,7 @@
 """The stages of a program: its text after each pass, and the lines that each pass changed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from shardir.frontend.report.folding import find_folds, line_shape
@@ -108,15 +108,27 @@ def stage_records(
                 stage.step,
                 count_operations(stage.module),
                 *difference,
-                tuple(map(texts.number, lines)),
+                find_runs(map(texts.number, lines)),
                 find_folds([shape_of[line] for line in lines]),
             )
         )
         previous = lines
     for name, text in extra.items():
-        numbers = tuple(map(texts.number, text.splitlines()))
+        numbers = find_runs(map(texts.number, text.splitlines()))
         records.append(StageRecord(name, "", 0, 0, 0, 0, numbers, ()))
     return tuple(records)
+
+
+def find_runs(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the runs of consecutive numbers: (first number, count)."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        first, count = runs[-1] if runs else (0, 0)
+        if runs and number == first + count:
+            runs[-1] = first, count + 1
+        else:
+            runs.append((number, 1))
+    return tuple(runs)
 
 
 def count_operations(module: Module) -> int:
