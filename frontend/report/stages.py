@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from shardir.frontend.report.folding import find_folds, line_shape
-from shardir.frontend.report.records import DefinitionRecord, StageRecord
+from shardir.frontend.report.records import DefinitionRecord, FoldRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
+from shardir.passes.explain.repetitions import find_repetitions
+from shardir.passes.explain.row_folding import without_names
 from shardir.passes.pipeline import Pass, PassObserver
 from shardir.text.literals import format_name
 from shardir.text.printer import print_module
@@ -101,7 +102,8 @@ def stage_records(
             difference = compare_lines(previous, lines)
         for line in lines:
             if line not in shape_of:
-                shape_of[line] = shapes.number(line_shape(line))
+                shape_of[line] = shapes.number(without_names(line))
+        repetitions = find_repetitions([shape_of[line] for line in lines])
         records.append(
             StageRecord(
                 stage.name,
@@ -109,7 +111,7 @@ def stage_records(
                 count_operations(stage.module),
                 *difference,
                 find_runs(map(texts.number, lines)),
-                find_folds([shape_of[line] for line in lines]),
+                tuple(FoldRecord(*each) for each in repetitions),
             )
         )
         previous = lines

@@ -1,6 +1,7 @@
 """Reports as text, independent of the screen width."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
@@ -15,11 +16,13 @@ from shardir.passes.explain.collective_causes import (
     collective_heading,
 )
 from shardir.passes.explain.communication import Communication
+from shardir.passes.explain.repetitions import find_repetitions
 from shardir.passes.explain.reports import (
     Absence,
     Annotation,
     AxesRequest,
     Chain,
+    Conflict,
     Conflicts,
     Coverage,
     Difference,
@@ -28,6 +31,12 @@ from shardir.passes.explain.reports import (
     Summary,
     Traffic,
     report_text,
+)
+from shardir.passes.explain.row_folding import (
+    fold_rows,
+    format_times,
+    without_names,
+    without_numbers,
 )
 from shardir.sizes import show_bytes
 
@@ -63,7 +72,21 @@ def _chain(chain: Chain) -> Iterator[str]:
         )
         for link in chain.links
     ]
-    yield from _columns(rows)
+    yield from _columns(list(_fold_steps(rows)))
+
+
+def _fold_steps(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield the steps of a path; those through repeated layers are shown once."""
+    shapes: dict[tuple[str, ...], int] = {}
+    numbers = [shapes.setdefault(tuple(map(without_names, row[:3])), len(shapes)) for row in rows]
+    at = 0
+    for repetition in find_repetitions(numbers, min_unit=1):
+        yield from rows[at : repetition.start + repetition.unit]
+        yield (f"  such steps x {repetition.count}", *("",) * (len(rows[0]) - 1))
+        for start, length in repetition.exceptions:
+            yield from rows[start : start + length]
+        at = repetition.start + repetition.length
+    yield from rows[at:]
 
 
 def _absence(absence: Absence) -> Iterator[str]:
@@ -85,29 +108,47 @@ def _round_text(priority: int, round: int) -> str:
 def _(report: Conflicts) -> str:
     if not report.rows:
         return "no conflicts"
+    folded = fold_rows(report.rows, _conflict_key)
     rows = [
         (
-            row.op,
+            row.op + format_times(group),
             row.given_up.loop,
             _wish(row.kept, row.given_up.loop),
             _wish(row.given_up, row.given_up.loop),
             row.verdict.value,
             f"{' + '.join(row.reshard) or 'nothing'}, {show_bytes(row.nbytes)}",
         )
-        for row in report.rows
+        for row, group in folded
     ]
     head = ("operation", "factor", "kept", "given up", "because", "to receive")
     lines = [*_columns(_first_rows(rows), head), *_omitted_rows(rows)]
-    for row in report.rows[:MAX_ROWS]:
+    for row, group in folded[:MAX_ROWS]:
         notes = [row.detail] if row.detail else []
         for wish in (row.kept, row.given_up):
             notes += [_with_location(f"{wish.value}: {a}", a.loc) for a in wish.annotations]
         lines += [
             "",
-            _with_location(row.op, row.loc),
+            _with_location(row.op + format_times(group), row.loc),
             *(f"  {note}" for note in dict.fromkeys(notes)),
         ]
     return "\n".join(lines)
+
+
+def _conflict_key(row: Conflict) -> object:
+    """Return what conflicts of repeated layers have in common."""
+    return (
+        without_names(row.op),
+        row.loc,
+        row.verdict,
+        without_names(row.detail),
+        row.reshard,
+        row.nbytes,
+        row.kept.axes,
+        without_names(row.kept.loop),
+        row.given_up.axes,
+        without_names(row.given_up.loop),
+        *(without_numbers(str(a)) for a in (*row.kept.annotations, *row.given_up.annotations)),
+    )
 
 
 def _wish(wish: AxesRequest, loop: str) -> str:
@@ -174,12 +215,20 @@ def _(report: Coverage) -> str:
         [(f"  {op.op}", f"stops {', '.join(op.axes) or 'nothing'}", _location_text(op.loc))
          for op in report.unruled]
     )  # fmt: skip
+    folded = fold_rows(
+        report.whole, lambda w: (without_numbers(w.value), w.dim, w.size, w.axes, w.nbytes)
+    )
     whole = [
-        (f"  {w.value}", f"dimension {w.dim} of {w.size}", f"could be sharded over "
-         f"{' or '.join(w.axes)}", show_bytes(w.nbytes))
-        for w in report.whole
-    ]  # fmt: skip
-    lines += ["", f"{count_noun(len(whole), 'dimension')} unsharded although an axis is free"]
+        (
+            f"  {w.value}{format_times(group)}",
+            f"dimension {w.dim} of {w.size}",
+            f"could be sharded over {' or '.join(w.axes)}",
+            show_bytes(w.nbytes),
+        )
+        for w, group in folded
+    ]
+    dims = count_noun(len(report.whole), "dimension")
+    lines += ["", f"{dims} unsharded although an axis is free"]
     lines += [*_columns(_first_rows(whole)), *_omitted_rows(whole)]
     lines += ["", f"{count_noun(len(report.idle), 'annotation')} without effect"]
     return "\n".join([*lines, *_annotations(report.idle)])
@@ -219,7 +268,12 @@ def _(report: Communication) -> str:
             *_columns(_first_rows(rows), (title, "count", "result", "sent")),
             *_omitted_rows(rows),
         ]
-    listed = [_collective(each) for each in report.rows]
+    listed = [
+        _collective(each, group)
+        for each, group in fold_rows(
+            report.rows, lambda row: replace(row, value="", why=without_names(row.why))
+        )
+    ]
     lines += [
         "",
         *_columns(_first_rows(listed), ("value", "collective", "", "result", "why", "line")),
@@ -269,10 +323,10 @@ def _numbers(group: CommunicationTotal) -> tuple[str, str, str]:
     return times, show_bytes(group.nbytes), show_bytes(group.sent)
 
 
-def _collective(each: Collective) -> tuple[str, ...]:
+def _collective(each: Collective, group: Sequence[Collective]) -> tuple[str, ...]:
     times = {None: "in a while", 1: ""}.get(each.executions, f"{each.executions} times")
     return (
-        f"  %{each.value}",
+        f"  %{each.value}{format_times(group)}",
         f"{each.kind} over {format_axes(each)}",
         times,
         show_bytes(each.nbytes),
@@ -284,7 +338,12 @@ def _collective(each: Collective) -> tuple[str, ...]:
 def _annotations(annotations: Iterable[Annotation]) -> list[str]:
     return list(
         _columns(
-            [(f"  {annotation}", _location_text(annotation.loc)) for annotation in annotations]
+            [
+                (f"  {annotation}{format_times(group)}", _location_text(annotation.loc))
+                for annotation, group in fold_rows(
+                    annotations, lambda a: (without_numbers(str(a)), a.loc)
+                )
+            ]
         )
     )
 

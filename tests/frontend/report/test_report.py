@@ -14,13 +14,13 @@ import shardir as sd
 from shardir.cost.memory import estimate_memory
 from shardir.cost.op_cost import cost_of_block
 from shardir.frontend.report.build import ReportInput
-from shardir.frontend.report.folding import find_folds
 from shardir.frontend.report.program_report import report
-from shardir.frontend.report.records import FoldRecord, OriginRecord, ReportData
+from shardir.frontend.report.records import OriginRecord, ReportData
 from shardir.frontend.report.stages import compare_lines
 from shardir.frontend.report.tables import shortest_names
 from shardir.frontend.report.text import format_flops, format_time
 from shardir.passes.explain import communication, conflicts, coverage, explain, explain_collective
+from shardir.passes.explain.repetitions import Repetition, find_repetitions
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.report import ReportError, load
 from shardir.sizes import show_bytes
@@ -184,14 +184,14 @@ def test_a_layer_that_differs_is_an_exception() -> None:
     [
         ([], ()),
         ([1, 2, 3, 4] * 3, ()),  # Too few lines.
-        ([1, 2, 3, 4] * 4, (FoldRecord(0, 16, 4, 4, ()),)),
-        ([9, *[1, 2, 3, 4, 5, 6] * 3, 9], (FoldRecord(1, 18, 6, 3, ()),)),
-        ([1, 2, 3, 4] * 2 + [7] + [1, 2, 3, 4] * 2, (FoldRecord(0, 17, 4, 4, ((8, 1),)),)),
+        ([1, 2, 3, 4] * 4, (Repetition(0, 16, 4, 4, ()),)),
+        ([9, *[1, 2, 3, 4, 5, 6] * 3, 9], (Repetition(1, 18, 6, 3, ()),)),
+        ([1, 2, 3, 4] * 2 + [7] + [1, 2, 3, 4] * 2, (Repetition(0, 17, 4, 4, ((8, 1),)),)),
         (list(range(100)), ()),
     ],
 )
-def test_folds_of_sequences(lines: list[int], folds: tuple[FoldRecord, ...]) -> None:
-    assert find_folds(lines) == folds
+def test_folds_of_sequences(lines: list[int], folds: tuple[Repetition, ...]) -> None:
+    assert find_repetitions(lines) == folds
 
 
 def test_names_of_files_do_not_depend_on_the_folder() -> None:

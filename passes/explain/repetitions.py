@@ -1,9 +1,7 @@
 """Repeated groups of lines, such as the layers of a model."""
 
-import re
 from collections.abc import Sequence
-
-from shardir.frontend.report.records import FoldRecord
+from typing import NamedTuple
 
 MIN_UNIT_LINES = 4
 MIN_COPIES = 3
@@ -13,16 +11,26 @@ SEED_LINES = 4
 MAX_CANDIDATES = 24
 """The maximum number of distances that are tried at a line."""
 
-_NAME = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
+
+class Repetition(NamedTuple):
+    """Lines that repeat a group of lines.
+
+    The `length` lines from line `start` on are `count` copies of the first `unit` lines, and
+    `exceptions`: (start, length) of groups in between that differ.
+    """
+
+    start: int
+    length: int
+    unit: int
+    count: int
+    exceptions: tuple[tuple[int, int], ...]
 
 
-def line_shape(line: str) -> str:
-    """Return a line without the names of its values."""
-    return _NAME.sub("%", line)
-
-
-def find_folds(lines: Sequence[int]) -> tuple[FoldRecord, ...]:
-    """Return the repeated groups of a sequence of line shapes, which are given as numbers.
+def find_repetitions(
+    lines: Sequence[int], min_unit: int = MIN_UNIT_LINES
+) -> tuple[Repetition, ...]:
+    """Return the repeated groups of a sequence of lines, which are given as numbers: equal lines
+    have equal numbers. A group has at least `min_unit` lines.
 
     Copies follow each other directly, or after a group of other lines that is at most twice as
     long, which is an exception.
@@ -38,7 +46,7 @@ def find_folds(lines: Sequence[int]) -> tuple[FoldRecord, ...]:
         if i in ranks:
             places = seeds[tuple(lines[i : i + SEED_LINES])]
             later = places[ranks[i] + 1 : ranks[i] + 1 + MAX_CANDIDATES]
-            found = [_fold_at(lines, i, place - i) for place in later]
+            found = [_repetition_at(lines, i, place - i, min_unit) for place in later]
             fold = max(
                 (each for each in found if each is not None),
                 key=lambda each: (each.unit * each.count, -each.unit),
@@ -52,10 +60,10 @@ def find_folds(lines: Sequence[int]) -> tuple[FoldRecord, ...]:
     return tuple(folds)
 
 
-def _fold_at(lines: Sequence[int], start: int, unit: int) -> FoldRecord | None:
+def _repetition_at(lines: Sequence[int], start: int, unit: int, min_unit: int) -> Repetition | None:
     """Return the copies of the `unit` lines from line `start` on, `None` if there are too few."""
     first = lines[start : start + unit]
-    if unit < MIN_UNIT_LINES or lines[start + unit : start + 2 * unit] != first:
+    if unit < min_unit or lines[start + unit : start + 2 * unit] != first:
         return None
     count, at = 2, start + 2 * unit
     exceptions: list[tuple[int, int]] = []
@@ -75,4 +83,4 @@ def _fold_at(lines: Sequence[int], start: int, unit: int) -> FoldRecord | None:
         count, at = count + 1, at + gap + unit
     if count < MIN_COPIES or unit * count < MIN_FOLDED_LINES:
         return None
-    return FoldRecord(start, at - start, unit, count, tuple(exceptions))
+    return Repetition(start, at - start, unit, count, tuple(exceptions))

@@ -1,0 +1,52 @@
+"""Repeated rows of tables: those of the layers of a model differ only in the names of values."""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+MIN_ROWS = 3
+"""The minimum number of equal rows that are shown as one."""
+
+_NAME = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
+_NUMBER = re.compile(r"\d+")
+
+
+def without_numbers(text: str) -> str:
+    """Return a text without the numbers in the names of its values."""
+    return _NAME.sub(lambda name: _NUMBER.sub("#", name[0]), text)
+
+
+def without_names(text: str) -> str:
+    """Return a text without the names of its values."""
+    return _NAME.sub("%", text)
+
+
+def fold_rows(
+    rows: Iterable[Item], key: Callable[[Item], Hashable]
+) -> list[tuple[Item, Sequence[Item]]]:
+    """Return the first row of each group with an equal key, and its group.
+
+    Groups of fewer than `MIN_ROWS` rows stay separate rows. The order is that of the first rows.
+    """
+    groups: dict[Hashable, list[Item]] = {}
+    order: list[tuple[Item, Hashable]] = []
+    for row in rows:
+        found = key(row)
+        groups.setdefault(found, []).append(row)
+        order.append((row, found))
+    folded: list[tuple[Item, Sequence[Item]]] = []
+    seen: set[Hashable] = set()
+    for row, found in order:
+        group = groups[found]
+        if len(group) < MIN_ROWS:
+            folded.append((row, (row,)))
+        elif found not in seen:
+            seen.add(found)
+            folded.append((row, group))
+    return folded
+
+
+def format_times(group: Sequence[object]) -> str:
+    """Return ` x 96` for a group of 96 rows, nothing for one."""
+    return f" x {len(group)}" if len(group) > 1 else ""
