@@ -131,7 +131,7 @@ def _run(pipeline: str, module: Module, recorder: StageRecorder, notes: list[str
         notes.append("the program has been partitioned: propagation is not shown")
         return module
     try:
-        return Pipeline.parse(pipeline)(module, recorder.observer)
+        return Pipeline.parse(pipeline)(module, recorder.observe)
     except ShardirError as error:
         notes.append(f"the passes stop: {error}")
         return None

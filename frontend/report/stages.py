@@ -9,7 +9,7 @@ from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
 from shardir.passes.explain.repetitions import find_repetitions
 from shardir.passes.explain.row_folding import without_names
-from shardir.passes.pipeline import Pass, PassObserver
+from shardir.passes.pipeline import Pass
 from shardir.text.literals import format_name
 from shardir.text.printer import print_module
 
@@ -32,11 +32,8 @@ class StageRecorder:
         self.stages = [Stage(name, "", module)]
 
     def observe(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
+        """Keep the program after a pass; this is a `PassObserver`."""
         self.stages.append(Stage(step.name, str(step), after))
-
-    @property
-    def observer(self) -> PassObserver:
-        return self.observe
 
     def before(self, name: str) -> Module | None:
         """Return the program before the first pass with a name."""
