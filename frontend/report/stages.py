@@ -108,7 +108,10 @@ def stage_records(
                 count_operations(stage.module),
                 *difference,
                 find_runs(map(texts.number, lines)),
-                tuple(FoldRecord(*each) for each in repetitions),
+                tuple(
+                    FoldRecord(each.start, each.length, each.unit, each.count, each.exceptions)
+                    for each in repetitions
+                ),
             )
         )
         previous = lines

@@ -1,7 +1,7 @@
 """Repeated groups of lines, such as the layers of a model."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 MIN_UNIT_LINES = 4
 MIN_COPIES = 3
@@ -12,7 +12,8 @@ MAX_CANDIDATES = 24
 """The maximum number of distances that are tried at a line."""
 
 
-class Repetition(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Repetition:
     """Lines that repeat a group of lines.
 
     The `length` lines from line `start` on are `count` copies of the first `unit` lines, and

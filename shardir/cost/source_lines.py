@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from shardir import ops
 from shardir.cost.op_cost import Cost, cost_of, cost_of_block
 from shardir.ir.module import Block, Loc, Op
 
@@ -27,7 +28,7 @@ def _counted_operations(block: Block, times: int) -> Iterator[tuple[Op, int]]:
     for op in block.ops:
         if not op.blocks:
             yield op, times
-        elif op.name == "case":
+        elif op.spec is ops.case:
             yield from _counted_operations(_most_expensive(op), times)
         else:
             inner_times = times * op.attrs.get("length", 1)
