@@ -992,6 +992,9 @@ async function start() {
   addEventListener("hashchange", render);
   render();
   document.body.dataset.ready = "1";
+  // Index one stage after the other while the page is idle, so that the first selection is fast.
+  const indexFrom = (i) => { if (i < R.stages.length) { stageIndex(i); setTimeout(indexFrom, 0, i + 1); } };
+  setTimeout(indexFrom, 50, 0);
 }
 start().catch((error) => {
   $("view").replaceChildren(h("p", {className: "empty", role: "alert"}, `The data of this page cannot be read: ${error.message}`));
