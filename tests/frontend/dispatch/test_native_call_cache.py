@@ -392,3 +392,22 @@ def test_registered_rules_disable_cached_calls(monkeypatch: pytest.MonkeyPatch) 
     assert count_calls(lambda: fun(X)) == nothing
     monkeypatch.setitem(custom_rules._process, "a_custom_call", sharding_rule("i -> i"))
     assert count_calls(lambda: fun(X)) > nothing
+
+
+def test_a_static_string_and_a_keyword_are_different_calls() -> None:
+    def combine(x: Any, *rest: Any, **options: Any) -> Any:
+        return x - options["mode"] if options else x + rest[1]
+
+    fun = sd.jit(combine, static_argnums=1)
+    for _ in range(3):
+        assert_agree(fun(X, "mode", Y), A + B)
+        assert_agree(fun(X, mode=Y), A - B)
+
+
+def test_a_reflected_operator_needs_two_arguments() -> None:
+    operator: Any = sd.Array.__radd__
+    for _ in range(3):
+        assert_agree(operator(X, Y), B + A)
+    for wrong in ((X,), (X, Y, X)):
+        with pytest.raises(TypeError, match="positional argument"):
+            operator(*wrong)
