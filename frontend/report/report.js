@@ -181,11 +181,13 @@ function go(change) {
   else location.hash = hash;
 }
 function readState() {
-  const last = R.stages.findLastIndex((s) => s.operations) ;
+  // The last stage with shardings comes first: the stages of a backend merge all devices.
+  const resharded = R.stages.findLastIndex((s) => s.name === "reshard");
+  const first = resharded < 0 ? R.stages.findLastIndex((s) => s.operations) : resharded;
   const read = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   for (const key of ["stage", "base", "file", "line", "row"]) if (key in read) read[key] = Number(read[key]);
   state = {view: "stages", ...read};
-  if (!(state.stage in R.stages)) state.stage = Math.max(0, last);
+  if (!(state.stage in R.stages)) state.stage = Math.max(0, first);
   if (!TABS.some(([id]) => id === state.view)) state.view = "stages";
 }
 function selectValue(fn, name, more) { go({fn, value: name, ...more}); }
