@@ -23,7 +23,7 @@ test: $(VENV)/.test ## everything that CI runs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
-	SHARDIR_NATIVE_DISPATCH=0 $(BIN)/pytest -n 2 -q tests/frontend/dispatch tests/frontend/arrays tests/backends/cpu/threads
+	SHARDIR_NATIVE_DISPATCH=0 $(BIN)/pytest -n 2 -q tests/frontend/dispatch tests/frontend/arrays
 
 .PHONY: test-long
 test-long: $(VENV)/.test ## the tests, with two thousand random programs for each that draws some

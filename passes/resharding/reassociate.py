@@ -42,6 +42,7 @@ from dataclasses import replace
 
 from shardir import ops
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS, UNSIGNED_BY_BITS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS
@@ -56,8 +57,10 @@ MAX_RECOMPUTED_OPERATIONS = 16
 """The maximum number of operations that are repeated instead of a gather of their result."""
 
 
-_BITS = {"f16": "u16", "bf16": "u16", "f32": "u32", "f64": "u64"} | {
-    kind: kind for kind in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_BITS = {
+    name: UNSIGNED_BY_BITS[DTYPE_INFO[name].bits] if name in FLOATS else name
+    for name in FLOATS + INTEGERS
+    if DTYPE_INFO[name].bits >= 8 and DTYPE_INFO[name].bits in UNSIGNED_BY_BITS
 }
 """The integers as which the elements of a diagonal are added."""
 

@@ -12,6 +12,7 @@ import torch
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.base import BACKENDS
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu import backend as gpu
 from shardir.backends.gpu.backend import GPUShards, NoGPUError
@@ -23,7 +24,7 @@ from tests.backends.gpu.device import DEVICE, GPU
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Provide four devices of kind gpu."""
-    monkeypatch.setattr(gpu, "BACKEND", gpu.GPUBackend(DEVICE))
+    monkeypatch.setitem(BACKENDS, "gpu", gpu.GPUBackend(DEVICE))
     with sd.config(num_gpu_devices=4):
         yield
 

@@ -215,12 +215,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.full(np.ones((1, 1)), 0.0),
         ShapeError,
-        "shape (array([1.]),) has the size array([1.]), which is not an integer",
+        "shape (float64[1],) has the size array([1.]), which is not an integer",
     ),
     (
         lambda: lax.shape_as_value(np.array([[3]])),
         ShapeError,
-        "shape (array([3]),) has the size array([3]), which is not an integer",
+        "shape (int64[1],) has the size array([3]), which is not an integer",
     ),
 ]
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from base64 import b64decode
@@ -17,6 +18,14 @@ from typing import Any
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 ANSWER_SECONDS = 60
+EXECUTE_WITH_PIPES = """\
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Execute a browser with its pipes as descriptors 3 and 4. (`preexec_fn` would fork, and JAX warns
+about a fork in a process with threads.)"""
 
 
 def find_browser() -> str | None:
@@ -155,6 +164,11 @@ def open_browser() -> Iterator[Page]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process = subprocess.Popen(
             [
+                sys.executable,
+                "-c",
+                EXECUTE_WITH_PIPES,
+                str(command_reads),
+                str(command_writes),
                 path,
                 "--headless",
                 "--no-sandbox",
@@ -163,8 +177,7 @@ def open_browser() -> Iterator[Page]:
                 "--host-resolver-rules=MAP * ~NOTFOUND",
                 f"--user-data-dir={folder}",
             ],
-            preexec_fn=lambda: (os.dup2(command_reads, 3), os.dup2(command_writes, 4)),
-            pass_fds=(3, 4),
+            pass_fds=(command_reads, command_writes),
             stderr=subprocess.DEVNULL,
         )
         os.close(command_reads)
