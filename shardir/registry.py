@@ -90,7 +90,7 @@ class Registry(dict[str, Entry]):
         self._own = own
         self._origins: dict[str, str] = {}
         self.has_extensions = False
-        """Whether an entry of another package or file is registered."""
+        """True if an entry of another package or file is registered."""
         _registries.append(self)
 
     def __missing__(self, name: str) -> Entry:

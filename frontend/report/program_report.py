@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from shardir.frontend.quoting import brief
 from shardir.frontend.report.build import ReportInput, build_report
 from shardir.frontend.report.model_explorer import to_model_explorer
 from shardir.frontend.report.records import ReportData
@@ -27,12 +28,14 @@ class ProgramReport:
         The file is HTML, JSON if the name ends with `.json`, or text if it ends with `.txt`. Equal
         reports are written as equal bytes. Raises `ReportError` if the file cannot be written.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            raise ReportError(f"the path of a report is a string or a Path, not {brief(path)}")
         found = Path(path)
         made = {".json": self.to_json, ".txt": self.to_text}.get(found.suffix, self.to_html)()
         try:
             found.write_text(made, encoding="utf-8", newline="\n")
-        except OSError as error:
-            reason = error.strerror or error
+        except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
+            reason = getattr(error, "strerror", None) or error
             raise ReportError(f"cannot write the report to {str(path)!r}: {reason}") from None
         return found
 

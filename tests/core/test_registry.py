@@ -86,7 +86,7 @@ types=": (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>") : f32[8, 4]
 
 @pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
-    """What a test registers is gone behind it."""
+    """Remove the entries and modules that a test registers."""
     modules = set(sys.modules)
     with restored_registries():
         yield

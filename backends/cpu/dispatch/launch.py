@@ -170,7 +170,7 @@ def _make_python_launch(
             made.append(kind(signature, sharding, Storage(start + offset, owner, shape, dtype)))
         return made
 
-    launch.keep = keep  # type: ignore[attr-defined]
+    launch.__dict__["keep"] = keep
     return launch
 
 

@@ -251,6 +251,14 @@ def test_a_partitioned_program_reports() -> None:
     assert data.total == mlp_report().data.total
 
 
+def test_an_invalid_path_is_an_error() -> None:
+    with pytest.raises(ReportError, match=r"^cannot write the report to 'a\\x00b': embedded null"):
+        mlp_report().save("a\0b")
+    with pytest.raises(ReportError) as error:
+        mlp_report().save(5)  # type: ignore[arg-type]
+    assert str(error.value) == "the path of a report is a string or a Path, not 5"
+
+
 def test_a_saved_report_loads(tmp_path: Path) -> None:
     made = mlp_report()
     for name in ("report.html", "report.json"):

@@ -100,7 +100,7 @@ LOOP = """\
     ],
 )
 def test_a_loop(next_value: str, padding: list[PaddedDims]) -> None:
-    """What a loop stacks is padded if what it carries is padded in each round."""
+    """The stacked results of a loop are padded if its carried values are padded in each round."""
     found = padding_of_results(
         LOOP.format(next=next_value), x=("f32[2]", (A,)), other=("f32[2]", (B,))
     )
