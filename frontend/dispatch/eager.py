@@ -80,16 +80,16 @@ class PublicFunction:
         outside.public_function = self
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
-        # The Python tier; with the native tier such calls do not get here.
-        if self.eager.launches and not options:
-            key = tuple([x.signature if type(x) is Array else None for x in args])
-            known = self.eager.launches.get(key)
-            if known is not None and current_trace() is None and is_same_context(known[2]):
-                made = known[0]([*args])
-                if made is not None:
-                    return made[0] if known[1] is None else tree.unflatten(known[1], made)
         try:
             try:
+                # The Python tier; with the native tier such calls do not get here.
+                if self.eager.launches and not options:
+                    key = tuple([x.signature if type(x) is Array else None for x in args])
+                    known = self.eager.launches.get(key)
+                    if known is not None and current_trace() is None and is_same_context(known[2]):
+                        made = known[0]([*args])
+                        if made is not None:
+                            return made[0] if known[1] is None else tree.unflatten(known[1], made)
                 if self._has_out_sharding and "out_sharding" in options:
                     return self._call_with_out_sharding(args, dict(options))
                 if current_trace() is not None:
