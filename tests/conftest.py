@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.optional_dependencies import missing_extra, reason_without, require
+from tests.sampling import deselect_long_tests
 
 pytest_plugins = ["shardir.frontend.stories.pytest_plugin"]
 
@@ -30,12 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",
         action="store_true",
-        help="try two thousand random programs where otherwise fifty are tried",
+        help="try two thousand random programs where otherwise fifty are tried, and run the "
+        "tests that are otherwise left out (marks `long` and `sample`)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*modules): modules of extras that a test needs")
+    config.addinivalue_line("markers", "long: a test that only --long runs")
+    config.addinivalue_line("markers", "sample(n): without --long, one of n parametrizations runs")
     settings.load_profile("long" if config.getoption("--long") else "quick")
     # A shell starts background jobs with SIGINT ignored, which the programs of tests would inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -61,6 +65,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    names_tests = any("::" in argument for argument in config.args)
+    if not config.getoption("--long") and not names_tests:
+        config.hook.pytest_deselected(items=deselect_long_tests(items))
 
 
 class Module(pytest.Module):

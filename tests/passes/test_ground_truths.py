@@ -30,6 +30,8 @@ from tests.passes.ground_truth_models import (
     train,
 )
 
+pytestmark = pytest.mark.sample(2)
+
 LAYERS = pytest.mark.parametrize("layers", [1, 2, 4])
 
 

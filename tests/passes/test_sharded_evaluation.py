@@ -17,6 +17,8 @@ from tests.programs.shardings import MESHES
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES
 
+pytestmark = pytest.mark.sample(2)
+
 Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 50, 1)
 """How many ways each sample of an operation is cut."""

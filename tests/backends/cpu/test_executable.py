@@ -20,6 +20,8 @@ from tests.programs.nan_sign_programs import ranks_signs
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES
 
+pytestmark = pytest.mark.sample(2)
+
 Array = npt.NDArray[Any]
 EXAMPLE_COUNT = max(settings().max_examples // 2, 1)
 

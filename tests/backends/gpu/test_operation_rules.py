@@ -26,6 +26,8 @@ from tests.backends.gpu.program_execution import program_text, run_text
 from tests.op_sample import Sample, t
 from tests.samples import SAMPLES, samples_of
 
+pytestmark = pytest.mark.sample(2)
+
 Array = npt.NDArray[Any]
 FACTORIZATIONS = {"svd": ("u", "vh"), "eigh": ("vectors",), "eig": ("vectors",), "qr": ("q", "r")}
 """Operations whose result vectors are determined only up to their direction."""

@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from tests.backends.mpi.mpiexec_job import LIMIT_SECONDS, ROOT, mpiexec
 
+pytestmark = pytest.mark.sample(3)
+
 SEEDS = sorted(path.stem for path in (ROOT / "examples" / "seeds").glob("*.py"))
 IS_LONG_RUN = settings().max_examples > 200
 DEFAULT_JOBS = [("collective_operations", 2), ("pmap_quickstart", 4)]

@@ -17,6 +17,8 @@ from shardir.ir.module import Block, Op
 from tests.backends.mpi import replicated_inputs
 from tests.backends.mpi.mpiexec_job import mpiexec
 
+pytestmark = pytest.mark.sample(3)
+
 ONE, TWO = b"1" * 16, b"2" * 16
 
 PROGRAM = """

@@ -14,6 +14,8 @@ from tests.backends.mpi.program_comparison import SEPARATOR
 from tests.passes.processes import partition_some
 from tests.programs.strategies import spmd_modules
 
+pytestmark = pytest.mark.sample(3)
+
 IS_LONG_RUN = settings().max_examples > 200
 EXAMPLE_COUNT = 400 if IS_LONG_RUN else 60
 

@@ -12,6 +12,8 @@ from jax.experimental.ode import odeint
 import shardir as sd
 from shardir.interop.jax import from_jax
 
+pytestmark = pytest.mark.sample(2)
+
 X = np.random.default_rng(0).uniform(0.5, 1.5, (3, 4)).astype("float32")
 
 

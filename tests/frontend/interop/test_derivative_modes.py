@@ -18,6 +18,8 @@ import pytest
 import shardir as sd
 from shardir.interop.jax import from_jax
 
+pytestmark = pytest.mark.sample(3)
+
 X = np.array([0.5, -1.5, 2.0], np.float32)
 FLOAT0 = jax.dtypes.float0
 

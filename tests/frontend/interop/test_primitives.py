@@ -12,6 +12,8 @@ from shardir.frontend.interop.rule_registry import RULES
 from shardir.interop.jax import from_jax
 from tests.frontend.interop.primitives import PROGRAMS, Program
 
+pytestmark = pytest.mark.sample(3)
+
 
 def agree(found: Any, wanted: Any) -> None:
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):

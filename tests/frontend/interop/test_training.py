@@ -17,6 +17,8 @@ from shardir.interop.jax import from_jax
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.frontend.interop import models_flax
 
+pytestmark = pytest.mark.sample(2)
+
 Batches = Callable[[], Iterator[tuple[Any, Any]]]
 
 

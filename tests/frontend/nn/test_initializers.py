@@ -10,6 +10,8 @@ import shardir
 from shardir import random
 from shardir.nn import initializers
 
+pytestmark = pytest.mark.sample(2)
+
 SCALED = [
     "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",
     "kaiming_uniform", "lecun_normal", "lecun_uniform", "xavier_normal", "xavier_uniform",

@@ -16,6 +16,8 @@ from shardir.frontend.shardings.partition_spec import PartitionSpec as P
 from shardir.frontend.shardings.sharding import NamedSharding
 from tests.namespace import run, same
 
+pytestmark = pytest.mark.sample(2)
+
 MESH = make_mesh((4, 2), ("x", "y"))
 X = np.arange(8 * 16 * 4, dtype=np.float32).reshape(8, 16, 4)
 PLACES = np.array([3, 0, -1, 5, 20, 2, 7, -9], np.int32)

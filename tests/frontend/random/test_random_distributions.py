@@ -10,6 +10,8 @@ from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
 from tests.error_assertions import first_line
 
+pytestmark = pytest.mark.sample(2)
+
 KEY = 7
 DRAWN: list[tuple[str, tuple[Any, ...], list[Any]]] = [
     ("gamma", ([0.1, 1.5, 30.0],), [9.3018366e-20, 0.52189547, 26.131989]),

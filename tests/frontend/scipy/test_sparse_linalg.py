@@ -12,6 +12,8 @@ import shardir.numpy as snp
 from shardir.frontend.errors import ArgumentError
 from shardir.scipy.sparse import linalg
 
+pytestmark = pytest.mark.sample(2)
+
 RANDOM = np.random.default_rng(7)
 SIZE = 6
 GENERAL = (RANDOM.standard_normal((SIZE, SIZE)) + 6 * np.eye(SIZE)).astype("f")

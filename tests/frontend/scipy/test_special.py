@@ -10,6 +10,8 @@ from shardir import enable_x64, grad, jit, vmap
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
 
+pytestmark = pytest.mark.sample(3)
+
 INF = float("inf")
 VALUES: list[tuple[str, tuple[Any, ...], float]] = [
     ("erf", (-2.3,), -0.9988568234026434),

@@ -9,6 +9,8 @@ import pytest
 from shardir import checkpoint, custom_jvp, custom_vjp, enable_x64, grad, jit, jvp, lax, vmap
 from shardir.frontend.numpy import api as snp
 
+pytestmark = pytest.mark.sample(2)
+
 Scalar = Callable[[Any], Any]
 """From one number to another."""
 

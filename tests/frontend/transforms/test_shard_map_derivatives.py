@@ -39,6 +39,8 @@ from tests.frontend.transforms.per_device_functions import (
     random_case,
 )
 
+pytestmark = pytest.mark.sample(3)
+
 
 @pytest.fixture(autouse=True)
 def mesh() -> Iterator[sd.Mesh]:

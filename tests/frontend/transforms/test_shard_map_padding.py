@@ -12,6 +12,8 @@ from shardir import lax
 from shardir.frontend.errors import ArgumentError, IndivisibleError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
+pytestmark = pytest.mark.sample(2)
+
 V = np.arange(1, 7, dtype=np.float32)
 X = P("x")
 

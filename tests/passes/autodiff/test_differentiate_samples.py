@@ -6,6 +6,8 @@ from tests.derivatives import check_gradients
 from tests.op_sample import Sample
 from tests.samples import SMOOTH
 
+pytestmark = pytest.mark.sample(2)
+
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)
 def test_second_derivatives(sample: Sample) -> None:

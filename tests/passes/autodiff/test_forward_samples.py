@@ -14,6 +14,8 @@ from tests.derivatives import check_tangents, random_like
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
 
+pytestmark = pytest.mark.sample(3)
+
 MOVING = [
     sample
     for sample in SAMPLES

@@ -20,6 +20,8 @@ from shardir.verify.verifier import verify
 from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES
 
+pytestmark = pytest.mark.sample(3)
+
 SIZE = 3
 MESH = Mesh("grid", (("batch", 2),))
 TAKING = [sample for sample in SAMPLES if sample.operands]

@@ -27,6 +27,8 @@ from tests.programs.shardings import MESHES as EIGHT, shardings
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
 
+pytestmark = pytest.mark.sample(3)
+
 MESHES = (
     Mesh("m", (("x", 3),)),
     Mesh("m", (("x", 5),)),

@@ -9,6 +9,8 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 
+pytestmark = pytest.mark.sample(2)
+
 DTYPES = ("f4", "f2", "c8", "i1", "i2", "i4", "u1", "u4", "bool")
 SHAPES: tuple[tuple[int, ...], ...] = ((1,), (7,), (300,), (30, 11), (5, 3, 2))
 X = np.arange(1000, dtype=np.float32)

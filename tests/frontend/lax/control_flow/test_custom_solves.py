@@ -14,6 +14,8 @@ from shardir import lax
 from shardir.errors import DifferentiateError
 from shardir.frontend.errors import ArgumentError
 
+pytestmark = pytest.mark.sample(2)
+
 RNG = np.random.default_rng(0)
 A = (RNG.normal(size=(3, 3)) + 4 * np.eye(3)).astype("f")
 B = np.arange(3, dtype="f")

@@ -17,6 +17,8 @@ from shardir.ir.types import dtype_name
 from shardir.sharding import NamedSharding, PartitionSpec
 from tests.namespace import check, close, ops, run
 
+pytestmark = pytest.mark.sample(2)
+
 MATRIX = np.arange(12, dtype="f").reshape(3, 4)
 VECTOR = np.array([3.0, -1.0, 2.0], "f")
 

@@ -13,6 +13,8 @@ from shardir.frontend.numpy import api as snp
 from shardir.ir.types import NUMPY_DTYPES, dtype_name
 from tests.namespace import check, eagerly, numpy_result, ops, run, same, words
 
+pytestmark = pytest.mark.sample(3)
+
 GENERATOR = np.random.default_rng(3)
 FLOATS = (GENERATOR.normal(size=(3, 4)) * 3).astype("f")
 ROW = (GENERATOR.normal(size=(4,)) * 3).astype("f")

@@ -11,6 +11,8 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, numpy_result, ops, run, words
 
+pytestmark = pytest.mark.sample(3)
+
 GENERATOR = np.random.default_rng(7)
 NORMAL = GENERATOR.normal(size=(3, 4)).astype("f")
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-40, 0.5, 1.5, -2.5], "f")

@@ -13,6 +13,8 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 
+pytestmark = pytest.mark.sample(2)
+
 X = np.arange(1, 9, dtype=np.float32)
 M = X.reshape(4, 2)
 I = np.array([0, 7, 99, -99, -1, -8, 8], np.int32)  # noqa: E741

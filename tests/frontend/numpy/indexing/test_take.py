@@ -15,6 +15,8 @@ from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, ops, run, same
 
+pytestmark = pytest.mark.sample(3)
+
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 ROW = np.array([3, 1, 4, 1, 5], np.int32)
 PLACES = np.array([[0, -1], [2, 1]], np.int32)

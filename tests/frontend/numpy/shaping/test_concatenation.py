@@ -12,6 +12,8 @@ from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, numpy_result, ops, run, same
 
+pytestmark = pytest.mark.sample(2)
+
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 Y = X[:, :1] * 2
 ROW = np.arange(5, dtype=np.int32)

@@ -15,6 +15,8 @@ from shardir.frontend.scipy.special_functions.temme_expansion import (
 )
 from tests.frontend.scipy.accuracy import BOUNDS, cases, ulps
 
+pytestmark = pytest.mark.sample(3)
+
 CLOSE = [
     (30.5, 31.0),
     (300.5, 390.0),

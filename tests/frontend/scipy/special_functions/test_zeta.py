@@ -10,6 +10,8 @@ from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
 from tests.frontend.scipy.accuracy import BOUNDS, ulps
 
+pytestmark = pytest.mark.sample(2)
+
 Array = npt.NDArray[np.floating]
 POWERS = [1.0000001, 1.3, 2.0, 3.0, 7.5, 20.0, 49.3]
 PLACES = [1e-5, 0.3, 1.0, 2.5, 9.9, 40.0, 63.7, 1e4]

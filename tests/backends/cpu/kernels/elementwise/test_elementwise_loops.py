@@ -15,6 +15,8 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
+pytestmark = pytest.mark.sample(3)
+
 Array = npt.NDArray[Any]
 SUPPORTED = [
     (name, dtype, arity)

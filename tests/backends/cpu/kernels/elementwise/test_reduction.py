@@ -28,6 +28,8 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
+pytestmark = pytest.mark.sample(3)
+
 CASES = [
     ((5, 7), (0,)), ((5, 70), (1,)), ((5, 70), (0,)), ((3, 5, 33), (1,)), ((3, 5, 33), (0, 2)),
     ((3, 5, 33), (0, 1, 2)), ((4, 64), (1,)), ((64, 32), (0,)), ((2, 1, 3), (1,)),

@@ -16,6 +16,8 @@ from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import cross_cases
 
+pytestmark = pytest.mark.sample(3)
+
 Array = npt.NDArray[Any]
 NUMERIC_DTYPES = (*INTEGERS, *FLOATS, *COMPLEX)
 EPSILON = {"f16": 2e-3, "bf16": 1e-2, "f32": 3e-6, "c64": 5e-6, "f64": 1e-14, "c128": 1e-14}

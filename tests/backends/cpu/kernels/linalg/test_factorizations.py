@@ -13,6 +13,8 @@ from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
+pytestmark = pytest.mark.sample(2)
+
 Array = npt.NDArray[Any]
 DTYPES = ("f32", "f64", "c64", "c128")
 SHAPES = [(1, 1), (5, 5), (8, 8), (6, 3), (3, 6), (20, 9), (9, 20), (2, 3, 4, 4), (7, 17, 17),

@@ -19,6 +19,8 @@ from tests.backends.cpu.kernels.linalg.test_factorizations import (
 )
 from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op, run_rule
 
+pytestmark = pytest.mark.sample(3)
+
 Array = npt.NDArray[Any]
 EIGEN_CASES = [("eigh", {"vectors": True}), ("eigh", {"vectors": False}),
          ("eig", {"vectors": True}), ("eig", {"vectors": False})]  # fmt: skip

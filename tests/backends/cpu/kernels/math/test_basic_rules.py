@@ -14,6 +14,8 @@ from tests.backends.cpu.kernels.math.elementwise_runner import (
     special_values,
 )
 
+pytestmark = pytest.mark.sample(3)
+
 NUMERIC_DTYPES = (*INTEGERS, *FLOATS, *COMPLEX)
 ORDERED_DTYPES = ("bool", *INTEGERS, *FLOATS)
 UNARY_DTYPES = {

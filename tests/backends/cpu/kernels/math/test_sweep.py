@@ -17,6 +17,8 @@ from tests.backends.cpu.kernels.math.elementwise_runner import run_operation, sp
 from tests.backends.cpu.kernels.math.error_search import errors_in_ulp, largest_error
 from tests.backends.cpu.kernels.math.sweep import UNARY, main, number_of_pattern
 
+pytestmark = pytest.mark.sample(2)
+
 ONE_ROUNDING_ULP = 0.5001
 """The error of a single rounding to f16 or bf16 of an f32 result."""
 

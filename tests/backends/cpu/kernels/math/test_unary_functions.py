@@ -28,6 +28,8 @@ from tests.backends.cpu.kernels.math.elementwise_runner import (
     special_values,
 )
 
+pytestmark = pytest.mark.sample(2)
+
 STRIDE = 40009
 """Every `STRIDE`-th of the 2^32 patterns is tested."""
 UNARY = sorted(set(F32_BOUNDS_ULP) & set(EXACT_FUNCTIONS) - {"pow", "atan2"})

@@ -15,6 +15,8 @@ from tests.backends.cpu.kernels.reference_check import (
 )
 from tests.backends.cpu.phase_runner import make_op, run_rule
 
+pytestmark = pytest.mark.sample(2)
+
 RULES = {**reduce_window.RULES, **select_and_scatter.RULES}
 
 

@@ -14,6 +14,8 @@ from shardir.ir.types import NUMPY_DTYPES
 from tests.backends.cpu.kernels.random_layouts import random_array
 from tests.backends.cpu.phase_runner import RuleHarness
 
+pytestmark = pytest.mark.sample(2)
+
 REAL_DTYPES = (
     "bool",
     "i8",

@@ -1,0 +1,84 @@
+"""Run a sample of the parametrizations of expensive tests, and all of them with `--long`.
+
+`@pytest.mark.sample(3)` (or `pytestmark` for the functions of a file) states that `make test` runs
+about one of three parametrizations of each function. The choice depends only on the names of the
+tests, so that all processes and machines run the same ones. Where a function is parametrized
+several times, each value of the short parametrizations (dtypes, layouts) occurs in a chosen test.
+`@pytest.mark.long` states that only `--long` runs a test.
+"""
+
+import zlib
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import groupby
+
+import pytest
+
+MAX_COVERED_VALUES = 8
+"""Each value of a parametrization with at most so many values occurs in the sample."""
+
+
+def chosen_cases(cases: Sequence[tuple[str, Sequence[Hashable]]], one_of: int) -> list[bool]:
+    """Return which cases of one function are in the sample.
+
+    Each case has a name and its value of each parametrization of the function. With one
+    parametrization each case has a value of its own, and about one of `one_of` cases is chosen; at
+    least the first one is. With several, a case is also chosen if it has a value of a parametrization
+    of at most `MAX_COVERED_VALUES` values that occurs in no chosen case before it.
+    """
+    columns = list(zip(*(values for _, values in cases), strict=True))
+    covered = {
+        position
+        for position, column in enumerate(columns)
+        if len(columns) > 1 and len(set(column)) <= MAX_COVERED_VALUES
+    }
+    chosen = [zlib.crc32(name.encode()) % one_of == 0 for name, _ in cases]
+    if not any(chosen):
+        chosen[0] = True
+    seen = {
+        (position, value)
+        for (_, values), is_chosen in zip(cases, chosen, strict=True)
+        if is_chosen
+        for position, value in enumerate(values)
+    }
+    for number, (_, values) in enumerate(cases):
+        pairs = {(position, values[position]) for position in covered}
+        if not pairs <= seen:
+            chosen[number] = True
+            seen |= pairs
+    return chosen
+
+
+def deselect_long_tests(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Remove from `items` the tests that only `--long` runs, and return them."""
+    kept: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
+    for (_, mark), group in groupby(items, key=lambda item: (_function_of(item), _sample(item))):
+        tests = list(group)
+        chosen = [True] * len(tests)
+        if mark is not None:
+            chosen = chosen_cases([(test.name, _values(test)) for test in tests], mark)
+        for test, is_chosen in zip(tests, chosen, strict=True):
+            is_long = test.get_closest_marker("long") is not None
+            (kept if is_chosen and not is_long else deselected).append(test)
+    items[:] = kept
+    return deselected
+
+
+def _function_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _sample(item: pytest.Item) -> int | None:
+    mark = item.get_closest_marker("sample")
+    return None if mark is None else int(mark.args[0])
+
+
+def _values(item: pytest.Item) -> list[Hashable]:
+    """Return the number of the value of each parametrization of a test."""
+    assert isinstance(item, pytest.Function)
+    if not hasattr(item, "callspec"):
+        return []
+    indices: Mapping[str, int] = item.callspec.indices
+    names = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    first = [name.split(",")[0].strip() if isinstance(name, str) else name[0] for name in names]
+    return [indices[name] for name in first]
