@@ -22,8 +22,8 @@ def chosen_cases(cases: Sequence[tuple[str, Sequence[Hashable]]], one_of: int) -
 
     Each case has a name and its value of each parametrization of the function. With one
     parametrization each case has a value of its own, and about one of `one_of` cases is chosen; at
-    least the first one is. With several, a case is also chosen if it has a value of a parametrization
-    of at most `MAX_COVERED_VALUES` values that occurs in no chosen case before it.
+    least the first one is. With several, a case is also chosen if one of its values occurs in no
+    chosen case before it and belongs to a parametrization of at most `MAX_COVERED_VALUES` values.
     """
     columns = list(zip(*(values for _, values in cases), strict=True))
     covered = {

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -74,6 +75,11 @@ def layer_of_module(module: str) -> str | None:
     return "core" if here.is_dir() or here.with_suffix(".py").exists() else "face"
 
 
+@cache
+def parse_file(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_modules(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -90,7 +96,7 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_one_way(path: Path) -> None:
     here = layer_of_file(path)
-    for module in imported_modules(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in imported_modules(parse_file(path)):
         there = layer_of_module(module)
         assert there is None or there in ALLOWED[here], f"{here} may not import {module}"
 
@@ -131,7 +137,7 @@ def import_graph() -> nx.DiGraph:
     modules = {module_of_file(path): path for path in FILES}
     graph = nx.DiGraph()
     for module, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_file(path)):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):

@@ -17,6 +17,8 @@ from shardir.interpret.interpreter import evaluate
 from shardir.ops.opaque import unknown_operations
 from shardir.stablehlo.reader import read
 
+pytestmark = pytest.mark.sample(3)
+
 NAN, INF = float("nan"), float("inf")
 FLOATS = [
     0.0,

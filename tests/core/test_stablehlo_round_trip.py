@@ -19,7 +19,7 @@ from tests.programs.strategies import modules, sharded_modules
 from tests.samples import SAMPLES
 from tests.stablehlo_text import PARAPHRASED, round_trips, usual, values
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 SAID = [sample for sample in SAMPLES if not (sample.spec.spmd or sample.spec.collective)]
 SAME = [sample for sample in SAID if all(map(round_trips, sample.module().main.body.walk()))]

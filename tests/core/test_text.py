@@ -23,6 +23,8 @@ from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
 from tests.programs.strategies import any_modules, modules
 
+pytestmark = pytest.mark.sample(3)
+
 MLP = """\
 mesh @grid = [data=4, model=2]
 

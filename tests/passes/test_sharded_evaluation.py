@@ -17,7 +17,7 @@ from tests.programs.shardings import MESHES
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 50, 1)

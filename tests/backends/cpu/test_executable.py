@@ -20,7 +20,7 @@ from tests.programs.nan_sign_programs import ranks_signs
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 Array = npt.NDArray[Any]
 EXAMPLE_COUNT = max(settings().max_examples // 2, 1)

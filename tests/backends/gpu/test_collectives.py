@@ -17,6 +17,8 @@ from shardir.backends.gpu.vendored.threads import run_threads
 from tests.backends.gpu.collective_cases import CASES, MESH, Case, check, operand_of
 from tests.backends.gpu.device import DEVICE
 
+pytestmark = pytest.mark.sample(3)
+
 DEVICES = [DEVICE] * MESH.size
 
 

@@ -16,7 +16,7 @@ from tests.backends.ipu.host_model_execution import Case, check
 from tests.backends.ipu.operation_cases import emittable_samples
 from tests.samples import SAMPLES
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 LIBRARY_COUNT = 4
 """The samples are compiled in this number of libraries."""

@@ -60,6 +60,7 @@ def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> Non
     ) in done.err[0]
 
 
+@pytest.mark.long
 def test_joining_times_out(tmp_path: Path) -> None:
     done = run_scenario("joins_too_late", tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code in SIGALRM_EXIT_CODES
@@ -110,6 +111,7 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
     done = run_scenario("is_cut_off_at_the_end", tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code == 13
@@ -120,11 +122,13 @@ def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
     ) in done.err[0]
 
 
+@pytest.mark.long
 def test_a_process_may_finish_later_without_the_others(tmp_path: Path) -> None:
     done = run_scenario("has_work_left", tmp_path, SHARDIR_COMM_TIMEOUT="6").check()
     assert done.out == ["", "done\n"]
 
 
+@pytest.mark.long
 def test_a_process_without_stderr_ends_the_job(tmp_path: Path) -> None:
     done = run_scenario("loses_stderr", tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code == 13
@@ -172,6 +176,7 @@ def test_processes_that_do_not_initialize_get_a_warning(tmp_path: Path) -> None:
         ) in text
 
 
+@pytest.mark.long
 def test_oversubscribed_processes_yield_their_core(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     count = min(cores + 1, 8)

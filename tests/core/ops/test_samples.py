@@ -16,6 +16,8 @@ from shardir.op_rules.factors import Factor, FactorKind, FactorRule
 from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES, SMOOTH, few_of_each, samples_of
 
+pytestmark = pytest.mark.sample(3)
+
 each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
 
 

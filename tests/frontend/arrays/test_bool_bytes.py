@@ -11,7 +11,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.errors import ShardirError
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 SIZES = 0, 5, 200, 5_000, 100_000, 6_000_000
 WAYS: dict[str, Callable[[npt.NDArray[np.uint8]], Any]] = {

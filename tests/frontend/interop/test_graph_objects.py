@@ -14,7 +14,7 @@ import shardir as sd
 from shardir.interop.jax import from_jax
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 X = np.random.default_rng(0).standard_normal((8, 3)).astype("float32")
 Y = np.random.default_rng(1).standard_normal((8, 2)).astype("float32")

@@ -11,7 +11,7 @@ from shardir.interop.jax import from_jax
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.frontend.interop import models_equinox, models_flax
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 MODELS = {**models_equinox.MODELS, **models_flax.MODELS}
 

@@ -12,7 +12,7 @@ from shardir.frontend.interop.rule_registry import RULES
 from shardir.interop.jax import from_jax
 from tests.frontend.interop.primitives import PROGRAMS, Program
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 
 def agree(found: Any, wanted: Any) -> None:

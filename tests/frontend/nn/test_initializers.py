@@ -10,7 +10,7 @@ import shardir
 from shardir import random
 from shardir.nn import initializers
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 SCALED = [
     "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",

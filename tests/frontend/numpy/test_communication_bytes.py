@@ -15,7 +15,7 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 VECTOR = np.random.default_rng(3).standard_normal(4096).astype(np.float32)
 LEVELS = np.array([0.1, 0.5, 0.77], np.float32)

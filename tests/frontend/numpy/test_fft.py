@@ -13,6 +13,8 @@ from shardir.frontend.numpy import api as snp
 from tests.error_assertions import assert_raises_exactly
 from tests.namespace import close, eagerly, run, same, words
 
+pytestmark = pytest.mark.sample(3)
+
 GENERATOR = np.random.default_rng(23)
 REAL = GENERATOR.normal(size=(3, 4, 5, 6)).astype("f")
 COMPLEX = (REAL + 1j * GENERATOR.normal(size=REAL.shape)).astype("c8")

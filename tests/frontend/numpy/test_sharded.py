@@ -10,7 +10,7 @@ import shardir as sd
 from shardir import numpy as snp
 from shardir.sharding import NamedSharding, PartitionSpec
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 X = np.random.default_rng(29).normal(size=(8, 4, 8)).astype("f")
 

@@ -16,7 +16,7 @@ from shardir.frontend.shardings.partition_spec import PartitionSpec as P
 from shardir.frontend.shardings.sharding import NamedSharding
 from tests.namespace import run, same
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 MESH = make_mesh((4, 2), ("x", "y"))
 X = np.arange(8 * 16 * 4, dtype=np.float32).reshape(8, 16, 4)

@@ -25,6 +25,8 @@ from shardir.frontend.tracing.promotion import KEY
 from shardir.ops.random import threefry
 from tests.namespace import eagerly, run, same
 
+pytestmark = pytest.mark.sample(3)
+
 DATA = Path(__file__).parents[2] / "data"
 VECTORS = json.loads((DATA / "random.json").read_text("utf-8"))
 SEEDS = json.loads((DATA / "threefry.json").read_text("utf-8"))["seed_to_key"]

@@ -10,7 +10,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
 from tests.error_assertions import first_line
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 KEY = 7
 DRAWN: list[tuple[str, tuple[Any, ...], list[Any]]] = [

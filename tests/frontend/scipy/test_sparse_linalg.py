@@ -12,7 +12,7 @@ import shardir.numpy as snp
 from shardir.frontend.errors import ArgumentError
 from shardir.scipy.sparse import linalg
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 RANDOM = np.random.default_rng(7)
 SIZE = 6

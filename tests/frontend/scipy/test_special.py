@@ -10,7 +10,7 @@ from shardir import enable_x64, grad, jit, vmap
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 INF = float("inf")
 VALUES: list[tuple[str, tuple[Any, ...], float]] = [

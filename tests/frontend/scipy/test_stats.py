@@ -13,7 +13,7 @@ from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import stats
 from tests.error_assertions import error_line
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 VALUES: list[tuple[str, tuple[Any, ...], float]] = [
     ("norm.logpdf", (1.3, 0.25, 1.5), -1.5694036413128372),

@@ -12,6 +12,8 @@ from shardir.errors import PartitionError
 from shardir.frontend.config import config
 from shardir.frontend.errors import IndivisibleError, SettingError
 
+pytestmark = pytest.mark.sample(3)
+
 
 def over(count: int, *axes: str | None) -> Any:
     """Return a sharding over the first devices, on a mesh with one axis."""

@@ -9,7 +9,7 @@ import pytest
 from shardir import checkpoint, custom_jvp, custom_vjp, enable_x64, grad, jit, jvp, lax, vmap
 from shardir.frontend.numpy import api as snp
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(3)
 
 Scalar = Callable[[Any], Any]
 """From one number to another."""

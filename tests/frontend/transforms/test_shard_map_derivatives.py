@@ -39,7 +39,7 @@ from tests.frontend.transforms.per_device_functions import (
     random_case,
 )
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from tests.derivatives import check_gradients
 from tests.op_sample import Sample
 from tests.samples import SMOOTH
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)

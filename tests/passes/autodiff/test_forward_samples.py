@@ -14,7 +14,7 @@ from tests.derivatives import check_tangents, random_like
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 MOVING = [
     sample

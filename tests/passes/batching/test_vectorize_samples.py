@@ -20,7 +20,7 @@ from shardir.verify.verifier import verify
 from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 SIZE = 3
 MESH = Mesh("grid", (("batch", 2),))

@@ -20,7 +20,7 @@ from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import RefusalReason
 from tests.shardy.random_programs.programs import program
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 LEVELS = ("basic", "aggressive", "user-priority")
 SEEDS = range(60)

@@ -17,7 +17,7 @@ from tests.programs.shardings import MESHES
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 EXAMPLES = max(settings().max_examples // 100, 1)
 MESH = "mesh @m = [x=4, y=2]\n\n"

@@ -27,7 +27,7 @@ from tests.programs.shardings import MESHES as EIGHT, shardings
 from tests.programs.strategies import modules
 from tests.samples import SAMPLES, few_of_each
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 MESHES = (
     Mesh("m", (("x", 3),)),

@@ -15,7 +15,7 @@ from tests.passes.sharded_evaluation import annotate_randomly, reject_the_simple
 from tests.passes.whole_program.merge_comparison import merged, run_merged
 from tests.samples import SAMPLES, few_of_each
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 MESHES = (
     Mesh("m", (("x", 4), ("y", 2))),

@@ -20,6 +20,8 @@ from tests.backends.cpu.sample_kernels import (
 )
 from tests.process_control.threads import run_concurrently
 
+pytestmark = pytest.mark.sample(3)
+
 LONG_PHASE_NANOSECONDS = 1e6
 
 

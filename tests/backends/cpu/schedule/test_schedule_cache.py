@@ -23,6 +23,8 @@ from shardir.ir.module import Module
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
 
+pytestmark = pytest.mark.sample(3)
+
 
 @pytest.fixture(autouse=True)
 def code_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

@@ -19,6 +19,8 @@ from shardir.passes import Pipeline
 from tests.backends.cpu.schedule import shadow_memory
 from tests.backends.cpu.schedule.shadow_memory import ShadowError, ShadowExecution
 
+pytestmark = pytest.mark.sample(3)
+
 ROW_LENGTH = 6
 ARRAY_LENGTH = ROW_LENGTH * ROW_LENGTH
 STEP_COUNT = 8

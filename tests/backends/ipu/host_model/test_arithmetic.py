@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.ipu.host_model.compiled_programs import Array, programs, rng, run_program
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 INTEGER_DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 FLOAT_DTYPES = ("float16", "float32")

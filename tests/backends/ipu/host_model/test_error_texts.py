@@ -10,6 +10,8 @@ import pytest
 from shardir.backends.ipu.host_model import build_executable
 from tests.backends.ipu.host_model.compiled_programs import PROGRAMS
 
+pytestmark = pytest.mark.sample(3)
+
 ERROR_TEXTS = {
     "long_variable": (
         "Graph::addVariable: an IPU computes with no LONGLONG; use INT, UNSIGNED_INT or FLOAT"

@@ -14,7 +14,7 @@ from shardir import lax
 from shardir.errors import DifferentiateError
 from shardir.frontend.errors import ArgumentError
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 RNG = np.random.default_rng(0)
 A = (RNG.normal(size=(3, 3)) + 4 * np.eye(3)).astype("f")

@@ -13,7 +13,7 @@ from shardir.frontend.numpy import api as snp
 from shardir.ir.types import NUMPY_DTYPES, dtype_name
 from tests.namespace import check, eagerly, numpy_result, ops, run, same, words
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 GENERATOR = np.random.default_rng(3)
 FLOATS = (GENERATOR.normal(size=(3, 4)) * 3).astype("f")

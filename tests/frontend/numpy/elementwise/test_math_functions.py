@@ -11,7 +11,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, numpy_result, ops, run, words
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 GENERATOR = np.random.default_rng(7)
 NORMAL = GENERATOR.normal(size=(3, 4)).astype("f")

@@ -13,7 +13,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 X = np.arange(1, 9, dtype=np.float32)
 M = X.reshape(4, 2)

@@ -15,7 +15,7 @@ from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, ops, run, same
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 ROW = np.array([3, 1, 4, 1, 5], np.int32)

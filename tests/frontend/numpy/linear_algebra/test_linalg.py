@@ -16,7 +16,7 @@ from tests.error_assertions import assert_raises_exactly
 from tests.frontend.numpy.linear_algebra.random_matrices import Matrices
 from tests.namespace import close, eagerly, run, same
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 DRAWN = Matrices(17)
 normal, plane, definite = DRAWN.normal, DRAWN.complex_normal, DRAWN.positive_definite

@@ -12,7 +12,7 @@ from shardir.frontend.numpy import api as snp
 from shardir.ir.types import dtype_name
 from tests.namespace import check, close, numpy_result, ops, run, words
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 GENERATOR = np.random.default_rng(5)
 FLOATS = GENERATOR.normal(size=(2, 3, 4)).astype("f")

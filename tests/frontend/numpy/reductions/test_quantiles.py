@@ -10,6 +10,8 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.numpy.reductions import quantiles
 
+pytestmark = pytest.mark.sample(3)
+
 METHODS = ("linear", "lower", "higher", "midpoint")
 RANDOM = np.random.default_rng(3)
 

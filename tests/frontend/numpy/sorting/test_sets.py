@@ -13,7 +13,7 @@ from shardir.frontend.errors import TracedValueError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, eagerly, run, same
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 Integers = npt.NDArray[Any]
 WHOLE = arrays(np.int32, array_shapes(max_dims=2, min_side=0, max_side=6),

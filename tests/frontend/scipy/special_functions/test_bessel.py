@@ -10,7 +10,7 @@ from shardir import enable_x64, grad
 from shardir.frontend.scipy import special
 from tests.frontend.scipy.accuracy import BOUNDS, cases
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 END = {"f32": 91.9, "f64": 713.9}
 """Where I_0 and I_1 are finite, while exp is not."""

@@ -16,7 +16,7 @@ from tests.backends.cpu.kernels.math.fit_coefficients import Grid, remez
 from tests.backends.cpu.kernels.math.fit_targets import Target
 from tests.frontend.scipy.accuracy import BOUNDS, cases, ulps
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 Array = npt.NDArray[np.float64]
 

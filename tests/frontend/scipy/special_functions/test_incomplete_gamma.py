@@ -15,7 +15,7 @@ from shardir.frontend.scipy.special_functions.temme_expansion import (
 )
 from tests.frontend.scipy.accuracy import BOUNDS, cases, ulps
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 CLOSE = [
     (30.5, 31.0),

@@ -9,7 +9,7 @@ from shardir import enable_x64, grad
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special, stats
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 VALUES: list[tuple[str, tuple[float, ...], float]] = [
     ("betaln", (2.0, 1000000.0), -27.631022115928047),

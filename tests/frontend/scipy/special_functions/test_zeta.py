@@ -10,7 +10,7 @@ from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
 from tests.frontend.scipy.accuracy import BOUNDS, ulps
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 Array = npt.NDArray[np.floating]
 POWERS = [1.0000001, 1.3, 2.0, 3.0, 7.5, 20.0, 49.3]

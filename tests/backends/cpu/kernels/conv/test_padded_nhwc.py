@@ -22,7 +22,7 @@ from tests.backends.cpu.kernels.gemm.test_dot import random_elements
 from tests.backends.cpu.machine_descriptions import ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 PAD_BY_ONE = ((1, 1), (1, 1))
 NO_PADDING = ((0, 0), (0, 0))

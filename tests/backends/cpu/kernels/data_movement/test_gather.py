@@ -16,6 +16,8 @@ from tests.backends.cpu.kernels.random_layouts import Array, integer_array
 from tests.backends.cpu.kernels.reference_check import check_against_reference, random_operations
 from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 
+pytestmark = pytest.mark.sample(3)
+
 RULES = {**gather.RULES, **scatter.RULES}
 
 

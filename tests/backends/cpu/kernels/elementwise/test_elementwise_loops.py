@@ -15,7 +15,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 Array = npt.NDArray[Any]
 SUPPORTED = [

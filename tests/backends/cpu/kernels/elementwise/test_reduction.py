@@ -28,7 +28,7 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 CASES = [
     ((5, 7), (0,)), ((5, 70), (1,)), ((5, 70), (0,)), ((3, 5, 33), (1,)), ((3, 5, 33), (0, 2)),

@@ -16,7 +16,7 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops.linalg.fft import TRANSFORMS
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 MAX_ERROR_RATIO = 1.05 if architecture(host_machine().triple) == "x86_64" else 1.1
 """The largest ratio of an error to the error of NumPy, whose code differs between processors."""

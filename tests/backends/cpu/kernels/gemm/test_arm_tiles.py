@@ -7,6 +7,8 @@ ARM has 32 registers of 16 bytes.
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 from dataclasses import replace
 from shardir.backends.cpu.codegen import target
@@ -36,6 +38,7 @@ for dims, left, right, given in test_convolution.LARGE:
 """
 
 
+@pytest.mark.long
 def test_products_with_arm_tiles_match_numpy() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

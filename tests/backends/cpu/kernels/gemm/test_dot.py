@@ -16,7 +16,7 @@ from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import cross_cases
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(5)
 
 Array = npt.NDArray[Any]
 NUMERIC_DTYPES = (*INTEGERS, *FLOATS, *COMPLEX)

@@ -7,6 +7,8 @@ from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
 from tests.backends.cpu.kernels.math.fit_coefficients import Grid, fit_target, value_at
 from tests.backends.cpu.kernels.math.fit_targets import TARGETS
 
+pytestmark = pytest.mark.sample(3)
+
 DEFAULT_NAMES = ("exp.f32", "log.f32", "sin.f32", "cos.short", "log_rest.f64")
 
 

@@ -28,7 +28,7 @@ from tests.backends.cpu.kernels.math.elementwise_runner import (
     special_values,
 )
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 STRIDE = 40009
 """Every `STRIDE`-th of the 2^32 patterns is tested."""

@@ -20,6 +20,8 @@ from tests.backends.cpu.kernels.reference_check import (
 from tests.backends.cpu.machine_descriptions import ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 
+pytestmark = pytest.mark.sample(3)
+
 
 @pytest.mark.parametrize("name", sorted(RULES))
 @settings(max_examples=60)
