@@ -26,7 +26,7 @@ test: $(VENV)/.test ## everything that CI runs
 	SHARDIR_NATIVE_DISPATCH=0 $(BIN)/pytest -n 2 -q tests/frontend/dispatch tests/frontend/arrays
 
 .PHONY: test-long
-test-long: $(VENV)/.test ## the tests, with two thousand random programs for each that draws some
+test-long: $(VENV)/.test ## all tests, also those that make test samples, with two thousand random programs each
 	$(BIN)/pytest -n 2 --long
 
 .PHONY: fuzz
