@@ -1,11 +1,11 @@
 """`shardir explain` explains the shardings and the collectives of a program."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardir.frontend.cli.files import CommandError
+from shardir.frontend.cli.files import CommandError, read_hlo
 from shardir.frontend.cli.options import (
     Arguments,
     FileOrFunction,
@@ -15,10 +15,13 @@ from shardir.frontend.cli.options import (
     Specs,
     parse_rules,
 )
-from shardir.frontend.cli.targets import load_target
+from shardir.frontend.cli.targets import is_function_name, load_target, parse_mesh
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline, Propagate
 from shardir.passes.pipeline import DEFAULT_PIPELINE
+
+if TYPE_CHECKING:
+    from shardir.hlo.module import HloModule
 
 EXAMPLES = """Examples:
 
@@ -38,7 +41,11 @@ EXAMPLES = """Examples:
 
   shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html
 
-  shardir explain model.mlir --html model.html"""
+  shardir explain model.mlir --html model.html
+
+  shardir explain module_0012.jit_step.cpu_after_optimizations.txt
+
+  shardir explain after_optimizations.txt --program step.mlir"""
 
 
 def explain(
@@ -82,6 +89,10 @@ def explain(
         str, typer.Option(help="the propagation pass, such as propagate{level=basic}")
     ] = "propagate",
     rule: RuleTexts = None,
+    program: Annotated[
+        str | None,
+        typer.Option(help="the program that XLA received, to compare XLA's collectives with ours"),
+    ] = None,
     html: Annotated[
         str | None, typer.Option(help="write a page with all stages and explanations to this file")
     ] = None,
@@ -95,14 +106,22 @@ def explain(
     from shardir.passes import explain as explaining
 
     with rules(parse_rules(rule or ())):
-        program = load_target(file, mesh, args, specs)
-        module = program.module
+        if (hlo := read_hlo(file)) is not None:
+            typer.echo(str(_explain_xla(hlo, program, mesh, args, specs)))
+            return
+        if program is not None:
+            raise CommandError(
+                f"--program compares XLA's collectives, and {file!r} is no HLO text; pass the file "
+                "*.after_optimizations.txt of --xla_dump_to"
+            )
+        target = load_target(file, mesh, args, specs)
+        module = target.module
         steps = Pipeline.parse(passes).passes
         if len(steps) != 1 or not isinstance(steps[0], Propagate):
             raise CommandError(
                 f"only propagation is explained, not {passes!r}; write propagate{{...}}"
             )
-        found: dict[str, Any] = {"propagate": steps[0], "places": program.locations}
+        found: dict[str, Any] = {"propagate": steps[0], "places": target.locations}
         reports: list[object] = [
             explaining.explain(module, each, function=function, **found) for each in value or ()
         ]
@@ -121,7 +140,7 @@ def explain(
         _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
         whole = str(Pipeline((replace(steps[0], leave_open=True), *rest)))
         if html is not None or to is not None:
-            program_reports.write_reports(program, whole, html, to)
+            program_reports.write_reports(target, whole, html, to)
             if not reports and not (communication or collective or order or coverage):
                 return
         if communication:
@@ -137,7 +156,21 @@ def explain(
             reports.append(explaining.coverage(module, **found))
         if not reports:
             reports.append(explaining.summarize(module, **found))
-            if program.lowered is not None:
+            if target.lowered is not None:
                 parted = Pipeline.parse(whole)(module)
                 reports.append(explaining.communication(parted, places=found["places"]))
         typer.echo("\n\n".join(map(str, reports)))
+
+
+def _explain_xla(
+    hlo: "HloModule", program: str | None, mesh: str | None, args: str | None, specs: str | None
+) -> object:
+    """Return the report about XLA's collectives, beside our plan if the program is known."""
+    from shardir.passes import explain as explaining  # For start-up time.
+
+    if program is None:
+        sizes = None if mesh is None else dict(parse_mesh(mesh).shape)
+        return explaining.xla_communication(hlo, sizes)
+    is_function = is_function_name(program)
+    target = load_target(program, mesh if is_function else None, args, specs)
+    return explaining.compare_with_xla(hlo, target.module, places=target.locations)

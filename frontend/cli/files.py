@@ -8,6 +8,8 @@ from pathlib import Path
 import typer
 
 from shardir.errors import ShardirError, bound_message
+from shardir.hlo.module import HloModule
+from shardir.hlo.parser import is_hlo, parse_hlo
 from shardir.ir.module import Module
 from shardir.ops.opaque import unknown_operations
 from shardir.text.definition_locations import DefinitionLocations, find_definition_locations
@@ -50,6 +52,14 @@ def read_text(file: str) -> tuple[str, str]:
     except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"cannot read {name!r}: {reason}") from None
+
+
+def read_hlo(file: str) -> HloModule | None:
+    """Return the module of a file of HLO text; `None` for another file or a function."""
+    if not Path(file).is_file():
+        return None
+    text, name = read_text(file)
+    return parse_hlo(text, name) if is_hlo(text) else None
 
 
 def parse_single_module(text: str, name: str) -> Module:

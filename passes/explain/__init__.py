@@ -12,6 +12,8 @@ explain(program, "h")        the origin of each axis of a value, and why other a
     explain_collective(program, "3") the cause of a collective, and more expensive plans
     communication(partitioned)   the collectives of a per-device program in tables
     summarize(program)           an overview in numbers
+    xla_communication(hlo)       the collectives of a module that XLA partitioned
+    compare_with_xla(hlo, program) those beside the collectives of our plan
 
 They propagate with a record (`passes.propagation.record`) and evaluate it.
 """
@@ -25,3 +27,7 @@ from shardir.passes.explain.explanation import explain as explain, summarize as 
 from shardir.passes.explain.order_sensitivity import order_sensitive as order_sensitive
 from shardir.passes.explain.propagated_program import ExplainError as ExplainError
 from shardir.passes.explain.what_if import what_if as what_if
+from shardir.passes.explain.xla import (
+    compare_with_xla as compare_with_xla,
+    xla_communication as xla_communication,
+)

@@ -1,5 +1,6 @@
 """Tables of the communication of a per-device program."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shardir.cost.communication import (
@@ -40,6 +41,11 @@ def communication(module: Module, *, places: SourceLocations | None = None) -> C
     rows = [
         with_source_line(row, module.main.name, places or {}) for row in list_collectives(module)
     ]
+    return tabulate(rows)
+
+
+def tabulate(rows: Sequence[Collective]) -> Communication:
+    """Return the tables of collectives."""
     return Communication(
         tuple(rows),
         tuple(sum_by(rows, lambda each: each.kind).items()),

@@ -38,6 +38,7 @@ from shardir.passes.explain.row_folding import (
     without_names,
     without_numbers,
 )
+from shardir.passes.explain.xla import LineComparison, XlaCommunication, XlaComparison
 from shardir.sizes import show_bytes
 
 MAX_ROWS = 20
@@ -279,6 +280,72 @@ def _(report: Communication) -> str:
         *_columns(_first_rows(listed), ("value", "collective", "", "result", "why", "line")),
     ]
     return "\n".join([*lines, *_omitted_rows(listed)])
+
+
+@report_text.register
+def _(report: XlaCommunication) -> str:
+    text = report_text(report.communication)
+    if report.arrays > report.communication.total.count:
+        first, *rest = text.split("\n")
+        noun = count_noun(report.arrays, "array")
+        text = "\n".join([f"{first}; XLA combined {noun} into them", *rest])
+    return f"{report.module}, partitioned by XLA: {text}"
+
+
+@report_text.register
+def _(report: XlaComparison) -> str:
+    xla, planned = report.xla.communication.total, report.planned.total
+    totals = [
+        ("  XLA", *_numbers(xla)),
+        ("  plan of shardir", *_numbers(planned)),
+        ("  plan of shardir, combined", *_numbers(report.combined)),
+    ]
+    lines = [
+        f"{report.xla.module}: XLA's collectives beside those of shardir's plan",
+        "",
+        *_columns(totals, ("", "count", "result", "sent")),
+    ]
+    rows = [
+        (f"  {each.line or '(no line)'}", _by_kind(each.xla), _by_kind(each.planned), _extra(each))
+        for each in report.lines
+    ]
+    if rows:
+        head = ("by line", "XLA sends", "the plan sends", "difference")
+        lines += ["", *_columns(_first_rows(rows), head), *_omitted_rows(rows)]
+    for each in report.lines:
+        if each.extra > 0:
+            lines += ["", *_avoidable(each)]
+    if not any(each.extra > 0 for each in report.lines):
+        lines += ["", "XLA sends no more bytes than the plan on any line."]
+    return "\n".join(lines)
+
+
+def _by_kind(totals: Sequence[tuple[str, CommunicationTotal]]) -> str:
+    parts = (f"{kind} {show_bytes(total.sent)}" for kind, total in totals)
+    return ", ".join(parts) or "nothing"
+
+
+def _extra(line: LineComparison) -> str:
+    if line.extra == 0:
+        return "equal"
+    return f"{show_bytes(abs(line.extra))} {'more' if line.extra > 0 else 'fewer'}"
+
+
+def _avoidable(line: LineComparison) -> Iterator[str]:
+    place = line.line or "collectives without a line"
+    yield f"{place}: {show_bytes(line.extra)} are avoidable"
+    kinds = dict(line.planned)
+    for kind, total in line.xla:
+        if kind not in kinds:
+            yield f"  the plan has no {kind} here; XLA's sends {show_bytes(total.sent)}"
+    if line.constraints:
+        yield "  the plan shards the values of this line so; state it with"
+        for each in line.constraints:
+            yield (
+                f"    jax.lax.with_sharding_constraint({each.value}, {each.spec})  # {each.type}"
+            )
+    elif line.line:
+        yield "  the plan replicates the values of this line"
 
 
 @report_text.register

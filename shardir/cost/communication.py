@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from shardir import ops
 from shardir.cost.op_cost import sent_by
+from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
 from shardir.ir.module import Block, Loc, Module, Op
 from shardir.ir.sharding import Axis, count_positions
 from shardir.ops.communication.async_collectives import kind_of
@@ -17,7 +18,7 @@ class Collective:
     `axes` are the mesh axes it runs along (`data`, or `data:(1)2` for a sub-axis), `group_size` the
     number of devices in each group, `nbytes` the bytes of its results on one device, `sent` the
     bytes that a device sends per execution (with bandwidth-optimal algorithms), `executions` the
-    number of executions per run (`None` inside a `while`, whose trip count is unknown), `value` its
+    number of executions per run (`None` inside a `while` whose trip count is unknown), `value` its
     result, `loc` the user's line and `why` the reason it exists.
     """
 
@@ -42,21 +43,23 @@ def list_collectives(module: Module) -> list[Collective]:
 
     A program that has not been partitioned has none.
     """
-    return list(_collectives_of_block(module, module.main.body, 1))
+    body = module.main.body
+    return list(_collectives_of_block(module, body, 1, find_definitions(body)))
 
 
-def _collectives_of_block(module: Module, block: Block, times: int | None) -> Iterator[Collective]:
+def _collectives_of_block(
+    module: Module, block: Block, times: int | None, definitions: Definitions
+) -> Iterator[Collective]:
     for op in block.ops:
         if op.spec.collective:
             yield _describe(module, op, times)
-        for inner in op.blocks:
-            yield from _collectives_of_block(module, inner, _multiply_executions(op, times))
-
-
-def _multiply_executions(op: Op, times: int | None) -> int | None:
-    if op.spec is ops.while_ or times is None:
-        return None
-    return times * op.attrs["length"] if op.spec is ops.scan else times
+        if op.blocks:
+            count = None if times is None else trip_count(op, definitions)
+            for number, each in enumerate(op.blocks):
+                # The condition of a loop runs once more than its body.
+                extra = 1 if op.spec is ops.while_ and number == 0 else 0
+                inner = None if times is None or count is None else times * (count + extra)
+                yield from _collectives_of_block(module, each, inner, definitions)
 
 
 def _describe(module: Module, op: Op, times: int | None) -> Collective:

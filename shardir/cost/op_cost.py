@@ -88,25 +88,33 @@ def flops_of(op: Op) -> int:
 
 
 def sent_by(op: Op) -> int:
-    """Return the bytes that each device sends in a collective with bandwidth-optimal algorithms.
-
-    In a group of n devices, all-gather, reduce-scatter and all-to-all each send (n - 1) / n of the
-    full tensor; an all-reduce sends twice that.
-    """
+    """Return the bytes that each device sends in a collective, as `bytes_sent` counts them."""
     if not op.spec.collective:
         return 0
     axes: Axes = op.attrs.get("axes") or op.attrs.get("source") or ()
-    devices = count_positions(axes)
-    match kind_of(op):
+    kind = kind_of(op)
+    is_shift = bool(op.attrs.get("axes"))
+    if kind == "collective-permute" and not is_shift and op.attrs["source"] == op.attrs["target"]:
+        return 0
+    return bytes_sent(kind, op.operands[0].type.nbytes, count_positions(axes))
+
+
+def bytes_sent(kind: str, operand_nbytes: int, devices: int) -> int:
+    """Return the bytes that each device sends in a collective with bandwidth-optimal algorithms.
+
+    `operand_nbytes` are the bytes of the operand on one device, `devices` is the size of a group.
+    In a group of n devices, all-gather, reduce-scatter and all-to-all each send (n - 1) / n of the
+    full tensor; an all-reduce sends twice that, and a collective-permute its operand.
+    """
+    match kind:
         case "all-reduce":
-            return _ceil_div(2 * op.operands[0].type.nbytes * (devices - 1), devices)
+            return _ceil_div(2 * operand_nbytes * (devices - 1), devices)
         case "all-gather":
-            return op.operands[0].type.nbytes * (devices - 1)
+            return operand_nbytes * (devices - 1)
         case "collective-permute":
-            stays = not op.attrs.get("axes") and op.attrs["source"] == op.attrs["target"]
-            return 0 if stays else op.operands[0].type.nbytes
+            return operand_nbytes
         case _:
-            return _ceil_div(op.operands[0].type.nbytes * (devices - 1), devices)
+            return _ceil_div(operand_nbytes * (devices - 1), devices)
 
 
 def _contraction_size(op: Op) -> int:

@@ -230,6 +230,8 @@ class FunctionReader(FunctionState):
             )
         self.call_stack.append(str(callee.name))
         outer = self.values, self.name_hints
+        outer_location = self.call_location
+        self.call_location = self.module.resolve_location(call.written.loc) or outer_location
         self.values, self.name_hints = {}, self._result_name_hints(callee.body, call.names)
         types = [self.types.type(param.type) for param in callee.params]
         completed = self.complete_shardings(map(self.sharding_of, callee.params, types), types)
@@ -251,6 +253,7 @@ class FunctionReader(FunctionState):
         )
         self.inlined.append(inlined)
         self.values, self.name_hints = outer
+        self.call_location = outer_location
         self.call_stack.pop()
         if [value.type for value in returns] != call.results:
             raise call.fail(f"{callee.name} does not return what its call states", symbol)

@@ -43,6 +43,8 @@ class FunctionState(ABC):
         """Block parameters whose sharding is stated inside the block."""
         self.readings: list[tuple[records.OpRecord, tuple[Value, ...]]] = []
         """Every operation of the text in order, with the values that it became."""
+        self.call_location: Loc | None = None
+        """The location of the innermost inlined call that has one."""
 
     @abstractmethod
     def read_block(
@@ -110,7 +112,7 @@ class FunctionState(ABC):
         blocks: tuple[Block, ...],
         loc: Token | None,
     ) -> Op:
-        place = self.module.resolve_location(loc)
+        place = self.module.resolve_location(loc) or self.call_location
         if place is None and name == "opaque":
             place = self.position_in_text()
         op = Op(OPS[name], operands, results, attrs, blocks, place)

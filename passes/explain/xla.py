@@ -1,0 +1,188 @@
+"""Explanations of the collectives that XLA inserted, beside those of our plan.
+
+`xla_communication` describes the collectives in XLA's text of a partitioned module.
+`compare_with_xla` also partitions the program that XLA received, and compares the bytes line by
+line. Where XLA sends more, the report shows which constraint states the sharding of our plan.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardir.cost.communication import Collective, CommunicationTotal, sum_by, sum_collectives
+from shardir.hlo.collectives import list_hlo_collectives
+from shardir.hlo.module import HloModule
+from shardir.ir.module import Block, Loc, Module, Value
+from shardir.ir.sharding import Sharding
+from shardir.passes.collectives.combine import CombineCollectives
+from shardir.passes.explain.communication import Communication, communication, tabulate
+from shardir.passes.explain.history import SourceLocations
+from shardir.passes.explain.propagated_program import ExplainError, module_of
+from shardir.passes.explain.reports import Report
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.propagation.propagate import Propagate
+
+MAX_CONSTRAINTS = 3
+"""The maximum number of constraints that are shown for a line."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class XlaCommunication(Report):
+    """The collectives of a module that XLA has partitioned.
+
+    `arrays` is the number of arrays that they communicate: XLA combines collectives of several
+    arrays into one.
+    """
+
+    module: str
+    communication: Communication
+    arrays: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A sharding of our plan as an annotation: `with_sharding_constraint(value, spec)`."""
+
+    value: str
+    type: str
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineComparison:
+    """The collectives of one line of the user's program, by kind, in XLA's program and in ours.
+
+    `extra` is the number of bytes that a device sends more in XLA's program (negative if fewer),
+    `constraints` are annotations that state the shardings of our plan on this line.
+    """
+
+    line: str
+    xla: tuple[tuple[str, CommunicationTotal], ...]
+    planned: tuple[tuple[str, CommunicationTotal], ...]
+    extra: int
+    constraints: tuple[Constraint, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class XlaComparison(Report):
+    """XLA's collectives beside those of our plan for the same program.
+
+    `combined` is the total of our plan after `combine-collectives`. Collectives of loops with an
+    unknown trip count are counted once. `lines` are in order of the bytes that XLA sends more.
+    """
+
+    xla: XlaCommunication
+    planned: Communication
+    combined: CommunicationTotal
+    lines: tuple[LineComparison, ...]
+
+
+def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) -> XlaCommunication:
+    """Return the collectives of a module of XLA; `mesh` names the axes.
+
+    Raises `ExplainError` if XLA has not partitioned the module yet.
+    """
+    if module.partition_count * module.replica_count == 1:
+        raise ExplainError(
+            f"the module {module.name} is not partitioned, so it has no collectives; use the text "
+            "after optimizations: module_*.after_optimizations.txt of --xla_dump_to, or "
+            "jax.jit(f).lower(...).compile().as_text()"
+        )
+    found = list_hlo_collectives(module, mesh)
+    return XlaCommunication(module.name, tabulate(found.rows), found.arrays)
+
+
+def compare_with_xla(
+    module: HloModule, program: Module, *, places: SourceLocations | None = None
+) -> XlaComparison:
+    """Compare XLA's module with our plan for the program that XLA received.
+
+    `places` are lines of the text of the program, for operations without a source line.
+    """
+    sizes = {name: size for mesh in module_of(program).meshes for name, size in mesh.axes}
+    xla = xla_communication(module, sizes)
+    propagate, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
+    assert isinstance(propagate, Propagate)
+    propagated = replace(propagate, leave_open=True)(program)
+    partitioned = Pipeline(tuple(rest))(propagated)
+    planned = communication(partitioned, places=places)
+    combined = sum_collectives(communication(CombineCollectives()(partitioned)).rows)
+    return XlaComparison(
+        xla, planned, combined, tuple(_compare_lines(xla.communication, planned, propagated))
+    )
+
+
+def _compare_lines(
+    xla: Communication, planned: Communication, propagated: Module
+) -> Sequence[LineComparison]:
+    ours, theirs = _by_line(planned.rows), _by_line(xla.rows)
+    constraints = _constraints_by_line(propagated)
+    lines = []
+    for line in dict.fromkeys([*theirs, *ours]):
+        of_xla, of_plan = theirs.get(line, []), ours.get(line, [])
+        extra = sum_collectives(of_xla).sent - sum_collectives(of_plan).sent
+        shown = constraints.get(line, [])[:MAX_CONSTRAINTS] if extra > 0 else []
+        lines.append(LineComparison(line, _by_kind(of_xla), _by_kind(of_plan), extra, tuple(shown)))
+    return sorted(lines, key=lambda each: -each.extra)
+
+
+def _by_line(rows: Iterable[Collective]) -> dict[str, list[Collective]]:
+    found: dict[str, list[Collective]] = {}
+    for row in rows:
+        found.setdefault(_line_text(row.loc), []).append(row)
+    return found
+
+
+def _by_kind(rows: Iterable[Collective]) -> tuple[tuple[str, CommunicationTotal], ...]:
+    return tuple(sum_by(rows, lambda row: row.kind).items())
+
+
+def _line_text(loc: Loc | None) -> str:
+    """Return a line with the absolute path of its file, because XLA and JAX show it differently."""
+    if loc is None:
+        return ""
+    path = Path(loc.file)
+    return f"{path if path.is_absolute() else Path.cwd() / path}:{loc.line}"
+
+
+def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:
+    """Return the constraints that state the shardings of the values of each line."""
+    found: dict[str, dict[str, Constraint]] = {}
+
+    def visit(block: Block) -> None:
+        for op in block.ops:
+            for value in op.results:
+                spec = _spec_text(value.sharding, module)
+                if op.loc is not None and spec is not None:
+                    constraint = Constraint(value.name, _type_text(value), spec)
+                    found.setdefault(_line_text(op.loc), {}).setdefault(constraint.type, constraint)
+            for inner in op.blocks:
+                visit(inner)
+
+    for function in module.functions:
+        visit(function.body)
+    return {line: list(each.values()) for line, each in found.items()}
+
+
+def _type_text(value: Value) -> str:
+    assert value.sharding is not None
+    sizes = []
+    for size, axes in zip(value.type.shape, value.sharding.axes, strict=True):
+        names = [axis.name for axis in axes]
+        over = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        sizes.append(f"{size}@{over}" if names else str(size))
+    return f"{value.type.dtype}[{', '.join(sizes)}]"
+
+
+def _spec_text(sharding: Sharding | None, module: Module) -> str | None:
+    """Return a sharding as a `PartitionSpec`; `None` if it has no axes, or parts of an axis."""
+    if sharding is None or not any(sharding.axes):
+        return None
+    mesh = next(mesh for mesh in module.meshes if mesh.name == sharding.mesh)
+    parts = []
+    for axes in sharding.axes:
+        if not all(axis.is_full(mesh) for axis in axes):
+            return None
+        names = [repr(axis.name) for axis in axes]
+        parts.append(names[0] if len(names) == 1 else f"({', '.join(names)})" if names else "None")
+    return f"P({', '.join(parts)})"

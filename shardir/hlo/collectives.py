@@ -1,0 +1,156 @@
+"""The collectives of a module that XLA has partitioned, as rows of the communication report."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shardir.cost.communication import Collective
+from shardir.cost.op_cost import bytes_sent
+from shardir.hlo.groups import (
+    Groups,
+    axes_of_pairs,
+    expand_to_partitions,
+    name_axes,
+    parse_groups,
+    parse_pairs,
+)
+from shardir.hlo.module import HloModule, Instruction, Shape, array_shapes
+from shardir.hlo.trip_counts import trip_count
+
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+    "ragged-all-to-all",
+)
+_RESULT_IS_SECOND = ("all-gather-start", "collective-permute-start")
+"""The result of these is a tuple of the operands, the results, and handles."""
+
+
+@dataclass(frozen=True, slots=True)
+class HloCollectives:
+    """The collectives of a module. `rows` are in program order; `arrays` is the number of arrays
+    that they communicate: XLA combines collectives of several arrays into one.
+    """
+
+    rows: tuple[Collective, ...]
+    arrays: int
+
+
+def list_hlo_collectives(
+    module: HloModule, mesh: Mapping[str, int] | None = None
+) -> HloCollectives:
+    """Return every collective of a partitioned module, with those of loops and branches.
+
+    `mesh` gives the names and sizes of the axes; without it, collectives are described by the
+    number and the size of their groups. A module that is not partitioned has none.
+    """
+    visit = _Visit(module, dict(mesh or {}))
+    rows = tuple(visit.collectives_of(module.entry, 1))
+    return HloCollectives(rows, visit.arrays)
+
+
+@dataclass
+class _Visit:
+    module: HloModule
+    mesh: dict[str, int]
+    arrays: int = 0
+    open: list[str] = field(default_factory=list)
+    """The computations that are being visited, which cannot call themselves."""
+
+    def collectives_of(self, name: str, times: int | None) -> Iterator[Collective]:
+        computation = self.module.computations.get(name)
+        if computation is None or name in self.open:
+            return
+        self.open.append(name)
+        for instruction in computation.instructions.values():
+            kind = instruction.opcode.removesuffix("-start")
+            if kind in KINDS:
+                yield self._describe(instruction, kind, times)
+            elif instruction.opcode == "while":
+                count = trip_count(self.module, computation, instruction)
+                # The condition of a loop runs once more than its body.
+                for part, extra in (("condition", 1), ("body", 0)):
+                    called = instruction.attributes.get(part, "").lstrip("%")
+                    inner = None if count is None or times is None else times * (count + extra)
+                    yield from self.collectives_of(called, inner)
+            else:
+                for called in instruction.called:
+                    yield from self.collectives_of(called, times)
+        self.open.pop()
+
+    def _describe(self, op: Instruction, kind: str, times: int | None) -> Collective:
+        result = _result_shape(op)
+        arrays = list(array_shapes(result))
+        self.arrays += len(arrays)
+        nbytes = sum(array.nbytes for array in arrays)
+        axes, size = self._axes(op, kind)
+        operand_bytes = {"all-gather": nbytes // max(size, 1), "reduce-scatter": nbytes * size}
+        return Collective(
+            kind,
+            axes,
+            size,
+            nbytes,
+            bytes_sent(kind, operand_bytes.get(kind, nbytes), size),
+            times,
+            op.name,
+            op.loc,
+            op.op_name,
+        )
+
+    def _axes(self, op: Instruction, kind: str) -> tuple[tuple[str, ...], int]:
+        """Return the axes of a collective, or a description of its groups, and their size."""
+        count = self.module.partition_count * self.module.replica_count
+        if kind == "collective-permute":
+            pairs = parse_pairs(op.attributes.get("source_target_pairs", "")) or []
+            groups = _connected_groups(pairs)
+            size = max(map(len, groups), default=1)
+            axes = axes_of_pairs(pairs, self.mesh)
+        else:
+            found = parse_groups(op.attributes.get("replica_groups", "{}"), count)
+            if found is None:
+                return ("unknown groups",), 1
+            groups = self._device_groups(op, kind, found)
+            size = max(map(len, groups), default=1)
+            axes = name_axes(groups, self.mesh) or ()
+        return axes or (_describe_groups(groups),), size
+
+    def _device_groups(self, op: Instruction, kind: str, groups: Groups) -> Groups:
+        """Return groups of devices: without global numbers, a channel joins all partitions."""
+        joins = "channel_id" in op.attributes and "use_global_device_ids" not in op.attributes
+        if joins and kind in ("all-reduce", "all-gather", "reduce-scatter"):
+            if self.module.replica_count == 1 and groups == {frozenset([0])}:
+                return expand_to_partitions(groups, self.module.partition_count)
+            if max(map(max, groups)) < self.module.replica_count:
+                return expand_to_partitions(groups, self.module.partition_count)
+        return groups
+
+
+def _result_shape(op: Instruction) -> Shape:
+    """Return the results of a collective without the operands and handles of an asynchronous
+    one."""
+    if isinstance(op.shape, tuple) and len(op.shape) > 1:
+        first = op.shape[0]
+        if op.opcode in _RESULT_IS_SECOND or (
+            op.opcode.endswith("-start") and isinstance(first, tuple)
+        ):
+            return op.shape[1]
+    return op.shape
+
+
+def _connected_groups(pairs: list[tuple[int, int]]) -> Groups:
+    """Return the sets of devices that pairs connect."""
+    group: dict[int, set[int]] = {}
+    for source, target in pairs:
+        joined = group.get(source, {source}) | group.get(target, {target})
+        for device in joined:
+            group[device] = joined
+    return frozenset(frozenset(each) for each in group.values())
+
+
+def _describe_groups(groups: Groups) -> str:
+    sizes = sorted({len(group) for group in groups})
+    size = " or ".join(map(str, sizes)) or "1"
+    return f"{len(groups)} groups of {size}" if len(groups) != 1 else f"{size} devices"

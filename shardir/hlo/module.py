@@ -1,0 +1,97 @@
+"""The parts of an HLO module that reports need."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from shardir.ir.operation import Loc
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """The element type and the sizes of an array, such as `f32[8,64]`."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes, rounded up; tokens and opaque values have none."""
+        return -(-prod(self.sizes) * bits_per_element(self.dtype) // 8)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.sizes))}]"
+
+
+Shape = ArrayShape | tuple["Shape", ...]
+"""An array, or a tuple of shapes."""
+
+
+def array_shapes(shape: Shape) -> Iterator[ArrayShape]:
+    """Yield the arrays of a shape, those of nested tuples included."""
+    if isinstance(shape, ArrayShape):
+        yield shape
+    else:
+        for each in shape:
+            yield from array_shapes(each)
+
+
+def bits_per_element(dtype: str) -> int:
+    """Return the size of an element type of HLO: the number in its name; 8 for `pred`."""
+    if dtype in ("pred", "token", "opaque"):
+        return 8 if dtype == "pred" else 0
+    kind = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+    digits = "".join(c for c in kind.partition("e")[0] if c.isdigit())
+    return int(digits) if digits else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction. `attributes` are the texts after its operands, by name."""
+
+    name: str
+    shape: Shape
+    opcode: str
+    operands: tuple[str, ...]
+    attributes: Mapping[str, str]
+    loc: Loc | None
+    op_name: str
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The names of the computations that the instruction calls once."""
+        found = [self.attributes[name] for name in ("to_apply", "calls") if name in self.attributes]
+        for name in ("branch_computations", "called_computations"):
+            found += self.attributes.get(name, "").strip("{}").split(",")
+        for name in ("true_computation", "false_computation"):
+            found.append(self.attributes.get(name, ""))
+        return tuple(name.strip().lstrip("%") for name in found if name.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """A computation: its instructions by name in order, and its last one."""
+
+    name: str
+    instructions: Mapping[str, Instruction]
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class HloModule:
+    """A module. `attributes` are those of its first line."""
+
+    name: str
+    attributes: Mapping[str, str]
+    computations: Mapping[str, Computation]
+    entry: str
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions of the program; 1 if it is not partitioned."""
+        return int(self.attributes.get("num_partitions", 1))
+
+    @property
+    def replica_count(self) -> int:
+        """The number of replicas of the program."""
+        return int(self.attributes.get("replica_count", 1))

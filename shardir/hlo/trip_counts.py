@@ -1,0 +1,87 @@
+"""Trip counts of loops in HLO."""
+
+import re
+
+from shardir.hlo.module import Computation, HloModule, Instruction
+
+_KNOWN_TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)"?\s*\}')
+_COPIES = ("copy", "bitcast", "copy-done", "copy-start", "convert")
+
+
+def trip_count(module: HloModule, caller: Computation, loop: Instruction) -> int | None:
+    """Return the number of iterations of a `while`; `None` if it is not a constant.
+
+    XLA's passes write the number of a counted loop into its backend configuration. Where it is
+    missing, a loop is counted here if its condition compares an element of the tuple with a
+    constant, the element starts at a constant, and the body adds a constant to it.
+    """
+    if known := _KNOWN_TRIP_COUNT.search(loop.attributes.get("backend_config", "")):
+        return int(known[1])
+    condition = _called(module, loop, "condition")
+    body = _called(module, loop, "body")
+    if condition is None or body is None or len(loop.operands) != 1:
+        return None
+    compare = condition.instructions[condition.root]
+    if compare.opcode != "compare" or compare.attributes.get("direction") != "LT":
+        return None
+    index = _element_index(condition, compare.operands[0])
+    limit = _constant(condition, compare.operands[1])
+    if index is None or limit is None:
+        return None
+    start = _constant(caller, _element(caller, loop.operands[0], index))
+    step = _step(body, index)
+    if start is None or step is None or step <= 0:
+        return None
+    return max(-(-(limit - start) // step), 0)
+
+
+def _called(module: HloModule, loop: Instruction, name: str) -> Computation | None:
+    return module.computations.get(loop.attributes.get(name, "").lstrip("%"))
+
+
+def _step(body: Computation, index: int) -> int | None:
+    """Return the constant that the body adds to an element of its tuple."""
+    add = body.instructions.get(_element(body, body.root, index))
+    if add is None or add.opcode != "add" or len(add.operands) != 2:
+        return None
+    for one, other in (add.operands, add.operands[::-1]):
+        if _element_index(body, one) == index:
+            return _constant(body, other)
+    return None
+
+
+def _element(computation: Computation, name: str, index: int) -> str:
+    """Return the operand of a tuple instruction; an empty name if it is no tuple."""
+    found = computation.instructions.get(name)
+    if found is None or found.opcode != "tuple" or index >= len(found.operands):
+        return ""
+    return found.operands[index]
+
+
+def _element_index(computation: Computation, name: str) -> int | None:
+    """Return which element of the parameter an instruction is."""
+    found = _without_copies(computation, name)
+    if found is None or found.opcode != "get-tuple-element":
+        return None
+    index = found.attributes.get("index", "")
+    source = _without_copies(computation, found.operands[0])
+    if source is None or source.opcode != "parameter" or not index.isdecimal():
+        return None
+    return int(index)
+
+
+def _constant(computation: Computation, name: str) -> int | None:
+    found = _without_copies(computation, name)
+    if found is None or found.opcode != "constant":
+        return None
+    text = found.operands[0] if found.operands else ""
+    return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+def _without_copies(computation: Computation, name: str) -> Instruction | None:
+    found = computation.instructions.get(name)
+    for _ in range(len(computation.instructions)):
+        if found is None or found.opcode not in _COPIES or not found.operands:
+            break
+        found = computation.instructions.get(found.operands[0])
+    return found
