@@ -339,13 +339,12 @@ def _avoidable(line: LineComparison) -> Iterator[str]:
         if kind not in kinds:
             yield f"  the plan has no {kind} here; XLA's sends {show_bytes(total.sent)}"
     if line.constraints:
-        yield "  the plan shards the values of this line so; state it with"
+        yield "  the plan shards values of this line as follows; state it with"
         for each in line.constraints:
-            yield (
-                f"    jax.lax.with_sharding_constraint({each.value}, {each.spec})  # {each.type}"
-            )
+            call = f"jax.lax.with_sharding_constraint(x, {each.spec})"
+            yield f"    {call}  # x is %{each.value}: {each.type}"
     elif line.line:
-        yield "  the plan replicates the values of this line"
+        yield "  the plan replicates the values of this line; no constraint states more"
 
 
 @report_text.register

@@ -13,7 +13,7 @@ from shardir.hlo.groups import (
     parse_groups,
     parse_pairs,
 )
-from shardir.hlo.module import HloModule, Instruction, Shape, array_shapes
+from shardir.hlo.module import HloError, HloModule, Instruction, Shape, array_shapes
 from shardir.hlo.trip_counts import trip_count
 
 KINDS = (
@@ -25,6 +25,9 @@ KINDS = (
     "collective-broadcast",
     "ragged-all-to-all",
 )
+MAX_CALL_DEPTH = 200
+MAX_CALLS = 100_000
+"""The maximum number of calls of computations, those of called computations included."""
 _RESULT_IS_SECOND = ("all-gather-start", "collective-permute-start")
 """The result of these is a tuple of the operands, the results, and handles."""
 
@@ -57,6 +60,7 @@ class _Visit:
     module: HloModule
     mesh: dict[str, int]
     arrays: int = 0
+    num_visits: int = 0
     open: list[str] = field(default_factory=list)
     """The computations that are being visited, which cannot call themselves."""
 
@@ -64,6 +68,12 @@ class _Visit:
         computation = self.module.computations.get(name)
         if computation is None or name in self.open:
             return
+        self.num_visits += 1
+        if len(self.open) > MAX_CALL_DEPTH or self.num_visits > MAX_CALLS:
+            raise HloError(
+                f"the module {self.module.name} has more than {MAX_CALL_DEPTH} calls inside of "
+                f"each other, or more than {MAX_CALLS} calls"
+            )
         self.open.append(name)
         for instruction in computation.instructions.values():
             kind = instruction.opcode.removesuffix("-start")

@@ -7,6 +7,8 @@ from math import prod
 
 import numpy as np
 
+from shardir.hlo.module import parse_number
+
 Group = frozenset[int]
 Groups = frozenset[Group]
 
@@ -33,9 +35,9 @@ def parse_groups(text: str, device_count: int) -> Groups | None:
         ids = np.arange(prod(sizes)).reshape(sizes).transpose(permutation).reshape(shape)
         return frozenset(frozenset(map(int, row)) for row in ids)
     if found := _MESH.fullmatch(text):
-        mesh = {name: int(size) for name, size in _MESH_AXIS.findall(found[1])}
+        mesh = {name: parse_number(size) or 0 for name, size in _MESH_AXIS.findall(found[1])}
         axes = [
-            (name, int(before or 1), int(size or mesh.get(name, 0)))
+            (name, parse_number(before) or 1, parse_number(size) or mesh.get(name, 0))
             for name, before, size in _AXIS.findall(found[2])
         ]
         if prod(mesh.values()) > device_count or not all(
@@ -112,4 +114,4 @@ def expand_to_partitions(groups: Groups, partition_count: int) -> Groups:
 
 
 def _integers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",") if part.strip()]
+    return [parse_number(part) or 0 for part in text.split(",") if part.strip()]

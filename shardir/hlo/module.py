@@ -4,7 +4,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from shardir.errors import ShardirError
 from shardir.ir.operation import Loc
+
+MAX_DEVICES = 1 << 20
+"""The maximum number of partitions, and of replicas, of a module."""
+MAX_DIGITS = 18
+"""The maximum number of digits of a number; XLA's integers have 64 bits."""
+
+
+def parse_number(text: str) -> int | None:
+    """Return the natural number of a text; `None` if it is none, or too large for 64 bits."""
+    text = text.strip()
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
+    return int(text) if is_number else None
+
+
+class HloError(ShardirError, ValueError):
+    """A module of HLO that cannot be described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +106,18 @@ class HloModule:
     @property
     def partition_count(self) -> int:
         """The number of partitions of the program; 1 if it is not partitioned."""
-        return int(self.attributes.get("num_partitions", 1))
+        return self._count("num_partitions")
 
     @property
     def replica_count(self) -> int:
         """The number of replicas of the program."""
-        return int(self.attributes.get("replica_count", 1))
+        return self._count("replica_count")
+
+    def _count(self, name: str) -> int:
+        count = parse_number(self.attributes.get(name, "1")) or 1
+        if count > MAX_DEVICES:
+            raise HloError(
+                f"the module {self.name} has {name}={count}; at most {MAX_DEVICES} devices are "
+                "supported"
+            )
+        return count

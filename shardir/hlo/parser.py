@@ -8,9 +8,17 @@ instruction each line. The reader keeps the texts of attributes; it does not che
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from shardir.errors import ParseError
-from shardir.hlo.module import ArrayShape, Computation, HloModule, Instruction, Shape
+from shardir.hlo.module import (
+    ArrayShape,
+    Computation,
+    HloModule,
+    Instruction,
+    Shape,
+    parse_number,
+)
 from shardir.ir.operation import Loc
 
 _INDEX_COMMENT = re.compile(r"/\*index=\d+\*/")
@@ -18,14 +26,17 @@ _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{[^{}]*\})?")
 _COMPUTATION = re.compile(r"(ENTRY\s+)?%?([^\s(={]+)\s*(?:\(.*->.*)?\{")
 _INSTRUCTION = re.compile(r"\s*(ROOT\s+)?%?([^\s=]+)\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
+_HEADER = re.compile(r"(?:\s|//[^\n]*\n)*HloModule\s")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _TABLE_ROW = re.compile(r"(\d+)\s+(.*)")
+MAX_TUPLE_DEPTH = 50
+"""The maximum number of tuples inside of each other."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
 def is_hlo(text: str) -> bool:
     """Return whether a text is an HLO module."""
-    return re.match(r"\s*HloModule\s", text) is not None
+    return _HEADER.match(text) is not None
 
 
 def parse_hlo(text: str, file: str = "<hlo>") -> HloModule:
@@ -48,7 +59,7 @@ class _Reader:
         entry = ""
         while self.number < len(self.lines):
             line = self.lines[self.number].strip()
-            if not line:
+            if not line or line.startswith("//"):
                 self.number += 1
             elif line in _TABLES:
                 self._read_table(line)
@@ -65,12 +76,12 @@ class _Reader:
         return HloModule(name, attributes, self.computations, entry)
 
     def _read_header(self) -> tuple[str, Mapping[str, str]]:
-        while self.number < len(self.lines) and not self.lines[self.number].strip():
-            self.number += 1
-        if not is_hlo(self.text):
-            self.number = min(self.number, len(self.lines) - 1)
+        header = _HEADER.match(self.text)
+        if header is not None:
+            self.number = self.text.count("\n", 0, header.end())
+        else:
             self._fail("expected `HloModule NAME`; write the text with --xla_dump_hlo_as_text")
-        name, *parts = split_list(self.lines[self.number].split(None, 1)[1])
+        name, *parts = split_list(self.lines[self.number].split(None, 1)[1]) or [""]
         self.number += 1
         return name, _attributes(parts)
 
@@ -80,7 +91,7 @@ class _Reader:
         while self.number < len(self.lines) and (
             row := _TABLE_ROW.fullmatch(self.lines[self.number].strip())
         ):
-            rows[int(row[1])] = row[2]
+            rows[parse_number(row[1]) or 0] = row[2]
             self.number += 1
 
     def _read_computation(self, name: str) -> None:
@@ -89,9 +100,9 @@ class _Reader:
         while self.number < len(self.lines):
             line = self.lines[self.number].strip()
             if line.startswith("}"):
-                self.number += 1
                 if not instructions:
                     self._fail("a computation has at least one instruction")
+                self.number += 1
                 self.computations[name] = Computation(
                     name, instructions, root or next(reversed(instructions))
                 )
@@ -147,21 +158,21 @@ class _Reader:
     def _location(self, metadata: Mapping[str, str]) -> Loc | None:
         """Return the line of the user's program; frames of installed packages are left out."""
         if "source_file" in metadata:
-            line = metadata.get("source_line", "0")
-            return Loc(_unquote(metadata["source_file"]), int(line), 1)
-        frame = int(metadata.get("stack_frame_id", 0))
+            return Loc(_unquote(metadata["source_file"]), _number(metadata, "source_line"), 1)
+        frame = _number(metadata, "stack_frame_id")
         innermost = None
         for _ in range(len(self.tables.get("StackFrames", ()))):
             row = self._row("StackFrames", frame)
-            place = self._row("FileLocations", int(row.get("file_location_id", 0)))
-            name = self.tables.get("FileNames", {}).get(int(place.get("file_name_id", 0)))
+            place = self._row("FileLocations", _number(row, "file_location_id"))
+            name = self.tables.get("FileNames", {}).get(_number(place, "file_name_id"))
             if name is None:
                 break
-            loc = Loc(_unquote(name), int(place.get("line", 0)), int(place.get("column", 0)) + 1)
+            line, column = _number(place, "line"), _number(place, "column")
+            loc = Loc(_unquote(name), line, column + 1)
             if "site-packages" not in loc.file:
                 return loc
             innermost = innermost or loc
-            parent = int(row.get("parent_frame_id", 0))
+            parent = _number(row, "parent_frame_id")
             if parent == frame:
                 break
             frame = parent
@@ -170,7 +181,7 @@ class _Reader:
     def _row(self, table: str, number: int) -> Mapping[str, str]:
         return _attributes(self.tables.get(table, {}).get(number, "{}")[1:-1].split())
 
-    def _fail(self, message: str) -> None:
+    def _fail(self, message: str) -> NoReturn:
         line = self.lines[self.number]
         indent = len(line) - len(line.lstrip())
         raise ParseError(
@@ -233,26 +244,32 @@ def _closing_bracket(text: str, start: int) -> int:
     return len(text)
 
 
-def _read_shape(text: str, start: int) -> tuple[Shape | None, int]:
+def _read_shape(text: str, start: int, depth: int = 0) -> tuple[Shape | None, int]:
     """Return the shape at a position and the position after it; `None` if there is none."""
-    if text[start : start + 1] == "(":
+    if text[start : start + 1] == "(" and depth < MAX_TUPLE_DEPTH:
         end = _closing_bracket(text, start)
-        shapes = [_read_shape(part, 0)[0] for part in split_list(text[start + 1 : end])]
+        shapes = [_read_shape(part, 0, depth + 1)[0] for part in split_list(text[start + 1 : end])]
         known = tuple(shape for shape in shapes if shape is not None)
         return (known if len(known) == len(shapes) else None), end + 1
     found = _ARRAY.match(text, start)
     if found is None:
         return None, start
     sizes = [size.strip().removeprefix("<=") for size in found[2].split(",") if size.strip()]
-    if not all(size.isdecimal() for size in sizes):
+    numbers = [number for size in sizes if (number := parse_number(size)) is not None]
+    if len(numbers) < len(sizes):
         return None, start
-    return ArrayShape(found[1], tuple(map(int, sizes))), found.end()
+    return ArrayShape(found[1], tuple(numbers)), found.end()
 
 
 def _attributes(parts: object) -> dict[str, str]:
     assert isinstance(parts, Iterator | list)
     pairs = (str(part).partition("=") for part in parts)
     return {name.strip(): value.strip() for name, sign, value in pairs if sign}
+
+
+def _number(entries: Mapping[str, str], name: str) -> int:
+    """Return a number of a table or of metadata; 0 if it is missing."""
+    return parse_number(entries.get(name, "")) or 0
 
 
 def _unquote(text: str) -> str:

@@ -2,9 +2,9 @@
 
 import re
 
-from shardir.hlo.module import Computation, HloModule, Instruction
+from shardir.hlo.module import Computation, HloModule, Instruction, parse_number
 
-_KNOWN_TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)"?\s*\}')
+_KNOWN_TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(\d{1,18})"?\s*\}')
 _COPIES = ("copy", "bitcast", "copy-done", "copy-start", "convert")
 
 
@@ -22,7 +22,8 @@ def trip_count(module: HloModule, caller: Computation, loop: Instruction) -> int
     if condition is None or body is None or len(loop.operands) != 1:
         return None
     compare = condition.instructions[condition.root]
-    if compare.opcode != "compare" or compare.attributes.get("direction") != "LT":
+    is_less = compare.opcode == "compare" and compare.attributes.get("direction") == "LT"
+    if not is_less or len(compare.operands) != 2:
         return None
     index = _element_index(condition, compare.operands[0])
     limit = _constant(condition, compare.operands[1])
@@ -61,13 +62,12 @@ def _element(computation: Computation, name: str, index: int) -> str:
 def _element_index(computation: Computation, name: str) -> int | None:
     """Return which element of the parameter an instruction is."""
     found = _without_copies(computation, name)
-    if found is None or found.opcode != "get-tuple-element":
+    if found is None or found.opcode != "get-tuple-element" or not found.operands:
         return None
-    index = found.attributes.get("index", "")
     source = _without_copies(computation, found.operands[0])
-    if source is None or source.opcode != "parameter" or not index.isdecimal():
+    if source is None or source.opcode != "parameter":
         return None
-    return int(index)
+    return parse_number(found.attributes.get("index", ""))
 
 
 def _constant(computation: Computation, name: str) -> int | None:
@@ -75,7 +75,8 @@ def _constant(computation: Computation, name: str) -> int | None:
     if found is None or found.opcode != "constant":
         return None
     text = found.operands[0] if found.operands else ""
-    return int(text) if re.fullmatch(r"-?\d+", text) else None
+    number = parse_number(text.removeprefix("-"))
+    return number if number is None or not text.startswith("-") else -number
 
 
 def _without_copies(computation: Computation, name: str) -> Instruction | None:

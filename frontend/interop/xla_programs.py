@@ -1,0 +1,55 @@
+"""Explanations of programs that JAX compiled with XLA."""
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.hlo.parser import parse_hlo
+from shardir.ir.module import Module
+from shardir.passes.explain import compare_with_xla, xla_communication
+from shardir.passes.explain.propagated_program import HasModule
+from shardir.passes.explain.xla import XlaCommunication, XlaComparison
+from shardir.stablehlo.reader import read as read_stablehlo
+
+
+class HasText(Protocol):
+    """A program with a text, such as `jax.stages.Compiled`."""
+
+    def as_text(self) -> str | None: ...
+
+
+@runtime_checkable
+class JaxLowered(Protocol):
+    """A program that JAX has lowered to StableHLO: `jax.stages.Lowered`."""
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str: ...
+
+    def compile(self) -> HasText: ...
+
+
+def explain_xla(
+    program: JaxLowered | HasText | str,
+    source: JaxLowered | HasModule | Module | None = None,
+    *,
+    mesh: Mesh | Mapping[str, int] | None = None,
+) -> XlaCommunication | XlaComparison:
+    """Explain the collectives that XLA inserted into a program.
+
+    `program` is the result of `jax.jit(f).lower(...)`, which this function compiles, or of
+    `compile()`, or the HLO text of a partitioned module. `source` is the program that XLA received:
+    the lowered program of JAX, or of `shardir.jit`. With it, or if `program` is lowered, the result
+    compares XLA's collectives with those of shardir's plan, by line. Otherwise the result describes
+    XLA's collectives only, and `mesh` (a mesh, or sizes by name) names the axes.
+
+    Raises `ParseError` if the text is no HLO, and `ExplainError` if XLA has not partitioned it.
+    """
+    if isinstance(program, JaxLowered):
+        source = program if source is None else source
+        program = program.compile()
+    text = program if isinstance(program, str) else program.as_text() or ""
+    hlo = parse_hlo(text)
+    if source is None:
+        return xla_communication(hlo, dict(mesh.shape) if isinstance(mesh, Mesh) else mesh)
+    if isinstance(source, JaxLowered):
+        source = read_stablehlo(source.as_text(debug_info=True))
+    return compare_with_xla(hlo, source if isinstance(source, Module) else source.module)

@@ -1,0 +1,49 @@
+"""`explain_xla` explains programs that JAX compiled for eight devices."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.optional_dependencies import require
+
+SCRIPT = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from shardir.interop.jax import explain_xla
+
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+w = jax.device_put(jnp.ones((6, 16, 16)), NamedSharding(mesh, P(None, "model", None)))
+x = jax.device_put(jnp.ones((32, 16)), NamedSharding(mesh, P("data", "model")))
+
+def f(w, x):
+    def body(h, w):
+        return jnp.tanh(h @ w), None
+    return jax.lax.scan(body, x, w)[0]
+
+lowered = jax.jit(f).lower(w, x)
+report = explain_xla(lowered)
+assert explain_xla(lowered.compile(), lowered).lines == report.lines
+rows = report.xla.communication.rows
+print([(row.kind, row.axes, row.executions, row.nbytes) for row in rows])
+print([(row.kind, row.axes, row.executions, row.nbytes) for row in report.planned.rows])
+print([line.line.rpartition("/")[2] for line in report.lines], report.lines[0].extra)
+alone = explain_xla(lowered.compile(), mesh={"data": 4, "model": 2})
+assert alone.communication.total == report.xla.communication.total
+"""
+
+
+def test_collectives_of_loops_are_compared_with_the_plan(tmp_path: Path) -> None:
+    require("jax")
+    script = tmp_path / "loop.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == """\
+[('all-reduce', ('model',), 6, 512)]
+[('reduce-scatter', ('model',), 6, 256)]
+['loop.py:16'] 1536
+"""

@@ -1,0 +1,142 @@
+"""XLA's collectives beside those of our plan, as text."""
+
+from pathlib import Path
+
+import pytest
+
+from shardir.cost.communication import list_collectives
+from shardir.hlo.parser import parse_hlo
+from shardir.ir.module import Module
+from shardir.passes import Pipeline
+from shardir.passes.explain import compare_with_xla, xla_communication
+from shardir.passes.explain.propagated_program import ExplainError
+from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.text.parser import parse
+
+PROGRAM = """\
+mesh @mesh = [data=2, model=2]
+
+func @f(
+  %x: f32[8@data, 16],
+  %w: f32[16, 8@model],
+) -> (f32[8, 8], f32[]) {
+  %y = dot(%x, %w, dims="bi,io->bo") : f32[8, 8] loc("train.py":4:3)
+  %s = sum(%y, dims=[0, 1]) : f32[] loc("train.py":5:3)
+  return %y, %s
+}
+"""
+
+GATHERED = """\
+HloModule jit_f, num_partitions=4
+
+ENTRY main {
+  x = f32[4,16]{1,0} parameter(0)
+  w = f32[16,4]{1,0} parameter(1)
+  g = f32[16,8]{1,0} all-gather(w), channel_id=1, replica_groups=[2,2]<=[4], dimensions={1}, \
+use_global_device_ids=true, metadata={op_name="dot" source_file="train.py" source_line=4}
+  y = f32[4,8]{1,0} dot(x, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[] reduce(y), dimensions={0,1}
+  ROOT r = (f32[], f32[]) all-reduce(s, s), channel_id=2, replica_groups={{0,1,2,3}}, \
+use_global_device_ids=true, metadata={op_name="sum" source_file="train.py" source_line=5}
+}
+"""
+
+
+def program() -> Module:
+    return parse(PROGRAM)
+
+
+def test_the_collectives_of_xla_are_shown_in_tables() -> None:
+    report = xla_communication(parse_hlo(GATHERED), {"data": 2, "model": 2})
+    assert str(report).splitlines()[0] == (
+        "jit_f, partitioned by XLA: 2 collectives, 268 B sent by each device in one run; "
+        "XLA combined 3 arrays into them"
+    )
+    assert "  %g   all-gather over model            512 B   dot  train.py:4" in str(report)
+
+
+def test_extra_bytes_are_explained_with_the_constraint_that_avoids_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shardir.passes.explain.xla.Path.cwd", lambda: Path("/me"))
+    report = compare_with_xla(parse_hlo(GATHERED), program())
+    assert str(report) == EXPECTED
+
+
+EXPECTED = """\
+jit_f: XLA's collectives beside those of shardir's plan
+
+                             count  result  sent
+  XLA                        2      520 B   268 B
+  plan of shardir            1      4 B     6 B
+  plan of shardir, combined  1      4 B     6 B
+
+by line           XLA sends         the plan sends  difference
+  /me/train.py:4  all-gather 256 B  nothing         256 B more
+  /me/train.py:5  all-reduce 12 B   all-reduce 6 B  6 B more
+
+/me/train.py:4: 256 B are avoidable
+  the plan has no all-gather here; XLA's sends 256 B
+  the plan shards values of this line as follows; state it with
+    jax.lax.with_sharding_constraint(x, P('data', 'model'))  # x is %y: f32[8@data, 8@model]
+
+/me/train.py:5: 6 B are avoidable
+  the plan replicates the values of this line; no constraint states more"""
+
+
+def test_a_module_that_is_not_partitioned_is_refused() -> None:
+    with pytest.raises(ExplainError) as error:
+        xla_communication(parse_hlo(GATHERED.replace("num_partitions=4", "x=1")))
+    assert str(error.value) == (
+        "the module jit_f is not partitioned, so it has no collectives; use the text after "
+        "optimizations: module_*.after_optimizations.txt of --xla_dump_to, or "
+        "jax.jit(f).lower(...).compile().as_text()"
+    )
+
+
+LOOP = """\
+mesh @mesh = [data=4]
+
+func @f(
+  %n: i32[],
+  %x: f32[8@data],
+) -> (i32[], f32[]) {
+  %start = constant(value=START) : i32[]
+  %zero = constant(value=0.0) : f32[]
+  %a, %b = while(%start, %zero) : i32[], f32[] {
+    (%i: i32[], %t: f32[]) =>
+    %limit = constant(value=9) : i32[]
+    %less = lt(LEFT, LIMIT) : bool[]
+    yield %less
+  } {
+    (%j: i32[], %u: f32[]) =>
+    %step = constant(value=STEP) : i32[]
+    %next = add(%j, %step) : i32[]
+    %r = broadcast(%u, dims=[]) : f32[8]
+    %z = add(%x, %r) : f32[8]
+    %sum = sum(%z, dims=[0]) : f32[]
+    yield %next, %sum
+  }
+  return %a, %b
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "left", "limit", "executions"),
+    [
+        (0, 1, "%i", "%limit", 9),
+        (2, 3, "%i", "%limit", 3),
+        (9, 1, "%i", "%limit", 0),
+        (0, 1, "%i", "%n", None),
+        (0, 0, "%i", "%limit", None),
+        (0, 1, "%limit", "%i", None),
+    ],
+)
+def test_counted_loops_multiply_their_collectives(
+    start: int, step: int, left: str, limit: str, executions: int | None
+) -> None:
+    text = LOOP.replace("START", str(start)).replace("STEP", str(step))
+    text = text.replace("LEFT", left).replace("LIMIT", limit)
+    partitioned = Pipeline.parse(DEFAULT_PIPELINE)(parse(text))
+    assert [row.executions for row in list_collectives(partitioned)] == [executions]
