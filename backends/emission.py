@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
 
+from shardir.display.representation import abbreviate
 from shardir.errors import NoRule, ShardirError, suggest_name
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
@@ -19,7 +20,6 @@ from shardir.ir.module import Function, GlobalTensor, Module, Op
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.registry import Registry
-from shardir.representation import abbreviate
 
 Array = npt.NDArray[Any]
 

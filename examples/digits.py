@@ -25,8 +25,8 @@ from sklearn.datasets import load_digits
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.display.byte_sizes import show_bytes
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from shardir.sizes import show_bytes
 
 SIZES = (64, 256, 10)
 BATCH = 128

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
+from shardir.display.html_elements import Html, join, label, output, tag
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.shardings.sub_axes import num_shards
 from shardir.frontend.visualize import GridPosition, label_shards
-from shardir.html_elements import Html, join, label, output, tag
 
 MAX_BOXES = 256
 """Maximum number of boxes in a picture."""

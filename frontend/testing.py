@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from shardir.cost.communication import Collective, format_axes, list_collectives as collectives_of
+from shardir.display.byte_sizes import show_bytes
 from shardir.errors import ShardirError, suggest_name
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
@@ -43,7 +44,6 @@ from shardir.interpret.numeric_comparison import (
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.ops.communication.async_collectives import START_OPS
-from shardir.sizes import show_bytes
 from shardir.text.parser import parse
 
 AnyProgram = Callable[..., Any] | Lowered | Compiled | Module | str

@@ -12,7 +12,7 @@ from shardir.backends.cpu.threads.address_space import (
     is_too_little_for,
     limit_malloc_arenas,
 )
-from shardir.sizes import show_bytes
+from shardir.display.byte_sizes import show_bytes
 
 SUPPORTED_SYSTEMS = ("linux", "darwin")
 SUPPORTED_MACHINES = ("x86_64", "amd64", "aarch64", "arm64")

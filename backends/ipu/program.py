@@ -31,7 +31,7 @@ from shardir.backends.ipu.lowering.argument_layouts import argument_layouts
 from shardir.backends.ipu.lowering.control import assign_variables, write_block
 from shardir.backends.ipu.lowering.replica_groups import constant_definitions
 from shardir.backends.ipu.prepare.resource_checks import TILES_PER_IPU, ReplicaMemory
-from shardir.sizes import show_bytes
+from shardir.display.byte_sizes import show_bytes
 from shardir.text.printer import Printer, print_mesh, unique_names
 
 SDK_HEADERS = {

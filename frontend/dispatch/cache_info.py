@@ -11,13 +11,13 @@ from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from shardir.display.representation import abbreviate
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager_call import TraceContext
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import user_position
-from shardir.representation import abbreviate
 
 MAX_DIFFERENCES = 3
 """Maximum number of differences that a reason lists."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from shardir.cost.communication import Collective, list_collectives
+from shardir.display.program_html import program_html
+from shardir.display.representation import abbreviate
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
@@ -27,8 +29,6 @@ from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
-from shardir.program_html import program_html
-from shardir.representation import abbreviate
 from shardir.text.literals import format_name
 from shardir.text.printer import print_module
 

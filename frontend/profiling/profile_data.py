@@ -15,9 +15,9 @@ from typing import Any
 
 from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
-from shardir.html_elements import join, output, table, tag
+from shardir.display.html_elements import join, output, table, tag
+from shardir.display.representation import abbreviate
 from shardir.ir.module import Loc, Op
-from shardir.representation import abbreviate
 
 COLLECTIVE_PREFIXES = (
     "all-gather",

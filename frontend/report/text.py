@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
 from shardir.frontend.report.records import (
     CollectiveRecord,
@@ -12,7 +13,6 @@ from shardir.frontend.report.records import (
     StageRecord,
     TotalRecord,
 )
-from shardir.sizes import show_bytes
 
 Row = Sequence[str]
 

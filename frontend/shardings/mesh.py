@@ -24,13 +24,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from shardir.display.representation import abbreviate_items
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
 from shardir.frontend.shardings.devices import Device, devices as all_devices, find_abstract_device
-from shardir.representation import abbreviate_items
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shardir.cost.communication import Collective, CommunicationTotal, format_axes
+from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
 from shardir.ir.module import Loc
 from shardir.passes.explain.collective_causes import (

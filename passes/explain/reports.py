@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import singledispatch
 
+from shardir.display.program_html import report_html
+from shardir.display.representation import abbreviate
 from shardir.ir.module import Loc
 from shardir.passes.propagation.record import RefusalReason
-from shardir.program_html import report_html
-from shardir.representation import abbreviate
 
 
 class Report:

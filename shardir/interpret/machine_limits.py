@@ -3,9 +3,9 @@
 import os
 
 from shardir.cost.memory import estimate_memory
+from shardir.display.byte_sizes import show_bytes
 from shardir.errors import InterpretError
 from shardir.ir.module import Block, Module, Value
-from shardir.sizes import show_bytes
 
 MAX_DEVICES = 4096
 """The maximum number of mesh devices for which one process runs a program."""

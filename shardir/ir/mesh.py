@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-from shardir.representation import abbreviate_items
+from shardir.display.representation import abbreviate_items
 
 
 @dataclass(frozen=True)

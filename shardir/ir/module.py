@@ -10,6 +10,7 @@ captured values are loop-invariant. Each value has one definition in its functio
 
 from dataclasses import dataclass
 
+from shardir.display.representation import Printed
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import (
     Block as Block,
@@ -20,7 +21,6 @@ from shardir.ir.operation import (
 )
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
-from shardir.representation import Printed
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.display.representation import Printed
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.op_rules.vma import VmaRule
 from shardir.registry import Registry
-from shardir.representation import Printed
 
 
 class Symbol(str):

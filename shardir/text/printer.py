@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from shardir.display.representation import ir_text
 from shardir.ir.builder import UniqueNames
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
 from shardir.ir.operation import Attr, Dense, Symbol
 from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
 from shardir.ir.types import TensorType
-from shardir.representation import ir_text
 from shardir.text.literals import (
     format_dense,
     format_name,

@@ -7,7 +7,7 @@ import numpy as np
 import shardir
 import shardir.numpy as jnp
 from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
-from tests.core.test_program_html import read
+from tests.core.display.test_program_html import read
 
 
 def cells(html: str) -> list[list[str]]:

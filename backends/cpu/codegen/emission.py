@@ -26,7 +26,7 @@ from shardir.backends.cpu.codegen.llvm_threads import (
 from shardir.backends.cpu.codegen.target import MachineDescription, architecture, host_machine
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads.address_space import MAX_COMPILE_BYTES, is_too_little_for
-from shardir.sizes import show_bytes
+from shardir.display.byte_sizes import show_bytes
 
 
 def make_target_machine(machine: MachineDescription, level: int = 1) -> Any:

@@ -37,7 +37,7 @@ from shardir.backends.cpu.threads.zeroed_memory import (
     mark_written,
 )
 from shardir.backends.native import native
-from shardir.sizes import show_bytes
+from shardir.display.byte_sizes import show_bytes
 
 BLOCK_ALIGNMENT_BYTES = 64
 SEGMENT_BYTES = 32 << 20

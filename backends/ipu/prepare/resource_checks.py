@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from shardir.backends.emission import Emission, EmissionError, ProgramValue
 from shardir.backends.ipu.codegen.device_types import ELEMENTS, SUPPORTED_REPLACEMENTS, device_bytes
 from shardir.backends.ipu.codegen.multiply_add import find_multiply_adds
+from shardir.display.byte_sizes import show_bytes
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import COMPLEX, TensorType
-from shardir.sizes import show_bytes
 
 TILES_PER_IPU = 1472
 """Number of tiles of a Mk2 IPU."""

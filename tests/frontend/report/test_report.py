@@ -13,6 +13,7 @@ import pytest
 import shardir as sd
 from shardir.cost.memory import estimate_memory
 from shardir.cost.op_cost import cost_of_block
+from shardir.display.byte_sizes import show_bytes
 from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.program_report import report
 from shardir.frontend.report.records import OriginRecord, ReportData
@@ -23,7 +24,6 @@ from shardir.passes.explain import communication, conflicts, coverage, explain, 
 from shardir.passes.explain.repetitions import Repetition, find_repetitions
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.report import ReportError, load
-from shardir.sizes import show_bytes
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
 from tests.frontend.report.programs import (

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from shardir.html_elements import Html, join, label, output, tag
+from shardir.display.html_elements import Html, join, label, output, tag
 
 MAX_HTML_LINES = 1000
 """Maximum number of lines of a program or a report in HTML."""

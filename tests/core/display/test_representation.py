@@ -11,11 +11,11 @@ import shardir
 from shardir import numpy as jnp
 from shardir.backends.emission import Emission
 from shardir.cost.communication import Collective
+from shardir.display.representation import MAX_COLUMNS, MAX_LINES, abbreviate, abbreviate_items
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.stories.story_files import Story, StoryStep
 from shardir.frontend.stories.story_syntax import Section
 from shardir.ir.mesh import Mesh
-from shardir.representation import MAX_COLUMNS, MAX_LINES, abbreviate, abbreviate_items
 from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
 
 PROGRAM = """\

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 import shardir
-from shardir.html_elements import (
+from shardir.display.html_elements import (
     _DARK,
     _LIGHT,
     NUM_COLORS,
@@ -17,7 +17,7 @@ from shardir.html_elements import (
     table,
     tag,
 )
-from shardir.program_html import MAX_HTML_LINES, program_html, report_html
+from shardir.display.program_html import MAX_HTML_LINES, program_html, report_html
 
 PROGRAM = """\
 mesh @mesh = [data=4, model=2]

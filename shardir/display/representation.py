@@ -71,6 +71,6 @@ class Printed:
 
     def _repr_html_(self) -> str:
         # Imported late for start-up time.
-        from shardir.program_html import program_html
+        from shardir.display.program_html import program_html
 
         return program_html(ir_text(self, locations=True))

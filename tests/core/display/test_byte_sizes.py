@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardir.sizes import show_bytes
+from shardir.display.byte_sizes import show_bytes
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,7 @@
+"""Representations of programs and reports in a REPL, a terminal and a notebook.
+
+Input: operations, modules, and the text of tables. Output: abbreviated text for `repr`,
+self-contained HTML for notebooks, and formatted byte counts.
+Start at `representation.py` (text); `program_html.py` builds the HTML of a program from the
+elements in `html_elements.py`, and `byte_sizes.py` formats byte counts.
+"""
