@@ -8,7 +8,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -138,7 +138,7 @@ def ragged_dot(
             )
         )
     ends = cumulative.cumsum(sizes)
-    rows = filling.arange(x.shape[0], dtype=ends.dtype)
+    rows = ranges.arange(x.shape[0], dtype=ends.dtype)
     dtype = preferred_element_type or dtypes.result_type(x, y)
 
     def add(total: Any, group: tuple[Any, Any, Any]) -> tuple[Any, None]:

@@ -9,7 +9,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
@@ -248,7 +248,7 @@ def qdwh(
     v = as_tracer(x)
     u, values, vh = emit_results("svd", v, full=False, vectors=True)
     positive: Tracer = as_tracer(conjugate_transpose(scale_rows(vh, values)) @ vh)
-    return u @ vh, positive, filling.asarray(0), filling.asarray(True)
+    return u @ vh, positive, array_conversion.asarray(0), array_conversion.asarray(True)
 
 
 def scale_rows(x: Tracer, by: Tracer) -> Tracer:

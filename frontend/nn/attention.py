@@ -9,7 +9,7 @@ import numpy as np
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.nn.softmax import logsumexp, softmax
-from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.creation import diagonal_matrices, ranges
 from shardir.frontend.numpy.elementwise import comparison, selection
 from shardir.frontend.numpy.linear_algebra import einsum
 from shardir.frontend.numpy.shaping import reshaping
@@ -103,4 +103,4 @@ def _window_masks(
 
 def _length_mask(length: int, counts: Any) -> Tracer:
     """Return whether each position is among the first `counts` of its batch, [batch, length]."""
-    return filling.arange(length) < as_tracer(counts)[..., None]
+    return ranges.arange(length) < as_tracer(counts)[..., None]

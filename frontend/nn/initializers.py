@@ -15,7 +15,7 @@ from shardir.frontend.argument_checks import canonicalize_shape, check_integers,
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices, filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions
 from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.shaping import reshaping
@@ -104,7 +104,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: Any = None) -> Initializer:
     @_add_out_sharding
     def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         drawn = uniform_numbers.uniform(key, shape, _float_dtype(dtype))
-        return drawn * filling.asarray(scale, drawn.dtype)
+        return drawn * array_conversion.asarray(scale, drawn.dtype)
 
     return init
 
@@ -115,7 +115,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     @_add_out_sharding
     def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
         drawn = continuous_distributions.normal(key, shape, _float_dtype(dtype))
-        return drawn * filling.asarray(stddev, drawn.dtype)
+        return drawn * array_conversion.asarray(stddev, drawn.dtype)
 
     return init
 
@@ -133,7 +133,7 @@ def truncated_normal(
         drawn = continuous_distributions.truncated_normal(
             key, lower, upper, shape, _float_dtype(dtype)
         )
-        return drawn * filling.asarray(stddev, drawn.dtype)
+        return drawn * array_conversion.asarray(stddev, drawn.dtype)
 
     return init
 
@@ -184,7 +184,7 @@ def variance_scaling(
 
 def _scaled_normal(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Any:
     drawn = continuous_distributions.normal(key, shape, dtype)
-    return drawn * filling.asarray(sqrt(variance), drawn.dtype)
+    return drawn * array_conversion.asarray(sqrt(variance), drawn.dtype)
 
 
 def _scaled_truncated_normal(
@@ -194,19 +194,19 @@ def _scaled_truncated_normal(
         drawn = _random_complex(
             key, shape, dtype, lambda u: -math_functions.log(1 - u * (1 - exp(-4.0)))
         )
-        return drawn * filling.asarray(
+        return drawn * array_conversion.asarray(
             sqrt(variance) / TRUNCATED_COMPLEX_NORMAL_STDDEV, drawn.dtype
         )
     drawn = continuous_distributions.truncated_normal(key, -2, 2, shape, dtype)
-    return drawn * filling.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
+    return drawn * array_conversion.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
 
 
 def _scaled_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Any:
     if dtypes.issubdtype(dtype, dtypes.complexfloating):
         drawn = _random_complex(key, shape, dtype, lambda u: 2 * u)
-        return drawn * filling.asarray(sqrt(variance), drawn.dtype)
+        return drawn * array_conversion.asarray(sqrt(variance), drawn.dtype)
     drawn = uniform_numbers.uniform(key, shape, dtype, -1)
-    return drawn * filling.asarray(sqrt(3 * variance), drawn.dtype)
+    return drawn * array_conversion.asarray(sqrt(3 * variance), drawn.dtype)
 
 
 def _random_complex(
@@ -310,7 +310,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None)
             q = q.T
         others = [size for i, size in enumerate(sizes) if i != axis]
         result = reshaping.moveaxis(q.reshape(*others, columns), -1, axis)
-        return result * filling.asarray(scale, result.dtype)
+        return result * array_conversion.asarray(scale, result.dtype)
 
     return init
 

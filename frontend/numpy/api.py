@@ -15,6 +15,11 @@ from shardir.frontend.numpy.array_api_info import (
     __array_api_version__ as __array_api_version__,
     __array_namespace_info__ as __array_namespace_info__,
 )
+from shardir.frontend.numpy.creation.array_conversion import (
+    array as array,
+    asarray as asarray,
+    copy as copy,
+)
 from shardir.frontend.numpy.creation.diagonal_matrices import (
     diag as diag,
     diagflat as diagflat,
@@ -40,10 +45,6 @@ from shardir.frontend.numpy.creation.file_io import (
     set_printoptions as set_printoptions,
 )
 from shardir.frontend.numpy.creation.filling import (
-    arange as arange,
-    array as array,
-    asarray as asarray,
-    copy as copy,
     empty as empty,
     empty_like as empty_like,
     full as full,
@@ -70,6 +71,7 @@ from shardir.frontend.numpy.creation.index_expressions import (
     r_ as r_,
     s_ as s_,
 )
+from shardir.frontend.numpy.creation.ranges import arange as arange
 from shardir.frontend.numpy.creation.triangle_indices import (
     diag_indices as diag_indices,
     diag_indices_from as diag_indices_from,

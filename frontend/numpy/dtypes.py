@@ -16,7 +16,7 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief

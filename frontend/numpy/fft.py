@@ -18,7 +18,7 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
-from shardir.frontend.numpy.creation.filling import arange
+from shardir.frontend.numpy.creation.ranges import arange
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
 from shardir.frontend.numpy.shaping.rolling import roll
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis

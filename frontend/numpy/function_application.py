@@ -12,7 +12,7 @@ from shardir.frontend.dispatch.eager import PublicFunction, public
 from shardir.frontend.dispatch.jit import JitFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import loops
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -73,10 +73,10 @@ def apply_over_axes(
 
     if not callable(func):
         raise ArgumentError(with_location(f"apply_over_axes takes a function, got {brief(func)}"))
-    x = a if hasattr(a, "shape") else filling.asarray(a)
+    x = a if hasattr(a, "shape") else array_conversion.asarray(a)
     rank = len(x.shape)
     for axis in canonicalize_axes(axes, rank):
-        found = filling.asarray(
+        found = array_conversion.asarray(
             call_user_function(func, "the function of apply_over_axes", (x, axis))
         )
         if len(found.shape) == rank - 1:

@@ -11,7 +11,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import diagonal_matrices, filling, grids
+from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices, filling, grids
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions
 from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.linear_algebra.linalg import eigvals, lstsq
@@ -148,7 +148,7 @@ def polyfit(
     found, residuals, rank, singular = lstsq(design / scale, values, limit)
     found = (found.T / scale).T
     if full:
-        return found, residuals, rank, singular, filling.asarray(limit)
+        return found, residuals, rank, singular, array_conversion.asarray(limit)
     if not cov:
         return found
     inner = linalg.inv(complex_parts.conj(design.T) @ design)

@@ -9,7 +9,7 @@ from shardir.frontend.dispatch.argument_signatures import check_traceable
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import map as map_rows
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -105,7 +105,7 @@ def _vectorize_by_signature(
                 f"{word} is for {len(inner)} arguments, and it was called with {len(args)}"
             )
         )
-    arrays = [filling.asarray(x) for x in args]
+    arrays = [array_conversion.asarray(x) for x in args]
     sizes: dict[str, int] = {}
     for i, (x, names) in enumerate(zip(arrays, inner, strict=True)):
         if x.ndim < len(names):

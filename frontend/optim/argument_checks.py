@@ -7,7 +7,7 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ArgumentError, StructureError
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree

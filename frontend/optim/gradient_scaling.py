@@ -7,7 +7,7 @@ from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.optim.argument_checks import check_numbers, check_state, check_structure
@@ -42,7 +42,7 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         updates = check_state("scale_by_schedule", state, CountState, updates)
         what = "the schedule of scale_by_schedule"
-        factor = filling.asarray(call_user_function(schedule, what, (state.count,)))
+        factor = array_conversion.asarray(call_user_function(schedule, what, (state.count,)))
         scaled = tree.map(lambda x: x * factor.astype(x.dtype), updates)
         return scaled, CountState(state.count + 1)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from shardir.frontend.argument_checks import check_real
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import arithmetic, math_functions, rounding, selection
 from shardir.frontend.optim.argument_checks import check_numbers, require_list
 from shardir.frontend.pytree.tree_checks import check_function
@@ -45,7 +45,9 @@ def polynomial_schedule(
     )
 
     def schedule(count: Any) -> Any:
-        done = selection.clip(filling.asarray(count) - transition_begin, 0, transition_steps)
+        done = selection.clip(
+            array_conversion.asarray(count) - transition_begin, 0, transition_steps
+        )
         remaining = 1 - done / transition_steps
         return (init_value - end_value) * remaining**power + end_value
 
@@ -80,7 +82,7 @@ def exponential_decay(
     )
 
     def schedule(count: Any) -> Tracer:
-        done = filling.asarray(count) - transition_begin
+        done = array_conversion.asarray(count) - transition_begin
         times = done / transition_steps
         times = rounding.floor(times) if staircase else times
         value = selection.where(
@@ -104,7 +106,7 @@ def cosine_decay_schedule(
     _check_schedule_numbers(init_value=init_value, alpha=alpha, exponent=exponent)
 
     def schedule(count: Any) -> Any:
-        done = selection.minimum(filling.asarray(count), decay_steps) / decay_steps
+        done = selection.minimum(array_conversion.asarray(count), decay_steps) / decay_steps
         wave = 0.5 * (1 + math_functions.cos(pi * done))
         return init_value * ((1 - alpha) * wave**exponent + alpha)
 
@@ -129,9 +131,9 @@ def piecewise_constant_schedule(
     scales = sorted(given.items())
 
     def schedule(count: Any) -> Any:
-        value = filling.asarray(init_value)
+        value = array_conversion.asarray(init_value)
         for boundary, scale in scales:
-            value = value * selection.where(filling.asarray(count) >= boundary, scale, 1.0)
+            value = value * selection.where(array_conversion.asarray(count) >= boundary, scale, 1.0)
         return value
 
     return schedule
@@ -154,7 +156,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     def schedule(count: Any) -> Any:
         value = schedules[0](count)
         for boundary, next_schedule in zip(boundaries, schedules[1:], strict=True):
-            step = filling.asarray(count)
+            step = array_conversion.asarray(count)
             value = selection.where(step < boundary, value, next_schedule(step - boundary))
         return value
 

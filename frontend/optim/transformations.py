@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
@@ -74,7 +74,7 @@ def apply_updates(params: PyTree, updates: PyTree) -> Any:
 
     def apply_update(param: Any, update: Any) -> Any:
         check_numbers("apply_updates", param=param, update=update)
-        before = filling.asarray(param)
+        before = array_conversion.asarray(param)
         return (before + update).astype(before.dtype)
 
     return tree.map(apply_update, params, updates)

@@ -5,7 +5,8 @@ from itertools import accumulate
 from typing import Any
 
 from shardir.frontend.errors import StructureError
-from shardir.frontend.numpy.creation.filling import asarray, zeros
+from shardir.frontend.numpy.creation.array_conversion import asarray
+from shardir.frontend.numpy.creation.filling import zeros
 from shardir.frontend.numpy.dtypes import result_type
 from shardir.frontend.numpy.shaping.concatenation import concatenate
 from shardir.frontend.numpy.shaping.reshaping import ravel, reshape

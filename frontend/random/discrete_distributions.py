@@ -13,7 +13,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.lax.control_flow.loops import scan, while_loop
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import (
     complex_parts,
     float_parts,
@@ -276,7 +276,7 @@ def _stirling_correction(k: Any) -> Tracer:
         0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
         0.00925546218271273, 0.00833056343336287,
     ]  # fmt: skip
-    known = filling.array(np.array(first), k.dtype)
+    known = array_conversion.array(np.array(first), k.dtype)
     small = selection.clip(k, 0.0, 9.0)
     square = (small + 1) * (small + 1)
     series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (small + 1)

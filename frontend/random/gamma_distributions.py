@@ -14,7 +14,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.nn.softmax import softmax
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
@@ -43,12 +43,12 @@ def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
     dtype = shape.dtype
     small = shape < 1
     raised = selection.where(small, shape + 1, shape)
-    d = raised - filling.asarray(1 / 3, dtype)
-    c = filling.asarray(1 / 3, dtype) / math_functions.sqrt(d)
+    d = raised - array_conversion.asarray(1 / 3, dtype)
+    c = array_conversion.asarray(1 / 3, dtype) / math_functions.sqrt(d)
 
     def is_rejected(state: PyTree) -> Any:
         _, x, v, u = state
-        squeezed = u >= 1 - filling.asarray(0.0331, dtype) * (x * x)
+        squeezed = u >= 1 - array_conversion.asarray(0.0331, dtype) * (x * x)
         return squeezed & (math_functions.log(u) >= x * 0.5 + d * ((1 - v) + math_functions.log(v)))
 
     def draw_normal(state: PyTree) -> Any:

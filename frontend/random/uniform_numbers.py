@@ -9,7 +9,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.random.keys import counter_scheme, require_single_key, split
 from shardir.frontend.random.original_threefry import count_words, draw_original_bits
@@ -163,7 +163,7 @@ def _clamp_to_narrow(bound: ArrayLike, name: str, beyond: int) -> Any:
     low, high = int(info.min), int(info.max) + beyond
     if type(bound) is int:
         return min(max(bound, low), high)
-    found = filling.asarray(bound)
+    found = array_conversion.asarray(bound)
     if found.dtype.kind not in "iu":
         return bound
     promoted = found if found.dtype.itemsize >= 4 else found.astype("int32")

@@ -9,7 +9,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.creation import diagonal_matrices, ranges
 from shardir.frontend.numpy.linear_algebra.linalg import (
     det as _det,
     inv as _inv,
@@ -262,7 +262,7 @@ def lu(
         rows, size, dtype=packed.dtype
     )
     upper = diagonal_matrices.triu(packed)[..., :size, :]
-    positions = filling.arange(rows, dtype=order.dtype)
+    positions = ranges.arange(rows, dtype=order.dtype)
     exchange = as_tracer(
         dtypes.astype(positions[:, None] == order[..., None, :], packed.real.dtype)
     )

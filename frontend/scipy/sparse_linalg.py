@@ -15,7 +15,7 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import custom_solves, loops
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
@@ -81,7 +81,7 @@ def gmres(
                 f"solve_method of gmres is 'batched' or 'incremental', got {solve_method!r}"
             )
         )
-    size = sum(leaf.size for leaf in map(filling.asarray, tree.leaves(b)))
+    size = sum(leaf.size for leaf in map(array_conversion.asarray, tree.leaves(b)))
     method = partial(_minimal_residuals, restart=min(restart, size))
     return _solve("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
 
@@ -99,7 +99,7 @@ def _solve(
                 f"{_shapes(b)}; they must be containers of arrays of the same shapes"
             )
         )
-    x0 = tree.map(lambda x, like: filling.asarray(x).astype(like.dtype), x0, b)
+    x0 = tree.map(lambda x, like: array_conversion.asarray(x).astype(like.dtype), x0, b)
     steps = 10 * sum(leaf.size for leaf in tree.leaves(b)) if maxiter is None else maxiter
     precondition = _operator(f"M of {name}", (lambda x: x) if M is None else M)
 
@@ -118,7 +118,7 @@ def _solve(
 
 
 def _as_inexact(x: ArrayLike) -> Any:
-    array = filling.asarray(x)
+    array = array_conversion.asarray(x)
     return array.astype(user_dtype(inexact_dtype(abstract_of(array).type.dtype)))
 
 
@@ -160,8 +160,10 @@ def _squared_norm(x: PyTree) -> Tracer:
 def _squared_tolerance(b: ArrayLike, tol: Any, atol: Any) -> Tracer:
     """Return the square of the largest accepted norm of a residual."""
     square = _squared_norm(b)
-    return selection.maximum(complex_parts.square(filling.asarray(tol, square.dtype)) * square,
-                       complex_parts.square(filling.asarray(atol, square.dtype)))  # fmt: skip
+    relative = complex_parts.square(array_conversion.asarray(tol, square.dtype)) * square
+    return selection.maximum(
+        relative, complex_parts.square(array_conversion.asarray(atol, square.dtype))
+    )
 
 
 def _safe_quotient(x: ArrayLike, y: ArrayLike) -> Tracer:
@@ -259,7 +261,7 @@ def _minimal_residuals(
 ) -> Any:
     norm = math_functions.sqrt(_squared_norm(b))
     bound = selection.maximum(
-        filling.asarray(tol, norm.dtype) * norm, filling.asarray(atol, norm.dtype)
+        array_conversion.asarray(tol, norm.dtype) * norm, array_conversion.asarray(atol, norm.dtype)
     )
 
     def residual(x: ArrayLike) -> tuple[Any, Any]:

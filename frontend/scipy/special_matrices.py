@@ -10,7 +10,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
 from shardir.frontend.numpy.indexing import take

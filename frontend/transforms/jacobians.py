@@ -13,7 +13,7 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager_call import run_temporary
-from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.creation import diagonal_matrices, filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.shaping import reshaping
@@ -157,7 +157,7 @@ def _per_device_rows(
     which: Tracer | int = 0
     for position, size in zip(place, sizes, strict=True):
         which = which * size + position
-    is_mine = filling.arange(prod(sizes)) == which
+    is_mine = ranges.arange(prod(sizes)) == which
     basis = []
     for unit in _unit_vectors(parts):
         masked = selection.where(reshaping.reshape(is_mine, (-1, *(1,) * unit.ndim)), unit, 0)

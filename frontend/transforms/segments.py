@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.errors import ArgumentError, TracedValueError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.at import UPDATE_MODES
 from shardir.frontend.quoting import brief
@@ -106,7 +106,7 @@ def _reduce_segments(
         raise ArgumentError(
             with_location(f"mode {brief(mode)} is unknown; the modes are {', '.join(UPDATE_MODES)}")
         )
-    rows, ids = filling.asarray(data), filling.asarray(segment_ids)
+    rows, ids = array_conversion.asarray(data), array_conversion.asarray(segment_ids)
     kind = rows.abstract.type.dtype
     if method in ("max", "min") and kind not in FLOATS and kind not in INTEGERS and kind != "bool":
         raise ArgumentError(with_location(f"segment_{method} compares real numbers, got {kind}"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.tracing.tracer import Tracer
@@ -41,7 +41,7 @@ def reduce_pairwise(
         for x in operands
     )
     start = tuple(
-        reshaping.broadcast_to(filling.asarray(x, y.dtype), (1, prod(rest)))
+        reshaping.broadcast_to(array_conversion.asarray(x, y.dtype), (1, prod(rest)))
         for x, y in zip(initial, operands, strict=True)
     )
     combine_rows = vmap(vmap(combine))

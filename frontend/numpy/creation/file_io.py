@@ -15,7 +15,7 @@ from shardir.frontend.dispatch import view_launch
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location

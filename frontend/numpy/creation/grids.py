@@ -11,7 +11,7 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (

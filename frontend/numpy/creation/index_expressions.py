@@ -5,7 +5,7 @@ from typing import Any, final
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.numpy.creation import filling, grids
+from shardir.frontend.numpy.creation import array_conversion, grids, ranges
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -79,7 +79,7 @@ def _expand_item(item: Any, dims: int, own: int) -> Any:
     rank = len(np.shape(item))
     if not rank:
         return reshaping.reshape(item, (1,) * max(dims, 1))
-    array = filling.asarray(item)
+    array = array_conversion.asarray(item)
     if rank >= dims:
         return array
     if own < 0:
@@ -92,7 +92,7 @@ def _expand_range(item: slice) -> Any:
     start = 0 if item.start is None else item.start
     if isinstance(item.step, complex):
         return grids.linspace(start, item.stop, int(abs(item.step)))
-    return filling.arange(start, item.stop, 1 if item.step is None else item.step)
+    return ranges.arange(start, item.stop, 1 if item.step is None else item.step)
 
 
 r_ = Concatenator(0, 1, -1)

@@ -16,7 +16,7 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
-from shardir.frontend.numpy.creation.filling import arange
+from shardir.frontend.numpy.creation.ranges import arange
 from shardir.frontend.numpy.indexing.nonzero import as_default_index_array, nonzero
 from shardir.frontend.numpy.shaping import repetition
 from shardir.frontend.pytree_types import UserFunction

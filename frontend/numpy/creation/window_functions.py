@@ -18,7 +18,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,

@@ -20,7 +20,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
@@ -128,10 +128,10 @@ def _nonzero(a: ArrayLike, size: int, fill_value: ArrayLike | None) -> Any:
     found = (
         filling.zeros((size,), np.int32)
         .at[where]
-        .set(filling.arange(nonzero_mask.size, dtype=np.int32))
+        .set(ranges.arange(nonzero_mask.size, dtype=np.int32))
     )
     total = basic_reductions.sum(flat, dtype=np.int32)
-    valid = filling.arange(size, dtype=np.int32) < total
+    valid = ranges.arange(size, dtype=np.int32) < total
     coordinates = unravel_index(found, nonzero_mask.shape)
     return tuple(
         as_indices(selection.where(valid, coordinate, int(fill)))

@@ -12,7 +12,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
-from shardir.frontend.numpy.creation import filling, grids
+from shardir.frontend.numpy.creation import array_conversion, filling, grids
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
@@ -131,14 +131,14 @@ def _equal_edges(a: ArrayLike, range: Any, count: int) -> Any:
     if count < 1:
         raise ArgumentError(with_location(f"bins must be at least 1, got {count}"))
     if range is not None:
-        low, high = (filling.asarray(range[i], x.dtype) for i in (0, 1))
+        low, high = (array_conversion.asarray(range[i], x.dtype) for i in (0, 1))
     elif x.size:
         low, high = basic_reductions.min(x), basic_reductions.max(x)
     else:
         low, high = filling.zeros((), x.dtype), filling.ones((), x.dtype)
     # If there is only one value, the bins surround it.
     alone = low == high
-    half = filling.asarray(0.5, x.dtype)
+    half = array_conversion.asarray(0.5, x.dtype)
     low, high = selection.where(alone, low - half, low), selection.where(alone, high + half, high)
     return grids.linspace(low, high, count + 1, dtype=x.dtype)
 
@@ -245,7 +245,7 @@ def histogramdd(
         sample = concatenation.stack([reshaping.ravel(column) for column in sample], axis=1)
     else:
         abstract_of(sample, "argument sample of histogramdd")
-        sample = filling.asarray(sample)
+        sample = array_conversion.asarray(sample)
     if len(sample.shape) != 2:
         raise OperationTypeError(
             with_location(f"histogramdd takes rows of coordinates, got shape {tuple(sample.shape)}")

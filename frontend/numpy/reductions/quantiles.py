@@ -12,7 +12,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import (

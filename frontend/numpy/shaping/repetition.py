@@ -11,7 +11,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.take import take
 from shardir.frontend.numpy.shaping.reshaping import moveaxis
@@ -87,7 +87,7 @@ def _repeat_traced(a: ArrayLike, repeats: Any, axis: AxisLike, total: int) -> Tr
     x, dim = _flatten_without_axis(a, axis)
     size = x.shape[dim]
     ends = prefix_sums(broadcast(as_tracer(repeats), (size,)))
-    index = searching.searchsorted(ends, filling.arange(total), side="right")
+    index = searching.searchsorted(ends, ranges.arange(total), side="right")
     return take(x, index, axis=dim, mode="promise_in_bounds")
 
 
@@ -182,7 +182,7 @@ def _delete_traced(arr: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
         )
     size = x.shape[dim]
     at = selection.where(at < 0, at + size, at)
-    rest = filling.arange(size - 1)
+    rest = ranges.arange(size - 1)
     return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
 
 
@@ -250,4 +250,8 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     nonzero_indices = np.flatnonzero(numbers)
     first = int(nonzero_indices[0]) if "f" in trim and nonzero_indices.size else 0
     last = int(nonzero_indices[-1]) + 1 if "b" in trim and nonzero_indices.size else len(numbers)
-    return filling.asarray(filt)[first:last] if nonzero_indices.size else filling.asarray(filt)[:0]
+    return (
+        array_conversion.asarray(filt)[first:last]
+        if nonzero_indices.size
+        else array_conversion.asarray(filt)[:0]
+    )

@@ -9,7 +9,7 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import nonzero, take
 from shardir.frontend.numpy.reductions import basic_reductions
@@ -96,10 +96,10 @@ def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) ->
     values, positions, counts = unique(first, True, False, True, size=max(width, 1))
     there = isin(values, second) & (counts > 0)
     (where,) = nonzero.nonzero(there, size=size)
-    valid = filling.arange(size) < basic_reductions.sum(there, dtype=np.int32)
+    valid = ranges.arange(size) < basic_reductions.sum(there, dtype=np.int32)
     found = take.take(values, where, mode="promise_in_bounds")
     if fill_value is not None:
-        found = selection.where(valid, found, filling.asarray(fill_value, values.dtype))
+        found = selection.where(valid, found, array_conversion.asarray(fill_value, values.dtype))
     first_indices = selection.where(valid, take.take(positions, where, mode="promise_in_bounds"), 0)
     if not second.shape[0]:
         return [found, as_indices(first_indices), filling.zeros((size,), int)]
@@ -181,8 +181,8 @@ def _select_values(values: Tracer, mask: ArrayLike, fill_value: Tracer, size: in
     """Return `size` values where `mask` is true, padded with `fill_value` or 0."""
 
     (where,) = nonzero.nonzero(mask, size=size)
-    valid = filling.arange(size) < basic_reductions.sum(mask, dtype=np.int32)
-    fill = filling.asarray(0 if fill_value is None else fill_value, values.dtype)
+    valid = ranges.arange(size) < basic_reductions.sum(mask, dtype=np.int32)
+    fill = array_conversion.asarray(0 if fill_value is None else fill_value, values.dtype)
     return selection.where(valid, take.take(values, where, mode="promise_in_bounds"), fill)
 
 

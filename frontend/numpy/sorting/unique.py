@@ -16,7 +16,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import TracedValueError
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion, filling, ranges
 from shardir.frontend.numpy.elementwise import float_parts, selection
 from shardir.frontend.numpy.indexing import nonzero, take
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows, true_indices
@@ -67,7 +67,7 @@ def call_numpy(name: str, arrays: Sequence[NumpyArray], *flags: bool, **options:
 def from_numpy_result(numbers: NumpyArray) -> Any:
     """Convert a NumPy array to an array."""
 
-    return filling.asarray(numbers)
+    return array_conversion.asarray(numbers)
 
 
 @with_argument_errors
@@ -116,7 +116,7 @@ def concrete_unsharded_arrays(*xs: Any) -> list[Array] | None:
 
     if current_trace() is not None:
         return None
-    arrays = [x if type(x) is Array else filling.asarray(x) for x in xs]
+    arrays = [x if type(x) is Array else array_conversion.asarray(x) for x in xs]
     for x in arrays:
         if x.signature.sharding is not None or not x.size or x.type.dtype in (*COMPLEX, "key"):
             return None
@@ -214,9 +214,9 @@ def _unique(
     first = nonzero.nonzero(is_first, size=size)[0]
     values = take.take(sorted_rows, first, axis=0, mode="promise_in_bounds")
     if fill_value is not None:
-        is_valid = filling.arange(size) < basic_reductions.sum(is_first, dtype=np.int32)
+        is_valid = ranges.arange(size) < basic_reductions.sum(is_first, dtype=np.int32)
         is_valid = reshape(is_valid, (size, *(1,) * (rows.ndim - 1)))
-        values = selection.where(is_valid, values, filling.asarray(fill_value, x.dtype))
+        values = selection.where(is_valid, values, array_conversion.asarray(fill_value, x.dtype))
     results = [reshaping.moveaxis(values, 0, dim) if axis is not None else values]
     if flags[0]:
         results.append(as_indices(take.take(order, first, mode="promise_in_bounds")))

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, rounding, selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
@@ -83,7 +83,7 @@ def _is_tabulated(x: Tracer) -> Any:
 
 
 def _table_lookup(x: ArrayLike) -> Tracer:
-    table = filling.asarray(np.array(FACTORIALS))
+    table = array_conversion.asarray(np.array(FACTORIALS))
     place = selection.clip(x, 1.0, float(len(FACTORIALS))) - 1
     return take.take(table, place.astype(np.int32), mode="promise_in_bounds")
 

@@ -12,7 +12,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError, TracedValueError
 from shardir.frontend.numpy import api as snp
-from shardir.frontend.numpy.creation.filling import _arange_length
+from shardir.frontend.numpy.creation.ranges import arange_length
 from shardir.ir.types import dtype_name
 from shardir.sharding import NamedSharding, PartitionSpec
 from tests.namespace import check, close, ops, run
@@ -319,7 +319,7 @@ def test_full_keeps_the_type_of_its_value() -> None:
     ],
 )  # fmt: skip
 def test_arange_has_the_length_of_numpy(bounds: Any) -> None:
-    assert _arange_length(*{1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]) == len(
+    assert arange_length(*{1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]) == len(
         np.arange(*bounds)
     )
 

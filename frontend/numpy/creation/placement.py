@@ -1,0 +1,32 @@
+"""Placement of new arrays: the arguments `device` and `out_sharding` of creation functions.
+
+`device`, a device or a sharding, states where the array is placed; without it, the array is
+uncommitted.
+"""
+
+from typing import Any
+
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def put_on_device(device: Any, array: Tracer, uneven: str | None = None) -> Tracer:
+    """Return `array` on a device or with a sharding; unchanged if `device` is `None`."""
+    if device is None:
+        return array
+    result: Tracer = device_put(array, device, uneven=uneven)
+    return result
+
+
+def choose_placement(device: Any, out_sharding: ShardingRequest) -> Any:
+    """Return the device or sharding of a new array, which one of the two arguments states."""
+    if out_sharding is None:
+        return device
+    if device is not None:
+        raise ArgumentError(
+            with_location("both device and out_sharding are given; leave one of them out")
+        )
+    return resolve_sharding(out_sharding, "out_sharding")
