@@ -25,7 +25,7 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import Sharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer

@@ -44,11 +44,7 @@ from shardir.frontend.dispatch.execution_context import (
 from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.stages import Compiled as Compiled, Lowered as Lowered
-from shardir.frontend.errors import (
-    ArgumentError,
-    NotAnArrayError,
-    RecursiveError,
-)
+from shardir.frontend.errors import ArgumentError, NotAnArrayError, RecursiveError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import Device, local_devices
@@ -58,7 +54,7 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer

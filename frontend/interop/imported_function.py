@@ -19,6 +19,19 @@ from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.jit import JitFunction, Lowered
 from shardir.frontend.errors import ArgumentError, LostUpdateError, NotAnArrayError
+from shardir.frontend.interop import (
+    rules_collectives,
+    rules_control,
+    rules_derivatives,
+    rules_elementwise,
+    rules_equinox,
+    rules_host,
+    rules_indexing,
+    rules_linalg,
+    rules_ragged,
+    rules_random,
+    rules_shapes,
+)
 from shardir.frontend.interop.graph_objects import (
     UpdatedObjects,
     call_with_merged_objects,
@@ -42,14 +55,26 @@ from shardir.frontend.interop.jax_shardings import convert_array
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 from shardir.frontend.interop.jaxpr_reader import JaxprReader
 from shardir.frontend.interop.mutation_checks import ArgumentContainers
-from shardir.frontend.interop.rule_modules import RULE_MODULES
 from shardir.frontend.source_locations import trace_boundary, with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
-assert RULE_MODULES
+RULE_MODULES = (
+    rules_collectives,
+    rules_control,
+    rules_derivatives,
+    rules_elementwise,
+    rules_equinox,
+    rules_host,
+    rules_indexing,
+    rules_linalg,
+    rules_ragged,
+    rules_random,
+    rules_shapes,
+)
+"""The modules whose import registers the rules."""
 
 
 def from_jax(

@@ -14,7 +14,7 @@ from shardir.frontend.shardings.devices import devices as all_devices
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh, make_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -11,7 +11,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.numpy.shaping import repetition
+from shardir.frontend.numpy.shaping import tiling
 from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
@@ -205,7 +205,7 @@ def tile(operand: ArrayLike, reps: Any) -> Tracer:
         raise OperationTypeError(
             with_location(f"tile takes a number for each of {x.ndim} dimensions, got {len(reps)}")
         )
-    return repetition.tile(x, tuple(reps))
+    return tiling.tile(x, tuple(reps))
 
 
 @public(static=("dtype", "size"))

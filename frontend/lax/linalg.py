@@ -10,7 +10,6 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     conjugate_transpose,
@@ -24,6 +23,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     triangular_solve as solve_triangular,
 )
 from shardir.frontend.numpy.shaping import rolling
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit, emit_results

@@ -421,8 +421,6 @@ from shardir.frontend.numpy.shaping.repetition import (
     delete as delete,
     insert as insert,
     repeat as repeat,
-    resize as resize,
-    tile as tile,
     trim_zeros as trim_zeros,
 )
 from shardir.frontend.numpy.shaping.reshaping import (
@@ -448,6 +446,7 @@ from shardir.frontend.numpy.shaping.reshaping import (
     transpose as transpose,
 )
 from shardir.frontend.numpy.shaping.rolling import roll as roll
+from shardir.frontend.numpy.shaping.tiling import resize as resize, tile as tile
 from shardir.frontend.numpy.sorting.searching import (
     digitize as digitize,
     interp as interp,

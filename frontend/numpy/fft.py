@@ -19,13 +19,14 @@ from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy.creation.ranges import arange
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
 from shardir.frontend.numpy.shaping.rolling import roll
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
+    emit_conjugate,
     emit_elementwise,
+    is_complex,
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion

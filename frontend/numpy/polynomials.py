@@ -6,10 +6,10 @@ from typing import Any
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
+    emit_conjugate,
     emit_elementwise,
 )
 from shardir.frontend.source_locations import with_location

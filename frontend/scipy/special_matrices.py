@@ -12,10 +12,10 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.elementwise import selection
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
 from shardir.frontend.numpy.indexing import take
-from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.shaping import concatenation, padding, reshaping
+from shardir.frontend.numpy.tracer_helpers.axis_slices import flatten
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate, is_complex
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer

@@ -16,7 +16,7 @@ from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
 )
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import current_trace

@@ -15,12 +15,7 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager_call import result_tracer
-from shardir.frontend.errors import (
-    ArgumentError,
-    AxisError,
-    BatchError,
-    NotAnArrayError,
-)
+from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -29,7 +24,7 @@ from shardir.frontend.shardings.devices import Device, devices as all_devices
 from shardir.frontend.shardings.mesh import Mesh, as_device_array
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.parameters import Parameters

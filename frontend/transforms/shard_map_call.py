@@ -19,7 +19,7 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels

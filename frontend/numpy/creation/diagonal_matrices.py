@@ -7,10 +7,10 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal
-from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, flatten
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    compare_row_column,
     constant_like,
     emit_elementwise,
 )
@@ -19,17 +19,6 @@ from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import TensorType
-
-
-def compare_row_column(op: str, shape: tuple[int, ...], k: int) -> Tracer:
-    """Compare row index + k with the column index by `op`, in the last two dimensions, as bools."""
-    kind = TensorType(shape, "i32")
-    rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
-    columns: Tracer = emit("iota", dim=len(shape) - 1, result=kind)
-    if k:
-        rows = emit_elementwise("add", rows, constant_like(rows, k))
-    return emit_elementwise(op, rows, columns)
 
 
 def eye(

@@ -18,7 +18,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.creation.ranges import arange
 from shardir.frontend.numpy.indexing.nonzero import as_default_index_array, nonzero
-from shardir.frontend.numpy.shaping import repetition
+from shardir.frontend.numpy.shaping import tiling
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -155,6 +155,6 @@ def _fill_diagonal(a: ArrayLike, val: Any, wrap: bool) -> Tracer:
         end = x.size
     count = len(range(0, end, step))
     if new.ndim:
-        new = repetition.resize(new, (count,))
+        new = tiling.resize(new, (count,))
     flat = reshape(x, (x.size,)).at[0:end:step].set(new)
     return reshape(flat, x.shape)

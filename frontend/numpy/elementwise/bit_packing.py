@@ -7,11 +7,11 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     broadcast_in_dim,
     concatenate_parts,
+    flatten,
     replace_dim_size,
     slice_dim,
 )

@@ -4,15 +4,15 @@ from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.numpy.elementwise.complex_parts import is_complex
-from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     Binary,
     apply_elementwise,
     as_bool,
     convert_and_broadcast,
     emit_elementwise,
+    emit_isnan,
     inexact_kind,
+    is_complex,
 )
 from shardir.frontend.tracing.operands import align, as_tracer, splat
 from shardir.frontend.tracing.trace import emit

@@ -11,17 +11,14 @@ from shardir.frontend.numpy.creation.filling import zeros_like
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     default_float_kind,
+    emit_conjugate,
     emit_elementwise,
+    is_complex,
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import align, as_tracer, convert, splat
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED
-
-
-def is_complex(x: Tracer) -> bool:
-    """Return whether the element type is complex."""
-    return x.value.type.dtype in COMPLEX
 
 
 @public()
@@ -47,11 +44,6 @@ def conjugate(x: ArrayLike, /) -> Tracer:
 
 
 conj = conjugate
-
-
-def emit_conjugate(x: Tracer) -> Tracer:
-    """Emit the complex conjugate; return real operands unchanged."""
-    return emit_elementwise("conj", x) if is_complex(x) else x
 
 
 @public()

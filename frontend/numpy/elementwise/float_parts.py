@@ -17,6 +17,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     convert_and_broadcast,
     emit_elementwise,
+    emit_isnan,
     inexact_kind,
     require_real,
 )
@@ -47,11 +48,6 @@ def isnan(x: ArrayLike, /) -> Tracer:
     if x.value.type.dtype not in INEXACT:
         return _constant_bools(x, False)
     return emit_isnan(x)
-
-
-def emit_isnan(x: Tracer) -> Tracer:
-    """Emit x != x, which is true only for NaN."""
-    return emit_elementwise("ne", x, x)
 
 
 @public()

@@ -7,15 +7,15 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise.comparison import emit_comparison
-from shardir.frontend.numpy.elementwise.complex_parts import is_complex
-from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
     as_operands,
     common_kind,
     emit_elementwise,
+    emit_isnan,
     emit_select,
+    is_complex,
 )
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief

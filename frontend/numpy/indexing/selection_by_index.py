@@ -24,7 +24,7 @@ from shardir.frontend.numpy.indexing.take import (
     take_along_axis,
 )
 from shardir.frontend.numpy.indexing.updates import convert_lossless
-from shardir.frontend.numpy.shaping import concatenation, repetition, reshaping
+from shardir.frontend.numpy.shaping import concatenation, reshaping, tiling
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import (
     is_concrete,
@@ -108,7 +108,7 @@ def put(
     new = reshaping.ravel(as_tracer(v))
     if not index.size or not new.size:
         return x
-    new = repetition.resize(new, (index.size,))
+    new = tiling.resize(new, (index.size,))
     if mode == "wrap":
         index = arithmetic.remainder(index, x.size)
     elif mode == "clip":

@@ -11,12 +11,13 @@ from typing import Any
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import flatten
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
     check_no_out,
+    emit_conjugate,
 )
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
@@ -146,11 +147,6 @@ def dot(
     columns = "h" if y.ndim == 2 else "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
     right = f"{columns[:-1]}i{columns[-1:]}"
     return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
-
-
-def flatten(x: Tracer) -> Tracer:
-    """Flatten `x` to one dimension."""
-    return reshape(x, (x.value.type.size,))
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)

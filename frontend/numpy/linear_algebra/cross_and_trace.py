@@ -5,7 +5,6 @@ from typing import Any
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import AxisError, ShapeError
-from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
 from shardir.frontend.numpy.reductions.basic_reductions import accumulation_dtype, emit_reduction
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
@@ -16,6 +15,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
 )
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
+    compare_row_column,
     constant_like,
     emit_elementwise,
 )

@@ -5,7 +5,6 @@ from typing import Any
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     EigResult,
@@ -15,6 +14,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     hermitian_part,
     identity_like,
     lu_factor_and_solve,
+    machine_epsilon,
     promote_matrices,
     promote_square_matrices,
     real_dtype,
@@ -24,7 +24,10 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
 from shardir.frontend.numpy.linear_algebra.norms import vector_norm
 from shardir.frontend.numpy.shaping.reshaping import flip
 from shardir.frontend.numpy.sorting import sort_functions
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    emit_conjugate,
+    emit_elementwise,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, emit_results
@@ -171,11 +174,6 @@ def pinv(a: ArrayLike, rtol: Any = None, hermitian: bool = False, *, rcond: Any 
     if given is None:
         given = 10.0 * max(x.shape[-2:]) * float(machine_epsilon(x))
     return emit_pinv(x, as_tracer(given))
-
-
-def machine_epsilon(x: Tracer) -> float:
-    """Return the machine epsilon of the element type of `x`."""
-    return {"f32": 2.0**-23, "f64": 2.0**-52}[real_dtype(x)]
 
 
 def emit_pinv(x: Tracer, rtol: Tracer) -> Tracer:

@@ -11,7 +11,6 @@ from typing import Any
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
 from shardir.frontend.numpy.linear_algebra.contraction import (
     contract,
     matmul as matmul,
@@ -51,6 +50,7 @@ from shardir.frontend.numpy.shaping.reshaping import matrix_transpose as matrix_
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    compare_row_column,
     emit_elementwise,
 )
 from shardir.frontend.source_locations import with_location

@@ -7,14 +7,14 @@ before are batch dimensions.
 from typing import Any, NamedTuple
 
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     common_kind,
+    compare_row_column,
     constant_like,
+    emit_conjugate,
     emit_elementwise,
 )
 from shardir.frontend.source_locations import with_location
@@ -217,3 +217,8 @@ def _take_last(x: Tracer, i: int) -> Tracer:
     )
     result: Tracer = emit("reshape", piece, result=x.value.type.with_shape(x.shape[:-1]))
     return result
+
+
+def machine_epsilon(x: Tracer) -> float:
+    """Return the machine epsilon of the element type of `x`."""
+    return {"f32": 2.0**-23, "f64": 2.0**-52}[real_dtype(x)]

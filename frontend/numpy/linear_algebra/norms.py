@@ -9,10 +9,7 @@ import numpy as np
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.elementwise.complex_parts import is_complex
-from shardir.frontend.numpy.linear_algebra.contraction import (
-    contract,
-)
+from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
     is_empty_reduction,
@@ -26,6 +23,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     default_float_kind,
     emit_elementwise,
     inexact_kind,
+    is_complex,
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.creation.diagonal_matrices import compare_row_column
 from shardir.frontend.numpy.linear_algebra.contraction import matmul
-from shardir.frontend.numpy.linear_algebra.factorizations import machine_epsilon
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     emit_lu,
     identity_like,
     lu_factor_and_solve as solved,
     lu_solve,
+    machine_epsilon,
     promote_matrices,
     promote_square_matrices,
     require_square,
@@ -25,6 +24,7 @@ from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
 from shardir.frontend.numpy.shaping.reshaping import moveaxis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    compare_row_column,
     constant_like,
     emit_elementwise,
 )

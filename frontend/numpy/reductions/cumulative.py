@@ -9,13 +9,12 @@ from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.elementwise.arithmetic import remainder
-from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
-from shardir.frontend.numpy.linear_algebra.contraction import flatten
 from shardir.frontend.numpy.reductions.basic_reductions import accumulation_dtype, emit_reduction
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     broadcast_in_dim,
     concatenate_parts,
+    flatten,
     replace_dim_size,
     slice_dim,
 )
@@ -24,6 +23,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     common_kind,
     constant_like,
     emit_elementwise,
+    emit_isnan,
     emit_select,
     inexact_kind,
 )

@@ -8,7 +8,6 @@ import numpy as np
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
 from shardir.frontend.numpy.reductions.basic_reductions import (
     argmax,
     argmin,
@@ -30,6 +29,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,
     emit_elementwise,
+    emit_isnan,
 )
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location

@@ -13,7 +13,6 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.array_conversion import asarray
-from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
@@ -32,6 +31,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,
     emit_elementwise,
+    emit_isnan,
     inexact_kind,
     require_real,
 )

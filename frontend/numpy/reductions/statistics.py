@@ -6,7 +6,6 @@ from typing import Any
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
 from shardir.frontend.numpy.elementwise.selection import clip
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
@@ -22,8 +21,10 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_back, br
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
     constant_like,
+    emit_conjugate,
     emit_elementwise,
     inexact_kind,
+    is_complex,
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, reshape

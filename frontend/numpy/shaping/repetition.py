@@ -1,7 +1,6 @@
 """Repetition, insertion and deletion of elements along an axis."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     slice_dim,
 )
 from shardir.frontend.numpy.tracer_helpers.concrete_values import (
-    as_ints,
     is_concrete,
     require_concrete,
     to_hashable,
@@ -34,28 +32,12 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape, splat
+from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NumpyArray
 
 GATHER_MIN_RUNS = 4
 """The number of contiguous runs from which on elements are gathered instead of concatenated."""
-
-
-@public(static=("reps",))
-def tile(A: ArrayLike, reps: Any) -> Tracer:
-    """Repeat the array `A`, `reps` times along each dimension."""
-    x = as_tracer(A)
-    times = as_ints(reps)
-    rank = max(x.ndim, len(times))
-    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
-    times = (1,) * (rank - len(times)) + times
-    new_shape = tuple(t * n for t, n in zip(times, x.shape, strict=True))
-    if new_shape == x.shape:
-        return x
-    expanded = [n for pair in zip((1,) * rank, x.shape, strict=True) for n in pair]
-    grown = [n for pair in zip(times, x.shape, strict=True) for n in pair]
-    return reshape(broadcast(reshape(x, expanded), grown), new_shape)
 
 
 @composed_function()
@@ -219,18 +201,6 @@ def _insert_static(arr: ArrayLike, values: ArrayLike, obj: ArrayLike, axis: Axis
     except (IndexError, ValueError) as error:
         raise IndexingError(with_location(f"insert: {error}")) from None
     return select_along_dim([x, new], dim, order)
-
-
-@public(static=("new_shape",))
-def resize(a: ArrayLike, new_shape: Any) -> Tracer:
-    """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
-    x = as_tracer(a)
-    shape = as_ints(new_shape)
-    size = prod(shape)
-    if not x.size or not size:
-        return splat(0, x.value.type.with_shape(shape), x.weak_type)
-    times = -(-size // x.size)
-    return reshape(slice_dim(tile(reshape(x, (x.size,)), times), 0, 0, size), shape)
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:

@@ -5,7 +5,7 @@ Also transposition and broadcast along given dimensions.
 
 from collections.abc import Sequence
 
-from shardir.frontend.tracing.operands import broadcast, convert
+from shardir.frontend.tracing.operands import broadcast, convert, reshape
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -71,3 +71,8 @@ def broadcast_in_dim(x: Tracer, shape: Sequence[int], dims: Sequence[int]) -> Tr
 def broadcast_back(reduced: Tracer, x: Tracer, dims: Sequence[int]) -> Tracer:
     """Broadcast a value that was reduced from `x` over `dims` to the shape of `x`."""
     return broadcast_in_dim(reduced, x.shape, [d for d in range(x.ndim) if d not in dims])
+
+
+def flatten(x: Tracer) -> Tracer:
+    """Flatten `x` to one dimension."""
+    return reshape(x, (x.value.type.size,))

@@ -137,3 +137,28 @@ def check_no_out(name: str, out: Any) -> None:
     """Raise `ArgumentError` if `out` is given: arrays are immutable."""
     if out is not None:
         raise ArgumentError(with_location(f"{name} takes no out=; arrays are immutable"))
+
+
+def emit_isnan(x: Tracer) -> Tracer:
+    """Emit x != x, which is true only for NaN."""
+    return emit_elementwise("ne", x, x)
+
+
+def is_complex(x: Tracer) -> bool:
+    """Return whether the element type is complex."""
+    return x.value.type.dtype in COMPLEX
+
+
+def emit_conjugate(x: Tracer) -> Tracer:
+    """Emit the complex conjugate; return real operands unchanged."""
+    return emit_elementwise("conj", x) if is_complex(x) else x
+
+
+def compare_row_column(op: str, shape: tuple[int, ...], k: int) -> Tracer:
+    """Compare row index + k with the column index by `op`, in the last two dimensions, as bools."""
+    kind = TensorType(shape, "i32")
+    rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
+    columns: Tracer = emit("iota", dim=len(shape) - 1, result=kind)
+    if k:
+        rows = emit_elementwise("add", rows, constant_like(rows, k))
+    return emit_elementwise(op, rows, columns)

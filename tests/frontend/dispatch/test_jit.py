@@ -15,16 +15,13 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config, enable_x64
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.errors import (
-    ArgumentError,
-    DeletedArrayError,
-)
+from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sharding import NamedSharding, SingleDeviceSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracing.operands import align, as_tracer
 from shardir.frontend.tracing.trace import emit
 from shardir.passes import Pipeline

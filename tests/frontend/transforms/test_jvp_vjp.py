@@ -17,7 +17,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.transforms.grad import grad
 from shardir.frontend.transforms.jvp_vjp import jvp, linearize, vjp
 from shardir.frontend.transforms.vmap import vmap

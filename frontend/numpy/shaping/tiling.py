@@ -1,0 +1,39 @@
+"""Repetition of whole arrays: `tile` and `resize`."""
+
+from math import prod
+from typing import Any
+
+from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
+from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints
+from shardir.frontend.tracing.operands import as_tracer, broadcast, reshape, splat
+from shardir.frontend.tracing.tracer import Tracer
+
+
+@public(static=("reps",))
+def tile(A: ArrayLike, reps: Any) -> Tracer:
+    """Repeat the array `A`, `reps` times along each dimension."""
+    x = as_tracer(A)
+    times = as_ints(reps)
+    rank = max(x.ndim, len(times))
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    times = (1,) * (rank - len(times)) + times
+    new_shape = tuple(t * n for t, n in zip(times, x.shape, strict=True))
+    if new_shape == x.shape:
+        return x
+    expanded = [n for pair in zip((1,) * rank, x.shape, strict=True) for n in pair]
+    grown = [n for pair in zip(times, x.shape, strict=True) for n in pair]
+    return reshape(broadcast(reshape(x, expanded), grown), new_shape)
+
+
+@public(static=("new_shape",))
+def resize(a: ArrayLike, new_shape: Any) -> Tracer:
+    """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
+    x = as_tracer(a)
+    shape = as_ints(new_shape)
+    size = prod(shape)
+    if not x.size or not size:
+        return splat(0, x.value.type.with_shape(shape), x.weak_type)
+    times = -(-size // x.size)
+    return reshape(slice_dim(tile(reshape(x, (x.size,)), times), 0, 0, size), shape)
