@@ -23,7 +23,7 @@ from typing import TypeVar
 import optree
 
 from shardir import errors
-from shardir.ir.module import Loc
+from shardir.ir.location import Loc
 
 
 def _internal_folders() -> tuple[str, ...]:

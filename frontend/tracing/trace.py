@@ -23,9 +23,8 @@ from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import infer_types
 from shardir.ir.module import Block, Function, Op, Value
-from shardir.ir.operation import OPS, Attr, OpSpec, Result
+from shardir.ir.operation import OPS, Attr, OpSpec, Result, Varying
 from shardir.ir.sharding import Sharding
-from shardir.op_rules.vma import Varying
 
 Origin = Value | Varying
 """A value that determines the varying manual axes of another, or these axes themselves."""

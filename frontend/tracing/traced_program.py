@@ -10,7 +10,7 @@ from shardir.frontend.shardings.sharding import Sharding as UserSharding
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
-from shardir.op_rules.vma import Varying
+from shardir.ir.operation import Varying
 
 
 class TracedProgram:

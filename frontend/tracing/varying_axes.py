@@ -17,8 +17,8 @@ from shardir.frontend.tracing.trace import Origin, Trace, current_trace, emit, r
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Function, Op, Value
+from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.sharding import Axes, Axis
-from shardir.op_rules.vma import NOT_VARYING, Varying
 from shardir.passes.autodiff.make_varying import make_varying_explicit as made_explicit
 from shardir.passes.autodiff.varying import extend_varying_axes, infer_varying_axes
 

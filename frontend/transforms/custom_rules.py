@@ -38,9 +38,8 @@ from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 from shardir.ir.builder import substitute
 from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block, Value
-from shardir.ir.operation import Attr
+from shardir.ir.operation import Attr, Varying
 from shardir.ir.types import INEXACT
-from shardir.op_rules.vma import Varying
 
 
 def bind_positional(

@@ -30,8 +30,8 @@ from shardir.frontend.tracing.varying_axes import axis_position, communicates_al
 from shardir.frontend.transforms.differentiated_arguments import active_leaves, resolve_argnums
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp, vjp_per_device
 from shardir.frontend.transforms.vmap import vmap
+from shardir.ir.operation import Varying
 from shardir.ir.types import COMPLEX, INEXACT
-from shardir.op_rules.vma import Varying
 
 InnerFunction = Callable[..., tuple[Any, Any]]
 """A function from the differentiable leaves to results and auxiliary data."""

@@ -28,8 +28,8 @@ from shardir.frontend.transforms.linearization_point import (
     run_derivative_pass,
 )
 from shardir.ir.module import Function
+from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INEXACT
-from shardir.op_rules.vma import NOT_VARYING, Varying
 from shardir.passes.autodiff import jvp as forward
 from shardir.passes.autodiff.vjp import linearize as reverse
 

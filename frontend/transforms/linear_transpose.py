@@ -28,8 +28,8 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit
 from shardir.frontend.transforms.linearization_point import check_directions, run_derivative_pass
 from shardir.ir.builder import Builder, inline
+from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INEXACT
-from shardir.op_rules.vma import NOT_VARYING, Varying
 from shardir.passes.autodiff.varying import dependent_values
 from shardir.passes.autodiff.vjp import linearize
 

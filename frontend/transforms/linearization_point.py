@@ -36,8 +36,8 @@ from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 from shardir.ir.builder import Builder, inline
 from shardir.ir.module import Block, Function, Value
+from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import COMPLEX, INEXACT, TensorType
-from shardir.op_rules.vma import NOT_VARYING, Varying
 
 
 def run_derivative_pass(make: Callable[[], Any]) -> Any:

@@ -21,9 +21,9 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
+from shardir.ir.operation import Varying
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
-from shardir.op_rules.vma import Varying
 from shardir.passes.autodiff.make_varying import remove_explicit_varying
 
 DimensionAxisNames = tuple[tuple[str, ...], ...]

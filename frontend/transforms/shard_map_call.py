@@ -28,9 +28,9 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block
+from shardir.ir.operation import Varying
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
-from shardir.op_rules.vma import Varying
 from shardir.passes.partitioning.padded_dims import PaddedDim, padded_dims
 
 

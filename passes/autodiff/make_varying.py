@@ -23,10 +23,9 @@ from shardir.errors import DifferentiateError
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.host_function import HostFunction, host_function_of
 from shardir.ir.module import Block, Op, Value
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import NOT_VARYING, Symbol, Varying
 from shardir.ir.sharding import Axes
 from shardir.ir.types import INEXACT
-from shardir.op_rules.vma import NOT_VARYING, Varying
 from shardir.ops.shape.rearrangements import reshape
 from shardir.passes.autodiff.pullback import error
 from shardir.passes.autodiff.varying import (

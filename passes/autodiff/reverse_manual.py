@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from shardir import ops
 from shardir.ir.builder import Builder, as_values, substitute
 from shardir.ir.module import Block, Op, Value
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import NOT_VARYING, Symbol, Varying
 from shardir.ir.sharding import Axes, Axis, count_positions
-from shardir.op_rules.vma import NOT_VARYING, Varying
 from shardir.ops.control_flow.manual_computation import (
     ManualDimAxes,
     manual_computation,

@@ -11,8 +11,9 @@ from itertools import chain
 
 from shardir import ops as specs
 from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import NOT_VARYING, Varying, Vma
 from shardir.ir.sharding import Axes, Axis
-from shardir.op_rules.vma import NOT_VARYING, Varying, Vma, join_varying
+from shardir.op_rules.vma import join_varying
 
 
 def infer_varying_axes(

@@ -11,11 +11,11 @@ captured values are loop-invariant. Each value has one definition in its functio
 from dataclasses import dataclass
 
 from shardir.display.representation import Printed
+from shardir.ir.location import Loc as Loc
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import (
     Block as Block,
     DataFlowEdge as DataFlowEdge,
-    Loc as Loc,
     Op as Op,
     Value as Value,
 )

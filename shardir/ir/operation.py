@@ -10,17 +10,33 @@ captured values are loop-invariant. Each value has one definition in its functio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shardir.display.representation import Printed
-from shardir.ir.sharding import Sharding
+from shardir.ir.location import Loc
+from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
-from shardir.op_rules.vma import VmaRule
 from shardir.registry import Registry
+
+Varying = frozenset[Axis]
+"""The manual axes along which a value may differ between devices; see `shardir.op_rules.vma`."""
+
+NOT_VARYING: Varying = frozenset()
+
+
+class Vma(NamedTuple):
+    """The axes along which each operand must vary, and along which all results vary."""
+
+    operands: tuple[Varying, ...]
+    results: Varying
+
+
+VmaRule = Callable[..., Vma]
+"""The type of a rule: (axes along which each operand varies, attributes) -> `Vma`."""
 
 
 class Symbol(str):
@@ -214,18 +230,6 @@ def factor_rule(
     return spec.factors(
         *operands, result=results[0] if len(results) == 1 else results, **dict(attrs)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Loc:
-    """The position in the user's program that an operation was traced from."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

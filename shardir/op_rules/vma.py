@@ -9,24 +9,11 @@ are inserted for that) and along which axes the results vary. Most operations us
 `join_varying`: all operands and results vary along the same axes.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from shardir.ir.sharding import Axes, Axis
-
-Varying = frozenset[Axis]
-NOT_VARYING: Varying = frozenset()
-
-
-class Vma(NamedTuple):
-    """The axes along which each operand must vary, and along which all results vary."""
-
-    operands: tuple[Varying, ...]
-    results: Varying
-
-
-VmaRule = Callable[..., Vma]
-"""The type of a rule: (axes along which each operand varies, attributes) -> `Vma`."""
+from shardir.ir.operation import NOT_VARYING, Varying, Vma
+from shardir.ir.sharding import Axes
 
 
 def join_varying(operands: Sequence[Varying], **_: Any) -> Vma:

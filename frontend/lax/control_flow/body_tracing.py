@@ -19,7 +19,7 @@ from shardir.frontend.tracing.trace import trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import record_queries
 from shardir.ir.module import Block
-from shardir.op_rules.vma import Varying
+from shardir.ir.operation import Varying
 
 DtypeAndWeak = tuple[str, bool]
 """An element type and whether it is weakly typed."""

@@ -35,8 +35,8 @@ from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
+from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
-from shardir.op_rules.vma import NOT_VARYING, Varying
 
 
 @public(static=("f", "length", "reverse", "unroll"), cached=False)
