@@ -2,6 +2,7 @@
 
 import os
 
+from shardir.errors import PipelineError
 from shardir.text.decimal_text import parse_natural_number
 
 
@@ -40,7 +41,6 @@ def as_folder(value: object) -> str | None:
 
 def as_pipeline(value: object) -> str | None:
     # Imported late for start-up time: the packages of the passes.
-    from shardir.errors import PipelineError
     from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 
     if value is None:

@@ -35,6 +35,7 @@ def as_jax(
 
     The redirection also applies to modules in the script's folder, and to no other modules.
     """
+    # Imported late: the module is needed for this command alone.
     from shardir.interop.in_place_of_jax import run_script
 
     if not script.is_file():

@@ -4,7 +4,6 @@ Arrays are immutable, so memory that other code may write into is copied, into b
 backend reuses. Immutable memory is used without a copy.
 """
 
-from ctypes import memmove
 from functools import cache
 from typing import Any
 
@@ -41,25 +40,10 @@ def copy_numpy(numbers: NumpyArray, kind: NumpyDType) -> Storage:
             # The result of `astype` of a NumPy scalar does not own memory.
             return Storage.wrap(np.array(numbers, kind, order="C"))
     _prepare_cpu_backend()
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
-    from shardir.backends.cpu.codegen.target import host_machine
-    from shardir.backends.cpu.threads.memory import allocate
+    # Imported late for start-up time: this module imports the code generator.
+    from shardir.backends.cpu.threads.pooled_copy import copy_to_pool
 
-    block = allocate(nbytes)
-    if numbers.dtype is kind and numbers.flags.c_contiguous:
-        given = numbers.__array_interface__["data"][0]
-        if should_stream_stores(nbytes, nbytes, host_machine()):
-            # Imported late for start-up time: most copies do not need it.
-            from shardir.backends.cpu.threads.bulk_copy import bulk_copy
-
-            bulk_copy(nbytes)(given, block.address)
-        else:
-            memmove(block.address, given, nbytes)
-    else:
-        target = np.asarray(block)[:nbytes].view(kind).reshape(numbers.shape)
-        with np.errstate(all="ignore"):
-            np.copyto(target, numbers, casting="unsafe")
+    block = copy_to_pool(numbers, kind)
     return Storage(block.address, block, numbers.shape, kind)
 
 

@@ -10,7 +10,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices
-from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors
+from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors, svd as numpy_svd
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     conjugate_transpose,
     hermitian_part,
@@ -83,7 +83,6 @@ def svd(
 
     Without `compute_uv`, return only the singular values.
     """
-    from shardir.frontend.numpy.linear_algebra.factorizations import svd as numpy_svd
 
     v = as_tracer(x)
     result = numpy_svd(v, full_matrices, compute_uv, False, subset_by_index)

@@ -42,7 +42,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Any:
 
 
 def _special_namespace() -> ModuleType:
-    # Imported here, because that namespace imports this one.
+    # Imported late for start-up time: most users of `shardir.lax` do not need the namespace.
     from shardir.frontend.scipy import special
 
     return special

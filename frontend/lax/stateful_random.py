@@ -9,6 +9,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.dispatch.callbacks import io_callback
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
 from shardir.ir.types import FLOATS, NumpyArray, TensorType
@@ -45,7 +46,5 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
         parts = source.random(sizes)
         drawn = (np.float64(low) + parts * (np.float64(high) - np.float64(low))).astype(dtype)
         return np.where(drawn < high, drawn, low).astype(dtype)  # Rounding may produce `high`.
-
-    from shardir.frontend.dispatch.callbacks import io_callback  # This module depends on `lax`.
 
     return io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
@@ -141,8 +142,6 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
         )
         if current_trace() is not None:
             return constant(words)
-        from shardir.frontend.arrays.array import from_numpy
-
         return from_numpy(words)
     return _seed_key(seed)
 

@@ -26,9 +26,6 @@ def custom_root(
     g, y: y / g(1.0)`; it must be linear in `y`. With `has_aux`, `solve` returns the root and an
     auxiliary value without derivative. Values that `f` closes over have derivatives.
     """
-    # Functions with custom derivatives consist of operations such as those of this package.
-    from shardir.frontend.transforms import implicit_differentiation
-
     return implicit_differentiation.solve_root(f, initial_guess, solve, tangent_solve, has_aux)
 
 

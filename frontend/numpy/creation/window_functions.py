@@ -25,7 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief
-from shardir.frontend.scipy.special_functions.bessel import i0e
+from shardir.frontend.scipy.special_functions.bessel import i0e, scaled_bessel_reference
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer, broadcast, convert
 from shardir.frontend.tracing.promotion import canonical_dtype
@@ -163,9 +163,6 @@ def _kaiser_of_shape(count: int, last: Array, beta: float, dtype: str) -> Tracer
 
 @lru_cache(1 << 8)
 def _inverse_bessel(beta: float) -> Array:
-    # Imported here, because that namespace imports this one.
-    from shardir.frontend.scipy.special_functions.bessel import scaled_bessel_reference
-
     return _as_f64_argument(1 / scaled_bessel_reference(0, np.array([beta]))[0])
 
 

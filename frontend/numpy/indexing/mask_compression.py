@@ -164,6 +164,7 @@ def _mask_address(mask: Mask) -> tuple[int, object]:
 
 @cache
 def _masks() -> ModuleType:
+    # Imported late for start-up time: the module imports the code generator.
     from shardir.backends.cpu.kernels.selection import mask_compaction
 
     return mask_compaction

@@ -1,0 +1,33 @@
+"""Copies of arrays into blocks of the memory pool."""
+
+from ctypes import memmove
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.threads.memory import allocate
+from shardir.backends.cpu.threads.memory_pool import Block
+from shardir.ir.types import NumpyDType
+
+
+def copy_to_pool(numbers: npt.NDArray[Any], kind: NumpyDType) -> Block:
+    """Return a new block with the elements of an array, in row-major order, of type `kind`."""
+    nbytes = numbers.size * kind.itemsize
+    block = allocate(nbytes)
+    if numbers.dtype is not kind or not numbers.flags.c_contiguous:
+        target = np.asarray(block)[:nbytes].view(kind).reshape(numbers.shape)
+        with np.errstate(all="ignore"):
+            np.copyto(target, numbers, casting="unsafe")
+        return block
+    source = numbers.__array_interface__["data"][0]
+    if should_stream_stores(nbytes, nbytes, host_machine()):
+        # Imported late for start-up time: most copies do not need it.
+        from shardir.backends.cpu.threads.bulk_copy import bulk_copy
+
+        bulk_copy(nbytes)(source, block.address)
+    else:
+        memmove(block.address, source, nbytes)
+    return block
