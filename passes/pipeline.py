@@ -126,8 +126,8 @@ class Pipeline:
             elif colon and place in ("before", "after"):
                 position = _position_of(current_name(name), passes, place)
             else:
-                (made,) = cls.parse(step).passes
-                passes.insert(position, made)
+                (new_pass,) = cls.parse(step).passes
+                passes.insert(position, new_pass)
                 position += 1
         return cls(tuple(passes))
 
@@ -164,16 +164,16 @@ class Pipeline:
 def _run_pass(step: Pass, module: Module) -> Module:
     """Return the result of a pass; raise `PipelineError` if it is not a module."""
     try:
-        made = step(module)
+        result = step(module)
     except ShardirError:
         raise
     except Exception as error:
         raise PipelineError(f"pass {step.name!r} raised {type(error).__name__}: {error}") from error
-    if not isinstance(made, Module):
+    if not isinstance(result, Module):
         raise PipelineError(
-            f"pass {step.name!r} returned a {type(made).__name__}, and a pass returns a module"
+            f"pass {step.name!r} returned a {type(result).__name__}, and a pass returns a module"
         )
-    return made
+    return result
 
 
 _PASS_PATTERN = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")

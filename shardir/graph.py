@@ -27,11 +27,11 @@ def build_graph(block: Block) -> nx.DiGraph:
     for op in block.ops:
         graph.add_node(op)
         for value in dict.fromkeys(op.uses()):
-            made = maker[value]
-            if graph.has_edge(made, op):
-                graph.edges[made, op]["values"] += (value,)
+            producer = maker[value]
+            if graph.has_edge(producer, op):
+                graph.edges[producer, op]["values"] += (value,)
             else:
-                graph.add_edge(made, op, values=(value,))
+                graph.add_edge(producer, op, values=(value,))
         maker.update(dict.fromkeys(op.results, op))
     return graph
 
@@ -46,8 +46,8 @@ def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
     longest: dict[Op, float] = {}
     before: dict[Op, Op | None] = {}
     for op in block.ops:
-        made = [node for node in graph.predecessors(op) if isinstance(node, Op)]
-        before[op] = max(made, key=longest.__getitem__, default=None)
+        producers = [node for node in graph.predecessors(op) if isinstance(node, Op)]
+        before[op] = max(producers, key=longest.__getitem__, default=None)
         last = before[op]
         longest[op] = weight(op) + (longest[last] if last else 0)
     path: list[Op] = []

@@ -26,24 +26,24 @@ def _tangent_params(
     way: Pushforward, params: Sequence[Value], flags: Sequence[bool]
 ) -> list[Value]:
     """Return parameters for the tangents of those parameters that have one."""
-    made = []
+    result = []
     for param, flag in zip(params, flags, strict=True):
         way.set_tangent(param, way.b.param(param.type) if flag else None)
-        made += [tangent for tangent in [way.get(param)] if tangent is not None]
-    return made
+        result += [tangent for tangent in [way.get(param)] if tangent is not None]
+    return result
 
 
 def _tangent_results(
     way: Pushforward, results: Sequence[Value], flags: Sequence[bool]
 ) -> list[Value]:
     """Return results for the tangents of those results that have one."""
-    made = []
+    tangents = []
     for result, flag in zip(results, flags, strict=True):
         if flag:
             tangent = way.b.param(result.type)
             way.set_tangent(result, tangent)
-            made.append(tangent)
-    return made
+            tangents.append(tangent)
+    return tangents
 
 
 def _push_scan(outer: Pushforward, op: Op) -> None:

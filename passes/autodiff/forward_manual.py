@@ -19,26 +19,26 @@ def _push_manual(outer: Pushforward, op: Op) -> None:
         if (tangent := inner.get(param)) is not None:
             params.append(tangent)
     inner.run(body.ops)
-    made = [
+    positions = [
         i
         for i, value in enumerate(body.returns)
         if inner.get(value) is not None and value.type.dtype in INEXACT
     ]
     block = inner.block(
         (*body.params, *params),
-        (*body.returns, *(inner.get_or_zeros(body.returns[i]) for i in made)),
+        (*body.returns, *(inner.get_or_zeros(body.returns[i]) for i in positions)),
     )
     # A custom_jvp rule inside of the body may already contain explicit `vary` operations.
     (block,) = remove_explicit_varying(op.attrs["axes"], block)
     results = []
-    for i in made:
+    for i in positions:
         tangent = outer.b.param(op.results[i].type)
         outer.set_tangent(op.results[i], tangent)
         results.append(tangent)
     attrs = {
         **op.attrs,
         "in_axes": (*ins, *(ins[i] for i in moving)),
-        "out_axes": (*outs, *(outs[i] for i in made)),
+        "out_axes": (*outs, *(outs[i] for i in positions)),
     }
     operands = (*op.operands, *(outer.get_or_zeros(op.operands[i]) for i in moving))
     outer.append(

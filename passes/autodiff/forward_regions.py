@@ -21,9 +21,9 @@ def _push_checkpoint(outer: Pushforward, op: Op) -> None:
         tangent = outer.get(operand)
         inner.set_tangent(param, None)
         if tangent is not None:
-            made = inner.b.param(param.type)
-            inner.set_tangent(param, made)
-            params.append(made)
+            new_param = inner.b.param(param.type)
+            inner.set_tangent(param, new_param)
+            params.append(new_param)
             operands.append(tangent)
     inner.run(body.ops)
     returns, results = list(body.returns), list(op.results)
@@ -31,9 +31,9 @@ def _push_checkpoint(outer: Pushforward, op: Op) -> None:
         tangent = inner.get(value)
         if tangent is not None:
             returns.append(tangent)
-            made = outer.b.param(result.type)
-            results.append(made)
-            outer.set_tangent(result, made)
+            new_param = outer.b.param(result.type)
+            results.append(new_param)
+            outer.set_tangent(result, new_param)
     block = inner.block(params, returns)
     # The batching rule of the block does not describe its tangents.
     attrs = {name: value for name, value in op.attrs.items() if name != "batching"}
@@ -51,8 +51,8 @@ def _push_custom_jvp(outer: Pushforward, op: Op) -> None:
     owners = op.operands[: count - op.attrs.get("closed", 0)]
     tangents = [outer.get_or_zeros(x) for x in owners if x.type.dtype in INEXACT]
     forward, places = inline_block(rule, [*op.operands, *tangents], op.results, op)
-    for made in forward:
-        outer.append(made)
+    for new_op in forward:
+        outer.append(new_op)
     moving = [y for y in op.results if y.type.dtype in INEXACT]
     for result, slope in zip(moving, rule.returns[known:], strict=True):
         outer.set_tangent(result, places.get(slope, slope))

@@ -55,12 +55,12 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
     for value in moving:
         way.b.why = f"%{value.name} is independent of the inputs"
         tangents.append(way.get_or_zeros(value))
-    made = way.block((*body.params, *params), (*body.returns, *tangents))
+    new_body = way.block((*body.params, *params), (*body.returns, *tangents))
     wishes = dict(zip(params, chosen, strict=True))
     for value, tangent in way.tangents.items():
         wishes.setdefault(tangent, value)
     results = (*function.result_shardings, *(None for _ in tangents))
-    return Function(f"{function.name}.jvp", _name_tangents(function, made, wishes), results)
+    return Function(f"{function.name}.jvp", _name_tangents(function, new_body, wishes), results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,13 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
     )
 
 
-def _name_tangents(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:
+def _name_tangents(function: Function, block: Block, wishes: dict[Value, Value]) -> Block:
     """Return the block with names for new values: a tangent is named after its value."""
     known = list(all_values(function.body))
     old, names = set(known), UniqueNames([value.name for value in known])
     new: dict[Value, Value] = {}
-    for value in dict.fromkeys(all_values(made)):
+    for value in dict.fromkeys(all_values(block)):
         if value not in old:
             wish = f"{wishes[value].name}.tangent" if value in wishes else value.name
             new[value] = replace(value, name=names.fresh("" if wish.isdigit() else wish))
-    return substitute(made, new)
+    return substitute(block, new)

@@ -85,11 +85,11 @@ class _VaryInserter:
         self.homes.update(dict.fromkeys(block.params, b))
         for op in block.ops:
             b.loc, b.why = op.loc, op.why
-            made = self.op(op, b, within)
-            b.append(made)
-            self.homes.update(dict.fromkeys(made.results, b))
-            if made.spec is specs.broadcast:
-                self.broadcasts[made.result] = made
+            new_op = self.op(op, b, within)
+            b.append(new_op)
+            self.homes.update(dict.fromkeys(new_op.results, b))
+            if new_op.spec is specs.broadcast:
+                self.broadcasts[new_op.result] = new_op
         wanted = (NOT_VARYING,) * len(block.returns) if returns is None else returns
         given = tuple(self.vary_along(v, w) for v, w in zip(block.returns, wanted, strict=True))
         return Block(block.params, tuple(b.ops), given)
@@ -208,15 +208,15 @@ class _VaryInserter:
             assert home is not None
             source = self.broadcasts.get(value)
             if source is None:
-                made: Value = home.vary(value, axes=axes, name=f"{value.name}.varying")
+                new_value: Value = home.vary(value, axes=axes, name=f"{value.name}.varying")
             else:  # The sum is cheaper before the broadcast.
                 operand = self.vary_along(source.operands[0], wanted)
                 name = self.names.fresh(f"{value.name}.varying")
-                made = replace(value, name=name)
-                home.append(replace(source, operands=(operand,), results=(made,)))
-            self.found[made] = self.found.get(value, NOT_VARYING) | frozenset(axes)
-            self.homes[made] = home
-            self.made[value, axes] = made
+                new_value = replace(value, name=name)
+                home.append(replace(source, operands=(operand,), results=(new_value,)))
+            self.found[new_value] = self.found.get(value, NOT_VARYING) | frozenset(axes)
+            self.homes[new_value] = home
+            self.made[value, axes] = new_value
         return self.made[value, axes]
 
 
@@ -272,7 +272,7 @@ def _rewrite_rule_block(
     Results that `what` names must not vary along more axes; others are summed.
     """
     known = making.varying_of_rule(block, starts)
-    made = make_varying_explicit(
+    varying_block = make_varying_explicit(
         block,
         known,
         making.axes,
@@ -281,10 +281,10 @@ def _rewrite_rule_block(
         within=within,
         outside=making.outside,
     )
-    found = infer_varying_axes(made, known, making.axes, within)
+    found = infer_varying_axes(varying_block, known, making.axes, within)
     b = Builder(making.names, op.loc)
     returns = []
-    for value, end, name in zip(made.returns, ends, what, strict=True):
+    for value, end, name in zip(varying_block.returns, ends, what, strict=True):
         more = found.get(value, NOT_VARYING) - end
         axes = tuple(axis for axis in making.axes if axis in more)
         if axes and _is_differentiable(value) and name:
@@ -293,7 +293,7 @@ def _rewrite_rule_block(
             b.why = f"what the devices contribute to a gradient of {op.attrs['rule']}"
             value = b.all_reduce(value, axes=axes, op=Symbol("add"), shared=True)
         returns.append(value)
-    return Block(made.params, (*made.ops, *b.ops), tuple(returns))
+    return Block(varying_block.params, (*varying_block.ops, *b.ops), tuple(returns))
 
 
 def _varies_more_error(op: Op, what: str) -> DifferentiateError:

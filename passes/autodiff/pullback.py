@@ -69,8 +69,8 @@ class Pullback:
             if any(g is not None for g in cotangents):
                 self.b.loc = op.loc
                 self.b.why = f"gradient of %{op.results[0].name}"
-                made = self._through(op, cotangents)
-                forward += reversed(made) if isinstance(made, tuple) else [made]
+                new_ops = self._through(op, cotangents)
+                forward += reversed(new_ops) if isinstance(new_ops, tuple) else [new_ops]
             else:
                 forward.append(op)
         self.b.loc, self.b.why = loc, why
@@ -82,8 +82,8 @@ class Pullback:
         if op.spec.vjp is None:
             raise error(f"%{op.results[0].name} = {op.name} has no derivative", op)
         g = cotangents[0] if len(op.results) == 1 else cotangents
-        made = op.spec.vjp(self.b, g, *op.operands, *op.results, **op.attrs)
-        for value, cotangent in zip(op.operands, made, strict=True):
+        cotangents_of_operands = op.spec.vjp(self.b, g, *op.operands, *op.results, **op.attrs)
+        for value, cotangent in zip(op.operands, cotangents_of_operands, strict=True):
             if cotangent is not None and value in self.active and cotangent.type != value.type:
                 raise error(
                     f"the vjp rule of {op.name} makes {cotangent.type} for "

@@ -98,14 +98,14 @@ class Pushforward:
         tangents = [self.get(value) if value.type.size else None for value in op.operands]
         if spec.vjp is zero_vjp or not any(tangents):
             return
-        made = None
+        result_tangents = None
         if spec.jvp is not None:
-            made = spec.jvp(self.b, op, tangents)
+            result_tangents = spec.jvp(self.b, op, tangents)
         elif spec.elementwise and spec.vjp is not None:
-            made = diagonal_tangent(self.b, op, tangents)
-        if made is None:
-            made = self._transpose_vjp(op, tangents)
-        for value, tangent in zip(op.results, made, strict=True):
+            result_tangents = diagonal_tangent(self.b, op, tangents)
+        if result_tangents is None:
+            result_tangents = self._transpose_vjp(op, tangents)
+        for value, tangent in zip(op.results, result_tangents, strict=True):
             if tangent is not None and tangent.type != value.type:
                 raise error(
                     f"the jvp rule of {op.name} makes {tangent.type} for "
@@ -132,8 +132,16 @@ class Pushforward:
             if cotangent is not None and tangent is not None:
                 back.accumulate(cotangent, tangent)
         forward = back.run(b.ops)
-        for made in (*forward, *back.b.ops):
+        for new_op in (*forward, *back.b.ops):
             self.b.append(
-                Op(made.spec, made.operands, made.results, made.attrs, made.blocks, b.loc, b.why)
+                Op(
+                    new_op.spec,
+                    new_op.operands,
+                    new_op.results,
+                    new_op.attrs,
+                    new_op.blocks,
+                    b.loc,
+                    b.why,
+                )
             )
         return [None if value is None else back.pop_cotangent(value) for value in stand_ins]

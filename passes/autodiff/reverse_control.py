@@ -69,7 +69,7 @@ def _pull_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     stacks = [g for i in sliced if (g := cotangents[i]) is not None]
     if not returns:
         return op
-    made = as_values(
+    new_cotangents = as_values(
         ob.emit(
             scan,
             *inits,
@@ -83,7 +83,7 @@ def _pull_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         )
     )
     targets = [op.operands[i] for i in carried] + outside + [op.operands[i] for i in taken]
-    for value, cotangent in zip(targets, made, strict=True):
+    for value, cotangent in zip(targets, new_cotangents, strict=True):
         outer.accumulate(value, cotangent)
     return stacking.op
 
@@ -186,8 +186,8 @@ def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         branch.return_residuals([*mine, *[None] * (len(places) - len(mine))], places)
         for branch, mine in zip(branches, kept, strict=True)
     ]
-    made = as_values(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
-    for value, cotangent in zip(outside, made, strict=True):
+    new_cotangents = as_values(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
+    for value, cotangent in zip(outside, new_cotangents, strict=True):
         outer.accumulate(value, cotangent)
     return replace(op, results=(*op.results, *places), blocks=tuple(forwards))
 

@@ -89,12 +89,12 @@ class _VaryingTypes:
         if not self.inferred:
             return body
         ends = [sharding_axes(dim_axes) for dim_axes in self.op.attrs["out_axes"]]
-        made = make_varying_explicit(
+        new_body = make_varying_explicit(
             body, self.varying_axes(body), self.axes, outer.b.names, returns=ends
         )
-        chosen = [param for param in made.params if param in outer.active]
-        outer.active |= active_values(made, chosen)
-        return made
+        chosen = [param for param in new_body.params if param in outer.active]
+        outer.active |= active_values(new_body, chosen)
+        return new_body
 
     def axes_to_sum(self, index: int) -> Axes:
         """Return the axes along which the gradient of a parameter has yet to be summed."""
@@ -144,7 +144,7 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
 
     saving = _ManualResiduals(outer, types, forward)
     back = saving.add_residuals(back)
-    made = as_values(
+    gradients = as_values(
         outer.b.emit(
             manual_computation,
             *(g for i in given if (g := cotangents[i]) is not None),
@@ -157,7 +157,7 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
             },
         )
     )
-    for (i, _), gradient in zip(found, made, strict=True):
+    for (i, _), gradient in zip(found, gradients, strict=True):
         outer.accumulate(op.operands[i], gradient)
     return saving.op
 

@@ -89,8 +89,8 @@ def _restrict_barrier(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) 
 def _behind_barrier(outer: Pullback, op: Op, values: Sequence[Value]) -> list[Value]:
     if not op.attrs.get("barrier", True):
         return list(values)
-    made = outer.b.optimization_barrier(*values)
-    return list(made) if isinstance(made, tuple) else [made]
+    result = outer.b.optimization_barrier(*values)
+    return list(result) if isinstance(result, tuple) else [result]
 
 
 def _pull_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
@@ -101,9 +101,9 @@ def _pull_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     residuals = [places.get(value, value) for value in ahead.returns[len(op.results) :]]
     count = len(op.operands) - op.attrs.get("closed", 0)
     given = list(_materialize_cotangents(outer, op, cotangents))
-    made = inline(outer.b, back, [*residuals, *given, *op.operands[count:]])
+    gradients = inline(outer.b, back, [*residuals, *given, *op.operands[count:]])
     moving = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
-    for x, gradient in zip(moving, made, strict=True):
+    for x, gradient in zip(moving, gradients, strict=True):
         outer.accumulate(x, gradient)
     return forward
 
@@ -158,21 +158,21 @@ def _inline_custom_jvps(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
     A rule is linear in the tangents. A rule that calls its own function on tangents would otherwise
     instantiate itself without end.
     """
-    made: list[Op] = []
+    new_ops: list[Op] = []
     for op in ops:
         if op.spec is specs.custom_jvp and any(value in moving for value in op.operands):
             inner = inline_region(op)
             moving |= active_values(Block((), inner, ()), [x for x in op.operands if x in moving])
-            made += _inline_custom_jvps(inner, moving)
+            new_ops += _inline_custom_jvps(inner, moving)
         elif op.blocks and op.spec is not specs.custom_jvp:
             blocks = tuple(
                 replace(block, ops=tuple(_inline_custom_jvps(block.ops, moving)))
                 for block in op.blocks
             )
-            made.append(replace(op, blocks=blocks))
+            new_ops.append(replace(op, blocks=blocks))
         else:
-            made.append(op)
-    return made
+            new_ops.append(op)
+    return new_ops
 
 
 HANDLERS: dict[str, Handler] = {

@@ -48,9 +48,9 @@ def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
         return rule(operands, **op.attrs)
     parts = [axis for axis in named if any(axis != a and a.overlaps(axis) for a in axes)]
     cut = frozenset(a for a in axes if any(a.overlaps(axis) for axis in parts))
-    made = rule([operand | cut for operand in operands], **op.attrs)
+    vma = rule([operand | cut for operand in operands], **op.attrs)
     gone = frozenset(parts)
-    return Vma(tuple(each - gone for each in made.operands), made.results - gone)
+    return Vma(tuple(each - gone for each in vma.operands), vma.results - gone)
 
 
 def dependent_values(block: Block, params: Sequence[Value]) -> set[Value]:
@@ -94,8 +94,8 @@ class _VaryingInference:
                 self.infer_region(op, within)
             else:
                 varies = [found.get(value, NOT_VARYING) for value in op.operands]
-                made = vma_of(op, varies, self.axes).results
-                found.update(dict.fromkeys(op.results, made | within))
+                result_axes = vma_of(op, varies, self.axes).results
+                found.update(dict.fromkeys(op.results, result_axes | within))
 
     def infer_edges(self, op: Op, within: Varying) -> None:
         """Infer the values of the edges into, around and out of blocks."""
@@ -105,8 +105,8 @@ class _VaryingInference:
         while True:
             here = within | divergent_axes(op, found)
             for edge in op.edges():
-                made = union_of_varying_axes((*edge.sources, *edge.targets), found) | here
-                found.update(dict.fromkeys(edge.targets, made))
+                target_axes = union_of_varying_axes((*edge.sources, *edge.targets), found) | here
+                found.update(dict.fromkeys(edge.targets, target_axes))
             for block in op.blocks:
                 self.sweep(block.ops, here)
             now = (divergent_axes(op, found), [found.get(value) for value in watched])
@@ -117,11 +117,11 @@ class _VaryingInference:
     def infer_region(self, op: Op, within: Varying) -> None:
         """Infer any other operation with blocks: its results vary along the axes of all values it
         uses."""
-        made = union_of_varying_axes(tuple(op.uses()), self.found) | within
+        result_axes = union_of_varying_axes(tuple(op.uses()), self.found) | within
         for block in op.blocks:
-            self.found.update(dict.fromkeys(block.params, made))
+            self.found.update(dict.fromkeys(block.params, result_axes))
             self.sweep(block.ops, within)
-        self.found.update(dict.fromkeys(op.results, made))
+        self.found.update(dict.fromkeys(op.results, result_axes))
 
     def manual(self, op: Op, within: Varying) -> None:
         (body,) = op.blocks

@@ -159,10 +159,10 @@ def _name_cotangents(
 ) -> tuple[dict[Value, Value], UniqueNames]:
     """Return names for new values, in reading order: a cotangent is named after its value."""
     old = set(all_values(function.body))
-    made = [v for block in (forward, back) for v in all_values(block) if v not in old]
+    new_values = [v for block in (forward, back) for v in all_values(block) if v not in old]
     names = UniqueNames([value.name for value in all_values(function.body)])
     new: dict[Value, Value] = {}
-    for value in (*back.params, *made):
+    for value in (*back.params, *new_values):
         if value in new:
             continue
         wish = f"{wishes[value].name}.grad" if value in wishes else value.name

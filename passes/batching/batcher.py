@@ -65,14 +65,14 @@ class Batcher:
     def param(self, old: Value, batched: bool) -> Value:
         """Return a parameter that replaces a value, with or without the batch dimension."""
         shape = (self.size, *old.type.shape) if batched else old.type.shape
-        made = self.b.param(old.type.with_shape(shape), old.name)
-        self.bind(made, old)
-        return made
+        result = self.b.param(old.type.with_shape(shape), old.name)
+        self.bind(result, old)
+        return result
 
-    def bind(self, made: Value, old: Value) -> None:
-        """Record that `made` replaces a value of the program."""
-        self.replacement[old] = made
-        self.original.setdefault(made, old)
+    def bind(self, new: Value, old: Value) -> None:
+        """Record that `new` replaces a value of the program."""
+        self.replacement[old] = new
+        self.original.setdefault(new, old)
 
     def get(self, value: Value) -> Value:
         """Return the replacement of a value."""
@@ -93,8 +93,8 @@ class Batcher:
         for op in ops:
             self.b.loc, self.b.why = op.loc, op.why
             if any(self.is_batched(value) for value in op.uses()) or self.is_along(op):
-                for old, made in zip(op.results, self._through(op), strict=True):
-                    self.bind(made, old)
+                for old, new in zip(op.results, self._through(op), strict=True):
+                    self.bind(new, old)
             else:
                 self._copy(op)
         self.b.loc, self.b.why = loc, why
@@ -107,8 +107,8 @@ class Batcher:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
             raise error(f"{what} has no batching rule", op)
         many = BatchedOp(op, self.size, tuple(map(self.is_batched, op.operands)))
-        made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
-        return as_values(made)
+        result = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
+        return as_values(result)
 
     def is_along(self, op: Op) -> bool:
         """Return whether an operation, or a nested one, is along the vectorized axis."""
@@ -119,8 +119,8 @@ class Batcher:
         return any(self.is_along(inner) for block in op.blocks for inner in block.ops)
 
     def _copy(self, op: Op) -> None:
-        made = copy_op(op, self.replacement, self.b.names)
-        self.b.append(made)
+        new_op = copy_op(op, self.replacement, self.b.names)
+        self.b.append(new_op)
         for old in _definitions(op):
             self.original[self.replacement[old]] = old
 

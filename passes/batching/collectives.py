@@ -25,9 +25,9 @@ def _all_reduce(outer: Batcher, op: Op) -> Sequence[Value]:
     x, how = outer.get_batched(op.operands[0]), op.attrs["op"]
     if how in ("and", "or") and x.type.dtype != "bool":
         raise error(f"%{op.result.name} = all-reduce combines integers bit by bit", op)
-    made = b.emit(OPS[_REDUCTIONS[how]], x, dims=(0,))
+    result = b.emit(OPS[_REDUCTIONS[how]], x, dims=(0,))
     rest = tuple(axis for axis in op.attrs["axes"] if axis.name != outer.axis)
-    return [b.all_reduce(made, axes=rest, op=how) if rest else made]
+    return [b.all_reduce(result, axes=rest, op=how) if rest else result]
 
 
 def _all_gather(outer: Batcher, op: Op) -> Sequence[Value]:

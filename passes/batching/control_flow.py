@@ -19,9 +19,9 @@ from shardir.passes.batching.batcher import Batcher, Handler
 def _swap_leading_dims(outer: Batcher, x: Value, why: str) -> Value:
     """Return the value with its first two dimensions transposed."""
     before, outer.b.why = outer.b.why, why
-    made: Value = outer.b.transpose(x, perm=(1, 0, *range(2, x.type.rank)))
+    result: Value = outer.b.transpose(x, perm=(1, 0, *range(2, x.type.rank)))
     outer.b.why = before
-    return made
+    return result
 
 
 def _batch_scan(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -46,14 +46,14 @@ def _batch_scan(outer: Batcher, op: Op) -> Sequence[Value]:
         outer.get(x) for x, flag in zip(op.operands[n:], sliced, strict=True)
     ]  # fmt: skip
     block = inner.b.block(params, [*returns, *slices])
-    made = as_values(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
+    results = as_values(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
     stacked = [
         _swap_leading_dims(outer, y, "a scan stacks along its first dimension")
         if inner.is_batched(value)
         else y
-        for y, value in zip(made[n:], body.returns[n:], strict=True)
+        for y, value in zip(results[n:], body.returns[n:], strict=True)
     ]
-    return (*made[:n], *stacked)
+    return (*results[:n], *stacked)
 
 
 def _batched_carries(
@@ -132,8 +132,8 @@ def _masked_while(
     stepped = step.b.block([going, *params], [further, *kept])
 
     first = _condition(outer, condition, inits)
-    made = as_values(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))
-    return made[1:]
+    results = as_values(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))
+    return results[1:]
 
 
 def _condition(batcher: Batcher, condition: Block, carried: Sequence[Value]) -> Value:

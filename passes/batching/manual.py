@@ -32,13 +32,13 @@ def _batch_manual(outer: Batcher, op: Op) -> Sequence[Value]:
         (front, *dim_axes) if inner.is_batched(value) else dim_axes
         for value, dim_axes in zip(body.returns, op.attrs["out_axes"], strict=True)
     ]
-    made = outer.b.emit(
+    result = outer.b.emit(
         manual_computation,
         *map(outer.get, op.operands),
         blocks=(inner.b.block(params, returns),),
         **{**op.attrs, "in_axes": tuple(ins), "out_axes": tuple(outs)},
     )
-    return as_values(made)
+    return as_values(result)
 
 
 def _batch_axes(outer: Batcher, op: Op) -> Axes:

@@ -45,14 +45,14 @@ def vectorize_with(
     batcher = Batcher(Builder(used_names(function)), size, handlers, axis, front=front)
     params = [batcher.param(value, flag) for value, flag in zip(body.params, batched, strict=True)]
     batcher.run(body.ops)
-    made = batcher.b.block(params, [batcher.get(value) for value in body.returns])
+    new_body = batcher.b.block(params, [batcher.get(value) for value in body.returns])
     results = tuple(
         place(sharding) if sharding and batcher.is_batched(value) else sharding
         for value, sharding in zip(body.returns, function.result_shardings, strict=True)
     )
     return Function(
         f"{function.name}.vmap",
-        _restore_names_and_shardings(made, batcher.original, place),
+        _restore_names_and_shardings(new_body, batcher.original, place),
         results,
     )
 

@@ -47,11 +47,13 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     def block(self, block: Block, names: UniqueNames) -> Block:
         uses = Counter(value for op in block.ops for value in op.uses())
         uses.update(block.returns)
-        made = {value: op for op in block.ops for value in op.results}
+        definitions = {value: op for op in block.ops for value in op.results}
         taken: set[Op] = set()
         rings: dict[Op, tuple[Op, Op]] = {}
         for op in block.ops:
-            pair = self.match_gather(op, made, uses) or self.match_scatter(op, made, uses)
+            pair = self.match_gather(op, definitions, uses) or self.match_scatter(
+                op, definitions, uses
+            )
             if pair and pair[0] not in taken:
                 taken.update(pair)
                 rings[op] = pair
@@ -67,14 +69,14 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
         return replace(block, ops=tuple(ops))
 
     def match_gather(
-        self, op: Op, made: dict[Value, Op], uses: Counter[Value]
+        self, op: Op, definitions: dict[Value, Op], uses: Counter[Value]
     ) -> tuple[Op, Op] | None:
         """Return the gather before a contraction and the contraction if the gather has no other
         use."""
         if op.spec is not specs.dot or op.operands[0] is op.operands[1]:
             return None
         for value in op.operands:
-            gather = made.get(value)
+            gather = definitions.get(value)
             if (
                 gather is not None
                 and gather.spec is specs.all_gather
@@ -87,14 +89,14 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
         return None
 
     def match_scatter(
-        self, op: Op, made: dict[Value, Op], uses: Counter[Value]
+        self, op: Op, definitions: dict[Value, Op], uses: Counter[Value]
     ) -> tuple[Op, Op] | None:
         """Return the contraction before a reduce-scatter and the scatter if the contraction has no
         other use."""
         if op.spec is not specs.reduce_scatter or op.attrs["op"] != "add":
             return None
         (value,) = op.operands
-        dot = made.get(value)
+        dot = definitions.get(value)
         if dot is None or dot.spec is not specs.dot or uses[value] != 1:
             return None
         if count_positions(op.attrs["axes"]) == 1 or value.type.nbytes < self.minimum:
@@ -139,10 +141,10 @@ def _gather_ring(gather: Op, dot: Op, names: UniqueNames) -> list[Op]:
             name=f"{result.name}.partial",
         )
         starts = _starts(b, part, at, start)
-        made: Value = b.dynamic_update_slice(
+        output: Value = b.dynamic_update_slice(
             total, part, *starts, name=f"{result.name}.accumulator"
         )
-        return made
+        return output
 
     place = b.axis_index(axes=axes, name=f"{result.name}.index")
     total = b.full(0, result.type)
@@ -178,10 +180,10 @@ def _scatter_ring(dot: Op, scatter: Op, names: UniqueNames) -> list[Op]:
             else value
             for value, word in zip(dot.operands, letters, strict=True)
         ]
-        made: Value = b.dot(
+        new_value: Value = b.dot(
             *pair, dims=dot.attrs["dims"], result=result.type, name=f"{result.name}.partial"
         )
-        return made
+        return new_value
 
     here = b.axis_index(axes=axes, name=f"{result.name}.index")
     place = _next_ring_position(b, here, count - 1, count)
@@ -211,23 +213,23 @@ def _emit_loop(b: Builder, length: int, carried: list[Value], body: Any) -> list
     inner.why = b.why
     params = [inner.param(value.type, value.name) for value in carried]
     block = inner.block(params, body(inner, *params))
-    made = b.emit(
+    result = b.emit(
         specs.scan, *carried, blocks=(block,), carries=len(carried), length=length, reverse=False
     )
-    return list(made)
+    return list(result)
 
 
 def _next_ring_position(b: Builder, place: Value, by: int, count: int) -> Value:
     """Return the ring position `by` devices further."""
     further = b.add(place, b.full(by, place.type))
-    made: Value = b.rem(further, b.full(count, place.type), name=f"{place.name}.next")
-    return made
+    result: Value = b.rem(further, b.full(count, place.type), name=f"{place.name}.next")
+    return result
 
 
 def _slice_dim(b: Builder, value: Value, dim: int, start: Value, size: int) -> Value:
     type = _with_dim_size(value.type, dim, size)
-    made: Value = b.dynamic_slice(value, *_starts(b, value, dim, start), result=type)
-    return made
+    result: Value = b.dynamic_slice(value, *_starts(b, value, dim, start), result=type)
+    return result
 
 
 def _starts(b: Builder, value: Value, dim: int, start: Value) -> list[Value]:

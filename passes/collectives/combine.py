@@ -48,12 +48,12 @@ class CombineCollectives(Pass, name="combine-collectives"):
         return rebuild_device_programs(module, self.block)
 
     def block(self, block: Block, names: UniqueNames) -> Block:
-        made: list[Op] = []
+        new_ops: list[Op] = []
         waiting: dict[Hashable, _CollectiveGroup] = {}
         owner: dict[Value, Hashable] = {}
 
         def send(key: Hashable) -> None:
-            made.extend(waiting.pop(key).combine(names))
+            new_ops.extend(waiting.pop(key).combine(names))
 
         for op in block.ops:
             if op.blocks:
@@ -62,7 +62,7 @@ class CombineCollectives(Pass, name="combine-collectives"):
                 if key in waiting and waiting[key].is_used_by(op):
                     send(key)
             if op.name not in DIMENSION_ATTRIBUTES or op.result.type.nbytes >= self.limit:
-                made.append(op)
+                new_ops.append(op)
                 continue
             key = (op.name, op.result.type.dtype, tuple(_common_attributes(op).items()))
             if key in waiting and waiting[key].nbytes + op.result.type.nbytes > self.limit:
@@ -71,7 +71,7 @@ class CombineCollectives(Pass, name="combine-collectives"):
             owner[op.result] = key
         for key in list(waiting):
             send(key)
-        return replace(block, ops=tuple(made))
+        return replace(block, ops=tuple(new_ops))
 
 
 @dataclass
@@ -136,8 +136,8 @@ def _flatten_operand(b: Builder, op: Op) -> Value:
         order = (dim, *(i for i in range(len(apart)) if i != dim))
         value = b.transpose(b.reshape(value, result=value.type.with_shape(apart)), perm=order)
     rows = value.type.with_shape((count, value.type.size // count))
-    made: Value = b.reshape(value, result=rows, name=name)
-    return made
+    result: Value = b.reshape(value, result=rows, name=name)
+    return result
 
 
 def _unflatten_result(b: Builder, part: Value, op: Op) -> None:

@@ -14,28 +14,28 @@ from shardir.passes.collectives.hierarchical_splitter import CollectiveSplitter,
 def _all_reduce(splitter: CollectiveSplitter, op: Op) -> Value:
     b, kind = splitter.b, op.attrs["op"]
     far = splitter.levels.far_parts(op.attrs["axes"])
-    made = splitter.combine_in_device_order(op, op.operands[0])
-    if made is None:
-        made = splitter.combine_between_processes(
+    result = splitter.combine_in_device_order(op, op.operands[0])
+    if result is None:
+        result = splitter.combine_between_processes(
             op,
             op.operands[0],
             lambda near: b.all_reduce(near, axes=far, op=kind, name=splitter.name(op, far)),
         )
-    return made
+    return result
 
 
 def _reduce_scatter(splitter: CollectiveSplitter, op: Op) -> Value:
     dim, kind, levels = op.attrs["dim"], op.attrs["op"], splitter.levels
     runs = levels.group_by_level(op.attrs["axes"])
 
-    def scatter(made: Value) -> Value:
+    def scatter(value: Value) -> Value:
         for run in runs:
             if levels.is_far(run[0]):
                 name = splitter.name(op, run)
-                made = splitter.b.reduce_scatter(made, dim=dim, axes=run, op=kind, name=name)
+                value = splitter.b.reduce_scatter(value, dim=dim, axes=run, op=kind, name=name)
             else:
-                made = splitter.slice_run(made, dim, run)
-        return made
+                value = splitter.slice_run(value, dim, run)
+        return value
 
     total = splitter.combine_in_device_order(op, op.operands[0])
     if total is None:
@@ -50,10 +50,10 @@ def _all_gather(splitter: CollectiveSplitter, op: Op) -> Value:
 
 
 def _all_slice(splitter: CollectiveSplitter, op: Op) -> Value:
-    made = op.operands[0]
+    result = op.operands[0]
     for run in splitter.levels.group_by_level(op.attrs["axes"]):
-        made = splitter.slice_run(made, op.attrs["dim"], run)
-    return made
+        result = splitter.slice_run(result, op.attrs["dim"], run)
+    return result
 
 
 def _all_to_all(splitter: CollectiveSplitter, op: Op) -> Value:
@@ -81,8 +81,8 @@ def _all_to_all(splitter: CollectiveSplitter, op: Op) -> Value:
             axes=run,
             name=splitter.name(op, run),
         )
-    made: Value = b.reshape(x, result=op.result.type)
-    return made
+    result: Value = b.reshape(x, result=op.result.type)
+    return result
 
 
 def _collective_permute(splitter: CollectiveSplitter, op: Op) -> Value:
@@ -97,8 +97,8 @@ def _collective_permute(splitter: CollectiveSplitter, op: Op) -> Value:
         if any(a is not b and a.overlaps(b) for a in axes for b in axes):
             return _permute_complete_axes(splitter, op)
         pairs = _permute_pairs(levels, axes, source, target)
-    made: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
-    return made
+    result: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
+    return result
 
 
 def _permute_complete_axes(splitter: CollectiveSplitter, op: Op) -> Value:
@@ -108,8 +108,8 @@ def _permute_complete_axes(splitter: CollectiveSplitter, op: Op) -> Value:
     names = dict.fromkeys(axis.name for axis in (*source, *target))
     axes = tuple(levels.full_axis(name) for name in names)
     pairs = _permute_pairs(levels, axes, source, target)
-    made: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
-    return made
+    result: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
+    return result
 
 
 def _permute_pairs(

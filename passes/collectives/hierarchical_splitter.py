@@ -61,9 +61,9 @@ class CollectiveSplitter:
             return True
         b.loc, b.why = op.loc, op.why
         start = len(b.ops)
-        made = rule(self, op)
+        result = rule(self, op)
         if len(b.ops) == start:
-            b.reshape(made, result=made.type)
+            b.reshape(result, result=result.type)
         last = b.ops[-1]
         started = is_started(op) and self.is_between(last)
         spec = START_OPS[last.spec] if started else last.spec
@@ -101,8 +101,8 @@ class CollectiveSplitter:
     def slice_run(self, x: Value, dim: int, run: Axes) -> Value:
         """Slice each device's shard along a run of axes of one level."""
         if self.levels.position_of_process is None or not self.levels.is_far(run[0]):
-            made: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.shard")
-            return made
+            result: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.shard")
+            return result
         size = x.type.shape[dim] // prod(axis.size for axis in run)
         return slice_rows(self.b, x, dim, self.levels.position(run) * size, size)
 
@@ -120,10 +120,10 @@ class CollectiveSplitter:
             return None
         row = self.b.reshape(x, result=type.with_shape((1, *type.shape)), name=f"{x.name}.row")
         parts = self.gather(op, row, 0)
-        made: Value = self.b.emit(
+        result: Value = self.b.emit(
             OPS[ORDERED_REDUCTIONS[kind]], parts, dims=(0,), name=f"{op.result.name}.all"
         )
-        return made
+        return result
 
     def split_levels(self, axes: Axes) -> tuple[Axes, Axes]:
         """Return the sub-axes between processes and those within."""
@@ -140,7 +140,7 @@ class CollectiveSplitter:
         wide = kind in ORDERED_REDUCTIONS and type.dtype in NARROW_FLOATS
         if wide:
             x = self.b.convert(x, result=type.with_dtype("f32"), name=f"{x.name}.wide")
-        made = combine(self.b.all_reduce(x, axes=near, op=kind, name=self.name(op, near)))
+        result = combine(self.b.all_reduce(x, axes=near, op=kind, name=self.name(op, near)))
         if wide:
-            made = self.b.convert(made, result=made.type.with_dtype(type.dtype))
-        return made
+            result = self.b.convert(result, result=result.type.with_dtype(type.dtype))
+        return result

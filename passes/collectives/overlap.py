@@ -77,11 +77,11 @@ class _ListScheduler:
     """Number of unscheduled dependences of each operation."""
 
     def __post_init__(self) -> None:
-        made: dict[Value, int] = {v: i for i, op in enumerate(self.ops) for v in op.results}
+        definitions: dict[Value, int] = {v: i for i, op in enumerate(self.ops) for v in op.results}
         self.users = [[] for _ in self.ops]
         last = -1
         for i, op in enumerate(self.ops):
-            needs = {made[value]: None for value in op.uses() if value in made}
+            needs = {definitions[value]: None for value in op.uses() if value in definitions}
             if has_nested_effect(op):
                 if last >= 0:
                     needs[last] = None
@@ -128,23 +128,23 @@ class _ListScheduler:
 def _split_collectives(order: list[ScheduledEvent], names: UniqueNames) -> list[Op]:
     """Return the operations in their new order, with collectives split if computation follows their
     start."""
-    made: list[Op] = []
+    new_ops: list[Op] = []
     begun: dict[Op, int] = {}
     for op, ends in order:
         if op.spec not in START_OPS or not ends:
             if op.spec in START_OPS:
-                begun[op] = len(made)
-            made.append(op)
-        elif not _has_computation_after(made, begun[op]):
+                begun[op] = len(new_ops)
+            new_ops.append(op)
+        elif not _has_computation_after(new_ops, begun[op]):
             continue
         else:
             (result,) = op.results
             started = Value(result.type, names.fresh(f"{result.name}.start"))
-            made[begun[op]] = replace(op, spec=START_OPS[op.spec], results=(started,))
-            made.append(Op(done, (started,), (result,), {}, (), op.loc, op.why))
-    return made
+            new_ops[begun[op]] = replace(op, spec=START_OPS[op.spec], results=(started,))
+            new_ops.append(Op(done, (started,), (result,), {}, (), op.loc, op.why))
+    return new_ops
 
 
-def _has_computation_after(made: list[Op], start: int) -> bool:
+def _has_computation_after(new_ops: list[Op], start: int) -> bool:
     """Return whether any computation follows index `start`."""
-    return any(not op.spec.collective and op.spec is not done for op in made[start:])
+    return any(not op.spec.collective and op.spec is not done for op in new_ops[start:])

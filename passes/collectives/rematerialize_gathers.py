@@ -39,7 +39,7 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
             for op in block.ops
             if op.spec is ops.all_gather and op.result.type.nbytes >= self.minimum
         }
-        made: list[Op] = []
+        new_ops: list[Op] = []
         now: dict[Value, Value] = {}
         last: dict[Value, int] = {}
         for i, op in enumerate(block.ops):
@@ -50,7 +50,7 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
                     again = replace(value, name=names.fresh(f"{value.name}.regathered"))
                     why = f"%{value.name} is unused for long before this line; {gather.why}"
                     operands = tuple(now.get(v, v) for v in gather.operands)
-                    made.append(
+                    new_ops.append(
                         replace(gather, operands=operands, results=(again,), loc=op.loc, why=why)
                     )
                     now[value] = again
@@ -62,6 +62,6 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
             if op.blocks:
                 inner = tuple(self.block(each, names) for each in op.blocks)
                 op = replace(op, blocks=inner)
-            made.append(op)
+            new_ops.append(op)
         returns = tuple(now.get(value, value) for value in block.returns)
-        return Block(block.params, tuple(made), returns)
+        return Block(block.params, tuple(new_ops), returns)

@@ -20,14 +20,14 @@ def build_fused_operations(block: Block, groups: FusionGroups, names: UniqueName
     grouped = {number for group in groups.groups for number in group.ops}
     makers = {group: _FusedOperationBuilder(block, groups, group, names) for group in groups.groups}
     outside = _used_outside(block, makers, grouped)
-    made: list[tuple[int, Op]] = []
+    numbered_ops: list[tuple[int, Op]] = []
     for group, maker in makers.items():
         if any(value in outside for value in maker.provided):
-            made.append((group.ops[-1], maker.build(outside)))
+            numbered_ops.append((group.ops[-1], maker.build(outside)))
     for number, op in enumerate(block.ops):
         if number not in grouped and (_is_always_kept(op) or any(v in outside for v in op.results)):
-            made.append((number, op))
-    return Block(block.params, _sort_topologically(made), block.returns)
+            numbered_ops.append((number, op))
+    return Block(block.params, _sort_topologically(numbered_ops), block.returns)
 
 
 def _used_outside(
@@ -160,33 +160,33 @@ class _FusedOperationBuilder:
         return f"{', '.join(named[:6])}{more} over {shape}"
 
 
-def _sort_topologically(made: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
+def _sort_topologically(numbered_ops: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
     """Return the operations in topological order, ties in the order of their numbers.
 
     Operations that synchronize devices keep their order.
     """
-    maker = {value: i for i, (_, op) in enumerate(made) for value in op.results}
-    users: list[list[int]] = [[] for _ in made]
-    waits = [0] * len(made)
-    for i, (_, op) in enumerate(made):
+    maker = {value: i for i, (_, op) in enumerate(numbered_ops) for value in op.results}
+    users: list[list[int]] = [[] for _ in numbered_ops]
+    waits = [0] * len(numbered_ops)
+    for i, (_, op) in enumerate(numbered_ops):
         for source in dict.fromkeys(maker[v] for v in op.uses() if v in maker):
             users[source].append(i)
             waits[i] += 1
     meetings = sorted(
-        (number, i) for i, (number, op) in enumerate(made) if synchronizes_devices(op)
+        (number, i) for i, (number, op) in enumerate(numbered_ops) if synchronizes_devices(op)
     )
     for (_, first), (_, second) in pairwise(meetings):
         users[first].append(second)
         waits[second] += 1
-    ready = [(number, i) for i, (number, _) in enumerate(made) if not waits[i]]
+    ready = [(number, i) for i, (number, _) in enumerate(numbered_ops) if not waits[i]]
     heapify(ready)
     ops: list[Op] = []
     while ready:
         _, i = heappop(ready)
-        ops.append(made[i][1])
+        ops.append(numbered_ops[i][1])
         for user in users[i]:
             waits[user] -= 1
             if not waits[user]:
-                heappush(ready, (made[user][0], user))
-    assert len(ops) == len(made), "groups wait for each other"
+                heappush(ready, (numbered_ops[user][0], user))
+    assert len(ops) == len(numbered_ops), "groups wait for each other"
     return tuple(ops)

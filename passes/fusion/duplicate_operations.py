@@ -117,14 +117,14 @@ class _Duplicator:
     ) -> dict[FusionGroup, _Duplication] | None:
         """Return the operations that each user of the values would duplicate; `None` if there are
         too many."""
-        made: dict[FusionGroup, _Duplication] = {}
+        duplications: dict[FusionGroup, _Duplication] = {}
         for user in dict.fromkeys(user for value in values for user in self.users[value]):
             wanted = [value for value in values if user in self.users[value]]
             again = self.closure(group, user, wanted)
             if len(again.ops) > MAX_DUPLICATED_OPERATIONS:
                 return None
-            made[user] = again
-        return made
+            duplications[user] = again
+        return duplications
 
     def closure(
         self, group: FusionGroup, user: FusionGroup, wanted: Sequence[Value]

@@ -51,8 +51,8 @@ class PartitionChecks:
         if rule is None:
             if op.spec.partition is None or op.operands:
                 raise self.error_of(op, "has no factor rule and cannot be sharded")
-            for made in map(self.sharding, op.results):
-                if made.unreduced and not _is_kept_by_reduction(op, made.reduction):
+            for sharding in map(self.sharding, op.results):
+                if sharding.unreduced and not _is_kept_by_reduction(op, sharding.reduction):
                     raise self.error_of(op, _PENDING)
             return None
         shardings = tuple(
@@ -82,9 +82,13 @@ class PartitionChecks:
             for axis in sharding.unreduced:
                 waiting.setdefault((sharding.reduction, axis), set()).add(i)
         for (reduction, _), places in waiting.items():
-            made = op.results[0].sharding if op.results else None
+            result_sharding = op.results[0].sharding if op.results else None
             groups = map(set, commuting_groups(op, reduction))
-            if places not in groups or made is None or made.reduction != reduction:
+            if (
+                places not in groups
+                or result_sharding is None
+                or result_sharding.reduction != reduction
+            ):
                 value = op.operands[min(places)]
                 raise self.error_of(op, f"uses %{value.name}, which is unreduced")
         return tuple(axis for _, axis in waiting)
@@ -106,11 +110,11 @@ class PartitionChecks:
 
     def check_result(self, value: Value, asked: Sharding | None, function: Function) -> None:
         """Raise `PartitionError` unless the sharding of a returned value is the stated one."""
-        made = self.sharding(value)
-        if asked is not None and not same_placement(made, asked):
+        sharding = self.sharding(value)
+        if asked is not None and not same_placement(sharding, asked):
             raise PartitionError(
                 f"@{function.name} has a result {self.words.format_sharding(asked)}, but computes "
-                f"%{value.name} {self.words.format_sharding(made)}; run 'reshard' before "
+                f"%{value.name} {self.words.format_sharding(sharding)}; run 'reshard' before "
                 "'partition'"
             )
 

@@ -74,11 +74,11 @@ def _function(function: Function, mesh: Mesh, planner: str) -> Function:
         tuple(GlobalTensor(p.type, cutter.checks.sharding(p)) for p in body.params),
         tuple(GlobalTensor(v.type, cutter.checks.sharding(v)) for v in body.returns),
     )
-    made = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
-    for found in find_divergences(made):
+    result = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
+    for found in find_divergences(result):
         origin = f" (from {found.collective.loc})" if found.collective.loc else ""
         raise PartitionError(found.message(f"%{found.predicate.name}", (mesh,)) + origin)
-    return made
+    return result
 
 
 class _Partitioner:
@@ -126,9 +126,9 @@ class _Partitioner:
         if declared is not None and declared.lower is not None:
             inner = Builder(self.names, b.loc)
             inner.why = b.why
-            made = declared.lower(inner, local, *operands, **op.attrs)
+            results = declared.lower(inner, local, *operands, **op.attrs)
             self.explain(op, inner)
-            self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
+            self.rename(op, (results,) if isinstance(results, Value) else tuple(results), inner, b)
         else:
             self.append_local(replace(op, operands=operands), op, b)
 
@@ -167,11 +167,11 @@ class _Partitioner:
         b.append(replace(op, results=results))
         self.local.update(zip(old.results, results, strict=True))
 
-    def rename(self, op: Op, made: Sequence[Value], inner: Builder, b: Builder) -> None:
+    def rename(self, op: Op, results: Sequence[Value], inner: Builder, b: Builder) -> None:
         """Give the values that an operation was lowered to the names of its results."""
         renamed: dict[Value, Value] = {}
         defined = {value for new in inner.ops for value in new.results}
-        for result, value in zip(op.results, made, strict=True):
+        for result, value in zip(op.results, results, strict=True):
             piece = self.local_value(result)
             if value.type != piece.type:
                 raise self.checks.error_of(op)
@@ -222,15 +222,15 @@ class _Partitioner:
         spec = OPS["select" if step.name == "unreduce" else step.name]
         (type,) = infer_types(spec, operands, None, attrs)
         exact = type.shape == shape
-        made = Value(type, result.name if exact and last else self.names.fresh(fresh))
-        b.append(Op(spec, operands, (made,), attrs, (), b.loc, b.why))
+        output = Value(type, result.name if exact and last else self.names.fresh(fresh))
+        b.append(Op(spec, operands, (output,), attrs, (), b.loc, b.why))
         if exact:
-            return made
+            return output
         starts = {"starts": (0,) * type.rank, "strides": (1,) * type.rank}
         short = Value(
             type.with_shape(shape), result.name if last else self.names.fresh(f"{fresh}.unpadded")
         )
-        b.append(Op(OPS["slice"], (made,), (short,), starts, (), b.loc, b.why))
+        b.append(Op(OPS["slice"], (output,), (short,), starts, (), b.loc, b.why))
         return short
 
     def mask_padding(
@@ -243,7 +243,7 @@ class _Partitioner:
             return operands
         folded = rule.of_kind(FactorKind.REDUCE)
         chosen = op.spec.partition.masked if op.spec.partition else None
-        made = list(operands)
+        result = list(operands)
         first = True
         for i, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
             dims = [
@@ -258,9 +258,9 @@ class _Partitioner:
             sums = reduction == "add" and not first
             filler = 0 if sums else identity_element(reduction, value.type.dtype)
             why, b.why = b.why, f"the padding of %{value.name} must not contribute"
-            made[i] = local.mask_padding(b, operands[i], value, dims, filler)
+            result[i] = local.mask_padding(b, operands[i], value, dims, filler)
             b.why, first = why, False
-        return tuple(made)
+        return tuple(result)
 
 
 def pad_to_size(b: Builder, value: Value, dim: int, size: int) -> Value:
@@ -269,9 +269,9 @@ def pad_to_size(b: Builder, value: Value, dim: int, size: int) -> Value:
     longer = type.with_shape([size if d == dim else n for d, n in enumerate(type.shape)])
     if longer == type:
         return value
-    made: Value
+    result: Value
     if not type.size:
-        made = b.reshape(value, result=longer)
+        result = b.reshape(value, result=longer)
     else:
         # Random keys have no zero, so the padding repeats an existing key.
         none, scalar = (0,) * rank, type.with_shape(())
@@ -282,5 +282,7 @@ def pad_to_size(b: Builder, value: Value, dim: int, size: int) -> Value:
         else:
             filler = b.full(0, scalar)
         high = tuple(size - n if d == dim else 0 for d, n in enumerate(type.shape))
-        made = b.pad(value, filler, low=none, high=high, interior=none, name=f"{value.name}.padded")
-    return made
+        result = b.pad(
+            value, filler, low=none, high=high, interior=none, name=f"{value.name}.padded"
+        )
+    return result

@@ -130,8 +130,8 @@ class _ConstantSplitter:
         parts: dict[Value, None] = {}
         waiting = [(root, False)]
         while waiting:
-            value, made = waiting.pop()
-            if made:
+            value, is_ready = waiting.pop()
+            if is_ready:
                 parts[value] = None
             elif value not in parts and value in self.makers and value.type.rank:
                 waiting.append((value, True))

@@ -191,7 +191,7 @@ class RuleStepper:
 
         Axes that `project_to_dims` dropped are no gain: they would have resulted in strided shards.
         """
-        made = {
+        new_shardings = {
             number: project_to_factors(
                 self.rule.tensors[number], self._shardings[sharding], self._sizes
             )
@@ -199,7 +199,7 @@ class RuleStepper:
         }
         gains = []
         for number in sorted(changed):
-            result = made.get(number, old[number])
+            result = new_shardings.get(number, old[number])
             for factor, factor_sharding in new[number].factor_shardings.items():
                 if factor_sharding.axes == old[number].factor_shardings[factor].axes:
                     continue

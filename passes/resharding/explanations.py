@@ -148,15 +148,15 @@ class Explanations:
         fitting: Alignment | None,
     ) -> str:
         """Explain why an operation computes `raw` although `result` is needed."""
-        made = raw.sharding or Sharding.fully_replicated(self.mesh.name, raw.type.rank)
+        sharding = raw.sharding or Sharding.fully_replicated(self.mesh.name, raw.type.rank)
         wanted = result.sharding or Sharding.fully_replicated(self.mesh.name, result.type.rank)
-        if rule and fitting and made.unreduced:
+        if rule and fitting and sharding.unreduced:
             loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.factor_axes[i]]
-            word = REDUCTION_NOUNS[made.reduction]
+            word = REDUCTION_NOUNS[sharding.reduction]
             over = " and ".join(factor_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
         name = f"%{result.name} = {op.name}"
-        computed, needed = self.format_sharding(made), self.format_sharding(wanted)
+        computed, needed = self.format_sharding(sharding), self.format_sharding(wanted)
         return f"{name} is computed {computed} and needed {needed}"
 
 

@@ -157,13 +157,13 @@ class _ShardyReshardInserter(ReshardInserter):
         value: Value,
         target: Sharding,
         scope: ReshardScope,
-        made: list[Op],
+        new_ops: list[Op],
         loc: Loc | None,
         why: str,
     ) -> Value:
         """Insert a reshard for each use; `cse` merges equal ones later."""
         scope.resharded.clear()
-        return super().reshard_value(value, target, scope, made, loc, why)
+        return super().reshard_value(value, target, scope, new_ops, loc, why)
 
 
 def _intersection(axes: Axes, others: Axes) -> Axes:

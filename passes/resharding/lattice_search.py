@@ -31,9 +31,9 @@ def find_cheapest_path(problem: ReshardProblem) -> list[LatticeMove]:
         here = best[state]
         for move in transitions_from(problem, state):
             # Among plans of equal cost, the one with the smaller intermediate results wins.
-            made = problem.local_bytes(move.after[0]) if move.cost[1] else 0
+            moved_bytes = problem.local_bytes(move.after[0]) if move.cost[1] else 0
             received, collectives, local = (a + b for a, b in zip(here, move.cost, strict=False))
-            cost = (received, collectives, local, here[3] + made)
+            cost = (received, collectives, local, here[3] + moved_bytes)
             if move.after not in best or cost < best[move.after]:
                 best[move.after] = cost
                 came[move.after] = state, move

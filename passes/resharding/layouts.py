@@ -119,8 +119,8 @@ def alignment_reshard_cost(
         if i < len(rule.operands):
             cost = reshard_cost(place, there, type)
         else:
-            made = replace(there, unreduced=pending, reduction=reduction or "add")
-            cost = reshard_cost(made, place, type)
+            unreduced_sharding = replace(there, unreduced=pending, reduction=reduction or "add")
+            cost = reshard_cost(unreduced_sharding, place, type)
         nbytes, collectives = nbytes + cost[0], collectives + cost[1]
     return nbytes, collectives
 

@@ -103,48 +103,54 @@ def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
 
 
 def _split_collective_by_dim(
-    made: GreedyCollective, before: Sharding, reduction: str, type: TensorType
+    collective: GreedyCollective, before: Sharding, reduction: str, type: TensorType
 ) -> Iterator[PlanStep]:
     """Yield one collective on all dimensions as steps on one dimension each."""
     held = type.with_shape(before.local_shape(type.shape)).nbytes
     op = ("op", Symbol(reduction))
-    if made.name == "collective-permute":
-        yield PlanStep(made.name, _replaced_axes(before, made.sharding), made.sharding, held)
+    if collective.name == "collective-permute":
+        yield PlanStep(
+            collective.name, _replaced_axes(before, collective.sharding), collective.sharding, held
+        )
         return
-    if made.name == "all-reduce":
-        (axes,) = made.axes
+    if collective.name == "all-reduce":
+        (axes,) = collective.axes
         pieces = count_positions(axes)
         nbytes = 2 * held * (pieces - 1) // pieces
-        yield PlanStep(made.name, (("axes", axes), op), made.sharding, nbytes)
+        yield PlanStep(collective.name, (("axes", axes), op), collective.sharding, nbytes)
         return
-    touched = [dim for dim, axes in enumerate(made.axes) if axes]
+    touched = [dim for dim, axes in enumerate(collective.axes) if axes]
     for dim in touched:
-        axes = made.axes[dim]
+        axes = collective.axes[dim]
         pieces = count_positions(axes)
-        after = made.sharding if dim == touched[-1] else _sharding_up_to(made, before, dim)
-        if made.name == "all-to-all":
-            attrs = (("split", made.target), ("concat", dim), ("axes", axes))
-            yield PlanStep(made.name, attrs, after, held - held // pieces)
-        elif made.name == "all-gather":
-            yield PlanStep(made.name, (("dim", dim), ("axes", axes)), after, held * (pieces - 1))
-            held *= pieces
-        elif made.name == "reduce-scatter":
+        after = (
+            collective.sharding if dim == touched[-1] else _sharding_up_to(collective, before, dim)
+        )
+        if collective.name == "all-to-all":
+            attrs = (("split", collective.target), ("concat", dim), ("axes", axes))
+            yield PlanStep(collective.name, attrs, after, held - held // pieces)
+        elif collective.name == "all-gather":
             yield PlanStep(
-                made.name, (("dim", dim), ("axes", axes), op), after, held - held // pieces
+                collective.name, (("dim", dim), ("axes", axes)), after, held * (pieces - 1)
+            )
+            held *= pieces
+        elif collective.name == "reduce-scatter":
+            yield PlanStep(
+                collective.name, (("dim", dim), ("axes", axes), op), after, held - held // pieces
             )
             held //= pieces
         else:
-            yield PlanStep(made.name, (("dim", dim), ("axes", axes)), after, 0)
+            yield PlanStep(collective.name, (("dim", dim), ("axes", axes)), after, 0)
             held //= pieces
         before = after
 
 
-def _sharding_up_to(made: GreedyCollective, before: Sharding, dim: int) -> Sharding:
+def _sharding_up_to(collective: GreedyCollective, before: Sharding, dim: int) -> Sharding:
     """Return the sharding after the collective has changed the dimensions up to `dim`."""
-    dims = (*before.dims[:dim], made.sharding.dims[dim], *before.dims[dim + 1 :])
+    dims = (*before.dims[:dim], collective.sharding.dims[dim], *before.dims[dim + 1 :])
     due = before.unreduced
-    if made.name == "reduce-scatter":
-        due = tuple(axis for axis in due if axis not in made.axes[dim])
+    if collective.name == "reduce-scatter":
+        due = tuple(axis for axis in due if axis not in collective.axes[dim])
     return replace(before, dims=dims, unreduced=due)
 
 

@@ -79,13 +79,13 @@ class ReshardReassociation:
         return replace(self.old, body=body) if self.changed else self.old
 
     def rewrite_block(self, block: Block) -> Block:
-        made: list[Op] = []
+        new_ops: list[Op] = []
         for op in block.ops:
             if op.blocks and op.name not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
             if op.spec is ops.slice_ and (masked := self.mask_diagonal(op)) is not None:
                 self.changed = True
-                made += masked
+                new_ops += masked
                 continue
             turn = self.uses.maker.get(op.operands[0]) if op.spec is ops.reshard else None
             if (
@@ -94,14 +94,14 @@ class ReshardReassociation:
                 and self.is_operand_gather_cheaper(turn, op)
             ):
                 self.changed = True
-                made.extend(self.concatenate_resharded(turn, op))
+                new_ops.extend(self.concatenate_resharded(turn, op))
                 continue
             if (
                 turn is None
                 or turn.spec is not ops.transpose
                 or not self.has_equal_reshard(turn, op)
             ):
-                made.append(op)
+                new_ops.append(op)
                 continue
             self.changed = True
             source = turn.operands[0]
@@ -109,9 +109,9 @@ class ReshardReassociation:
                 source, name=self.names.fresh(f"{source.name}.unsharded"),
                 sharding=sharding_annotation(self.operand_sharding(turn, op)),
             )  # fmt: skip
-            made.append(replace(op, operands=(source,), results=(moved,)))
-            made.append(replace(turn, operands=(moved,), results=op.results))
-        return Block(block.params, tuple(made), block.returns)
+            new_ops.append(replace(op, operands=(source,), results=(moved,)))
+            new_ops.append(replace(turn, operands=(moved,), results=op.results))
+        return Block(block.params, tuple(new_ops), block.returns)
 
     def is_operand_gather_cheaper(self, joined: Op, move: Op) -> bool:
         """Return whether gathering the operands of a concatenation moves less than gathering it.
@@ -268,12 +268,12 @@ class ReshardReassociation:
     def recompute(self, ops: list[Op], target: Sharding) -> list[Op]:
         """Return copies of operations of one shape, whose results have the sharding `target`."""
         copies: dict[Value, Value] = {}
-        made: list[Op] = []
+        new_ops: list[Op] = []
         for op in ops:
             copies[op.result] = self.renamed(op.result, target)
             operands = tuple(copies.get(operand, operand) for operand in op.operands)
-            made.append(replace(op, operands=operands, results=(copies[op.result],)))
-        return made
+            new_ops.append(replace(op, operands=operands, results=(copies[op.result],)))
+        return new_ops
 
     def renamed(self, value: Value, sharding: Sharding) -> Value:
         """Return a value like `value` with another sharding, under a new name."""

@@ -80,7 +80,7 @@ class ReductionRewriter:
             v is value for i, v in enumerate(use.operands) if i not in places
         )
 
-    def complete(self, values: Sequence[Value], made: list[Op]) -> None:
+    def complete(self, values: Sequence[Value], new_ops: list[Op]) -> None:
         """Append the reshards that complete newly defined values where complete values are
         needed."""
         for value in values:
@@ -92,7 +92,7 @@ class ReductionRewriter:
                     done = Value(value.type, name, sharding_annotation(target))
                 else:
                     done = value
-                made.append(self.reshard(part, done, self.reason(part)))
+                new_ops.append(self.reshard(part, done, self.reason(part)))
                 self.whole[value] = done
 
     def reshard(self, source: Value, result: Value, why: str) -> Op:
@@ -113,7 +113,7 @@ class ReductionRewriter:
             or f"%{part.name} is a {word} whose complete value is needed"
         )
 
-    def unreduced_value(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
+    def unreduced_value(self, value: Value, block: Block, new_ops: list[Op], op: Op) -> Value:
         """Return a value unreduced; a complete one becomes the contribution of the first device."""
         if value in self.parts:
             return self.parts[value]
@@ -124,7 +124,7 @@ class ReductionRewriter:
             maker = self.uses.maker.get(value)
             nothing = self.region.reduction_kind == "add" and maker and maker.spec is ops.constant
             if maker is not None and nothing and maker.attrs["value"] == 0:
-                made.append(replace(maker, results=(found,)))
+                new_ops.append(replace(maker, results=(found,)))
             else:
                 over = self.words.format_axes(self.region.axes)
                 result = f"%{op.results[0].name} = " if op.results else ""
@@ -132,7 +132,7 @@ class ReductionRewriter:
                 why = f"{result}{op.name} puts it to each {word} that is pending over {over}"
                 if self.region.reduction_kind == "add":
                     why = f"{result}{op.name} adds it to sums that are pending over {over}"
-                made.append(self.reshard(self.whole[value], found, why))
+                new_ops.append(self.reshard(self.whole[value], found, why))
             self.joined[value, block] = found
         return found
 
@@ -142,39 +142,39 @@ class ReductionRewriter:
         """Return the rewritten block; `waiting` states which of its returned values `op` needs
         unreduced."""
         params = tuple(map(self.define, block.params))
-        made: list[Op] = []
-        self.complete(block.params, made)
+        new_ops: list[Op] = []
+        self.complete(block.params, new_ops)
         for inner in block.ops:
-            self.operation(inner, made, block)
-            self.complete(inner.results, made)
+            self.operation(inner, new_ops, block)
+            self.complete(inner.results, new_ops)
         returns = [
-            self.unreduced_value(value, block, made, op)
+            self.unreduced_value(value, block, new_ops, op)
             if op and waiting[i]
             else self.current(value)
             for i, value in enumerate(block.returns)
         ]
-        return Block(params, tuple(made), tuple(returns))
+        return Block(params, tuple(new_ops), tuple(returns))
 
-    def operation(self, op: Op, made: list[Op], block: Block) -> None:
+    def operation(self, op: Op, new_ops: list[Op], block: Block) -> None:
         way = self.region.paths.get(op.results[0]) if op.results else None
         if op.spec is ops.reshard:
-            self.move(op, made)
+            self.move(op, new_ops)
         elif op.blocks and op.name not in UNANALYZED_REGIONS:
-            self.loop(op, made, block)
+            self.loop(op, new_ops, block)
         elif way is not None and way.through is op and op.result in self.chosen:
             operands = tuple(
-                self.unreduced_value(value, block, made, op)
+                self.unreduced_value(value, block, new_ops, op)
                 if i in way.operand_indices
                 else self.current(value)
                 for i, value in enumerate(op.operands)
             )
             result = self.define(op.result)
             self.record_reductions(result, operands)
-            made.append(replace(op, operands=operands, results=(result,)))
+            new_ops.append(replace(op, operands=operands, results=(result,)))
         else:
             operands = tuple(map(self.current, op.operands))
             results = tuple(map(self.define, op.results))
-            made.append(replace(op, operands=operands, results=results))
+            new_ops.append(replace(op, operands=operands, results=results))
             self.sums.update((v, self.reasons_of_source(v)) for v in results if v in self.parts)
 
     def current(self, value: Value) -> Value:
@@ -193,7 +193,7 @@ class ReductionRewriter:
         sums = (*self.sums.get(result, ()), *(s for p in parts for s in self.sums.get(p, ())))
         self.sums[result] = tuple(dict.fromkeys(sums))
 
-    def move(self, op: Op, made: list[Op]) -> None:
+    def move(self, op: Op, new_ops: list[Op]) -> None:
         (value,), result = op.operands, op.result
         if self.is_unreduced(result):
             source = self.parts[value]
@@ -203,7 +203,7 @@ class ReductionRewriter:
                 return
             part = self.define(result)
             self.record_reductions(part, (source,))
-            made.append(replace(op, operands=(source,), results=(part,)))
+            new_ops.append(replace(op, operands=(source,), results=(part,)))
             return
         forms = [form[value] for form in (self.whole, self.parts) if value in form]
         target = sharding_or_unsharded(result, self.mesh)
@@ -217,16 +217,16 @@ class ReductionRewriter:
         new = op
         if source is not value:
             new = replace(op, operands=(source,), why=self.reason(source))
-        made.append(new)
+        new_ops.append(new)
         self.whole[result] = result
 
-    def loop(self, op: Op, made: list[Op], block: Block) -> None:
+    def loop(self, op: Op, new_ops: list[Op], block: Block) -> None:
         """Rewrite an operation with blocks: all values of an edge are unreduced, or none."""
         edges = op.edges()
         waits = [self.is_unreduced(edge.targets[0]) for edge in edges]
         entering, *leaving = _edge_indices(op)
         operands = tuple(
-            self.unreduced_value(value, block, made, op)
+            self.unreduced_value(value, block, new_ops, op)
             if at is not None and waits[at]
             else self.current(value)
             for value, at in zip(op.operands, entering, strict=True)
@@ -242,7 +242,7 @@ class ReductionRewriter:
                         if result in self.parts:
                             self.record_reductions(self.parts[result], (value,))
             blocks.append(made_of)
-        made.append(replace(op, operands=operands, blocks=tuple(blocks), results=results))
+        new_ops.append(replace(op, operands=operands, blocks=tuple(blocks), results=results))
 
 
 def _edge_indices(op: Op) -> tuple[EdgeIndices, ...]:

@@ -174,21 +174,21 @@ class ReshardInserter:
     # Operations
 
     def ops(self, block: Block, scope: ReshardScope) -> list[Op]:
-        made: list[Op] = []
+        new_ops: list[Op] = []
         for op in block.ops:
             if op.spec is specs.sharding_group:
                 continue  # propagation has decided the group's sharding
             if op.name in RESHARDING_OPERATIONS:
-                self.identity(op, scope, made)
+                self.identity(op, scope, new_ops)
             elif op.spec is manual_computation:
-                self.manual(op, scope, made)
+                self.manual(op, scope, new_ops)
             elif op.blocks or op.spec.edges:
-                self.control(op, scope, made)
+                self.control(op, scope, new_ops)
             else:
-                self.plain(op, scope, made)
-        return made
+                self.plain(op, scope, new_ops)
+        return new_ops
 
-    def identity(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+    def identity(self, op: Op, scope: ReshardScope, new_ops: list[Op]) -> None:
         """Rewrite an explicit reshard or constraint; drop it if the operand already has the
         sharding."""
         source, result = scope.value(op.operands[0]), self.close_value(op.result)
@@ -200,10 +200,10 @@ class ReshardInserter:
             or f"%{result.name} = {op.name} states "
             f"{self.words.format_sharding(self.sharding_of(result))}"
         )
-        self.reshard(source, result, scope, made, op.loc, why)
+        self.reshard(source, result, scope, new_ops, op.loc, why)
         scope.new[op.result] = result
 
-    def plain(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+    def plain(self, op: Op, scope: ReshardScope, new_ops: list[Op]) -> None:
         """Rewrite an operation without blocks: align its operands and results."""
         operands = tuple(map(scope.value, op.operands))
         results = tuple(map(self.close_value, op.results))
@@ -219,7 +219,7 @@ class ReshardInserter:
                     why += padless + self.fallback(op, value, sharding)
                 else:
                     why += padless or self.words.explain_lost_axes(op, value, i, rule, fitting)
-                value = self.reshard_value(value, sharding, scope, made, op.loc, why)
+                value = self.reshard_value(value, sharding, scope, new_ops, op.loc, why)
             moved.append(value)
         raw = []
         for result, sharding in zip(results, fitting.tensors[count:], strict=True):
@@ -228,7 +228,7 @@ class ReshardInserter:
                 sharding = replace(sharding, unreduced=pending, reduction=reduction)
             raw.append(self.unresharded_result(result, sharding))
         self.finish(
-            op, replace(op, operands=tuple(moved)), results, raw, scope, made, rule, fitting
+            op, replace(op, operands=tuple(moved)), results, raw, scope, new_ops, rule, fitting
         )
 
     def fallback(self, op: Op, value: Value, whole: Sharding) -> str:
@@ -293,20 +293,20 @@ class ReshardInserter:
         results: Sequence[Value],
         raw: Sequence[Value],
         scope: ReshardScope,
-        made: list[Op],
+        new_ops: list[Op],
         rule: FactorRule | None = None,
         fitting: Alignment | None = None,
     ) -> None:
         """Append an operation, and the reshards of its results to their final shardings."""
         why = new.why or ("" if new.blocks else self.words.explain_new_padding(new.operands, raw))
-        made.append(replace(new, results=tuple(raw), why=why))
+        new_ops.append(replace(new, results=tuple(raw), why=why))
         for value, result, made_as in zip(old.results, results, raw, strict=True):
             scope.new[value] = result
             if made_as is not result:
                 why = self.words.explain_result(old, result, made_as, rule, fitting)
-                self.reshard(made_as, result, scope, made, old.loc, why)
+                self.reshard(made_as, result, scope, new_ops, old.loc, why)
 
-    def control(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+    def control(self, op: Op, scope: ReshardScope, new_ops: list[Op]) -> None:
         """Rewrite an operation with blocks: all values of an edge have one sharding."""
         flow = BlockShardings(
             op, lambda value: self.sharding_of(self.close_value(value)), self.whole
@@ -319,7 +319,7 @@ class ReshardInserter:
                 op, value, sharding
             )
             operands.append(
-                self.reshard_value(scope.value(value), sharding, scope, made, op.loc, why)
+                self.reshard_value(scope.value(value), sharding, scope, new_ops, op.loc, why)
             )
         blocks = []
         for number, block in enumerate(op.blocks):
@@ -339,9 +339,9 @@ class ReshardInserter:
         results = tuple(map(self.close_value, op.results))
         raw = [self.unresharded_result(result, flow.results[i]) for i, result in enumerate(results)]
         new = replace(op, operands=tuple(operands), blocks=tuple(blocks))
-        self.finish(op, new, results, raw, scope, made)
+        self.finish(op, new, results, raw, scope, new_ops)
 
-    def manual(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+    def manual(self, op: Op, scope: ReshardScope, new_ops: list[Op]) -> None:
         """Rewrite a manual computation: operands have the parameters' shardings behind the manual
         axes."""
         (body,) = op.blocks
@@ -352,7 +352,7 @@ class ReshardInserter:
             sharding = add_manual_axes(self.sharding_of(params[body.params[i]]), dim_axes)
             why = self.words.explain_operand(op, i, sharding)
             operands.append(
-                self.reshard_value(scope.value(value), sharding, scope, made, op.loc, why)
+                self.reshard_value(scope.value(value), sharding, scope, new_ops, op.loc, why)
             )
         ops = self.ops(body, inner)
         results = tuple(map(self.close_value, op.results))
@@ -367,7 +367,7 @@ class ReshardInserter:
             raw.append(self.unresharded_result(result, add_manual_axes(free, dim_axes)))
         block = Block(inner.params(body), tuple(ops), tuple(returns))
         self.finish(
-            op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope, made
+            op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope, new_ops
         )
 
     def manual_result_sharding(self, op: Op, value: Value, result: Value) -> Sharding:
@@ -390,7 +390,7 @@ class ReshardInserter:
         value: Value,
         target: Sharding,
         scope: ReshardScope,
-        made: list[Op],
+        new_ops: list[Op],
         loc: Loc | None,
         why: str,
     ) -> Value:
@@ -404,7 +404,7 @@ class ReshardInserter:
             found = Value(
                 value.type, self.names.fresh(f"{value.name}.{suffix}"), sharding_annotation(target)
             )
-            self.reshard(value, found, scope, made, loc, why)
+            self.reshard(value, found, scope, new_ops, loc, why)
         return found
 
     def reshard(
@@ -412,7 +412,7 @@ class ReshardInserter:
         source: Value,
         result: Value,
         scope: ReshardScope,
-        made: list[Op],
+        new_ops: list[Op],
         loc: Loc | None,
         why: str,
     ) -> None:
@@ -420,7 +420,7 @@ class ReshardInserter:
         shardings."""
         if begins := self.words.explain_new_padding((source,), (result,)):
             why = f"{why}; {begins}"
-        made.append(Op(OPS["reshard"], (source,), (result,), {}, (), loc, why))
+        new_ops.append(Op(OPS["reshard"], (source,), (result,), {}, (), loc, why))
         scope.resharded[source, self.sharding_of(result)] = result
         if not self.sharding_of(source).unreduced:
             scope.resharded[result, self.sharding_of(source)] = source

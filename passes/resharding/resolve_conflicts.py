@@ -125,8 +125,8 @@ def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, s
         ]
         return Block(params, tuple(ops), block.returns)
 
-    made = inner(block)
-    return substitute(made, new) if new else block
+    new_block = inner(block)
+    return substitute(new_block, new) if new else block
 
 
 @dataclass(eq=False, slots=True)

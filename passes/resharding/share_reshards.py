@@ -226,16 +226,16 @@ class _ReshardTreePlanner:
         return parents, total
 
     def rewrite_block(self, block: Block) -> Block:
-        made: list[Op] = []
+        new_ops: list[Op] = []
         for at, op in enumerate(block.ops):
-            made += self.added.get((block, at), ())
+            new_ops += self.added.get((block, at), ())
             if op in self.dropped:
                 continue
             if op.blocks:
                 op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
-            made.append(op)
-        made += self.added.get((block, len(block.ops)), ())
-        return Block(block.params, tuple(made), block.returns)
+            new_ops.append(op)
+        new_ops += self.added.get((block, len(block.ops)), ())
+        return Block(block.params, tuple(new_ops), block.returns)
 
     def final_replacements(self) -> dict[Value, Value]:
         """Return the final replacement of each value."""

@@ -59,25 +59,25 @@ def _merge_consecutive_reshards(function: Function, mesh: str) -> Function:
 
     def block(old: Block) -> Block:
         first: dict[Value, Op] = {}
-        made: dict[Op, Op] = {}
+        new_ops: dict[Op, Op] = {}
         for op in old.ops:
             if op.blocks:
                 inner = tuple(map(block, op.blocks))
                 if any(a is not b for a, b in zip(inner, op.blocks, strict=True)):
-                    made[op] = replace(op, blocks=inner)
+                    new_ops[op] = replace(op, blocks=inner)
             if op.spec is not ops.reshard:
                 continue
             then = first.get(op.operands[0])
             if then is not None and counts[then.result] == 1 and _is_direct_cheaper(then, op, mesh):
                 why = then.why if not op.why else f"{then.why}; {op.why}"
-                made[op] = replace(op, operands=then.operands, why=why)
-                made.pop(then, None)
+                new_ops[op] = replace(op, operands=then.operands, why=why)
+                new_ops.pop(then, None)
                 gone.add(then)
             if sharding_or_unsharded(op.operands[0], mesh).unreduced:
                 first[op.result] = op
-        if not made:
+        if not new_ops:
             return old
-        return replace(old, ops=tuple(made.get(op, op) for op in old.ops if op not in gone))
+        return replace(old, ops=tuple(new_ops.get(op, op) for op in old.ops if op not in gone))
 
     gone: set[Op] = set()
     body = block(function.body)

@@ -52,22 +52,22 @@ class _ReshardSinker:
         self.changed = False
 
     def block(self, block: Block) -> Block:
-        made: dict[Op, None] = {}
+        new_ops: dict[Op, None] = {}
         local: set[Value] = set()
         for op in block.ops:
             if op.blocks and op.name not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
             source = self.common_source_sharding(op, local) if op.spec.elementwise else None
             if source is None:
-                made[op] = None
+                new_ops[op] = None
             else:
-                self.sink(op, source, made)
+                self.sink(op, source, new_ops)
             if op.spec is ops.reshard:
                 self.reshard_of[op.result] = op
             elif op.spec is ops.transpose and self.is_reshard_with_one_use(op.operands[0], local):
                 self.transpose_of[op.result] = op
             local.update(op.results)
-        return Block(block.params, tuple(made), block.returns)
+        return Block(block.params, tuple(new_ops), block.returns)
 
     def is_reshard_with_one_use(self, value: Value, local: set[Value]) -> bool:
         """Return whether a value is the result of a reshard in this block and has a single use."""
@@ -118,7 +118,7 @@ class _ReshardSinker:
         maker = self.uses.maker.get(value)
         return maker is not None and maker.spec is ops.constant and _is_splat(maker)
 
-    def sink(self, op: Op, source: Sharding, made: dict[Op, None]) -> None:
+    def sink(self, op: Op, source: Sharding, new_ops: dict[Op, None]) -> None:
         self.changed = True
         operands: list[Value] = []
         reasons: list[str] = []
@@ -129,34 +129,34 @@ class _ReshardSinker:
                 operands.append(known[value])
                 continue
             if value.type.rank and not self.is_constant(value):
-                value = self.unreshard(value, made, reasons)
+                value = self.unreshard(value, new_ops, reasons)
             elif value.type.rank:
                 maker = self.uses.maker[value]
                 place = sharding_annotation(replace(source, unreduced=(), reduction="add"))
                 value = replace(value, name=self.names.fresh(value.name), sharding=place)
-                made[replace(maker, results=(value,))] = None
+                new_ops[replace(maker, results=(value,))] = None
             operands.append(known.setdefault(operand, value))
         word = "partial" if source.unreduced else "before_reshard"
         name = self.names.fresh(f"{op.result.name}.{word}")
         raw = Value(op.result.type, name, sharding_annotation(source))
-        made[replace(op, operands=tuple(operands), results=(raw,))] = None
+        new_ops[replace(op, operands=tuple(operands), results=(raw,))] = None
         why = "; ".join(dict.fromkeys(filter(None, reasons)))
         move = Op(OPS["reshard"], (raw,), op.results, {}, (), op.loc, why)
-        made[move] = None
+        new_ops[move] = None
         self.reshard_of[op.result] = move
 
-    def unreshard(self, value: Value, made: dict[Op, None], reasons: list[str]) -> Value:
+    def unreshard(self, value: Value, new_ops: dict[Op, None], reasons: list[str]) -> Value:
         """Return an operand before its reshard, and drop the reshard and a transpose after it."""
         turn = self.transpose_of.get(value)
         move = self.reshard_of[turn.operands[0] if turn else value]
-        made.pop(move, None)
+        new_ops.pop(move, None)
         reasons.append(move.why)
         if turn is None:
             return move.operands[0]
-        made.pop(turn, None)
+        new_ops.pop(turn, None)
         place = sharding_annotation(self.source_sharding_of(value))
         raw = replace(value, name=self.names.fresh(f"{value.name}.before_reshard"), sharding=place)
-        made[replace(turn, operands=move.operands, results=(raw,))] = None
+        new_ops[replace(turn, operands=move.operands, results=(raw,))] = None
         return raw
 
     def source_sharding_of(self, value: Value) -> Sharding:

@@ -42,10 +42,10 @@ def _annotate_function(function: Function) -> Function:
         readers: dict[Op, list[Op]] = {
             op: [] for op in old.ops if op.spec is specs.sort and len(op.results) == 1
         }
-        made = {op.result: op for op in readers}
+        definitions = {op.result: op for op in readers}
         for op in old.ops:
-            if op.spec is specs.slice_ and op.operands[0] in made:
-                readers[made[op.operands[0]]].append(op)
+            if op.spec is specs.slice_ and op.operands[0] in definitions:
+                readers[definitions[op.operands[0]]].append(op)
         iotas = {op.result: op.attrs["dim"] for op in old.ops if op.spec is specs.iota}
         ops = []
         for op in old.ops:

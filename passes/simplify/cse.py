@@ -95,8 +95,8 @@ class _ExpressionMerger:
 def expression_key(op: Op) -> ExpressionKey:
     """Return a key that two operations share if and only if they compute the same values."""
     attrs = tuple((name, exact_attribute(attr)) for name, attr in sorted(op.attrs.items()))
-    made = tuple((value.type, value.sharding) for value in op.results)
-    return (op.spec, op.operands, attrs, made)
+    result_types = tuple((value.type, value.sharding) for value in op.results)
+    return (op.spec, op.operands, attrs, result_types)
 
 
 def exact_attribute(attr: Attr) -> Hashable:

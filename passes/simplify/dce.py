@@ -106,17 +106,17 @@ class _DeadCodeSweeper:
     def scan(self, op: Op, live: set[Value]) -> Op:
         (body,) = op.blocks
         carries: int = op.attrs["carries"]
-        made = [i for i in range(carries, len(op.results)) if op.results[i] in live]
+        live_stacked = [i for i in range(carries, len(op.results)) if op.results[i] in live]
         wanted = {i for i in range(carries) if op.results[i] in live}
-        kept = self.needed_carries(body, carries, wanted, _select(body.returns, made))
-        returns = _select(body.returns, [*kept, *made])
+        kept = self.needed_carries(body, carries, wanted, _select(body.returns, live_stacked))
+        returns = _select(body.returns, [*kept, *live_stacked])
         used = self.dependences(body, returns)
         taken = [i for i in range(carries, len(op.operands)) if body.params[i] in used]
         new = Block(_select(body.params, [*kept, *taken]), body.ops, returns)
         return replace(
             op,
             operands=_select(op.operands, [*kept, *taken]),
-            results=_select(op.results, [*kept, *made]),
+            results=_select(op.results, [*kept, *live_stacked]),
             attrs={**op.attrs, "carries": len(kept)},
             blocks=(self.body(new, live),),
         )
@@ -124,19 +124,19 @@ class _DeadCodeSweeper:
     def manual(self, op: Op, live: set[Value]) -> Op:
         """Remove unused results and unused operands of a manual computation."""
         (body,) = op.blocks
-        made = [i for i, result in enumerate(op.results) if result in live]
-        returns = _select(body.returns, made)
+        live_results = [i for i, result in enumerate(op.results) if result in live]
+        returns = _select(body.returns, live_results)
         used = self.dependences(body, returns)
         taken = [i for i, param in enumerate(body.params) if param in used]
         attrs = {
             **op.attrs,
             "in_axes": tuple(op.attrs["in_axes"][i] for i in taken),
-            "out_axes": tuple(op.attrs["out_axes"][i] for i in made),
+            "out_axes": tuple(op.attrs["out_axes"][i] for i in live_results),
         }
         return replace(
             op,
             operands=_select(op.operands, taken),
-            results=_select(op.results, made),
+            results=_select(op.results, live_results),
             attrs=attrs,
             blocks=(self.body(Block(_select(body.params, taken), body.ops, returns), live),),
         )

@@ -89,18 +89,18 @@ class _ReductionFolder:
         left = tuple(each for d, each in enumerate(view.dims) if d not in op.attrs["dims"])
         dims = _complete_dims(view.base, gone)
         self.b.loc, self.b.why = op.loc, op.why
-        made = None
+        folded = None
         if dims and maker.spec is specs.scan and op.spec is specs.sum_:
-            made = self.reduce_inside_scan(maker, view.base, dims, op.result)
-            if made is not None:
+            folded = self.reduce_inside_scan(maker, view.base, dims, op.result)
+            if folded is not None:
                 self.remove_views(x, view.base)
         elif dims:
-            made = reduction_folding.fold_reduction(self.b, self.maker, view.base, op.name, dims)
+            folded = reduction_folding.fold_reduction(self.b, self.maker, view.base, op.name, dims)
         elif op.spec is specs.sum_:
-            made = reduction_folding.fold_sum_over_groups(self.b, maker, gone)
-        if made is None:
+            folded = reduction_folding.fold_sum_over_groups(self.b, maker, gone)
+        if folded is None:
             return False
-        rest = views.materialize_view(self.b, _remaining_view(made, dims or (), left))
+        rest = views.materialize_view(self.b, _remaining_view(folded, dims or (), left))
         if rest is not op.result:
             last = self.b.ops[-1]
             assert last.results == (rest,)
@@ -123,19 +123,19 @@ class _ReductionFolder:
         place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
         if place is None:
             return None
-        made = reduction_folding.fold_sum_into_scan(self.b, scan, stacked, dims)
-        if made is None:
+        new_op = reduction_folding.fold_sum_into_scan(self.b, scan, stacked, dims)
+        if new_op is None:
             return None
-        (block,) = made.blocks
+        (block,) = new_op.blocks
         at = scan.results.index(stacked)
-        value = made.results[at]
+        value = new_op.results[at]
         if value.type == result.type:
             value = result
-        results = (*made.results[:at], value, *made.results[at + 1 :])
-        made = replace(made, results=results, blocks=(self.block(block),))
-        self.b.ops[place] = made
+        results = (*new_op.results[:at], value, *new_op.results[at + 1 :])
+        new_op = replace(new_op, results=results, blocks=(self.block(block),))
+        self.b.ops[place] = new_op
         for each in results:
-            self.makers[each] = made
+            self.makers[each] = new_op
         return value
 
 
@@ -149,10 +149,10 @@ def _complete_dims(base: Value, gone: Sequence[ViewPiece]) -> tuple[int, ...] | 
     return tuple(sorted(walked))
 
 
-def _remaining_view(made: Value, gone: Sequence[int], left: ViewDims) -> View:
+def _remaining_view(base: Value, gone: Sequence[int], left: ViewDims) -> View:
     """Return the remaining view after its base has lost the dimensions `gone`."""
-    kept = [d for d in range(made.type.rank + len(gone)) if d not in gone]
+    kept = [d for d in range(base.type.rank + len(gone)) if d not in gone]
     dims = tuple(
         tuple(piece._replace(dim=kept.index(piece.dim)) for piece in pieces) for pieces in left
     )
-    return View(made, dims)
+    return View(base, dims)

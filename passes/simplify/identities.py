@@ -94,8 +94,8 @@ def fold_constants(op: Op, known: ValueFacts) -> Op | None:
         return None
     arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
     with np.errstate(all="ignore"):
-        made = op.spec.reference(*arrays, result=type, **op.attrs)
-    return constant(op, _number(np.asarray(made), type))
+        result = op.spec.reference(*arrays, result=type, **op.attrs)
+    return constant(op, _number(np.asarray(result), type))
 
 
 _UNFOLDED_OPERATIONS = ("sharding_constraint", "reshard", "stop_gradient")
@@ -199,15 +199,15 @@ def _convert(op: Op, known: ValueFacts) -> Value | Op | None:
     first = known.inner(op, "convert")
     if first is None:
         return None
-    given, between, made = (v.type.dtype for v in (first.operands[0], x, op.result))
+    given, between, target = (v.type.dtype for v in (first.operands[0], x, op.result))
     if not _can_represent(between, given):
         return None
     # An integer out of range wraps when it is converted from an integer type, but saturates when it
     # is converted from a floating-point type.
-    saturates = between in FLOATS and given in INTEGERS and made in INTEGERS
+    saturates = between in FLOATS and given in INTEGERS and target in INTEGERS
     return (
         None
-        if saturates and not _can_represent(made, given)
+        if saturates and not _can_represent(target, given)
         else replace(op, operands=first.operands)
     )
 

@@ -40,18 +40,18 @@ def inline_regions(function: Function) -> Function:
 
 
 def _inline_operations(ops: Sequence[Op], new: dict[Value, Value]) -> tuple[Op, ...]:
-    made: list[Op] = []
+    new_ops: list[Op] = []
     for op in ops:
         if op.spec in INLINED_REGIONS:
-            made += _inline_operations(inline_region(op), new)
+            new_ops += _inline_operations(inline_region(op), new)
         elif op.spec is checkpoint_name:
             new[op.result] = new.get(op.operands[0], op.operands[0])
         elif op.blocks:
             blocks = tuple(_inline_block(block, new) for block in op.blocks)
-            made.append(replace(op, blocks=blocks))
+            new_ops.append(replace(op, blocks=blocks))
         else:
-            made.append(op)
-    return tuple(made)
+            new_ops.append(op)
+    return tuple(new_ops)
 
 
 def _inline_block(block: Block, new: dict[Value, Value]) -> Block:

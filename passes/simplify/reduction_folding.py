@@ -49,10 +49,10 @@ def _reduction(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
     (x,) = maker.operands
     kept = [d for d in range(x.type.rank) if d not in maker.attrs["dims"]]
     every = tuple(sorted((*maker.attrs["dims"], *(kept[d] for d in dims))))
-    made = fold_reduction(b, makers, x, maker.name, every)
-    if made is None:
-        made = b.emit(maker.spec, x, dims=every)
-    return made
+    result = fold_reduction(b, makers, x, maker.name, every)
+    if result is None:
+        result = b.emit(maker.spec, x, dims=every)
+    return result
 
 
 def _dot(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
@@ -74,8 +74,8 @@ def _dot(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> 
             terms[i] = "".join(letter for letter in term if letter not in own)
     kept = "".join(letter for d, letter in enumerate(output) if d not in dims)
     type = maker.result.type.with_shape(_shape_without(maker.result, dims))
-    made: Value = b.dot(*operands, dims=f"{','.join(terms)}->{kept}", result=type)
-    return made
+    result: Value = b.dot(*operands, dims=f"{','.join(terms)}->{kept}", result=type)
+    return result
 
 
 def _product(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
@@ -103,10 +103,10 @@ def _product(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
             continue
         factor = _broadcast_without(b, repeat, along)
         b.why = maker.why
-        made: Value = b.emit(maker.spec, *((less, factor) if one is x else (factor, less)))
+        product: Value = b.emit(maker.spec, *((less, factor) if one is x else (factor, less)))
         rest = [d for d in range(len(shape)) if d not in along]
         left = tuple(rest.index(d) for d in dims if d not in along)
-        return b.sum(made, dims=left) if left else made
+        return b.sum(product, dims=left) if left else product
     return None
 
 
@@ -122,8 +122,8 @@ def _broadcast_without(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
         x = b.reshape(x, result=x.type.with_shape([x.type.shape[i] for i in kept]))
     dims = tuple(place[repeat.attrs["dims"][i]] for i in kept)
     type = repeat.result.type.with_shape(_shape_without(repeat.result, along))
-    made: Value = x if x.type == type else b.broadcast(x, dims=dims, result=type)
-    return made
+    result: Value = x if x.type == type else b.broadcast(x, dims=dims, result=type)
+    return result
 
 
 def _sum_or_difference(
@@ -140,8 +140,8 @@ def _sum_or_difference(
         for value, less in zip(maker.operands, found, strict=True)
     ]
     b.why = maker.why
-    made: Value = b.emit(maker.spec, *parts)
-    return made
+    result: Value = b.emit(maker.spec, *parts)
+    return result
 
 
 def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
@@ -151,8 +151,8 @@ def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
     if less is None:
         return None
     kept = [d for d in range(len(perm)) if d not in gone]
-    made: Value = b.transpose(less, perm=tuple(kept.index(d) for d in perm if d not in gone))
-    return made
+    result: Value = b.transpose(less, perm=tuple(kept.index(d) for d in perm if d not in gone))
+    return result
 
 
 def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
@@ -172,8 +172,8 @@ def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
         SCATTER.indices_batching: tuple(left.values()),
     }
     total = b.sum(x, dims=tuple(dims))
-    made: Value = b.scatter(total, indices, updates, **attrs)
-    return made
+    result: Value = b.scatter(total, indices, updates, **attrs)
+    return result
 
 
 def _convolution_dims(maker: Op) -> tuple[int, int, int, int]:
@@ -205,8 +205,8 @@ def fold_sum_over_groups(b: Builder, maker: Op, gone: Sequence[ViewPiece]) -> Va
     shape = list(maker.result.type.shape)
     shape[dim] = size
     attrs = {**maker.attrs, "groups": 1}
-    made: Value = b.convolution(x, turned, result=maker.result.type.with_shape(shape), **attrs)
-    return made
+    result: Value = b.convolution(x, turned, result=maker.result.type.with_shape(shape), **attrs)
+    return result
 
 
 def fold_sum_into_scan(b: Builder, scan: Op, result: Value, dims: Sequence[int]) -> Op | None:
@@ -222,8 +222,8 @@ def fold_sum_into_scan(b: Builder, scan: Op, result: Value, dims: Sequence[int])
     returns = (*body.returns[:place], less, *body.returns[place + 1 :])
     block = Block(body.params, (*body.ops, *inner.ops), returns)
     type = result.type.with_shape(_shape_without(result, dims))
-    made = Value(type, b.names.fresh(result.name))
-    results = (*scan.results[:place], made, *scan.results[place + 1 :])
+    new_value = Value(type, b.names.fresh(result.name))
+    results = (*scan.results[:place], new_value, *scan.results[place + 1 :])
     return replace(scan, results=results, blocks=(block,))
 
 

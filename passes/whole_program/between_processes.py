@@ -112,11 +112,11 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
     stays = {to: of for (of, to), pairs in moves.items() if _is_whole(pairs, process_count)}
     count = prod(axis_sizes(near))
     if len(op.attrs["pairs"]) == count * process_count:
-        made = permute_rows(b, counted, [stays.get(i, i) for i in range(count)])
+        result = permute_rows(b, counted, [stays.get(i, i) for i in range(count)])
     elif op.result.type.dtype == "key":
         raise merge_error(op, "leaves devices without a key")
     else:
-        made = permute_rows(b, counted, [stays.get(i) for i in range(count)])
+        result = permute_rows(b, counted, [stays.get(i) for i in range(count)])
     for leaving, routes in _group_rows_by_processes(moves, stays).items():
         sent = b.emit(
             OPS["collective-permute"],
@@ -130,20 +130,20 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
             # elsewhere.
             alone = sources[to] == 1 and len(moves[of, to]) == len(leaving)
             here = None if alone else _is_one_of_processes(merger, far, [c for _, c in leaving])
-            made = _replace_row(b, made, slice_rows(b, sent, 0, i, 1), to, here)
+            result = _replace_row(b, result, slice_rows(b, sent, 0, i, 1), to, here)
     for (of, to), pairs in moves.items():
         staying = [a for a, c in pairs if a == c]
         if staying and stays.get(to) != of:
-            made = _replace_row(
+            result = _replace_row(
                 b,
-                made,
+                result,
                 slice_rows(b, counted, 0, of, 1),
                 to,
                 _is_one_of_processes(merger, far, staying),
             )
-    apart = [axis_sizes(near), *((n,) for n in made.type.shape[1:])]
+    apart = [axis_sizes(near), *((n,) for n in result.type.shape[1:])]
     back: list[Ints] = [(places.index(d),) for d in range(len(places))]
-    return BatchedValue(arrange_dims(b, made, apart, back), own)
+    return BatchedValue(arrange_dims(b, result, apart, back), own)
 
 
 def _row_moves(op: Op, levels: ProcessLevels) -> dict[tuple[int, int], Pairs]:
@@ -185,14 +185,14 @@ def _group_rows_by_processes(
     return found
 
 
-def _replace_row(b: Any, made: Value, row: Value, to: int, here: Value | None) -> Value:
-    """Return `made` with another row at `to`, in processes where `here` is true if given."""
+def _replace_row(b: Any, value: Value, row: Value, to: int, here: Value | None) -> Value:
+    """Return `value` with another row at `to`, in processes where `here` is true if given."""
     if here is not None:
         flags = b.broadcast(here, dims=(), result=row.type.with_dtype("bool"))
-        row = b.select(flags, row, slice_rows(b, made, 0, to, 1))
-    count = made.type.shape[0]
-    before = [slice_rows(b, made, 0, 0, to)] if to else []
-    behind = [slice_rows(b, made, 0, to + 1, count - to - 1)] if to + 1 < count else []
+        row = b.select(flags, row, slice_rows(b, value, 0, to, 1))
+    count = value.type.shape[0]
+    before = [slice_rows(b, value, 0, 0, to)] if to else []
+    behind = [slice_rows(b, value, 0, to + 1, count - to - 1)] if to + 1 < count else []
     return concatenate_rows(b, [*before, row, *behind])
 
 
@@ -201,8 +201,8 @@ def _is_one_of_processes(merger: DeviceMerger, far: Axes, processes: Sequence[in
     processes."""
     b, levels, flag = merger.b, merger.atoms.levels, TensorType((), "bool")
     if levels.position_of_process is not None:
-        made: Value = b.full(levels.position(far) in processes, flag)
-        return made
+        result: Value = b.full(levels.position(far) in processes, flag)
+        return result
     table: NumpyArray = np.zeros(prod(axis_sizes(far)), bool)
     table[list(processes)] = True
     known = b.constant(value=Dense(table), result=flag.with_shape(table.shape))

@@ -22,8 +22,13 @@ def _pure_callback(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     attrs = dict(op.attrs)
     if atoms:
         attrs["batch"] = attrs.get("batch", 0) + len(atoms)
-    made = merger.b.emit(op.spec, *operands, result=types[0] if len(types) == 1 else types, **attrs)
-    return [BatchedValue(value, atoms) for value in (made if isinstance(made, tuple) else (made,))]
+    results = merger.b.emit(
+        op.spec, *operands, result=types[0] if len(types) == 1 else types, **attrs
+    )
+    return [
+        BatchedValue(value, atoms)
+        for value in (results if isinstance(results, tuple) else (results,))
+    ]
 
 
 def check_no_callback(blocks: Iterable[Block]) -> None:

@@ -73,14 +73,16 @@ def _reduce_bitwise(merger: DeviceMerger, value: Value, dims: Sequence[int], op:
     kept = [d for d in range(value.type.rank) if d not in dims]
     split = [(size,) for size in value.type.shape]
     order: list[Ints] = [tuple(dims), *((d,) for d in kept)]
-    made = arrange_dims(b, value, split, order)
-    shape = made.type.shape[1:]
-    while (count := made.type.shape[0]) > 1:
+    result = arrange_dims(b, value, split, order)
+    shape = result.type.shape[1:]
+    while (count := result.type.shape[0]) > 1:
         half = count // 2
-        pairs = b.emit(OPS[op], slice_rows(b, made, 0, 0, half), slice_rows(b, made, 0, half, half))
-        odd = [slice_rows(b, made, 0, 2 * half, 1)] if count % 2 else []
-        made = b.concatenate(pairs, *odd, dim=0) if odd else pairs
-    return reshape_if_needed(b, made, shape)
+        pairs = b.emit(
+            OPS[op], slice_rows(b, result, 0, 0, half), slice_rows(b, result, 0, half, half)
+        )
+        odd = [slice_rows(b, result, 0, 2 * half, 1)] if count % 2 else []
+        result = b.concatenate(pairs, *odd, dim=0) if odd else pairs
+    return reshape_if_needed(b, result, shape)
 
 
 def gather_shards(
@@ -109,15 +111,15 @@ def distribute_shards(
     value, own = spread
     if any(atom in own for atom in atoms):
         return _distribute_own_shards(merger, spread, dim, atoms)
-    made = merger.atoms.union(own, atoms)
+    all_atoms = merger.atoms.union(own, atoms)
     split: list[Ints] = [(n,) for n in value.type.shape]
     at = len(own) + dim
     split[at] = (*axis_sizes(atoms), value.type.shape[at] // prod(axis_sizes(atoms)))
     parts = number_parts(split)
     place = dict(zip(own, range(len(own)), strict=True)) | dict(zip(atoms, parts[at], strict=False))
     rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
-    order = [*((place[atom],) for atom in made), *rest]
-    return BatchedValue(arrange_dims(merger.b, value, split, order), made)
+    order = [*((place[atom],) for atom in all_atoms), *rest]
+    return BatchedValue(arrange_dims(merger.b, value, split, order), all_atoms)
 
 
 def _distribute_own_shards(
@@ -127,7 +129,7 @@ def _distribute_own_shards(
     own."""
     value, own = spread
     shared = tuple(atom for atom in atoms if atom in own)
-    b, made = merger.b, merger.atoms.union(own, atoms)
+    b, all_atoms = merger.b, merger.atoms.union(own, atoms)
     at = len(own) + dim
     split: list[Ints] = [(n,) for n in value.type.shape]
     split[at] = (*axis_sizes(atoms), value.type.shape[at] // prod(axis_sizes(atoms)))
@@ -135,7 +137,7 @@ def _distribute_own_shards(
     inside = dict(zip(atoms, parts[at], strict=False))
     outside = {atom: parts[i][0] for i, atom in enumerate(own)}
     rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
-    others = [atom for atom in made if atom not in shared]
+    others = [atom for atom in all_atoms if atom not in shared]
     order = [
         *((outside[atom],) for atom in shared),
         *((inside[atom],) for atom in shared),
@@ -151,9 +153,9 @@ def _distribute_own_shards(
     line = b.slice(flat, starts=(0,) * (1 + len(kept)), strides=steps, result=to)
     now = (*shared, *others)
     apart = [axis_sizes(shared), *((n,) for n in kept)]
-    back = [(now.index(atom),) for atom in made]
+    back = [(now.index(atom),) for atom in all_atoms]
     back += [(d,) for d in range(len(now), len(now) + len(rest))]
-    return BatchedValue(arrange_dims(b, line, apart, back), made)
+    return BatchedValue(arrange_dims(b, line, apart, back), all_atoms)
 
 
 def record_collective(merger: DeviceMerger, op: Op) -> None:

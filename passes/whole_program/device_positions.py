@@ -41,16 +41,16 @@ def _axis_index(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     b, atoms = merger.b, merger.atoms.of(op.attrs["axes"])
     count = prod(axis_sizes(atoms))
     if not atoms:
-        made = b.full(0, TensorType((), "i32"))
-        merger.numbers[made] = np.zeros((), np.int32)
-        return [BatchedValue(made, ())]
+        result = b.full(0, TensorType((), "i32"))
+        merger.numbers[result] = np.zeros((), np.int32)
+        return [BatchedValue(result, ())]
     line = b.iota(dim=0, result=TensorType((count,), "i32"))
     own = merger.atoms.in_mesh_order(atoms)
     order = [(atoms.index(atom),) for atom in own]
-    made = arrange_dims(b, line, [axis_sizes(atoms)], order)
+    result = arrange_dims(b, line, [axis_sizes(atoms)], order)
     numbers = np.arange(count, dtype=np.int32).reshape(axis_sizes(atoms))
-    merger.numbers[made] = numbers.transpose([i for (i,) in order])
-    return [BatchedValue(made, own)]
+    merger.numbers[result] = numbers.transpose([i for (i,) in order])
+    return [BatchedValue(result, own)]
 
 
 def _dynamic_slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -132,8 +132,8 @@ def _slice_window(
         parts.append(reshape_if_needed(b, part, (1, *kept)))
     stacked = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
     rest = [atom for atom in own if atom not in atoms]
-    made = merger.atoms.union(own, atoms)
-    return BatchedValue(unstack(merger, stacked, atoms, rest, made), made)
+    all_atoms = merger.atoms.union(own, atoms)
+    return BatchedValue(unstack(merger, stacked, atoms, rest, all_atoms), all_atoms)
 
 
 def unstack(
@@ -184,8 +184,10 @@ def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         known.append((number.astype(np.int64), atoms))
     # Shards may extend past the end, where their content is undefined.
     ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, known, piece, strict=True)]
-    made = op.result.type.with_shape((*value.type.shape, *shape))
-    whole = b.emit(OPS[kind], value, result=made, scheme=op.attrs.get("scheme", "partitionable"))
+    full_type = op.result.type.with_shape((*value.type.shape, *shape))
+    whole = b.emit(
+        OPS[kind], value, result=full_type, scheme=op.attrs.get("scheme", "partitionable")
+    )
     spread = BatchedValue(_extend_by_repetition(b, whole, [0] * value.type.rank, shape, ends), own)
     for dim, ((numbers, atoms), size) in enumerate(zip(known, piece, strict=True)):
         spread = _slice_window(

@@ -26,8 +26,8 @@ def reshape_if_needed(b: Any, x: Value, shape: Sequence[int]) -> Value:
     """Return `x` reshaped; `x` itself if it has the shape."""
     if x.type.shape == tuple(shape):
         return x
-    made: Value = b.reshape(x, result=x.type.with_shape(shape))
-    return made
+    result: Value = b.reshape(x, result=x.type.with_shape(shape))
+    return result
 
 
 def number_parts(split: Sequence[Ints]) -> list[Ints]:
@@ -45,11 +45,11 @@ def slice_rows(b: Any, x: Value, dim: int, start: int, count: int, step: int = 1
     starts = tuple(start if d == dim else 0 for d in range(len(shape)))
     strides = tuple(step if d == dim else 1 for d in range(len(shape)))
     to = x.type.with_shape((*shape[:dim], count, *shape[dim + 1 :]))
-    made: Value = b.slice(x, starts=starts, strides=strides, result=to)
-    return made
+    result: Value = b.slice(x, starts=starts, strides=strides, result=to)
+    return result
 
 
 def concatenate_rows(b: Any, parts: Sequence[Value]) -> Value:
     """Concatenate values along the first dimension."""
-    made: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
-    return made
+    result: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
+    return result

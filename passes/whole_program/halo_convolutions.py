@@ -117,11 +117,11 @@ def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         halos.append(halo)
     if not halos:
         return batch_by_sub_axis(merger, op)
-    made = _convolve_all_rows(merger, op, halos, op.operands[1], deals=True)
+    result = _convolve_all_rows(merger, op, halos, op.operands[1], deals=True)
     for halo in halos:
         dim = to.spatial[_spatial_index(op, halo)]
-        made = distribute_shards(merger, made, dim, merger.atoms.of(halo.axes))
-    return [made]
+        result = distribute_shards(merger, result, dim, merger.atoms.of(halo.axes))
+    return [result]
 
 
 def _nested_halos(merger: DeviceMerger, value: Value) -> list[Halo]:
@@ -161,17 +161,17 @@ def _convolve_all_rows(
     _, _, to = parse_dims(op.attrs["dims"])
     inside = halos[-1].rows
     whole, shape = merger.get(inside), list(inside.type.shape)
-    padding, made = list(op.attrs["padding"]), list(op.result.type.shape)
+    padding, full_shape = list(op.attrs["padding"]), list(op.result.type.shape)
     for halo in halos:
         atoms, place = merger.atoms.of(halo.axes), _spatial_index(op, halo)
         whole = gather_shards(merger, whole, halo.dim, atoms)
         shape[halo.dim] *= prod(axis_sizes(atoms))
         padding[place] = (halo.low, halo.high)
         if deals:
-            made[to.spatial[place]] *= prod(axis_sizes(atoms))
+            full_shape[to.spatial[place]] *= prod(axis_sizes(atoms))
     x = Value(inside.type.with_shape(shape))
     merger.bind(x, whole)
-    result = Value(op.result.type.with_shape(made), op.result.name)
+    result = Value(op.result.type.with_shape(full_shape), op.result.name)
     attrs = {**op.attrs, "padding": tuple(padding)}
     joined = replace(op, operands=(x, by), results=(result,), attrs=attrs)
     if not merger.union(joined.operands):
@@ -182,8 +182,8 @@ def _convolve_all_rows(
 
 def _append_convolution(merger: DeviceMerger, op: Op) -> Value:
     values = [merger.get(value).value for value in op.operands]
-    made: Value = merger.b.emit(op.spec, *values, result=op.result.type, **op.attrs)
-    return made
+    result: Value = merger.b.emit(op.spec, *values, result=op.result.type, **op.attrs)
+    return result
 
 
 def _all_reduce(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -217,10 +217,10 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
     record_collective(merger, op)
     every = Value(by.type.with_shape(shape))
     merger.bind(every, spread)
-    made = _convolve_all_rows(merger, maker, halos, every, deals=False)
+    result = _convolve_all_rows(merger, maker, halos, every, deals=False)
     done = {atom for halo in halos for atom in merger.atoms.of(halo.axes)}
     rest = tuple(atom for atom in axes if atom not in done)
-    return [reduce_sub_axes(merger, made, rest, "add")]
+    return [reduce_sub_axes(merger, result, rest, "add")]
 
 
 HALO_RULES: dict[str, MergeRule] = {"convolution": _convolution, "all-reduce": _all_reduce}

@@ -102,14 +102,14 @@ def _merge_function(function: Function, levels: ProcessLevels) -> Function:
         _global_result(merger, value, outer)
         for value, outer in zip(body.returns, interface.results, strict=True)
     ]
-    made: Block = merger.b.block(params, returns)
+    new_body: Block = merger.b.block(params, returns)
     outside = None
     if levels.block_counts:
         outside = SpmdInterface(
             tuple(map(partial(_process_interface, levels), params, interface.params)),
             tuple(map(partial(_process_interface, levels), returns, interface.results)),
         )
-    return Function(function.name, made, (None,) * len(returns), outside)
+    return Function(function.name, new_body, (None,) * len(returns), outside)
 
 
 def _check_interface(interface: SpmdInterface, levels: ProcessLevels) -> None:
@@ -159,14 +159,14 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
     b.why = f"the shards of %{old.name}" if own else ""
     start = len(b.ops)
-    made = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.shards", start)
+    shards = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.shards", start)
     pending = merger.atoms.of(outer.sharding.unreduced)
     if pending:
-        made, own = _begin_unreduced(
-            merger, BatchedValue(made, own), pending, outer.sharding.reduction
+        shards, own = _begin_unreduced(
+            merger, BatchedValue(shards, own), pending, outer.sharding.reduction
         )
     b.why = ""
-    merger.bind(old, BatchedValue(made, own))
+    merger.bind(old, BatchedValue(shards, own))
     return param
 
 
@@ -177,16 +177,16 @@ def _begin_unreduced(
     identity."""
     b = merger.b
     value, own = spread
-    made = merger.atoms.union(own, pending)
-    shape = tuple(1 if atom in pending else atom.size for atom in made)
+    all_atoms = merger.atoms.union(own, pending)
+    shape = tuple(1 if atom in pending else atom.size for atom in all_atoms)
     lone = reshape_if_needed(b, value, (*shape, *value.type.shape[len(own) :]))
     nothing = b.full(identity_element(reduction, value.type.dtype), value.type.with_shape(()))
     none = (0,) * lone.type.rank
     high = tuple(
-        made[i].size - 1 if i < len(made) and made[i] in pending else 0
+        all_atoms[i].size - 1 if i < len(all_atoms) and all_atoms[i] in pending else 0
         for i in range(lone.type.rank)
     )
-    return BatchedValue(b.pad(lone, nothing, low=none, high=high, interior=none), made)
+    return BatchedValue(b.pad(lone, nothing, low=none, high=high, interior=none), all_atoms)
 
 
 def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
@@ -211,5 +211,5 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
     value = merger.widen(BatchedValue(value, own), wanted)
     order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
     start = len(b.ops)
-    made = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
-    return merger.rename_last(made, f"{old.name}.unsharded", start)
+    result = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
+    return merger.rename_last(result, f"{old.name}.unsharded", start)

@@ -18,8 +18,8 @@ from shardir.passes.whole_program.callbacks import check_no_callback
 from shardir.passes.whole_program.merger import BatchedValue, DeviceMerger, MergeRule
 
 
-def _as_tuple(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return made if isinstance(made, tuple) else (made,)
+def _as_tuple(results: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _differing_axes(merger: DeviceMerger, values: Sequence[Value]) -> list[Axes]:
@@ -61,14 +61,15 @@ def _merge_scan(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         if grown == carried:
             break
         carried = grown
-    made = _differing_axes(inner, body.returns[n:])
-    returns = _with_sub_axes(inner, body.returns, [*carried, *made])
+    stacked_atoms = _differing_axes(inner, body.returns[n:])
+    returns = _with_sub_axes(inner, body.returns, [*carried, *stacked_atoms])
     inits = _with_sub_axes(merger, op.operands[:n], carried)
     stacks = [_move_slices_first(merger, *merger.get(value)) for value in op.operands[n:]]
     block = inner.b.block(params, returns)
     results = _as_tuple(merger.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
     stacked = [
-        _move_slices_behind(merger, y, atoms) for y, atoms in zip(results[n:], made, strict=True)
+        _move_slices_behind(merger, y, atoms)
+        for y, atoms in zip(results[n:], stacked_atoms, strict=True)
     ]
     return [*map(BatchedValue, results[:n], carried), *stacked]
 
@@ -79,8 +80,8 @@ def _move_slices_first(merger: DeviceMerger, x: Value, atoms: Axes) -> Value:
     if not count:
         return x
     perm = (count, *range(count), *range(count + 1, x.type.rank))
-    made: Value = merger.b.transpose(x, perm=perm)
-    return made
+    result: Value = merger.b.transpose(x, perm=perm)
+    return result
 
 
 def _move_slices_behind(merger: DeviceMerger, y: Value, atoms: Axes) -> BatchedValue:
@@ -116,14 +117,14 @@ def _merge_while(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         carried = grown
     inits = _with_sub_axes(merger, op.operands, carried)
     if differs:
-        made = _masked_while(merger, op, inits, carried, differs)
+        results = _masked_while(merger, op, inits, carried, differs)
     else:
         blocks = (
             test.b.block(tested, [test.get(condition.returns[0]).value]),
             step.b.block(stepped, _with_sub_axes(step, body.returns, carried)),
         )
-        made = _as_tuple(merger.b.emit(while_, *inits, blocks=blocks))
-    return list(map(BatchedValue, made, carried))
+        results = _as_tuple(merger.b.emit(while_, *inits, blocks=blocks))
+    return list(map(BatchedValue, results, carried))
 
 
 def _masked_while(
@@ -176,14 +177,14 @@ def _select_by_flag(
     """Return one of two values, which have `atoms`, by each device's flag."""
     b = merger.b
     if not flag.atoms:
-        made: Value = b.select(b.broadcast(flag.value, dims=(), result=_flag_type(yes)), yes, no)
-        return made
+        result: Value = b.select(b.broadcast(flag.value, dims=(), result=_flag_type(yes)), yes, no)
+        return result
     dims = tuple(map(atoms.index, flag.atoms))
     flags = flag.value
     if flags.type.shape != yes.type.shape:
         flags = b.broadcast(flags, dims=dims, result=_flag_type(yes))
-    made = b.select(flags, yes, no)
-    return made
+    result = b.select(flags, yes, no)
+    return result
 
 
 def _flag_type(value: Value) -> TensorType:
@@ -219,8 +220,8 @@ def _merge_case(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         inner.b.block([], _with_sub_axes(inner, branch.returns, wanted))
         for inner, branch in zip(inners, op.blocks, strict=True)
     )
-    made = _as_tuple(merger.b.emit(case, index.value, blocks=blocks))
-    return list(map(BatchedValue, made, wanted))
+    results = _as_tuple(merger.b.emit(case, index.value, blocks=blocks))
+    return list(map(BatchedValue, results, wanted))
 
 
 def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Sequence[BatchedValue]:
@@ -231,15 +232,15 @@ def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Seque
         merger.run(branch.ops)
     b.loc, b.why = op.loc, "each device has its own branch"
     picks = [b.eq(index.value, b.full(n, index.value.type)) for n in range(len(op.blocks) - 1)]
-    made = []
+    result = []
     for column in zip(*(branch.returns for branch in op.blocks), strict=True):
         atoms = merger.atoms.union(index.atoms, merger.union(column))
         *others, chosen = [merger.broadcast_to(value, atoms) for value in column]
         for pick, other in zip(picks, others, strict=True):
             chosen = _select_by_flag(merger, BatchedValue(pick, index.atoms), other, chosen, atoms)
-        made.append(BatchedValue(chosen, atoms))
+        result.append(BatchedValue(chosen, atoms))
     b.why = op.why
-    return made
+    return result
 
 
 CONTROL_FLOW_RULES: dict[str, MergeRule] = {

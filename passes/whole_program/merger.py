@@ -76,9 +76,9 @@ class DeviceMerger:
 
     def param(self, old: Value, atoms: Axes) -> Value:
         """Return a parameter that replaces a value."""
-        made = Value(self.type(old.type, atoms), old.name)
-        self.bind(old, BatchedValue(made, atoms))
-        return made
+        result = Value(self.type(old.type, atoms), old.name)
+        self.bind(old, BatchedValue(result, atoms))
+        return result
 
     def bind(self, old: Value, spread: BatchedValue) -> None:
         self.new[old] = spread.value
@@ -117,21 +117,21 @@ class DeviceMerger:
         type = value.type.with_shape((*axis_sizes(atoms), *value.type.shape[len(own) :]))
         constant = self.constants.get(value)
         if constant is not None and not isinstance(constant.attrs["value"], Dense):
-            made: Value = self.b.constant(value=constant.attrs["value"], result=type)
-            self.constants[made] = self.b.ops[-1]
-            return made
+            result: Value = self.b.constant(value=constant.attrs["value"], result=type)
+            self.constants[result] = self.b.ops[-1]
+            return result
         dims = (*map(atoms.index, own), *range(len(atoms), len(atoms) + rank))
-        made = self.b.broadcast(value, dims=dims, result=type)
-        return made
+        result = self.b.broadcast(value, dims=dims, result=type)
+        return result
 
     def rename_last(self, value: Value, name: str, start: int) -> Value:
         """Return the value renamed if it is the result of the last operation, from `start` on."""
         ops = self.b.ops
         if len(ops) <= start or ops[-1].results != (value,):
             return value
-        made = Value(value.type, self.b.names.fresh(name))
-        ops[-1] = replace(ops[-1], results=(made,))
-        return made
+        result = Value(value.type, self.b.names.fresh(name))
+        ops[-1] = replace(ops[-1], results=(result,))
+        return result
 
     def known_elements(self, value: Value) -> Array | None:
         """Return all elements of one of the new values if they are known and few."""
@@ -200,17 +200,17 @@ class DeviceMerger:
             else:
                 operands.append(spread.value)
         results = tuple(Value(self.type(old.type, atoms), old.name) for old in op.results)
-        for old, made in zip(op.results, results, strict=True):
-            self.bind(old, BatchedValue(made, atoms))
+        for old, new in zip(op.results, results, strict=True):
+            self.bind(old, BatchedValue(new, atoms))
         self.b.append(replace(op, operands=tuple(operands), results=results))
 
-    def bind_results(self, op: Op, made: Sequence[BatchedValue], start: int) -> None:
+    def bind_results(self, op: Op, results: Sequence[BatchedValue], start: int) -> None:
         """Bind the values computed from operation number `start` on to the results of `op`, under
         their names."""
         ops = self.b.ops
         fresh = {value for each in ops[start:] for value in each.results}
         renamed: dict[Value, Value] = {}
-        for old, (value, atoms) in zip(op.results, made, strict=True):
+        for old, (value, atoms) in zip(op.results, results, strict=True):
             if value in fresh and value not in renamed:
                 renamed[value] = Value(value.type, old.name)
             self.bind(old, BatchedValue(renamed.get(value, value), atoms))
@@ -236,8 +236,8 @@ class DeviceMerger:
             arrays = [self.known_elements(value) for value in op.operands]
             known = [array for array in arrays if array is not None]
             if len(known) == len(arrays) and op.spec.reference is not None:
-                made = apply_op(op, known)
-                pairs = zip(op.results, made if len(op.results) > 1 else (made,), strict=True)
+                results = apply_op(op, known)
+                pairs = zip(op.results, results if len(op.results) > 1 else (results,), strict=True)
                 numbers.update((value, np.asarray(array)) for value, array in pairs)
 
 
@@ -273,8 +273,11 @@ def _batch_unary(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         if name in attrs:
             attrs[name] = _shift_dims(attrs[name], atoms)
     types = tuple(merger.type(result.type, atoms) for result in op.results)
-    made = merger.b.emit(op.spec, value, result=types[0] if len(types) == 1 else types, **attrs)
-    return [BatchedValue(each, atoms) for each in (made if isinstance(made, tuple) else (made,))]
+    results = merger.b.emit(op.spec, value, result=types[0] if len(types) == 1 else types, **attrs)
+    return [
+        BatchedValue(each, atoms)
+        for each in (results if isinstance(results, tuple) else (results,))
+    ]
 
 
 def _concatenate(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:

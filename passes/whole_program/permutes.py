@@ -87,13 +87,13 @@ def permute_rows(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
 
 def _slice_run(b: Any, x: Value, start: int | None, step: int, count: int) -> Value:
     if start is None:
-        made: Value = b.full(0, x.type.with_shape((count, *x.type.shape[1:])))
+        result: Value = b.full(0, x.type.with_shape((count, *x.type.shape[1:])))
     elif step >= 1:
-        made = slice_rows(b, x, 0, start, count, step)
+        result = slice_rows(b, x, 0, start, count, step)
     else:
         last = start + (count - 1) * step
-        made = b.reverse(slice_rows(b, x, 0, last, count, -step), dims=(0,))
-    return made
+        result = b.reverse(slice_rows(b, x, 0, last, count, -step), dims=(0,))
+    return result
 
 
 def _runs(senders: Sequence[int | None]) -> list[tuple[int | None, int, int]]:
@@ -171,7 +171,7 @@ def _rename_axes(
     value = merger.widen(spread, wide)
     moving = [(old, new) for old, new in groups if any(atom in own for atom in old)]
     gone = {atom for old, _ in moving for atom in old}
-    made = merger.atoms.in_mesh_order(
+    all_atoms = merger.atoms.in_mesh_order(
         [*(atom for atom in wide if atom not in gone), *(a for _, new in moving for a in new)]
     )
     # Each group is temporarily one dimension of its positions.
@@ -183,9 +183,9 @@ def _rename_axes(
     split = [axis_sizes(new) for _, new in moving]
     split += [(n,) for n in counted.type.shape[len(moving) :]]
     now = [*(atom for _, new in moving for atom in new), *stay]
-    back = [(now.index(atom),) for atom in made]
+    back = [(now.index(atom),) for atom in all_atoms]
     back += [(d,) for d in range(len(now), len(now) + value.type.rank - len(wide))]
-    return BatchedValue(arrange_dims(merger.b, counted, split, back), made)
+    return BatchedValue(arrange_dims(merger.b, counted, split, back), all_atoms)
 
 
 def _align_axes(source: Axes, target: Axes) -> list[tuple[Axes, Axes]]:

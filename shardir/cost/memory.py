@@ -89,9 +89,9 @@ def _last_uses(block: Block) -> dict[Value, int]:
 def _live_bytes(block: Block) -> list[int]:
     """Return, for each operation, the live bytes of the values that a block defines."""
     ending: dict[int, list[Value]] = {}
-    made = {value for op in block.ops for value in op.results}
+    defined = {value for op in block.ops for value in op.results}
     for value, i in _last_uses(block).items():
-        if value in made:
+        if value in defined:
             ending.setdefault(i, []).append(value)
     alive = 0
     found: list[int] = []

@@ -97,11 +97,11 @@ def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[H
 
     A line that ends with `{` begins a foldable block.
     """
-    made: list[Html] = []
+    elements: list[Html] = []
     while at < len(lines):
         line = lines[at]
         if line.lstrip().startswith("}"):
-            return made, at
+            return elements, at
         at += 1
         # The head of a function has a line for each parameter.
         head = [line]
@@ -110,7 +110,7 @@ def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[H
                 head.append(lines[at])
                 at += 1
         if not f" {head[-1]}".endswith(" {"):
-            made.append(tag("div", _line(line, colors) if line else tag("br")))
+            elements.append(tag("div", _line(line, colors) if line else tag("br")))
             continue
         while True:
             inner, end = _block(lines, at, colors)
@@ -118,7 +118,7 @@ def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[H
             is_open = "open" if size <= MAX_OPEN_LINES or not line.startswith(" ") else None
             summary = [join([_line(each, colors), "\n"]) for each in head[:-1]]
             summary.append(_line(head[-1], colors))
-            made.append(
+            elements.append(
                 tag(
                     "details",
                     tag("summary", summary),
@@ -130,10 +130,10 @@ def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[H
             at = end + 1
             if not closing.endswith(" {"):
                 if closing:
-                    made.append(tag("div", _line(closing, colors)))
+                    elements.append(tag("div", _line(closing, colors)))
                 break
             head = [closing]
-    return made, at
+    return elements, at
 
 
 def _line(line: str, colors: Mapping[str, int]) -> Html:

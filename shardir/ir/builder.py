@@ -58,11 +58,11 @@ def infer_types(
     except TypeError as error:
         reason = str(error)
     else:
-        made = (types,) if isinstance(types, TensorType) else tuple(types)
-        for type in made:
+        result_types = (types,) if isinstance(types, TensorType) else tuple(types)
+        for type in result_types:
             if min(type.shape, default=0) < 0:
                 raise OperationTypeError(f"{spec.name}: the result {type} has a negative size")
-        return made
+        return result_types
     # Its message is more specific, if it raises.
     check_use(spec, len(operands), attrs, len(blocks))
     raise OperationTypeError(f"{spec.name}: {reason}")
@@ -135,9 +135,9 @@ class Builder:
         return Block(tuple(params), tuple(self.ops), tuple(returns))
 
 
-def as_values(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+def as_values(results: Value | tuple[Value, ...]) -> tuple[Value, ...]:
     """Return the results of a builder method as a tuple."""
-    return made if isinstance(made, tuple) else (made,)
+    return results if isinstance(results, tuple) else (results,)
 
 
 def substitute(block: Block, new: dict[Value, Value]) -> Block:

@@ -20,9 +20,9 @@ class HostFunction(str):
     function: Callable[..., Any]
 
     def __new__(cls, name: str, function: Callable[..., Any]) -> "HostFunction":
-        made = super().__new__(cls, name)
-        made.function = function
-        return made
+        result = super().__new__(cls, name)
+        result.function = function
+        return result
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, HostFunction) and self.function is not other.function:

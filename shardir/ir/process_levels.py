@@ -122,10 +122,10 @@ class ProcessLevels:
 
         Raises `MergeError` if no reshape of an axis contains both its sub-axis and the blocks.
         """
-        made: list[Axis] = []
+        result: list[Axis] = []
         for axis in axes:
             if self.is_far(axis) or self.is_near(axis):
-                made.append(axis)
+                result.append(axis)
                 continue
             count = self.block_counts[axis.name]
             if count % axis.pre or axis.next % count:
@@ -133,9 +133,9 @@ class ProcessLevels:
                     f"{format_axis(axis, self.mesh)} is neither inside of processes nor between "
                     "them"
                 )
-            made.append(Axis(axis.name, axis.pre, count // axis.pre))
-            made.append(Axis(axis.name, count, axis.next // count))
-        return tuple(made)
+            result.append(Axis(axis.name, axis.pre, count // axis.pre))
+            result.append(Axis(axis.name, count, axis.next // count))
+        return tuple(result)
 
     def group_by_level(self, axes: Axes) -> list[Axes]:
         """Return the parts of the axes, grouped into consecutive parts of one level."""

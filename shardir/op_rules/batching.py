@@ -53,17 +53,17 @@ def broadcast_over_batch(b: Builder, x: Value, size: int) -> Value:
     """Return `x` broadcast along a new leading dimension."""
     why, b.why = b.why, "broadcast along the batch dimension"
     type = x.type.with_shape((size, *x.type.shape))
-    made: Value = b.broadcast(x, dims=tuple(range(1, type.rank)), result=type)
+    result: Value = b.broadcast(x, dims=tuple(range(1, type.rank)), result=type)
     b.why = why
-    return made
+    return result
 
 
 def broadcast_batch_scalars(b: Builder, x: Value, type: TensorType) -> Value:
     """Return `x`, one element per batch entry, broadcast to `type` along the other dimensions."""
     if x.type.shape == type.shape:
         return x
-    made: Value = b.broadcast(x, dims=(0,), result=type.with_dtype(x.type.dtype))
-    return made
+    result: Value = b.broadcast(x, dims=(0,), result=type.with_dtype(x.type.dtype))
+    return result
 
 
 def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> Any:

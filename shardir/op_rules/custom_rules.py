@@ -160,9 +160,9 @@ def _fit_rule(op: Op, name: str, rule: ShardingRule) -> FactorRule:
             [value.type.shape for value in op.operands], [value.type.shape for value in op.results]
         )
     except RuleError as error:
-        made = ", ".join(f"%{value.name}" for value in op.results)
+        names = ", ".join(f"%{value.name}" for value in op.results)
         at = f", {op.loc}" if op.loc else ""
-        raise RuleError(f"{error} (stated for {name!r}, at {made}{at})") from None
+        raise RuleError(f"{error} (stated for {name!r}, at {names}{at})") from None
 
 
 NO_RULES = RuleSet()

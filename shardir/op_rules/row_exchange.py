@@ -88,11 +88,11 @@ class _RowExchange:
 
     def scatter_rows(self, steps: Sequence[ExchangeRound]) -> Any:
         """Write the received rows at device-dependent positions."""
-        b, made = self.b, self.filler(self.size)
+        b, rows = self.b, self.filler(self.size)
         for step in steps:
             low = max(0, -min(step.targets))
             high = max(0, max(step.targets) + step.length - self.size)
-            room = made if not low + high else self.filler(low + self.size + high)
+            room = rows if not low + high else self.filler(low + self.size + high)
             targets = {
                 e.receiver: t + low for e, t in zip(step.transfers, step.targets, strict=True)
             }
@@ -101,16 +101,16 @@ class _RowExchange:
                 room = self.slice_static(room, low, self.size)
             first = {e.receiver: e.target for e in step.transfers}
             last = {e.receiver: e.target + e.length for e in step.transfers}
-            index = self.row_index(made)
+            index = self.row_index(rows)
             start = self.broadcast_scalar(self.pick_by_position(first, self.size), index)
             stop = self.broadcast_scalar(self.pick_by_position(last, 0), index)
-            made = b.select(b.and_(b.ge(index, start), b.lt(index, stop)), room, made)
-        return made
+            rows = b.select(b.and_(b.ge(index, start), b.lt(index, stop)), room, rows)
+        return rows
 
-    def fill_missing(self, made: Any, held: RowRuns, wanted: RowRuns) -> Any:
+    def fill_missing(self, rows: Any, held: RowRuns, wanted: RowRuns) -> Any:
         """Write `fill` into needed rows before the first or after the last held row."""
         if self.fill is None:
-            return made
+            return rows
         begin = min((run.start for runs in held for run in runs), default=0)
         end = max((run.start + run.length for runs in held for run in runs), default=0)
         low, high, needs_low, needs_high = {}, {}, False, False
@@ -119,13 +119,13 @@ class _RowExchange:
                 low[i], high[i] = (edge - run.start + run.offset for edge in (begin, end))
                 needs_low |= run.start < begin and run.length > 0
                 needs_high |= run.start + run.length > end and run.length > 0
-        b, index, here = self.b, self.row_index(made), None
+        b, index, here = self.b, self.row_index(rows), None
         if needs_low:
             here = b.ge(index, self.broadcast_scalar(self.pick_by_position(low), index))
         if needs_high:
             below = b.lt(index, self.broadcast_scalar(self.pick_by_position(high), index))
             here = below if here is None else b.and_(here, below)
-        return made if here is None else b.select(here, made, self.filler(self.size))
+        return rows if here is None else b.select(here, rows, self.filler(self.size))
 
     def receive_round(self, step: ExchangeRound) -> Any:
         """Return the rows that one round delivers."""
@@ -159,10 +159,10 @@ class _RowExchange:
         steps = sorted(steps, key=lambda step: min(step.targets))
         if not all(step.is_static for step in steps) or not are_disjoint(steps, self.size):
             return self.scatter_rows(steps)
-        made = self.concatenate_rows(steps)
+        result = self.concatenate_rows(steps)
         if self.is_zero() and is_zero_elsewhere(steps, wanted):
-            return made
-        return self.fill_missing(made, held, wanted)
+            return result
+        return self.fill_missing(result, held, wanted)
 
     # Helpers
 

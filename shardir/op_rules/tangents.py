@@ -66,5 +66,5 @@ NOT_HOLOMORPHIC = ("sign",)
 def _apply_to(b: Builder, op: Op, operands: Sequence[Value]) -> Value:
     """Return the operation applied to other operands."""
     y = op.result
-    made: Value = b.emit(op.spec, *operands, result=y.type, sharding=y.sharding, **op.attrs)
-    return made
+    result: Value = b.emit(op.spec, *operands, result=y.type, sharding=y.sharding, **op.attrs)
+    return result

@@ -67,9 +67,9 @@ def _dot(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View]
         spellings.append("".join(spelled[loop] for loop in mine))
     order = {loop: i for i, loop in enumerate(_flatten_parts(output, loops))}
     kept = sorted((c for c in chains if c[0][0] in output), key=lambda chain: order[chain[-1]])
-    made = "".join(spelled[chain[0]] for chain in kept)
+    output_spelling = "".join(spelled[chain[0]] for chain in kept)
     type = op.result.type.with_shape([sizes[chain[0]] for chain in kept])
-    text = f"{','.join(spellings)}->{made}"
+    text = f"{','.join(spellings)}->{output_spelling}"
     value = folder.emit(op, values, type, {**op.attrs, "dims": text})
     folder.contracted.add(value)
     new: dict[LetterPart, ViewPiece] = {}

@@ -20,8 +20,8 @@ def _emit(
 ) -> list[Value]:
     b: Builder = folder.b
     names = [value.name for value in op.results]
-    made = as_values(b.emit(op.spec, *operands, blocks=tuple(blocks), **op.attrs))
-    return folder.rename_results(made, names)
+    results = as_values(b.emit(op.spec, *operands, blocks=tuple(blocks), **op.attrs))
+    return folder.rename_results(results, names)
 
 
 def _carried_layout(folder: ViewFolder, view: View) -> View | None:
@@ -49,9 +49,13 @@ def _refine_layouts(
     """Return the layouts with those of constants replaced by the layouts that the body computes."""
     better = []
     for like, view, value in zip(entering, operands, returns, strict=True):
-        made = inner.get(value)
-        if view.base in inner.splats and made.base not in inner.splats and not made.has_broadcasts:
-            like = made
+        inner_view = inner.get(value)
+        if (
+            view.base in inner.splats
+            and inner_view.base not in inner.splats
+            and not inner_view.has_broadcasts
+        ):
+            like = inner_view
         better.append(like)
     return better
 
@@ -78,8 +82,8 @@ def _while(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vie
     inits = [
         folder.materialize_like(old, like) for old, like in zip(op.operands, likes, strict=True)
     ]
-    made = _emit(folder, op, inits, (going, stepped))
-    return [View(value, like.dims) for value, like in zip(made, likes, strict=True)]
+    results = _emit(folder, op, inits, (going, stepped))
+    return [View(value, like.dims) for value, like in zip(results, likes, strict=True)]
 
 
 def _scan(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
@@ -107,11 +111,11 @@ def _scan(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View
     inits = [
         folder.materialize_like(old, like) for old, like in zip(op.operands, likes, strict=False)
     ]
-    made = _emit(folder, op, [*inits, *(stack.base for stack in stacks)], (block,))
-    carried = [View(value, like.dims) for value, like in zip(made, likes, strict=False)]
+    results = _emit(folder, op, [*inits, *(stack.base for stack in stacks)], (block,))
+    carried = [View(value, like.dims) for value, like in zip(results, likes, strict=False)]
     stacked = [
         View(value, (_leading_dim(op.attrs["length"]), *_shift_dims(view, 1)))
-        for value, view in zip(made[n:], slices, strict=True)
+        for value, view in zip(results[n:], slices, strict=True)
     ]
     return [*carried, *stacked]
 
@@ -184,8 +188,8 @@ def _case(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View
         )
         for inner, branch in zip(inners, op.blocks, strict=True)
     ]
-    made = _emit(folder, op, [folder.materialize(operands[0])], blocks)
-    return [View(value, like.dims) for value, like in zip(made, likes, strict=True)]
+    results = _emit(folder, op, [folder.materialize(operands[0])], blocks)
+    return [View(value, like.dims) for value, like in zip(results, likes, strict=True)]
 
 
 CONTROL_FLOW_RULES: dict[str, FoldingRule] = {

@@ -138,10 +138,10 @@ def _reverse(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[V
 def _entries_of_base(
     at: BaseDims, entries: Sequence[int], rank: int, other: int
 ) -> tuple[int, ...]:
-    made = [other] * rank
+    result = [other] * rank
     for d, place in at.items():
-        made[place] = entries[d]
-    return tuple(made)
+        result[place] = entries[d]
+    return tuple(result)
 
 
 def _rewrite_along_dims(
@@ -168,10 +168,10 @@ def _rewrite_along_dims(
     operands = [view.base, *(folder.materialize(other) for other in others)]
     type = op.result.type.with_shape(shape)
     value = folder.emit(op, operands, type, attrs(at, len(shape)))
-    made = list(view.dims)
+    result = list(view.dims)
     for d in dims:
-        made[d] = (ViewPiece(at[d], 1, shape[at[d]]),) if shape[at[d]] != 1 else ()
-    return [View(value, tuple(made))]
+        result[d] = (ViewPiece(at[d], 1, shape[at[d]]),) if shape[at[d]] != 1 else ()
+    return [View(value, tuple(result))]
 
 
 def separate_dims(folder: ViewFolder, x: View, dims: Sequence[int]) -> tuple[View, BaseDims] | None:

@@ -59,9 +59,9 @@ class ViewFolder:
     def reshape_base(self, base: Value, shape: Sequence[int]) -> Value:
         """Return a base reshaped, in the block that defines it."""
         home = self.defining_folder(base)
-        made = reshape_if_needed(home.b, base, shape)
-        home.defined.add(made)
-        return made
+        result = reshape_if_needed(home.b, base, shape)
+        home.defined.add(result)
+        return result
 
     def materialize(self, view: View, name: str = "") -> Value:
         """Return the view as a value; materialized outside of a block if its base is defined
@@ -101,10 +101,10 @@ class ViewFolder:
         """Return a parameter that replaces one of the program, with its own layout or that of
         `like`."""
         view = like or views.identity_view(old)
-        made = Value(old.type.with_shape(view.base.type.shape), old.name) if like else old
-        self.defined.add(made)
-        self.view_of[old] = View(made, view.dims)
-        return made
+        result = Value(old.type.with_shape(view.base.type.shape), old.name) if like else old
+        self.defined.add(result)
+        self.view_of[old] = View(result, view.dims)
+        return result
 
     def materialize_like(self, old: Value, like: View) -> Value:
         """Return the replacement of a value with the layout of the base of `like`, a view of its
@@ -149,9 +149,9 @@ class ViewFolder:
         self.b.append(op)
         self.defined.update(op.results)
 
-    def rename_results(self, made: Sequence[Value], names: Sequence[str]) -> list[Value]:
+    def rename_results(self, values: Sequence[Value], names: Sequence[str]) -> list[Value]:
         """Rename the results of the last operation."""
-        results = tuple(Value(value.type, name) for value, name in zip(made, names, strict=True))
+        results = tuple(Value(value.type, name) for value, name in zip(values, names, strict=True))
         self.b.ops[-1] = replace(self.b.ops[-1], results=results)
         self.defined.update(results)
         return list(results)
@@ -172,6 +172,6 @@ class ViewFolder:
         """Append the replacement of the only result of `op`, of the given type and under its
         name."""
         result = Value(type, op.results[0].name)
-        made = replace(op, operands=tuple(operands), results=(result,), attrs=attrs)
-        self.append(made)
+        new_op = replace(op, operands=tuple(operands), results=(result,), attrs=attrs)
+        self.append(new_op)
         return result

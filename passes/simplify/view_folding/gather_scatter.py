@@ -163,9 +163,9 @@ def _parts(
                 dims.append(_renumber_pieces(operand.dims[d], window_at))
         else:
             dims.append(_renumber_pieces(indices.dims[layout.batch.index(s)], batch_at))
-    made = View(Value(slices.type.with_shape(shape)), tuple(dims))
+    view = View(Value(slices.type.with_shape(shape)), tuple(dims))
     return GatherScatterParts(
-        operand, indices, made, tuple(window_at[d] for d in windows), at, indices_at
+        operand, indices, view, tuple(window_at[d] for d in windows), at, indices_at
     )
 
 
@@ -184,14 +184,14 @@ def _attrs(
         (parts.at[d], parts.indices_at[i])
         for d, i in zip(read.operand_batching, read.indices_batching, strict=True)
     )
-    made = IndexingDims(
+    new_dims = IndexingDims(
         parts.windows,
         tuple(sorted(parts.at[d] for d in read.dropped)),
         tuple(parts.at[d] for d in read.index_map),
         tuple(d for d, _ in pairs),
         tuple(i for _, i in pairs),
     )
-    named = zip(names, made, strict=True)
+    named = zip(names, new_dims, strict=True)
     return {**op.attrs, **{name: dims for name, dims in named if name in op.attrs}}
 
 

@@ -120,9 +120,9 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
     b = folder.b
     total = b.sum(value, dims=gone) if gone else value
     b.why = f"{times} equal values added up"
-    made = b.mul(total, b.full(times, type))
+    product = b.mul(total, b.full(times, type))
     b.why = op.why
-    (value,) = folder.rename_results([made], [op.result.name])
+    (value,) = folder.rename_results([product], [op.result.name])
     return [View(value, left)]
 
 

@@ -71,20 +71,20 @@ def size_of(pieces: ViewPieces) -> int:
 
 def merge_pieces(pieces: Sequence[ViewPiece]) -> ViewPieces:
     """Merge adjacent pieces that continue each other."""
-    made: list[ViewPiece] = []
+    result: list[ViewPiece] = []
     for piece in pieces:
         if piece.size == 1:
             continue
-        if made:
-            last = made[-1]
+        if result:
+            last = result[-1]
             if last.dim == piece.dim and last.stride == piece.stride * piece.size:
-                made[-1] = ViewPiece(piece.dim, piece.stride, last.size * piece.size)
+                result[-1] = ViewPiece(piece.dim, piece.stride, last.size * piece.size)
                 continue
             if last.dim == piece.dim == BROADCAST_DIM:
-                made[-1] = ViewPiece(BROADCAST_DIM, 0, last.size * piece.size)
+                result[-1] = ViewPiece(BROADCAST_DIM, 0, last.size * piece.size)
                 continue
-        made.append(piece)
-    return tuple(made)
+        result.append(piece)
+    return tuple(result)
 
 
 def split_piece(piece: ViewPiece, minor: int) -> tuple[ViewPiece, ViewPiece]:
@@ -104,7 +104,7 @@ def reshape_dims(dims: ViewDims, shape: tuple[int, ...]) -> ViewDims | None:
     it."""
     left = [piece for pieces in dims for piece in pieces]
     left.reverse()
-    made: list[ViewPieces] = []
+    result: list[ViewPieces] = []
     for size in shape:
         taken: list[ViewPiece] = []
         while size > 1:
@@ -121,8 +121,8 @@ def reshape_dims(dims: ViewDims, shape: tuple[int, ...]) -> ViewDims | None:
                 size = 1
             else:
                 return None
-        made.append(merge_pieces(taken))
-    return tuple(made) if not left else None
+        result.append(merge_pieces(taken))
+    return tuple(result) if not left else None
 
 
 def refine_pieces(first: ViewPieces, second: ViewPieces) -> tuple[ViewPieces, ViewPieces] | None:

@@ -179,15 +179,15 @@ def _public_root_names() -> frozenset[str]:
 
 
 def _make_xla_bridge(full: str) -> ModuleType:
-    made = ModuleFacade(full, None)
-    made.__dict__.update(stubs.XLA_BRIDGE)
-    return made
+    result = ModuleFacade(full, None)
+    result.__dict__.update(stubs.XLA_BRIDGE)
+    return result
 
 
 def _make_mesh_utils(full: str) -> ModuleType:
-    made = ModuleFacade(full, import_module("shardir.experimental.mesh_utils"))
-    made.__dict__["create_device_mesh"] = stubs.device_mesh_of_jax
-    return made
+    result = ModuleFacade(full, import_module("shardir.experimental.mesh_utils"))
+    result.__dict__["create_device_mesh"] = stubs.device_mesh_of_jax
+    return result
 
 
 CONSTRUCTED_MODULES: Mapping[str, Callable[[str], Any]] = {

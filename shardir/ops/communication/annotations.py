@@ -65,8 +65,8 @@ def _barrier_factors(*xs: TensorType, result: Result) -> FactorRule:
 
 def _barrier_batch(b: Builder, many: BatchedOp, *xs: Value) -> Value | tuple[Value, ...]:
     """Keep operands without the batch dimension as they are."""
-    made: Value | tuple[Value, ...] = b.emit(optimization_barrier, *xs)
-    return made
+    result: Value | tuple[Value, ...] = b.emit(optimization_barrier, *xs)
+    return result
 
 
 def _barrier_edges(op: Op) -> tuple[DataFlowEdge, ...]:

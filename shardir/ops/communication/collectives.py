@@ -107,13 +107,13 @@ def _exchange_groups(
     Groups with identical array objects are combined once.
     """
     results: list[Array] = [parts[0][0]] * mesh.size
-    made: dict[tuple[int, ...], Sequence[Array]] = {}
+    results_of_groups: dict[tuple[int, ...], Sequence[Array]] = {}
     for group in device_groups(mesh, axes):
         arrays = [parts[device][0] for device in group]
         key = tuple(map(id, arrays))
-        if key not in made:
-            made[key] = combine(arrays)
-        for device, result in zip(group, made[key], strict=True):
+        if key not in results_of_groups:
+            results_of_groups[key] = combine(arrays)
+        for device, result in zip(group, results_of_groups[key], strict=True):
             results[device] = result
     return results
 
@@ -192,13 +192,13 @@ def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Result) -> Tenso
 
 
 def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
-    made: dict[tuple[int, int], Array] = {}
+    slices: dict[tuple[int, int], Array] = {}
     results = []
     for (array,), place in zip(parts, device_positions(mesh, axes).tolist(), strict=True):
         key = (id(array), place)
-        if key not in made:
-            made[key] = split_array(array, dim, count_positions(axes))[place]
-        results.append(made[key])
+        if key not in slices:
+            slices[key] = split_array(array, dim, count_positions(axes))[place]
+        results.append(slices[key])
     return results
 
 

@@ -76,12 +76,12 @@ def _type(
         reach = dilated_size(x.shape[of.spatial[i]], lhs_dilation[i]) + lo + hi
         window = dilated_size(w.shape[by.spatial[i]], rhs_dilation[i])
         shape[to.spatial[i]] = count_windows(reach, window, strides[i])
-    made = TensorType(tuple(shape), dtype)
+    result_type = TensorType(tuple(shape), dtype)
     if result is None or result.dtype == dtype:
-        return made
-    wide = made.with_dtype(result.dtype)
+        return result_type
+    wide = result_type.with_dtype(result.dtype)
     NUMERIC.check(wide)
-    if np.result_type(made.numpy, wide.numpy) != wide.numpy:
+    if np.result_type(result_type.numpy, wide.numpy) != wide.numpy:
         raise TypeError(
             f"cannot accumulate {dtype} products in {result.dtype}; convert the result instead"
         )
@@ -161,8 +161,8 @@ def _reference(
         out[start : start + step] = np.moveaxis(
             product.reshape(parts, -1, prod(places), outputs // parts), 0, 2
         )
-    made = out.reshape(batch, *places, outputs).astype(result.numpy, copy=False)
-    return made.transpose(np.argsort((to.batch_or_inputs, *to.spatial, to.features_or_outputs)))
+    output = out.reshape(batch, *places, outputs).astype(result.numpy, copy=False)
+    return output.transpose(np.argsort((to.batch_or_inputs, *to.spatial, to.features_or_outputs)))
 
 
 convolution = define_op(

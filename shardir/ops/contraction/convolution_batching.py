@@ -25,10 +25,10 @@ def convolution_batch(
     batch_groups: int = 1,
     **attrs: Attr,
 ) -> Value:
-    made: Value
+    result: Value
     if many.size == 0:
-        made = b.full(0, many.emit_result)
-        return made
+        result = b.full(0, many.emit_result)
+        return result
     of, by, to = parse_dims(dims)
     parts = groups * batch_groups
     dim, outer = to.features_or_outputs, 1
@@ -44,10 +44,10 @@ def convolution_batch(
             x, groups = _merge_dim(b, x, of.features_or_outputs), groups * many.size
         else:
             x, batch_groups = _merge_dim(b, x, of.batch_or_inputs), batch_groups * many.size
-    made = b.convolution(
+    result = b.convolution(
         x, w, result=many.emit_result, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
     )
-    return _unmerge_dim(b, made, dim, many.size, outer)
+    return _unmerge_dim(b, result, dim, many.size, outer)
 
 
 def _merge_dim(b: Builder, x: Value, dim: int, outer: int = 1) -> Value:

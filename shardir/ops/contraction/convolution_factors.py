@@ -116,7 +116,7 @@ def convolution_shardable(
     """
     _, by, _ = parse_dims(dims)
     inside = {i for d in by.spatial for i in rule.operands[1][d]}
-    made = {i for mapping in rule.results for dim in mapping for i in dim}
+    result_factors = {i for mapping in rule.results for dim in mapping for i in dim}
     partly = {
         i for d in by.spatial for i in rule.operands[1][d] if rule.factors[i].size != w.shape[d]
     }
@@ -125,7 +125,7 @@ def convolution_shardable(
         for i, factor in enumerate(rule.factors)
         if factor.kind is not FactorKind.REPLICATE
         and i not in partly
-        and (factor.kind is not FactorKind.PASS or i in made or i in inside)
+        and (factor.kind is not FactorKind.PASS or i in result_factors or i in inside)
     ]
 
 

@@ -96,11 +96,11 @@ def _scan_edges(op: Op) -> tuple[DataFlowEdge, ...]:
         DataFlowEdge((x,), (param,), stacked=(x,))
         for x, param in zip(op.operands[n:], body.params[n:], strict=True)
     ]
-    made = [
+    results = [
         DataFlowEdge((value,), (result,), stacked=(result,))
         for value, result in zip(body.returns[n:], op.results[n:], strict=True)
     ]
-    return (*carried, *taken, *made)
+    return (*carried, *taken, *results)
 
 
 scan = define_op("scan", type=_scan_type, edges=_scan_edges, blocks=1)

@@ -53,10 +53,10 @@ def block_edges(op: Op) -> tuple[DataFlowEdge, ...]:
     given = [
         DataFlowEdge((x,), (param,)) for x, param in zip(op.operands, block.params, strict=True)
     ]
-    made = [
+    results = [
         DataFlowEdge((y,), (result,)) for y, result in zip(block.returns, op.results, strict=True)
     ]
-    return (*given, *made)
+    return (*given, *results)
 
 
 checkpoint = define_op("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)

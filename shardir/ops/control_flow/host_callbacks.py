@@ -47,20 +47,20 @@ def _call(
         )
     types = (result,) if isinstance(result, TensorType) else tuple(result)
     if not batch:
-        made = _check_results(function, called(*arrays), types)
+        results = _check_results(function, called(*arrays), types)
     else:
         sizes = arrays[0].shape[:batch] if arrays else types[0].shape[:batch]
-        made = tuple(np.empty(type.shape, type.numpy) for type in types)
+        results = tuple(np.empty(type.shape, type.numpy) for type in types)
         inner = tuple(type.with_shape(type.shape[batch:]) for type in types)
         for at in product(*map(range, sizes)):
             parts = _check_results(function, called(*(x[at] for x in arrays)), inner)
-            for whole, part in zip(made, parts, strict=True):
+            for whole, part in zip(results, parts, strict=True):
                 whole[at] = part
-    return made[0] if isinstance(result, TensorType) else made
+    return results[0] if isinstance(result, TensorType) else results
 
 
-def _check_results(name: str, made: Any, types: tuple[TensorType, ...]) -> tuple[Any, ...]:
-    given = () if not types else tuple(made)
+def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tuple[Any, ...]:
+    given = () if not types else tuple(results)
     if len(given) != len(types):
         raise InterpretError(
             f"{name} returned {len(given)} arrays, and it is to return {len(types)}"

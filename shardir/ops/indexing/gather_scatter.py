@@ -46,8 +46,8 @@ def gather_batch(b: Builder, many: BatchedOp, x: Value, indices: Value, **dims: 
     """
     source, places = many.batched
     read = _add_batch_dim(GATHER.from_attrs(dims), source, places)
-    made: Value = b.gather(x, indices, result=many.emit_result, **_to_attrs(GATHER, read))
-    return made
+    result: Value = b.gather(x, indices, result=many.emit_result, **_to_attrs(GATHER, read))
+    return result
 
 
 def scatter_batch(
@@ -58,8 +58,8 @@ def scatter_batch(
     x = x if own else broadcast_over_batch(b, x, many.size)
     updates = updates if given else broadcast_over_batch(b, updates, many.size)
     read = _add_batch_dim(SCATTER.from_attrs(dims), True, places)
-    made: Value = b.scatter(x, indices, updates, op=op, **_to_attrs(SCATTER, read))
-    return made
+    result: Value = b.scatter(x, indices, updates, op=op, **_to_attrs(SCATTER, read))
+    return result
 
 
 def _add_batch_dim(dims: IndexingDims, operand: bool, indices: bool) -> IndexingDims:
@@ -96,7 +96,7 @@ def _gather_type(
     operand_batching_dims: Ints = (),
     indices_batching_dims: Ints = (),
 ) -> TensorType:
-    made = require_result_type(result, x)
+    result_type = require_result_type(result, x)
     dims = IndexingDims(
         offset_dims,
         collapsed_dims,
@@ -104,8 +104,8 @@ def _gather_type(
         operand_batching_dims,
         indices_batching_dims,
     )
-    check_layout(x, indices, made, GATHER, dims)
-    return made
+    check_layout(x, indices, result_type, GATHER, dims)
+    return result_type
 
 
 def _gather_factors(
@@ -226,8 +226,8 @@ def _scatter_reference(
         rows[row] = news
     else:
         _combine(op, rows, row, news)
-    made = rows.astype(x.dtype, copy=False).reshape([x.shape[d] for d in order])
-    return made.transpose(np.argsort(order))
+    output = rows.astype(x.dtype, copy=False).reshape([x.shape[d] for d in order])
+    return output.transpose(np.argsort(order))
 
 
 def _combine(op: str, rows: Array, row: Array, news: Array) -> None:

@@ -30,8 +30,8 @@ def _as_tuple(result: Result) -> tuple[TensorType, ...]:
     return (result,) if isinstance(result, TensorType) else result
 
 
-def _drop_vectors(made: tuple[Array, ...], vectors: bool) -> Any:
-    return made if vectors else made[0]
+def _drop_vectors(results: tuple[Array, ...], vectors: bool) -> Any:
+    return results if vectors else results[0]
 
 
 def _divide_by_gaps(inner: Matrix, values: Any) -> Matrix:
@@ -183,8 +183,8 @@ def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Cotangent
     Source: M. B. Giles, "Collected matrix derivative results" (2008), 3.1.
     """
     of_values, of_vectors = g if vectors else (g, None)
-    values, made = results if vectors else b.eigh(x, vectors=True)
-    basis = Matrix(b, made)
+    values, eigenvectors = results if vectors else b.eigh(x, vectors=True)
+    basis = Matrix(b, eigenvectors)
     inner = basis.full(0)
     if of_vectors is not None:
         inner = _divide_by_gaps(basis.H @ Matrix(b, of_vectors).conjugate(), values)
@@ -229,8 +229,8 @@ def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Cotangents
     Source: C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), 4.4.
     """
     of_values, of_vectors = g if vectors else (g, None)
-    values, made = results if vectors else b.eig(x, vectors=True)
-    basis = Matrix(b, made)
+    values, eigenvectors = results if vectors else b.eig(x, vectors=True)
+    basis = Matrix(b, eigenvectors)
     inner = basis.full(0)
     if of_vectors is not None:
         # Vectors have norm 1, so the component that would change the norm is removed.

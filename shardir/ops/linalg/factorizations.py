@@ -125,9 +125,9 @@ def _lu_reference(x: Array, *, result: Result) -> tuple[Array, Array, Array]:
             pivot = left[:, i, i, None]
             left[:, i + 1 :, i] /= np.where(pivot == 0, 1, pivot)
             left[:, i + 1 :, i + 1 :] -= left[:, i + 1 :, i, None] * left[:, i, None, i + 1 :]
-    made, places, permutation = result
+    lu_type, places, permutation = result
     return (
-        left.reshape(x.shape).astype(made.numpy),
+        left.reshape(x.shape).astype(lu_type.numpy),
         pivots.reshape(places.shape),
         order.reshape(permutation.shape),
     )

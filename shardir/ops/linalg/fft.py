@@ -41,15 +41,17 @@ def _type(x: TensorType, *, kind: str, rank: int, result: TensorType | None) -> 
         return TensorType((*outer, last // 2 + 1 if last else 0), COMPLEX_OF[x.dtype])
     if kind != "irfft":
         return x
-    made = (
+    result_type = (
         TensorType((*outer, max(2 * (last - 1), 0)), REAL_OF[x.dtype]) if result is None else result
     )
     fits = (
-        made.rank == x.rank and made.shape[:-1] == tuple(outer) and made.dtype == REAL_OF[x.dtype]
+        result_type.rank == x.rank
+        and result_type.shape[:-1] == tuple(outer)
+        and result_type.dtype == REAL_OF[x.dtype]
     )
-    if not fits or (made.shape[-1] // 2 + 1 if made.shape[-1] else 0) != last:
-        raise TypeError(f"{x} is not the spectrum of {made}")
-    return made
+    if not fits or (result_type.shape[-1] // 2 + 1 if result_type.shape[-1] else 0) != last:
+        raise TypeError(f"{x} is not the spectrum of {result_type}")
+    return result_type
 
 
 def _factors(x: TensorType, *, kind: str, rank: int, result: TensorType) -> FactorRule:

@@ -63,19 +63,19 @@ def apply_per_matrix(
         try:
             return _round_results(function(x if single else widen(x, False)), results)
         except np.linalg.LinAlgError:
-            made = tuple(np.full(type.shape, np.nan).astype(type.numpy) for type in results)
+            arrays = tuple(np.full(type.shape, np.nan).astype(type.numpy) for type in results)
             if x.ndim > 2:
                 inner = [type.with_shape(type.shape[x.ndim - 2 :]) for type in results]
                 for place in np.ndindex(x.shape[:-2]):
                     for whole, part in zip(
-                        made, apply_per_matrix(function, x[place], inner), strict=True
+                        arrays, apply_per_matrix(function, x[place], inner), strict=True
                     ):
                         whole[place] = part
-            return made
+            return arrays
 
 
-def _round_results(made: Any, results: Sequence[TensorType]) -> tuple[Array, ...]:
-    each = made if isinstance(made, tuple) else (made,)
+def _round_results(arrays: Any, results: Sequence[TensorType]) -> tuple[Array, ...]:
+    each = arrays if isinstance(arrays, tuple) else (arrays,)
     return tuple(
         np.asarray(x).astype(t.numpy, copy=False) for x, t in zip(each, results, strict=True)
     )
@@ -116,10 +116,10 @@ class Matrix(Term):
         """Return vectors, one per batch element, broadcast along the rows (-2) or columns (-1)."""
         rank = self.type.rank
         dims = (*range(rank - 2), rank + axis)
-        made = self.b.broadcast(values, dims=dims, result=self.type.with_dtype(values.type.dtype))
+        result = self.b.broadcast(values, dims=dims, result=self.type.with_dtype(values.type.dtype))
         if self.is_complex and values.type.dtype not in COMPLEX:
-            made = self.b.convert(made, result=self.type)
-        return Matrix(self.b, made)
+            result = self.b.convert(result, result=self.type)
+        return Matrix(self.b, result)
 
     def triangle_mask(self, comparison: str) -> Term:
         """Return the mask of elements whose row number compares with the column number."""
@@ -141,8 +141,8 @@ class Matrix(Term):
 
     def diagonal(self) -> Value:
         """Return the diagonals of square matrices as vectors."""
-        made: Value = self.b.sum(self.triangle("eq").value, dims=(self.type.rank - 1,))
-        return made
+        result: Value = self.b.sum(self.triangle("eq").value, dims=(self.type.rank - 1,))
+        return result
 
     def columns(self, start: int, size: int) -> "Matrix":
         """Return a range of columns."""
@@ -159,25 +159,25 @@ class Matrix(Term):
         shape = tuple(size if d == dim else n for d, n in enumerate(self.type.shape))
         starts = tuple(start if d == dim else 0 for d in range(rank))
         result = self.type.with_shape(shape)
-        made = self.b.slice(self.value, starts=starts, strides=(1,) * rank, result=result)
-        return Matrix(self.b, made)
+        sliced = self.b.slice(self.value, starts=starts, strides=(1,) * rank, result=result)
+        return Matrix(self.b, sliced)
 
     def append_columns(self, other: "Matrix") -> "Matrix":
         """Return the matrices with additional columns."""
-        made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 1)
-        return Matrix(self.b, made)
+        result = self.b.concatenate(self.value, other.value, dim=self.type.rank - 1)
+        return Matrix(self.b, result)
 
     def append_rows(self, other: "Matrix") -> "Matrix":
         """Return the matrices with additional rows."""
-        made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 2)
-        return Matrix(self.b, made)
+        result = self.b.concatenate(self.value, other.value, dim=self.type.rank - 2)
+        return Matrix(self.b, result)
 
     def solve(self, other: "Matrix", *, lower: bool, transpose: str = "no") -> "Matrix":
         """Return the solution x of triangular systems with these coefficients."""
-        made = self.b.triangular_solve(
+        result = self.b.triangular_solve(
             self.value, other.value, lower=lower, transpose=Symbol(transpose), unit=False
         )
-        return Matrix(self.b, made)
+        return Matrix(self.b, result)
 
     def hermitian(self) -> "Matrix":
         """Return a cotangent of Hermitian matrices as a cotangent of their lower triangles.

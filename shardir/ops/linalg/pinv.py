@@ -40,8 +40,10 @@ def _reference(x: Array, cutoff: Array, *, result: TensorType) -> Array:
     with np.errstate(all="ignore"):
         large = values > cutoff[..., None] * values[..., :1]
         inverse = np.where(large | np.isnan(values), 1 / np.where(values == 0, 1, values), 0)
-        made = np.swapaxes(vh.conj(), -1, -2) @ (inverse[..., None] * np.swapaxes(u.conj(), -1, -2))
-    narrow: Array = made.astype(result.numpy)
+        inverse_matrix = np.swapaxes(vh.conj(), -1, -2) @ (
+            inverse[..., None] * np.swapaxes(u.conj(), -1, -2)
+        )
+    narrow: Array = inverse_matrix.astype(result.numpy)
     return narrow
 
 

@@ -29,18 +29,20 @@ _PARTITIONABLE = SCHEMES[0]
 def _bits_type(
     keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
 ) -> TensorType:
-    made = _bits_result(keys, result)
-    words = threefry.num_counters(prod(made.shape[keys.rank :]), made.numpy.itemsize * 8)
+    result_type = _bits_result(keys, result)
+    words = threefry.num_counters(
+        prod(result_type.shape[keys.rank :]), result_type.numpy.itemsize * 8
+    )
     _check_scheme(scheme, words)
-    return made
+    return result_type
 
 
 def _split_type(
     keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
 ) -> TensorType:
-    made = _split_result(keys, result)
-    _check_scheme(scheme, 2 * prod(made.shape[keys.rank :]))
-    return made
+    result_type = _split_result(keys, result)
+    _check_scheme(scheme, 2 * prod(result_type.shape[keys.rank :]))
+    return result_type
 
 
 def _bits_at_type(
@@ -50,10 +52,10 @@ def _bits_at_type(
     shape: tuple[int, ...],
     scheme: str = _PARTITIONABLE,
 ) -> TensorType:
-    made = _bits_result(keys, result)
-    _check_piece(made.with_shape(made.shape[keys.rank :]), starts, shape)
-    _check_scheme(scheme, threefry.num_counters(prod(shape), made.numpy.itemsize * 8))
-    return made
+    result_type = _bits_result(keys, result)
+    _check_piece(result_type.with_shape(result_type.shape[keys.rank :]), starts, shape)
+    _check_scheme(scheme, threefry.num_counters(prod(shape), result_type.numpy.itemsize * 8))
+    return result_type
 
 
 def _split_at_type(
@@ -63,10 +65,10 @@ def _split_at_type(
     shape: tuple[int, ...],
     scheme: str = _PARTITIONABLE,
 ) -> TensorType:
-    made = _split_result(keys, result)
-    _check_piece(made.with_shape(made.shape[keys.rank :]), starts, shape)
+    result_type = _split_result(keys, result)
+    _check_piece(result_type.with_shape(result_type.shape[keys.rank :]), starts, shape)
     _check_scheme(scheme, 2 * prod(shape))
-    return made
+    return result_type
 
 
 def _fold_in_type(keys: TensorType, data: TensorType, *, result: TensorType | None) -> TensorType:
@@ -84,26 +86,26 @@ def _hash_type(
 
 
 def _bits_result(keys: TensorType, result: TensorType | None) -> TensorType:
-    made = require_result_type(result)
-    if made.dtype not in UNSIGNED:
-        raise TypeError(f"makes {', '.join(UNSIGNED)}, not {made.dtype}")
-    _check_keys(keys, made)
-    return made
+    result_type = require_result_type(result)
+    if result_type.dtype not in UNSIGNED:
+        raise TypeError(f"makes {', '.join(UNSIGNED)}, not {result_type.dtype}")
+    _check_keys(keys, result_type)
+    return result_type
 
 
 def _split_result(keys: TensorType, result: TensorType | None) -> TensorType:
-    made = require_result_type(result)
-    if made.dtype != "key":
-        raise TypeError(f"makes keys, not {made.dtype}")
-    _check_keys(keys, made)
-    return made
+    result_type = require_result_type(result)
+    if result_type.dtype != "key":
+        raise TypeError(f"makes keys, not {result_type.dtype}")
+    _check_keys(keys, result_type)
+    return result_type
 
 
-def _check_keys(keys: TensorType, made: TensorType) -> None:
+def _check_keys(keys: TensorType, result: TensorType) -> None:
     if keys.dtype != "key":
         raise TypeError(f"takes keys, got {keys}")
-    if made.shape[: keys.rank] != keys.shape:
-        raise TypeError(f"{made} does not begin with the dimensions of {keys}")
+    if result.shape[: keys.rank] != keys.shape:
+        raise TypeError(f"{result} does not begin with the dimensions of {keys}")
 
 
 def _check_scheme(scheme: str, words: int) -> None:

@@ -139,10 +139,12 @@ def partition_select_and_scatter(
         kept.append((d, [at - start for at, start in zip(begins, starts, strict=True)], size))
         bounds[d] = starts
     if any(padding[d] != (0, 0) for d in bounds):
-        made = _select_expanded(b, local, x, source, bounds, padding, nothing, op=op, window=window,
-                            strides=strides, window_dilation=window_dilation)  # fmt: skip
+        result = _select_expanded(
+            b, local, x, source, bounds, padding, nothing, op=op, window=window,
+            strides=strides, window_dilation=window_dilation,
+        )  # fmt: skip
     else:
-        made = b.select_and_scatter(
+        result = b.select_and_scatter(
             x,
             source,
             op=op,
@@ -153,27 +155,33 @@ def partition_select_and_scatter(
             window_dilation=window_dilation,
         )
     for d, offsets, size in kept:
-        made = _slice_local_shard(b, local, made, values, d, offsets, size)
-    return made
+        result = _slice_local_shard(b, local, result, values, d, offsets, size)
+    return result
 
 
 def _slice_local_shard(
-    b: Builder, local: LocalOp, made: Value, value: Value, d: int, offsets: list[int], size: int
+    b: Builder,
+    local: LocalOp,
+    scattered: Value,
+    value: Value,
+    d: int,
+    offsets: list[int],
+    size: int,
 ) -> Value:
     """Return the device's shard of the sums; no window extends beyond its end."""
-    rank = made.type.rank
-    missing = max(0, max(offsets) + size - made.type.shape[d])
+    rank = scattered.type.rank
+    missing = max(0, max(offsets) + size - scattered.type.shape[d])
     if missing:
         high = tuple(missing if i == d else 0 for i in range(rank))
-        none, zero = (0,) * rank, b.full(0, made.type.with_shape(()))
-        made = b.pad(made, zero, low=none, high=high, interior=none)
+        none, zero = (0,) * rank, b.full(0, scattered.type.with_shape(()))
+        scattered = b.pad(scattered, zero, low=none, high=high, interior=none)
     offset = select_by_position(b, local.sharding_axes(value, d), offsets)
     if isinstance(offset, int):
-        return slice_rows(b, made, d, offset, size)
-    shape = tuple(size if i == d else n for i, n in enumerate(made.type.shape))
+        return slice_rows(b, scattered, d, offset, size)
+    shape = tuple(size if i == d else n for i, n in enumerate(scattered.type.shape))
     zero = b.full(0, offset.type)
     starts = (offset if i == d else zero for i in range(rank))
-    return b.dynamic_slice(made, *starts, result=made.type.with_shape(shape))
+    return b.dynamic_slice(scattered, *starts, result=scattered.type.with_shape(shape))
 
 
 def _select_expanded(

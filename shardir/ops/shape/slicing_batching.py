@@ -22,36 +22,36 @@ def pad_batch(
     old, _ = many.op.operands
     if not many.batched[0]:
         x = broadcast_over_batch(b, x, many.size)
-    made: Value
+    result: Value
     if not many.batched[1]:
-        made = b.pad(x, value, **attrs)
-        return made
+        result = b.pad(x, value, **attrs)
+        return result
     padded = b.pad(x, _arbitrary_element(b, value.type.dtype), **attrs)
     flags = TensorType(old.type.shape, "bool")
     outside = b.full(False, flags.with_shape(()))
     inside = b.pad(b.full(True, flags), outside, low=low, high=high, interior=interior)
     inside = broadcast_over_batch(b, inside, many.size)
-    made = b.select(inside, padded, broadcast_batch_scalars(b, value, padded.type))
-    return made
+    result = b.select(inside, padded, broadcast_batch_scalars(b, value, padded.type))
+    return result
 
 
 def _arbitrary_element(b: Builder, dtype: str) -> Value:
     """Return an arbitrary element of a type."""
-    made: Value
+    result: Value
     if dtype == "key":
-        made = b.bitcast(b.full(0, TensorType((2,), "u32")), result=TensorType((), dtype))
+        result = b.bitcast(b.full(0, TensorType((2,), "u32")), result=TensorType((), dtype))
     else:
-        made = b.full(0, TensorType((), dtype))
-    return made
+        result = b.full(0, TensorType((), dtype))
+    return result
 
 
 def dynamic_slice_batch(b: Builder, many: BatchedOp, x: Value, *starts: Value) -> Value:
-    made: Value
+    result: Value
     if not any(many.batched[1:]):
-        made = b.dynamic_slice(x, _zero_start(b, starts), *starts, result=many.emit_result)
-        return made
+        result = b.dynamic_slice(x, _zero_start(b, starts), *starts, result=many.emit_result)
+        return result
     windows = tuple(range(many.op.result.type.rank))
-    made = b.gather(
+    result = b.gather(
         x,
         _index_vectors(b, many, starts, many.batched[1:]),
         result=many.emit_result,
@@ -59,7 +59,7 @@ def dynamic_slice_batch(b: Builder, many: BatchedOp, x: Value, *starts: Value) -
         collapsed_dims=(),
         **_index_attrs(windows, "start_index_map", many.batched[0]),
     )
-    return made
+    return result
 
 
 def dynamic_update_slice_batch(
@@ -69,15 +69,15 @@ def dynamic_update_slice_batch(
         value if batched else broadcast_over_batch(b, value, many.size)
         for value, batched in zip((x, update), many.batched, strict=False)
     )
-    made: Value
+    result: Value
     if not any(many.batched[2:]):
-        made = b.dynamic_update_slice(x, update, _zero_start(b, starts), *starts)
-        return made
+        result = b.dynamic_update_slice(x, update, _zero_start(b, starts), *starts)
+        return result
     # A scatter drops out-of-bounds elements, whereas an update clamps its start.
     room = [n - m for n, m in zip(x.type.shape[1:], update.type.shape[1:], strict=True)]
     starts = tuple(_clamp_start(b, start, limit) for start, limit in zip(starts, room, strict=True))
     windows = tuple(range(len(starts)))
-    made = b.scatter(
+    result = b.scatter(
         x,
         _index_vectors(b, many, starts, many.batched[2:]),
         update,
@@ -86,7 +86,7 @@ def dynamic_update_slice_batch(
         op=Symbol("set"),
         **_index_attrs(windows, "scatter_dims", True),
     )
-    return made
+    return result
 
 
 def _zero_start(b: Builder, starts: tuple[Value, ...]) -> Value:

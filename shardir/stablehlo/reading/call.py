@@ -272,15 +272,15 @@ class OperationReader:
         self, name: str, *operands: Value, blocks: tuple[Block, ...] = (), **attrs: Attr
     ) -> tuple[Value, ...]:
         """Emit the IR operation of this one, which gets the names and the shardings."""
-        made = self.infer(name, operands, tuple(self.results), blocks, attrs)
-        if len(made) != len(self.results):
-            many = count_noun(len(made), "result")
+        result_types = self.infer(name, operands, tuple(self.results), blocks, attrs)
+        if len(result_types) != len(self.results):
+            many = count_noun(len(result_types), "result")
             raise self.fail(f"{self.name} has {many}, not {len(self.results)}")
-        for i, (type, stated) in enumerate(zip(made, self.results, strict=True)):
+        for i, (type, stated) in enumerate(zip(result_types, self.results, strict=True)):
             if type != stated:
                 raise self.fail(f"the result of {self.name} is {type}, not {stated}",
                                 self._result_token(i))  # fmt: skip
-        values = self.define(made)
+        values = self.define(result_types)
         self.reader.append(name, operands, values, attrs, blocks, self.written.loc)
         return values
 
@@ -321,10 +321,10 @@ class OperationReader:
         """
         result = stated[0] if len(stated) == 1 else stated or None
         try:
-            made = infer_types(OPS[name], operands, result, attrs, blocks)
+            result_types = infer_types(OPS[name], operands, result, attrs, blocks)
         except OperationTypeError as error:
             raise UnsupportedOperation(str(error)) from None
-        return made
+        return result_types
 
     def _result_token(self, number: int) -> Token:
         signature = self.written.signature

@@ -125,9 +125,9 @@ def _reduce_precision(call: OperationReader) -> Values:
         infinite = call.emit_step("or", sign, number(exponent_mask))
         bits = call.emit_step("select", call.emit_step("gt", power, top), infinite, bits)
         bits = call.emit_step("select", call.emit_step("le", power, bottom), sign, bits)
-    made = call.emit_step("bitcast", bits, result=x.type)
+    result = call.emit_step("bitcast", bits, result=x.type)
     undefined = x if mantissa else splat(call, inf, x.type)
-    return call.emit("select", call.emit_step("ne", x, x), undefined, made)
+    return call.emit("select", call.emit_step("ne", x, x), undefined, result)
 
 
 def _format(call: OperationReader) -> tuple[int, int]:
@@ -373,8 +373,8 @@ def _batch_norm_training(call: OperationReader) -> Values:
     mean, variance = _moments(call, x, dim)
     normal, _ = _normalize(call, x, mean, variance, dim)
     scaled = call.emit_step("mul", normal, _broadcast_along(call, scale, x.type, dim))
-    made = call.emit_step("add", scaled, _broadcast_along(call, offset, x.type, dim))
-    return rename_results(call, [made, mean, variance])
+    normalized_output = call.emit_step("add", scaled, _broadcast_along(call, offset, x.type, dim))
+    return rename_results(call, [normalized_output, mean, variance])
 
 
 @register_reader("batch_norm_grad")
@@ -396,10 +396,10 @@ def _batch_norm_grad(call: OperationReader) -> Values:
     return rename_results(call, [call.emit_step("mul", factor, inner), of_scale, of_offset])
 
 
-def rename_results(call: OperationReader, made: Sequence[Value]) -> Values:
+def rename_results(call: OperationReader, values: Sequence[Value]) -> Values:
     """Return the values under the names and shardings of the results."""
-    if [value.type for value in made] != call.results:
-        raise call.fail(f"{call.name} makes ({', '.join(str(v.type) for v in made)})")
-    results = call.define(value.type for value in made)
-    call.reader.rename(dict(zip(made, results, strict=True)))
+    if [value.type for value in values] != call.results:
+        raise call.fail(f"{call.name} makes ({', '.join(str(v.type) for v in values)})")
+    results = call.define(value.type for value in values)
+    call.reader.rename(dict(zip(values, results, strict=True)))
     return results

@@ -141,8 +141,8 @@ class FunctionReader(FunctionState):
         """Return the operations of a block and its returned values."""
         outer, self.ops = self.ops, []
         returns = self.inline_block(block)
-        made, self.ops = self.ops, outer
-        return made, returns
+        ops, self.ops = self.ops, outer
+        return ops, returns
 
     def inline_block(self, block: records.BlockRecord) -> list[Value]:
         outer, self.current_block = self.current_block, block

@@ -141,14 +141,14 @@ class FunctionState(ABC):
         """Replace values in the operations of the current block."""
         for i, op in enumerate(self.ops):
             if any(value in new for value in (*op.results, *op.uses())):
-                made = replace(
+                new_op = replace(
                     op,
                     operands=tuple(new.get(v, v) for v in op.operands),
                     results=tuple(new.get(v, v) for v in op.results),
                     blocks=tuple(substitute(block, dict(new)) for block in op.blocks),
                 )
-                self.ops[i] = made
-                self.makers.update(dict.fromkeys(made.results, made))
+                self.ops[i] = new_op
+                self.makers.update(dict.fromkeys(new_op.results, new_op))
 
     def cross_call_boundary(
         self,
@@ -165,10 +165,10 @@ class FunctionState(ABC):
         """
         if not self.shardings.meshes:
             return value
-        made = Value(value.type, self.names.fresh(name_hint), sharding)
+        result = Value(value.type, self.names.fresh(name_hint), sharding)
         attrs = {"entering": True} if entering else {}
-        self.append("data_flow_edge", (value,), (made,), attrs, (), loc)
-        return made
+        self.append("data_flow_edge", (value,), (result,), attrs, (), loc)
+        return result
 
     def constant_of(self, value: Value) -> Attr:
         """Return the number that all elements of a value equal, or `None` if it is unknown."""

@@ -58,11 +58,11 @@ def _reduce(call: OperationReader) -> Values:
     if any(c in ("or", "and") and x.type.dtype != "bool" for c, x in zip(names, xs, strict=True)):
         return emit_tree_reduction(call, xs, inits, dims)
     if len(xs) > 1:
-        made = [
+        values = [
             _reduce_independently(call, x, init, combine, dims)
             for x, init, combine in zip(xs, inits, names, strict=True)
         ]
-        return _rename_results(call, made)
+        return _rename_results(call, values)
     (x,), (init,), (combine,) = xs, inits, names
     if is_identity(call, init, combine):
         call.reader.mark_removable(init)
@@ -81,10 +81,10 @@ def _reduce_independently(
     return call.emit_step(ELEMENTWISE[combine], start, reduced)
 
 
-def _rename_results(call: OperationReader, made: list[Value]) -> Values:
+def _rename_results(call: OperationReader, values: list[Value]) -> Values:
     """Return the values under the names and shardings of the results."""
-    results = call.define(value.type for value in made)
-    call.reader.rename(dict(zip(made, results, strict=True)))
+    results = call.define(value.type for value in values)
+    call.reader.rename(dict(zip(values, results, strict=True)))
     return results
 
 
@@ -357,5 +357,7 @@ def _if(call: OperationReader) -> Values:
 
 
 def _read_branches(call: OperationReader, blocks: list[records.BlockRecord]) -> Values:
-    made = tuple(call.reader.read_block(block, call.reader.params_of(block)) for block in blocks)
-    return call.emit("case", *call.take_operands(1), blocks=made)
+    branches = tuple(
+        call.reader.read_block(block, call.reader.params_of(block)) for block in blocks
+    )
+    return call.emit("case", *call.take_operands(1), blocks=branches)

@@ -293,9 +293,9 @@ def _custom_call(call: OperationReader) -> Values:
         entries = config.entries if isinstance(config, records.DictRecord) else ()
         if any(entry.key == "largest" and str(entry.value) == "true" for entry in entries):
             return _top_k(call)
-    made = read_own_call(call, target)
-    if made is None:
-        made = read_lapack(call, target)
-    if made is None:
+    result = read_own_call(call, target)
+    if result is None:
+        result = read_lapack(call, target)
+    if result is None:
         raise UnsupportedOperation("")
-    return made
+    return result

@@ -77,9 +77,9 @@ def _map(call: OperationReader) -> Values:
     """Read an elementwise computation over all dimensions."""
     (block,) = call.blocks
     params = [param.name for param in block.params]
-    made = inline_vectorized(call, block, params, call.all_operands)
-    if [value.type for value in made] != call.results:
+    new_values = inline_vectorized(call, block, params, call.all_operands)
+    if [value.type for value in new_values] != call.results:
         raise call.fail("map does not return what it states")
-    results = call.define(value.type for value in made)
-    call.reader.rename(dict(zip(made, results, strict=True)))
+    results = call.define(value.type for value in new_values)
+    call.reader.rename(dict(zip(new_values, results, strict=True)))
     return results

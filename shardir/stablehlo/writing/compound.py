@@ -37,15 +37,15 @@ def _dot(w: MlirWriter, op: Op) -> None:
     }
     fields = ", ".join(f"{key} = {format_int_list(dims)}" for key, dims in numbers.items())
     attrs = {"dot_dimension_numbers": f"#stablehlo.dot<{fields}>"}
-    made = [*batch, *(c for c in x + y if c not in batch and c not in summed)]
-    if made == list(output):
+    plain_output = [*batch, *(c for c in x + y if c not in batch and c not in summed)]
+    if plain_output == list(output):
         w.write_op(op, "stablehlo.dot_general", attrs, operands=parts)
         return
     type = op.result.type
     sizes = dict(zip(output, type.shape, strict=True))
-    plain = type.with_shape([sizes[c] for c in made])
+    plain = type.with_shape([sizes[c] for c in plain_output])
     product = w.write_step("stablehlo.dot_general", parts, plain, attrs)
-    perm = format_array(made.index(c) for c in output)
+    perm = format_array(plain_output.index(c) for c in output)
     w.write_op(op, "stablehlo.transpose", {"permutation": perm}, operands=[product])
 
 

@@ -36,8 +36,8 @@ class ArrayWriter:
         if x[1].shape == self.shape:
             return x
         attrs = {"broadcast_dimensions": format_array(range(x[1].rank))}
-        made = TensorType(self.shape, x[1].dtype)
-        return self.w.write_step("stablehlo.broadcast_in_dim", [x], made, attrs)
+        result_type = TensorType(self.shape, x[1].dtype)
+        return self.w.write_step("stablehlo.broadcast_in_dim", [x], result_type, attrs)
 
     def apply(self, name: str, *xs: TypedName) -> TypedName:
         return self.w.write_step(f"stablehlo.{name}", xs, self.kind(xs[0][1].dtype))

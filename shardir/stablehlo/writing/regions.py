@@ -73,10 +73,14 @@ def reduce_over(w: MlirWriter, x: TypedName, dims: Sequence[int], op: str) -> Ty
     """Write the reduction of an intermediate value."""
     _, type = x
     initial = w.constant(identity_literal(op, type.dtype), type.with_shape(()))
-    made = type.with_shape([n for d, n in enumerate(type.shape) if d not in dims])
+    result_type = type.with_shape([n for d, n in enumerate(type.shape) if d not in dims])
     attrs = {"dimensions": format_array(dims)}
     return w.write_step(
-        "stablehlo.reduce", [x, initial], made, attrs, [combination_region(w, op, type.dtype)]
+        "stablehlo.reduce",
+        [x, initial],
+        result_type,
+        attrs,
+        [combination_region(w, op, type.dtype)],
     )
 
 

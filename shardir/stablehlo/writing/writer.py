@@ -100,11 +100,11 @@ class MlirWriter:
         """
         inputs = [self.typed_name(value) for value in op.operands] if operands is None else operands
         results = [*(Value(type, "s0") for type in hidden), *op.results]
-        made = [(self.define(value), value.type) for value in results]
+        named_results = [(self.define(value), value.type) for value in results]
         more = dict(extra or {})
         if annotate and (shardings := format_sharding_per_value(results, self.meshes)):
             more["sdy.sharding"] = shardings
-        self._write(made, name, inputs, attrs or {}, regions, more, self.location(op))
+        self._write(named_results, name, inputs, attrs or {}, regions, more, self.location(op))
 
     def write_opaque(self, op: Op, head: str, attributes: str, types: str) -> None:
         """Write an opaque operation from its text; a single % stands for the next operand.
@@ -132,8 +132,8 @@ class MlirWriter:
         if extra:
             text += f" {{{', '.join(extra)}}}"
         types = REFERENCE.sub(word, types)
-        made = ", ".join(self.define(value) for value in op.results)
-        text = f"{f'{made} = ' if made else ''}{text} {types}{self.location(op)}"
+        names = ", ".join(self.define(value) for value in op.results)
+        text = f"{f'{names} = ' if names else ''}{text} {types}{self.location(op)}"
         self.lines += text.split("\n")
 
     def write_step(
@@ -145,9 +145,9 @@ class MlirWriter:
         regions: Sequence[WrittenRegion] = (),
     ) -> TypedName:
         """Write an auxiliary operation; return its result and type."""
-        made = "%" + self._names.fresh("s0")
-        self._write([(made, result)], name, inputs, attrs or {}, regions, {}, "")
-        return made, result
+        value_name = "%" + self._names.fresh("s0")
+        self._write([(value_name, result)], name, inputs, attrs or {}, regions, {}, "")
+        return value_name, result
 
     def constant(self, value: object, type: TensorType) -> TypedName:
         return self.write_step(
@@ -164,12 +164,12 @@ class MlirWriter:
         extra: Attrs,
         location: str,
     ) -> None:
-        made = f"{', '.join(name for name, _ in results)} = " if results else ""
+        results_text = f"{', '.join(name for name, _ in results)} = " if results else ""
         properties = f" <{{{_fields(attrs)}}}>" if attrs else ""
         rest = f" {{{_fields(extra)}}}" if extra else ""
         types = ", ".join(format_tensor(type) for _, type in inputs)
         gives = ", ".join(format_tensor(type) for _, type in results)
-        head = f'{made}"{name}"({", ".join(name for name, _ in inputs)}){properties}'
+        head = f'{results_text}"{name}"({", ".join(name for name, _ in inputs)}){properties}'
         tail = f"{rest} : ({types}) -> ({gives}){location}"
         if not regions:
             self.lines.append(head + tail)
