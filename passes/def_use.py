@@ -53,47 +53,47 @@ class DefUse:
 
 def analyze_def_use(function: Function) -> DefUse:
     """Return the definitions and uses of all values of a function."""
-    found = DefUse()
-    _analyze_block(function.body, 1, found)
+    result = DefUse()
+    _analyze_block(function.body, 1, result)
     for value in function.body.returns:
-        found.users[value].append(None)
-    return found
+        result.users[value].append(None)
+    return result
 
 
-def _add_definitions(values: tuple[Value, ...], times: int, found: DefUse) -> None:
+def _add_definitions(values: tuple[Value, ...], times: int, analysis: DefUse) -> None:
     for value in values:
-        found.times[value] = times
-        found.users[value] = []
+        analysis.times[value] = times
+        analysis.users[value] = []
 
 
-def _analyze_block(block: Block, times: int, found: DefUse) -> None:
-    _add_definitions(block.params, times, found)
+def _analyze_block(block: Block, times: int, analysis: DefUse) -> None:
+    _add_definitions(block.params, times, analysis)
     for op in block.ops:
-        _add_definitions(op.results, times, found)
-        found.maker.update(dict.fromkeys(op.results, op))
+        _add_definitions(op.results, times, analysis)
+        analysis.maker.update(dict.fromkeys(op.results, op))
         if not op.blocks:
             for value in dict.fromkeys(op.operands):
-                found.users[value].append(op)
+                analysis.users[value].append(op)
         elif op.name in UNANALYZED_REGIONS:
             for value in dict.fromkeys(op.uses()):
-                found.users[value].append(None)
+                analysis.users[value].append(None)
         else:
-            _analyze_region(op, times, found)
+            _analyze_region(op, times, analysis)
 
 
-def _analyze_region(op: Op, times: int, found: DefUse) -> None:
+def _analyze_region(op: Op, times: int, analysis: DefUse) -> None:
     inner = times * (
         max(op.attrs["length"], 1) if op.spec is ops.scan else ASSUMED_WHILE_ITERATIONS
     )
     for block in op.blocks:
-        _analyze_block(block, inner, found)
+        _analyze_block(block, inner, analysis)
     entering = dict.fromkeys((*op.operands, *(v for block in op.blocks for v in block.returns)))
     for edge in op.edges():
         tie = EdgeUse(op, edge)
-        found.tied[edge.targets[0]] = tie
-        found.owner.update(dict.fromkeys(edge.targets, edge.targets[0]))
+        analysis.tied[edge.targets[0]] = tie
+        analysis.owner.update(dict.fromkeys(edge.targets, edge.targets[0]))
         for value in dict.fromkeys(edge.sources):
-            found.users[value].append(tie)
+            analysis.users[value].append(tie)
             entering.pop(value, None)
     for value in entering:
-        found.users[value].append(None)
+        analysis.users[value].append(None)

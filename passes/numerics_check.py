@@ -82,22 +82,22 @@ def _describe_difference(
     )
     gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     gap = np.where(np.isnan(gap), np.inf, gap)
-    place = np.unravel_index(int(np.argmax(gap)), gap.shape) if gap.ndim else ()
-    where = f" at {[int(p) for p in place]}" if place else ""
+    index = np.unravel_index(int(np.argmax(gap)), gap.shape) if gap.ndim else ()
+    where = f" at {[int(p) for p in index]}" if index else ""
     return (
         f"result {i} (%{module.main.body.returns[i].name}) differs by up to {gap.max():.3g}"
-        f"{where}, where {a[place]:.6g} became {b[place]:.6g}"
+        f"{where}, where {a[index]:.6g} became {b[index]:.6g}"
     )
 
 
 def _describe_first_difference(before: Module, after: Module, arguments: Sequence[Array]) -> str:
     """Describe the first operation of the new program whose result differs."""
-    known = {v.name: v for v in before.main.body.values()}
+    value_of_name = {v.name: v for v in before.main.body.values()}
     shared = [
-        (known[v.name], v, op)
+        (value_of_name[v.name], v, op)
         for op in after.main.body.ops
         for v in op.results
-        if v.name in known and _is_comparable(known[v.name], v, after.main)
+        if v.name in value_of_name and _is_comparable(value_of_name[v.name], v, after.main)
     ]
     if not shared:
         return ""

@@ -119,12 +119,12 @@ class Pipeline:
         passes: list[Pass] = []
         position = 0
         for step in _split_steps(text):
-            place, colon, name = step.partition(":")
+            side, colon, name = step.partition(":")
             if step == "default":
                 passes[position:position] = default.passes
                 position += len(default.passes)
-            elif colon and place in ("before", "after"):
-                position = _position_of(current_name(name), passes, place)
+            elif colon and side in ("before", "after"):
+                position = _position_of(current_name(name), passes, side)
             else:
                 (new_pass,) = cls.parse(step).passes
                 passes.insert(position, new_pass)
@@ -190,19 +190,19 @@ def _split_steps(text: str) -> list[str]:
     return [step.strip() for step in re.split(r",(?![^{]*\})", text) if step.strip()]
 
 
-def _position_of(name: str, passes: Sequence[Pass], place: str) -> int:
+def _position_of(name: str, passes: Sequence[Pass], side: str) -> int:
     """Return the index before the first pass called `name`, or after the last one."""
     names = [step.name for step in passes]
     if name not in names:
         hint = (
             f"the earlier steps are {', '.join(names)}"
             if names
-            else f"write the step default before it: default,{place}:{name}"
+            else f"write the step default before it: default,{side}:{name}"
         )
         raise PipelineError(
-            f"{place}:{name} is not a position: no earlier step is called {name!r}; {hint}"
+            f"{side}:{name} is not a position: no earlier step is called {name!r}; {hint}"
         )
-    return names.index(name) if place == "before" else len(names) - names[::-1].index(name)
+    return names.index(name) if side == "before" else len(names) - names[::-1].index(name)
 
 
 def format_option(value: object) -> str:
@@ -235,13 +235,13 @@ def _build_pass(name: str, options: str) -> Pass:
     for option in filter(None, map(str.strip, options.split(","))):
         key, _, text = option.partition("=")
         if key not in types:
-            known = ", ".join(types) or "none"
+            options_text = ", ".join(types) or "none"
             hint = (
                 "; decorate the class with @dataclass(frozen=True) to make its fields options"
                 if key in get_annotations(kind)
                 else ""
             )
-            raise PipelineError(f"pass {name!r} has no option {key!r}; it has {known}{hint}")
+            raise PipelineError(f"pass {name!r} has no option {key!r}; it has {options_text}{hint}")
         allowed = kind.choices.get(key)
         if allowed and text not in allowed:
             raise PipelineError(

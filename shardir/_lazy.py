@@ -93,8 +93,8 @@ def lazy_module(face: str, home: str) -> LazyModule:
 
     def public() -> list[str]:
         module = import_module(home)
-        found: list[str] | None = getattr(module, "__all__", None)
-        return found or [k for k, value in vars(module).items() if _is_public(face, k, value)]
+        result: list[str] | None = getattr(module, "__all__", None)
+        return result or [k for k, value in vars(module).items() if _is_public(face, k, value)]
 
     return _make_lazy_module(face, lookup, public)
 
@@ -126,11 +126,11 @@ def _make_lazy_module(
     return lookup_or_all, listing
 
 
-def _unknown_name_error(face: str, name: str, known: list[str]) -> UnknownName:
+def _unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
     whole = f"{face}.{name}"
     if whole in MODULES_ONLY_IN_JAX:
         return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(whole)}")
-    close = get_close_matches(name, known, 1)
+    close = get_close_matches(name, names, 1)
     return UnknownName(
         f"{face} has no name {name!r}" + (f"; did you mean {close[0]!r}" if close else "")
     )

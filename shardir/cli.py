@@ -53,8 +53,8 @@ def _print_traceback(error: Exception, script: str) -> None:
     """Print the traceback from the script on, through `sys.excepthook`, which also stops peer
     processes.
     """
-    place: TracebackType | None = error.__traceback__
-    while place is not None and place.tb_frame.f_code.co_filename != script:
-        place = place.tb_next
-    shown = place or error.__traceback__
+    entry: TracebackType | None = error.__traceback__
+    while entry is not None and entry.tb_frame.f_code.co_filename != script:
+        entry = entry.tb_next
+    shown = entry or error.__traceback__
     sys.excepthook(type(error), error.with_traceback(shown), shown)

@@ -25,7 +25,7 @@ encoding can represent.
 
 def escape_control_characters(text: str) -> str:
     """Return the text with control characters escaped, except newlines and tabs."""
-    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def clip_text(text: str, most: int) -> str:
@@ -179,7 +179,7 @@ class NoRule(ShardirError, NotImplementedError):
         )
 
 
-def suggest_name(wrong: str, known: Iterable[str]) -> str:
+def suggest_name(wrong: str, names: Iterable[str]) -> str:
     """Return `did you mean 'relu'?`, or an empty text if no known name is close.
 
     The time of the comparison is proportional to the product of the lengths, so long names are not
@@ -187,7 +187,7 @@ def suggest_name(wrong: str, known: Iterable[str]) -> str:
     """
     if len(wrong) > MAX_SUGGESTION_CHARACTERS:
         return ""
-    some = (name for name in islice(known, 10_000) if len(name) <= MAX_SUGGESTION_CHARACTERS)
+    some = (name for name in islice(names, 10_000) if len(name) <= MAX_SUGGESTION_CHARACTERS)
     close = get_close_matches(wrong, list(some), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
 

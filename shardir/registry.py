@@ -250,20 +250,20 @@ def load_plugin(plugin: str) -> None:
     origin = f"module {module}"
     try:
         with _loading(origin):
-            found = _import_object(plugin)
+            plugin_object = _import_object(plugin)
     except Exception as error:
         raise PluginError(f"cannot load {plugin!r}: {_describe_exception(error)}") from error
-    if isinstance(found, ModuleType):
+    if isinstance(plugin_object, ModuleType):
         return
     for registry in _registries:
-        if registry.accepts(found):
+        if registry.accepts(plugin_object):
             with _loading(origin):
-                registry.register_object(found)
+                registry.register_object(plugin_object)
             return
     raise PluginError(
         bound_message(
-            f"cannot load {plugin!r}: it is {found!r}; name a pass, an operation, a target or a "
-            "backend"
+            f"cannot load {plugin!r}: it is {plugin_object!r}; name a pass, an operation, a "
+            "target or a backend"
         )
     )
 
@@ -321,13 +321,13 @@ def _is_imported(file: str) -> bool:
 def _import_object(value: str) -> Any:
     """Return the module `module`, or the object `module:name`."""
     module, _, path = value.partition(":")
-    found: Any = import_module(module.strip())
+    result: Any = import_module(module.strip())
     for part in filter(None, path.strip().split(".")):
-        if not hasattr(found, part):
-            hint = suggest_name(part, dir(found))
+        if not hasattr(result, part):
+            hint = suggest_name(part, dir(result))
             raise AttributeError(f"{module} has no {path!r}" + (f"; {hint}" if hint else ""))
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result
 
 
 def _describe_exception(error: Exception) -> str:

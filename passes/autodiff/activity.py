@@ -25,11 +25,11 @@ def backward_reachable(block: Block, starts: Sequence[Value], active: set[Value]
     The result is conservative: all operands of an operation with blocks count as used by all its
     results.
     """
-    found = {value for value in starts if value in active}
+    result = {value for value in starts if value in active}
     for op in reversed(block.ops):
-        if any(value in found for value in op.results):
-            found.update(value for value in op.uses() if value in active)
-    return found
+        if any(value in result for value in op.results):
+            result.update(value for value in op.uses() if value in active)
+    return result
 
 
 def _mark_block(block: Block, active: set[Value]) -> None:

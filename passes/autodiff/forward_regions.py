@@ -47,14 +47,14 @@ def _push_custom_jvp(outer: Pushforward, op: Op) -> None:
     moves = [outer.get(value) is not None for value in op.operands]
     check_closed(op, moves)
     (rule,) = instantiate_rule(op, outer.b, moves)
-    count, known = len(op.operands), len(op.results)
+    count, num_results = len(op.operands), len(op.results)
     owners = op.operands[: count - op.attrs.get("closed", 0)]
     tangents = [outer.get_or_zeros(x) for x in owners if x.type.dtype in INEXACT]
     forward, places = inline_block(rule, [*op.operands, *tangents], op.results, op)
     for new_op in forward:
         outer.append(new_op)
     moving = [y for y in op.results if y.type.dtype in INEXACT]
-    for result, slope in zip(moving, rule.returns[known:], strict=True):
+    for result, slope in zip(moving, rule.returns[num_results:], strict=True):
         outer.set_tangent(result, places.get(slope, slope))
 
 

@@ -47,8 +47,8 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
     way = Pushforward(Builder(used_names(function)), _HANDLERS)
     params = [way.b.param(value.type) for value in chosen]
     for value, tangent in zip(chosen, params, strict=True):
-        known = way.get(value)
-        way.set_tangent(value, tangent if known is None else way.b.add(known, tangent))
+        old_tangent = way.get(value)
+        way.set_tangent(value, tangent if old_tangent is None else way.b.add(old_tangent, tangent))
     way.run(eliminate_dead_operations(body.ops, body.returns))
     moving = [value for value in body.returns if value.type.dtype in INEXACT]
     tangents = []
@@ -84,9 +84,9 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
     which run again in the second. Raises `DifferentiateError` as `jvp` does.
     """
     body, ahead = function.body, jvp(function, wrt)
-    known, names = set(all_values(body)), used_names(ahead)
+    defined, names = set(all_values(body)), used_names(ahead)
     count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
-    more = [op for op in ahead.body.ops if not known.issuperset(op.results)]
+    more = [op for op in ahead.body.ops if not defined.issuperset(op.results)]
     still, moved = split_by_dependence(
         eliminate_dead_operations(more, tangents), ahead.body.params[count:]
     )
@@ -114,8 +114,8 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
 
 def _name_tangents(function: Function, block: Block, wishes: dict[Value, Value]) -> Block:
     """Return the block with names for new values: a tangent is named after its value."""
-    known = list(all_values(function.body))
-    old, names = set(known), UniqueNames([value.name for value in known])
+    old_values = list(all_values(function.body))
+    old, names = set(old_values), UniqueNames([value.name for value in old_values])
     new: dict[Value, Value] = {}
     for value in dict.fromkeys(all_values(block)):
         if value not in old:

@@ -43,7 +43,7 @@ CUSTOM_RULE_OPERATIONS = ("custom-jvp", "custom-vjp")
 
 def make_varying_explicit(
     block: Block,
-    known: Mapping[Value, Varying],
+    initial: Mapping[Value, Varying],
     axes: Axes,
     names: UniqueNames,
     *,
@@ -53,24 +53,24 @@ def make_varying_explicit(
 ) -> Block:
     """Return the block with `vary` operations where values become varying along `axes`.
 
-    `known` holds the varying axes of parameters and captured values; `returns` the minimum varying
-    axes of the results. Only some devices along `within` run the block. New values take names from
+    `initial` holds the varying axes of parameters and captured values; `returns` the minimum
+    varying axes of the results. Only some devices along `within` run the block. New values take names from
     `names`. Derivative rules may use values whose varying axes `outside` returns.
     """
-    found = infer_varying_axes(block, known, axes, within)
-    making = _VaryInserter(found, axes, names, outside)
+    varying_axes = infer_varying_axes(block, initial, axes, within)
+    making = _VaryInserter(varying_axes, axes, names, outside)
     return making.block(block, within, returns)
 
 
 class _VaryInserter:
     def __init__(
         self,
-        found: dict[Value, Varying],
+        varying_axes: dict[Value, Varying],
         axes: Axes,
         names: UniqueNames,
         outside: OutsideVarying | None,
     ) -> None:
-        self.found, self.axes, self.names, self.outside = found, axes, names, outside
+        self.found, self.axes, self.names, self.outside = varying_axes, axes, names, outside
         self.top: Builder | None = None
         self.homes: dict[Value, Builder] = {}
         """Block in which each value is defined; the outermost one for captured values."""
@@ -157,7 +157,7 @@ class _VaryInserter:
             )
 
         def wanted_axes(places: Sequence[Value]) -> list[Varying]:
-            return [wants.get(place, NOT_VARYING) for place in places]
+            return [wants.get(key, NOT_VARYING) for key in places]
 
         pairs = zip(op.operands, wanted_axes(starts), strict=True)
         operands = tuple(self.vary_along(value, axes) for value, axes in pairs)
@@ -187,12 +187,12 @@ class _VaryInserter:
 
     def varying_of_rule(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
         """Return the varying axes of the block of a rule, whose parameters vary along `starts`."""
-        known = {**self.found, **dict(zip(block.params, starts, strict=True))}
+        result = {**self.found, **dict(zip(block.params, starts, strict=True))}
         if self.outside is not None:
             for value in block.captures():
-                if value not in known:
-                    known[value] = self.outside(value)
-        return known
+                if value not in result:
+                    result[value] = self.outside(value)
+        return result
 
     def vary_all(self, values: Sequence[Value], wanted: Varying) -> tuple[Value, ...]:
         return tuple(self.vary_along(value, wanted) for value in values)
@@ -246,8 +246,10 @@ def _rewrite_rule(
             ),
         )
     ahead, back = blocks
-    found = infer_varying_axes(ahead, making.varying_of_rule(ahead, starts), making.axes, within)
-    residuals = [found.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
+    varying_axes = infer_varying_axes(
+        ahead, making.varying_of_rule(ahead, starts), making.axes, within
+    )
+    residuals = [varying_axes.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
     names = [*("result" for _ in ends), *("" for _ in residuals)]
     ahead = _rewrite_rule_block(op, ahead, starts, [*ends, *residuals], names, making, within)
     given = [*residuals, *moved, *starts[count:]]
@@ -271,21 +273,21 @@ def _rewrite_rule_block(
 
     Results that `what` names must not vary along more axes; others are summed.
     """
-    known = making.varying_of_rule(block, starts)
+    initial = making.varying_of_rule(block, starts)
     varying_block = make_varying_explicit(
         block,
-        known,
+        initial,
         making.axes,
         making.names,
         returns=ends,
         within=within,
         outside=making.outside,
     )
-    found = infer_varying_axes(varying_block, known, making.axes, within)
+    varying_axes = infer_varying_axes(varying_block, initial, making.axes, within)
     b = Builder(making.names, op.loc)
     returns = []
     for value, end, name in zip(varying_block.returns, ends, what, strict=True):
-        more = found.get(value, NOT_VARYING) - end
+        more = varying_axes.get(value, NOT_VARYING) - end
         axes = tuple(axis for axis in making.axes if axis in more)
         if axes and _is_differentiable(value) and name:
             raise _varies_more_error(op, name)

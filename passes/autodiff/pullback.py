@@ -50,8 +50,10 @@ class Pullback:
         """Add to the cotangent of a value; `None` is zero."""
         if cotangent is None or value not in self.active:
             return
-        known = self.cotangents.get(value)
-        self.cotangents[value] = cotangent if known is None else self.b.add(known, cotangent)
+        old_cotangent = self.cotangents.get(value)
+        self.cotangents[value] = (
+            cotangent if old_cotangent is None else self.b.add(old_cotangent, cotangent)
+        )
 
     def pop_cotangent(self, value: Value) -> Value | None:
         """Return the complete cotangent of a value."""

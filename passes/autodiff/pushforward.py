@@ -52,8 +52,8 @@ class Pushforward:
 
     def get_or_zeros(self, value: Value) -> Value:
         """Return the tangent of a value, materialized if it is zero."""
-        found = self.get(value)
-        return self.b.full(0, value.type) if found is None else found
+        tangent = self.get(value)
+        return self.b.full(0, value.type) if tangent is None else tangent
 
     def set_tangent(self, value: Value, tangent: Value | None) -> None:
         """Set the tangent of a value."""

@@ -95,11 +95,12 @@ def _carries_with_cotangents(
     starts = [v for v, g in zip(body.returns, cotangents, strict=True) if g is not None]
     chosen: list[int] = []
     while True:
-        found = backward_reachable(body, starts, active)
+        reachable = backward_reachable(body, starts, active)
         grown = [
             i
             for i in range(carries)
-            if (cotangents[i] is not None or body.params[i] in found) and body.params[i] in active
+            if (cotangents[i] is not None or body.params[i] in reachable)
+            and body.params[i] in active
         ]
         if grown == chosen:
             return chosen
@@ -216,8 +217,8 @@ class _ReverseBranch:
         b = self.pullback.b.inner()
         b.why = "a residual of another branch"
         more = [
-            b.full(0, place.type) if value is None else value
-            for value, place in zip(saved, places, strict=True)
+            b.full(0, param.type) if value is None else value
+            for value, param in zip(saved, places, strict=True)
         ]
         branch = self.forward
         return replace(branch, ops=(*branch.ops, *b.ops), returns=(*branch.returns, *more))

@@ -77,11 +77,11 @@ class _VaryingTypes:
         """Return the varying axes of each value; empty for an unchecked computation."""
         if not self.inferred:
             return {}
-        known = {
+        initial = {
             param: sharding_axes(dim_axes)
             for param, dim_axes in zip(body.params, self.op.attrs["in_axes"], strict=True)
         }
-        return infer_varying_axes(body, known, self.axes)
+        return infer_varying_axes(body, initial, self.axes)
 
     def explicit_body(self, outer: Pullback) -> Block:
         """Return the body with `vary` where a value becomes varying."""
@@ -129,11 +129,11 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         piece = param if share == 1 else b.div(param, b.full(share, param.type))
         pullback.accumulate(body.returns[i], piece)
     forward = replace(body, ops=pullback.run(body.ops))
-    found = [
+    position_gradients = [
         (i, g) for i, p in enumerate(body.params) if (g := pullback.pop_cotangent(p)) is not None
     ]
     returns = []
-    for i, gradient in found:
+    for i, gradient in position_gradients:
         if rest := types.axes_to_sum(i):
             gradient = b.all_reduce(gradient, axes=rest, op=Symbol("add"))
         returns.append(gradient)
@@ -153,11 +153,11 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
             **{
                 **op.attrs,
                 "in_axes": (*(outs[i] for i in given), *saving.dim_axes),
-                "out_axes": tuple(ins[i] for i, _ in found),
+                "out_axes": tuple(ins[i] for i, _ in position_gradients),
             },
         )
     )
-    for (i, _), gradient in zip(found, gradients, strict=True):
+    for (i, _), gradient in zip(position_gradients, gradients, strict=True):
         outer.accumulate(op.operands[i], gradient)
     return saving.op
 
@@ -173,15 +173,15 @@ def _check_custom_rules(op: Op) -> None:
     rules = [each for each in body.walk() if each.spec is ops.custom_vjp]
     if not rules:
         return
-    known = {
+    initial = {
         param: sharding_axes(dim_axes)
         for param, dim_axes in zip(body.params, op.attrs["in_axes"], strict=True)
     }
-    found = infer_varying_axes(body, known, op.attrs["axes"])
+    varying_axes = infer_varying_axes(body, initial, op.attrs["axes"])
     for each in rules:
         sums = any(inner.spec is ops.all_reduce for inner in each.blocks[0].walk())
         own = frozenset(op.attrs["axes"])
-        if sums and any(not own <= found.get(value, frozenset()) for value in each.results):
+        if sums and any(not own <= varying_axes.get(value, frozenset()) for value in each.results):
             raise error(
                 f"%{each.results[0].name} = {each.attrs['rule']} has a custom_vjp and a "
                 "result that is a sum over devices, which check_vma=False does not "

@@ -54,23 +54,23 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
 
     # Saved values have been computed by the forward computation, and so have operations with
     # effects.
-    known = {
+    primal_of = {
         new[value]: places.get(value, value)
         for inner in body.ops
         if inner.spec.effect or is_saved(save, inner)
         for value in inner.results
     }
-    rerun = tuple(o for o in rerun if not o.spec.effect and not known.keys() >= set(o.results))
-    whole = substitute(Block((), (*rerun, *way.b.ops), ()), known).ops
-    found = [(x, known.get(g, g)) for x, g in gradients if g is not None]
-    again_ops = eliminate_dead_operations(whole, [g for _, g in found])
+    rerun = tuple(o for o in rerun if not o.spec.effect and not primal_of.keys() >= set(o.results))
+    whole = substitute(Block((), (*rerun, *way.b.ops), ()), primal_of).ops
+    value_cotangents = [(x, primal_of.get(g, g)) for x, g in gradients if g is not None]
+    again_ops = eliminate_dead_operations(whole, [g for _, g in value_cotangents])
     if given and b.ops and b.ops[-1].results == tuple(given):
-        b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in found])
+        b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in value_cotangents])
     b.ops.extend(again_ops)
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
     for cotangent, value in way.primal_of_cotangent.items():
         way.primal_of_cotangent[cotangent] = originals.get(value, value)
-    for x, cotangent in found:
+    for x, cotangent in value_cotangents:
         outer.accumulate(x, cotangent)
     return forward
 
@@ -119,8 +119,8 @@ def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     moves = [value in outer.active for value in op.operands]
     check_closed(op, moves)
     (rule,) = instantiate_rule(op, outer.b, moves)
-    b, count, known = outer.b, len(op.operands), len(op.results)
-    tangents, slopes = rule.params[count:], rule.returns[known:]
+    b, count, num_results = outer.b, len(op.operands), len(op.results)
+    tangents, slopes = rule.params[count:], rule.returns[num_results:]
     still, moved = split_by_dependence(rule.ops, tangents)
     moved = _inline_custom_jvps(moved, active_values(Block((), tuple(moved), ()), tangents))
 
@@ -136,7 +136,7 @@ def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     # results.
     zero = b.inner()
     nothing = {tangent: zero.full(0, tangent.type) for tangent in tangents}
-    returns = rule.returns[:known]
+    returns = rule.returns[:num_results]
     used = Block((), tuple(way.b.ops), ()).captures()
     kept = eliminate_dead_operations(rerun, [*returns, *used])
     whole = substitute(Block(rule.params[:count], (*zero.ops, *still, *kept), returns), nothing)

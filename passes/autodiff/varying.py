@@ -17,23 +17,23 @@ from shardir.op_rules.vma import join_varying
 
 
 def infer_varying_axes(
-    block: Block, known: Mapping[Value, Varying], axes: Axes, within: Varying = NOT_VARYING
+    block: Block, initial: Mapping[Value, Varying], axes: Axes, within: Varying = NOT_VARYING
 ) -> dict[Value, Varying]:
     """Return the axes along which each value of a block, and of nested blocks, may vary.
 
-    `axes` are the manual axes around the block. `known` holds the varying axes of parameters and of
-    captured values; other values have none. Only some devices along `within` run the block.
+    `axes` are the manual axes around the block. `initial` holds the varying axes of parameters and
+    of captured values; other values have none. Only some devices along `within` run the block.
     """
-    found = dict(known)
-    extend_varying_axes(block.ops, found, axes, within)
-    return found
+    result = dict(initial)
+    extend_varying_axes(block.ops, result, axes, within)
+    return result
 
 
 def extend_varying_axes(
-    ops: Sequence[Op], found: dict[Value, Varying], axes: Axes, within: Varying = NOT_VARYING
+    ops: Sequence[Op], varying_axes: dict[Value, Varying], axes: Axes, within: Varying = NOT_VARYING
 ) -> None:
-    """Add the varying axes of the results of operations to `found`; see `varying`."""
-    _VaryingInference(found, axes).sweep(ops, within)
+    """Add the varying axes of the results of operations to `varying_axes`; see `varying`."""
+    _VaryingInference(varying_axes, axes).sweep(ops, within)
 
 
 def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
@@ -56,22 +56,24 @@ def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
 def dependent_values(block: Block, params: Sequence[Value]) -> set[Value]:
     """Return the values of a block that depend on any of the given parameters."""
     mark = frozenset((Axis("dependent", 1, 1),))
-    found = infer_varying_axes(block, dict.fromkeys(params, mark), ())
-    return {value for value, marks in found.items() if marks >= mark}
+    varying_axes = infer_varying_axes(block, dict.fromkeys(params, mark), ())
+    return {value for value, marks in varying_axes.items() if marks >= mark}
 
 
-def union_of_varying_axes(values: Sequence[Value], found: Mapping[Value, Varying]) -> Varying:
+def union_of_varying_axes(
+    values: Sequence[Value], varying_axes: Mapping[Value, Varying]
+) -> Varying:
     """Return the axes along which any of the values varies."""
-    return NOT_VARYING.union(*(found.get(value, NOT_VARYING) for value in values))
+    return NOT_VARYING.union(*(varying_axes.get(value, NOT_VARYING) for value in values))
 
 
-def divergent_axes(op: Op, found: Mapping[Value, Varying]) -> Varying:
+def divergent_axes(op: Op, varying_axes: Mapping[Value, Varying]) -> Varying:
     """Return the axes along which devices take different paths through the blocks of an
     operation."""
     if op.spec is specs.case:
-        return union_of_varying_axes(op.operands[:1], found)
+        return union_of_varying_axes(op.operands[:1], varying_axes)
     return (
-        union_of_varying_axes(op.blocks[0].returns, found)
+        union_of_varying_axes(op.blocks[0].returns, varying_axes)
         if op.spec is specs.while_
         else NOT_VARYING
     )
@@ -80,11 +82,11 @@ def divergent_axes(op: Op, found: Mapping[Value, Varying]) -> Varying:
 class _VaryingInference:
     """Extends `found` to a fixed point."""
 
-    def __init__(self, found: dict[Value, Varying], axes: Axes) -> None:
-        self.found, self.axes = found, axes
+    def __init__(self, varying_axes: dict[Value, Varying], axes: Axes) -> None:
+        self.found, self.axes = varying_axes, axes
 
     def sweep(self, ops: Sequence[Op], within: Varying) -> None:
-        found = self.found
+        varying_axes = self.found
         for op in ops:
             if op.spec is specs.manual_computation:
                 self.manual(op, within)
@@ -93,23 +95,25 @@ class _VaryingInference:
             elif op.blocks:
                 self.infer_region(op, within)
             else:
-                varies = [found.get(value, NOT_VARYING) for value in op.operands]
+                varies = [varying_axes.get(value, NOT_VARYING) for value in op.operands]
                 result_axes = vma_of(op, varies, self.axes).results
-                found.update(dict.fromkeys(op.results, result_axes | within))
+                varying_axes.update(dict.fromkeys(op.results, result_axes | within))
 
     def infer_edges(self, op: Op, within: Varying) -> None:
         """Infer the values of the edges into, around and out of blocks."""
-        found = self.found
+        varying_axes = self.found
         watched = (*op.results, *chain.from_iterable(block.params for block in op.blocks))
         before = None
         while True:
-            here = within | divergent_axes(op, found)
+            here = within | divergent_axes(op, varying_axes)
             for edge in op.edges():
-                target_axes = union_of_varying_axes((*edge.sources, *edge.targets), found) | here
-                found.update(dict.fromkeys(edge.targets, target_axes))
+                target_axes = (
+                    union_of_varying_axes((*edge.sources, *edge.targets), varying_axes) | here
+                )
+                varying_axes.update(dict.fromkeys(edge.targets, target_axes))
             for block in op.blocks:
                 self.sweep(block.ops, here)
-            now = (divergent_axes(op, found), [found.get(value) for value in watched])
+            now = (divergent_axes(op, varying_axes), [varying_axes.get(value) for value in watched])
             if now == before:
                 return
             before = now
@@ -125,12 +129,14 @@ class _VaryingInference:
 
     def manual(self, op: Op, within: Varying) -> None:
         (body,) = op.blocks
-        found, own = self.found, op.attrs["axes"]
+        varying_axes, own = self.found, op.attrs["axes"]
         for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
-            found[param] = found.get(value, NOT_VARYING) | sharding_axes(cuts) | within
-        _VaryingInference(found, (*self.axes, *own)).sweep(body.ops, within)
+            varying_axes[param] = (
+                varying_axes.get(value, NOT_VARYING) | sharding_axes(cuts) | within
+            )
+        _VaryingInference(varying_axes, (*self.axes, *own)).sweep(body.ops, within)
         for result, value in zip(op.results, body.returns, strict=True):
-            found[result] = found.get(value, NOT_VARYING) - frozenset(own)
+            varying_axes[result] = varying_axes.get(value, NOT_VARYING) - frozenset(own)
 
 
 def sharding_axes(cuts: Iterable[Axes]) -> Varying:

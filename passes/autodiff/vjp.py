@@ -120,10 +120,10 @@ def _differentiate_in_reverse(
     for value, cotangent in zip(results, cotangents, strict=True):
         pullback.accumulate(value, cotangent)
     forward = pullback.run(body.ops)
-    found = {value: pullback.pop_cotangent(value) for value in dict.fromkeys(chosen)}
+    cotangent_of = {value: pullback.pop_cotangent(value) for value in dict.fromkeys(chosen)}
     gradients = []
     for value in chosen:
-        gradient = found[value]
+        gradient = cotangent_of[value]
         b.why = f"gradient of %{value.name}, on which no result depends"
         gradients.append(b.full(0, value.type) if gradient is None else gradient)
     back = Block(cotangents, eliminate_dead_operations(b.ops, gradients), tuple(gradients))

@@ -84,8 +84,8 @@ class Batcher:
 
     def get_batched(self, value: Value) -> Value:
         """Return the replacement of a value, broadcast along the batch dimension if necessary."""
-        found = self.get(value)
-        return found if self.is_batched(value) else broadcast_over_batch(self.b, found, self.size)
+        result = self.get(value)
+        return result if self.is_batched(value) else broadcast_over_batch(self.b, result, self.size)
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append the replacements of `ops`."""
@@ -133,12 +133,12 @@ def collective_axes(op: Op) -> Iterator[Axis]:
 
 def _definitions(op: Op) -> list[Value]:
     """Return the values that an operation and its blocks define."""
-    found = list(op.results)
+    result = list(op.results)
     for block in op.blocks:
-        found += block.params
+        result += block.params
         for inner in block.ops:
-            found += _definitions(inner)
-    return found
+            result += _definitions(inner)
+    return result
 
 
 def error(message: str, op: Op) -> VectorizeError:

@@ -107,11 +107,13 @@ def _batch_vjp_rule(
     op: Op, flags: Sequence[bool], many: BlockBatcher, moves: Sequence[bool]
 ) -> tuple[Block, ...]:
     first, last = instantiate_rule(op, Builder(), moves)
-    count, known = len(op.operands) - op.attrs.get("closed", 0), len(op.results)
-    residuals = len(first.returns) - known
+    count, num_results = len(op.operands) - op.attrs.get("closed", 0), len(op.results)
+    residuals = len(first.returns) - num_results
     ahead = many(first, flags)
-    ahead = _batch_results(first, ahead, [*[True] * known, *[None] * residuals])
-    kept = [_is_batched(o, n) for o, n in zip(first.returns, ahead.returns, strict=True)][known:]
+    ahead = _batch_results(first, ahead, [*[True] * num_results, *[None] * residuals])
+    kept = [_is_batched(o, n) for o, n in zip(first.returns, ahead.returns, strict=True)][
+        num_results:
+    ]
     moving = [
         flag for x, flag in zip(op.operands[:count], flags, strict=False) if x.type.dtype in INEXACT
     ]

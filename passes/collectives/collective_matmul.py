@@ -129,9 +129,9 @@ def _gather_ring(gather: Op, dot: Op, names: UniqueNames) -> list[Op]:
     size = piece.type.shape[gather.attrs["dim"]]
     b = _builder(dot, names)
 
-    def step(b: Builder, piece: Value, total: Value, place: Value) -> Value:
+    def step(b: Builder, piece: Value, total: Value, position: Value) -> Value:
         """Return the total with the product of one shard inserted."""
-        start = b.mul(place, b.full(size, place.type))
+        start = b.mul(position, b.full(size, position.type))
         rest = other if sliced < 0 else _slice_dim(b, other, sliced, start, size)
         pair = (piece, rest) if side == 0 else (rest, piece)
         part = b.dot(
@@ -146,17 +146,21 @@ def _gather_ring(gather: Op, dot: Op, names: UniqueNames) -> list[Op]:
         )
         return output
 
-    place = b.axis_index(axes=axes, name=f"{result.name}.index")
+    position = b.axis_index(axes=axes, name=f"{result.name}.index")
     total = b.full(0, result.type)
     pairs = tuple(((i + 1) % count, i) for i in range(count))
 
-    def body(b: Builder, piece: Value, total: Value, place: Value) -> list[Value]:
+    def body(b: Builder, piece: Value, total: Value, position: Value) -> list[Value]:
         name = f"{piece.name}.next"
         following = b.collective_permute(piece, axes=axes, pairs=pairs, name=name)
-        return [following, step(b, piece, total, place), _next_ring_position(b, place, 1, count)]
+        return [
+            following,
+            step(b, piece, total, position),
+            _next_ring_position(b, position, 1, count),
+        ]
 
-    piece, total, place = _emit_loop(b, count - 1, [piece, total, place], body)
-    total = step(b, piece, total, place)
+    piece, total, position = _emit_loop(b, count - 1, [piece, total, position], body)
+    total = step(b, piece, total, position)
     return [*b.ops[:-1], replace(b.ops[-1], results=(result,))]
 
 
@@ -171,9 +175,9 @@ def _scatter_ring(dot: Op, scatter: Op, names: UniqueNames) -> list[Op]:
     size = result.type.shape[dim]
     b = _builder(scatter, names)
 
-    def part(b: Builder, place: Value) -> Value:
-        """Return this device's contribution to the sum for the device at `place`."""
-        start = b.mul(place, b.full(size, place.type))
+    def part(b: Builder, position: Value) -> Value:
+        """Return this device's contribution to the sum for the device at `position`."""
+        start = b.mul(position, b.full(size, position.type))
         pair = [
             _slice_dim(b, value, word.index(output[dim]), start, size)
             if output[dim] in word
@@ -186,17 +190,17 @@ def _scatter_ring(dot: Op, scatter: Op, names: UniqueNames) -> list[Op]:
         return new_value
 
     here = b.axis_index(axes=axes, name=f"{result.name}.index")
-    place = _next_ring_position(b, here, count - 1, count)
-    total = part(b, place)
+    position = _next_ring_position(b, here, count - 1, count)
+    total = part(b, position)
     pairs = tuple((i, (i + 1) % count) for i in range(count))
 
-    def body(b: Builder, total: Value, place: Value) -> list[Value]:
+    def body(b: Builder, total: Value, position: Value) -> list[Value]:
         name = f"{result.name}.received"
         arriving = b.collective_permute(total, axes=axes, pairs=pairs, name=name)
-        place = _next_ring_position(b, place, count - 1, count)
-        return [b.add(arriving, part(b, place)), place]
+        position = _next_ring_position(b, position, count - 1, count)
+        return [b.add(arriving, part(b, position)), position]
 
-    total, place = _emit_loop(b, count - 1, [total, place], body)
+    total, position = _emit_loop(b, count - 1, [total, position], body)
     (loop,) = (op for op in b.ops if total in op.results)
     new = replace(loop, results=(result, *loop.results[1:]))
     return [new if op is loop else op for op in b.ops]
@@ -219,10 +223,10 @@ def _emit_loop(b: Builder, length: int, carried: list[Value], body: Any) -> list
     return list(result)
 
 
-def _next_ring_position(b: Builder, place: Value, by: int, count: int) -> Value:
+def _next_ring_position(b: Builder, position: Value, by: int, count: int) -> Value:
     """Return the ring position `by` devices further."""
-    further = b.add(place, b.full(by, place.type))
-    result: Value = b.rem(further, b.full(count, place.type), name=f"{place.name}.next")
+    further = b.add(position, b.full(by, position.type))
+    result: Value = b.rem(further, b.full(count, position.type), name=f"{position.name}.next")
     return result
 
 

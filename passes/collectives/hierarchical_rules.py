@@ -117,26 +117,26 @@ def _permute_pairs(
 ) -> tuple[Ints, ...]:
     """Return the pairs of positions along `axes` for a permute from `source` to `target`."""
     mesh = levels.mesh
-    place, sender = device_positions(mesh, axes), permute_senders(mesh, source, target)
+    position, sender = device_positions(mesh, axes), permute_senders(mesh, source, target)
     group = device_groups(mesh, axes)[0]
-    found = ((int(place[sender[device]]), int(place[device])) for device in group)
-    return tuple(sorted(found))
+    result = ((int(position[sender[device]]), int(position[device])) for device in group)
+    return tuple(sorted(result))
 
 
 def _axis_index(splitter: CollectiveSplitter, op: Op) -> Value:
     """Return the position along all axes, from those along the axes of each level."""
     b, levels, type = splitter.b, splitter.levels, op.result.type
-    known, step = 0, 1
+    constant_part, step = 0, 1
     terms: list[Value] = []
     for run in reversed(levels.group_by_level(op.attrs["axes"])):
         if levels.position_of_process is not None and levels.is_far(run[0]):
-            known += step * levels.position(run)
+            constant_part += step * levels.position(run)
         else:
             index = b.axis_index(axes=run, name=splitter.name(op, run))
             terms.append(index if step == 1 else b.mul(index, b.full(step, type)))
         step *= prod(axis.size for axis in run)
-    if known or not terms:
-        terms.append(b.full(known, type))
+    if constant_part or not terms:
+        terms.append(b.full(constant_part, type))
     return reduce(b.add, terms)
 
 

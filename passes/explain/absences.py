@@ -96,30 +96,32 @@ class PlaceGraph:
         self._has_finding: dict[tuple[int, Axis, Mesh], bool] = {}
         self._findings: dict[tuple[Axis, Mesh], dict[CellDim, PlaceFindings]] = {}
 
-    def neighbours(self, place: CellDim) -> tuple[CellDim, ...]:
+    def neighbours(self, cell_dim: CellDim) -> tuple[CellDim, ...]:
         """Return the places that share a factor with a place."""
-        found = self._neighbours.get(place)
-        if found is None:
-            found = self._neighbours[place] = tuple(dict.fromkeys(self._find_neighbours(place)))
-        return found
+        result = self._neighbours.get(cell_dim)
+        if result is None:
+            result = self._neighbours[cell_dim] = tuple(
+                dict.fromkeys(self._find_neighbours(cell_dim))
+            )
+        return result
 
-    def _find_neighbours(self, place: CellDim) -> Iterator[CellDim]:
-        cell, dim = place
+    def _find_neighbours(self, cell_dim: CellDim) -> Iterator[CellDim]:
+        cell, dim = cell_dim
         for step, tensor in self.history.final_visits.get(cell, ()):
             for factor in step.rule.tensors[tensor][dim]:
                 for other, there in enumerate(step.cells):
                     yield from ((there, d) for d in dims_of(step.rule, other, factor))
 
-    def findings(self, place: CellDim, search: "_AbsenceSearch") -> PlaceFindings:
+    def findings(self, cell_dim: CellDim, search: "_AbsenceSearch") -> PlaceFindings:
         """Return what a search for an axis finds at a place."""
-        known = self._findings.setdefault((search.axis, search.mesh), {})
-        if place not in known:
-            known[place] = search.findings_at(place)
-        return known[place]
+        cached = self._findings.setdefault((search.axis, search.mesh), {})
+        if cell_dim not in cached:
+            cached[cell_dim] = search.findings_at(cell_dim)
+        return cached[cell_dim]
 
-    def has_finding(self, place: CellDim, search: "_AbsenceSearch") -> bool:
+    def has_finding(self, cell_dim: CellDim, search: "_AbsenceSearch") -> bool:
         """Return whether a search from a place for an axis finds anything."""
-        component = self._component_of(place)
+        component = self._component_of(cell_dim)
         key = component, search.axis, search.mesh
         if key not in self._has_finding:
             self._has_finding[key] = any(
@@ -127,19 +129,19 @@ class PlaceGraph:
             )
         return self._has_finding[key]
 
-    def _component_of(self, place: CellDim) -> int:
-        if place not in self._component:
+    def _component_of(self, position_of: CellDim) -> int:
+        if position_of not in self._component:
             number = len(self._places)
-            found = {place: None}
-            waiting = [place]
+            reached = {position_of: None}
+            waiting = [position_of]
             while waiting:
-                further = (p for p in self.neighbours(waiting.pop()) if p not in found)
+                further = (p for p in self.neighbours(waiting.pop()) if p not in reached)
                 new = dict.fromkeys(further)
-                found.update(new)
+                reached.update(new)
                 waiting += new
-            self._places.append(list(found))
-            self._component.update(dict.fromkeys(found, number))
-        return self._component[place]
+            self._places.append(list(reached))
+            self._component.update(dict.fromkeys(reached, number))
+        return self._component[position_of]
 
 
 def place_graph(history: FunctionHistory) -> PlaceGraph:
@@ -160,10 +162,10 @@ class _AbsenceSearch:
     def run(self) -> list[Absence]:
         if not self.value.type.rank:
             return [_plain(self.text, RefusalReason.SCALAR)]
-        if found := self.manual() or self.trimmed_dims() or self.excluded_by_annotation():
-            return found
+        if result := self.manual() or self.trimmed_dims() or self.excluded_by_annotation():
+            return result
         start = [(self.cell, dim) for dim in range(self.value.type.rank)]
-        if hits := [hit for place in start for hit in self.hits(place)]:
+        if hits := [hit for cell_dim in start for hit in self.hits(cell_dim)]:
             own = [hit for hit in hits if hit.own]
             mine = {hit.dim for hit in own}
             chosen = own + [hit for hit in hits if hit.dim not in mine]
@@ -178,7 +180,7 @@ class _AbsenceSearch:
     def elsewhere_refused(self) -> list[Absence]:
         """Return where an axis that shards the value was refused in another dimension."""
         places = [(self.cell, dim) for dim in range(self.value.type.rank)]
-        hits = (hit for place in places for hit in self.hits(place))
+        hits = (hit for cell_dim in places for hit in self.hits(cell_dim))
         used = [hit for hit in hits if hit.own and hit.refusal.reason is RefusalReason.USED]
         return list(dict.fromkeys(self.absence_of(hit, far=False) for hit in used))
 
@@ -208,14 +210,14 @@ class _AbsenceSearch:
         state = self.history.final_shardings.get(self.cell)
         if state is None:
             return []
-        found = []
+        result = []
         for dim, (cut, size) in enumerate(zip(state.dims, self.value.type.shape, strict=True)):
             if overlaps_any(self.axis, cut.axes):
                 uneven = size % count_positions(cut.axes)
                 reason = RefusalReason.INDIVISIBLE if uneven else RefusalReason.PART
                 detail = f"{size} positions" if uneven else ""
-                found.append(_plain(self.text, reason, detail, dim))
-        return found
+                result.append(_plain(self.text, reason, detail, dim))
+        return result
 
     def excluded_by_annotation(self) -> list[Absence]:
         said = self.history.stated.get(self.cell)
@@ -241,9 +243,9 @@ class _AbsenceSearch:
 
     # Refusals by operations
 
-    def hits(self, place: CellDim) -> Iterator[RefusalHit]:
+    def hits(self, cell_dim: CellDim) -> Iterator[RefusalHit]:
         """Yield the operations that refuse the axis along a factor of a place."""
-        cell, dim = place
+        cell, dim = cell_dim
         for step, tensor in self.history.final_visits.get(cell, ()):
             for refusal in step.refusals:
                 if not refusal.axis.overlaps(self.axis):
@@ -309,9 +311,9 @@ class _AbsenceSearch:
         state = step.before[refusal.tensor]
         for dim, cut in enumerate(state.dims if state else ()):
             for part in intersections(self.axis, cut.axes):
-                found = origins_of(self.history).arrivals(cell, dim, part)
-                said = dict.fromkeys(str(self.history.annotation(each.said)) for each in found)
-                since = [each.hop for each in found if each.hop]
+                arrivals = origins_of(self.history).arrivals(cell, dim, part)
+                said = dict.fromkeys(str(self.history.annotation(each.said)) for each in arrivals)
+                since = [each.hop for each in arrivals if each.hop]
                 when = f", since {step_time(since[-1].step)}" if since else ""
                 return f"it shards dimension {dim} for {' and '.join(said)}{when}"
         return ""
@@ -339,30 +341,30 @@ class _AbsenceSearch:
     def nearest_refusals(self, start: list[CellDim]) -> list[Absence]:
         """Return the nearest operations that refuse the axis."""
         graph = place_graph(self.history)
-        if not any(graph.has_finding(place, self) for place in start):
+        if not any(graph.has_finding(cell_dim, self) for cell_dim in start):
             return []
         seen = dict.fromkeys(start)
         ring = start
         while ring:
-            findings = [graph.findings(place, self) for place in ring]
-            found = [rest for each in findings for rest in each.refusals]
+            findings = [graph.findings(cell_dim, self) for cell_dim in ring]
+            refusals = [rest for each in findings for rest in each.refusals]
             if any(each.impassable for each in findings):
                 cells = dict.fromkeys(cell for cell, _ in ring)
-                found += [rest for cell in cells for rest in self.impassable_operations(cell)]
-            found = found or [rest for each in findings for rest in each.beside]
-            if found:
-                return list(dict.fromkeys(without_dim(absence) for absence in found))
-            further = (place for here in ring for place in graph.neighbours(here))
-            ring = [place for place in dict.fromkeys(further) if place not in seen]
+                refusals += [rest for cell in cells for rest in self.impassable_operations(cell)]
+            refusals = refusals or [rest for each in findings for rest in each.beside]
+            if refusals:
+                return list(dict.fromkeys(without_dim(absence) for absence in refusals))
+            further = (cell_dim for here in ring for cell_dim in graph.neighbours(here))
+            ring = [cell_dim for cell_dim in dict.fromkeys(further) if cell_dim not in seen]
             seen.update(dict.fromkeys(ring))
         return []
 
-    def findings_at(self, place: CellDim) -> "PlaceFindings":
+    def findings_at(self, cell_dim: CellDim) -> "PlaceFindings":
         """Return what a search finds when it reaches a place."""
         return PlaceFindings(
-            tuple(self.absence_of(hit, far=True) for hit in self.hits(place)),
-            tuple(self.impassable_operations(place[0])),
-            tuple(self.beside(place)),
+            tuple(self.absence_of(hit, far=True) for hit in self.hits(cell_dim)),
+            tuple(self.impassable_operations(cell_dim[0])),
+            tuple(self.beside(cell_dim)),
         )
 
     def impassable_operations(self, cell: int) -> Iterator[Absence]:
@@ -393,10 +395,10 @@ class _AbsenceSearch:
                 return absence
         return _plain(self.text, RefusalReason.APART)
 
-    def beside(self, place: CellDim) -> Iterator[Absence]:
+    def beside(self, cell_dim: CellDim) -> Iterator[Absence]:
         """Yield operations where the axis shards, along another factor, a dimension that shares a
         factor with a place."""
-        cell, dim = place
+        cell, dim = cell_dim
         for step, tensor in self.history.final_visits.get(cell, ()):
             for factor in step.rule.tensors[tensor][dim]:
                 for other, sharding in enumerate(step.before):

@@ -75,27 +75,27 @@ class AxisOrigins:
     def paths(self, cell: int, dim: int, axis: Axis) -> list[AxisPath]:
         """Return the paths on which the parts of an axis came to a dimension, the major part
         first."""
-        found: list[AxisPath] = []
+        result: list[AxisPath] = []
         waiting: list[tuple[OriginQuery, HopTrail]] = [((cell, dim, axis, self.end), None)]
         while waiting:
             question, trail = waiting.pop()
             _, local = self.local(question)
-            found += (
+            result += (
                 AxisPath(part, said, tuple(_unroll_trail(trail))) for part, said in local.stated
             )
             waiting += ((query_at_source(hop, piece), (hop, trail)) for hop, piece in local.hops)
-        return sorted(found, key=lambda way: way.axis)
+        return sorted(result, key=lambda way: way.axis)
 
     def arrivals(self, cell: int, dim: int, axis: Axis) -> list[AxisArrival]:
         """Return the statements of the parts of an axis at a dimension, and their last hops."""
         _, local = self.local((cell, dim, axis, self.end))
-        found = [AxisArrival(part, said, None) for part, said in local.stated]
-        found += (
+        result = [AxisArrival(part, said, None) for part, said in local.stated]
+        result += (
             AxisArrival(part, said, hop)
             for hop, piece in local.hops
             for part, said in self.statements(query_at_source(hop, piece))
         )
-        return sorted(found, key=lambda arrival: arrival.axis)
+        return sorted(result, key=lambda arrival: arrival.axis)
 
     def statements(self, question: OriginQuery) -> tuple[tuple[Axis, StatedSharding], ...]:
         """Return the statements of the parts of an axis at a dimension."""
@@ -120,13 +120,13 @@ class AxisOrigins:
     def local(self, question: OriginQuery) -> tuple[OriginQuery, LocalOrigin]:
         """Return the local origin of an axis, and the query under which it is cached."""
         cell, dim, axis, before = question
-        known = self._local.get((cell, dim, axis))
-        if known is None or known.last >= before:
-            known = self._find(cell, dim, axis, before)
-            if known.last >= before:
-                return question, known
-            self._local[cell, dim, axis] = known
-        return (cell, dim, axis, self.end), known
+        cached = self._local.get((cell, dim, axis))
+        if cached is None or cached.last >= before:
+            cached = self._find(cell, dim, axis, before)
+            if cached.last >= before:
+                return question, cached
+            self._local[cell, dim, axis] = cached
+        return (cell, dim, axis, self.end), cached
 
     def _find(self, cell: int, dim: int, axis: Axis, before: int) -> LocalOrigin:
         history = self.history
@@ -211,8 +211,8 @@ def origin_annotations(
     history: FunctionHistory, cell: int, dim: int, axis: Axis
 ) -> tuple[Annotation, ...]:
     """Return the annotations that an axis at a dimension comes from."""
-    found = origins_of(history).arrivals(cell, dim, axis)
-    return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in found))
+    arrivals = origins_of(history).arrivals(cell, dim, axis)
+    return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in arrivals))
 
 
 def link_of_hop(history: FunctionHistory, hop: AxisHop) -> Link:

@@ -116,13 +116,15 @@ class CollectiveCauses:
     def _annotations(self, op: Op, row: Collective) -> Iterator[Annotation]:
         """Yield the annotations that the axes of a collective come from."""
         axes = {axis.partition(":")[0] for axis in row.axes}
-        found: dict[Annotation, None] = {}
+        annotations: dict[Annotation, None] = {}
         for value in self._tensors(op):
-            known = _value(self.history, value.name)
-            for origin in origins_of_value(self.history, known) if known is not None else ():
+            history_value = _value(self.history, value.name)
+            for origin in (
+                origins_of_value(self.history, history_value) if history_value is not None else ()
+            ):
                 if origin.axis.partition(":")[0] in axes:
-                    found.update(dict.fromkeys(origin.annotations))
-        yield from found
+                    annotations.update(dict.fromkeys(origin.annotations))
+        yield from annotations
 
     def _tensors(self, op: Op) -> Iterator[Value]:
         """Yield the tensors of the operation that defines a resharded value, and of those that use

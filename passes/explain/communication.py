@@ -60,8 +60,8 @@ def with_source_line(row: Collective, function: str, places: SourceLocations) ->
     names."""
     name = row.value
     while row.loc is None and name:
-        found = places.get((function, f"%{format_name(name)}"))
-        if found is not None:
-            return replace(row, loc=found)
+        loc = places.get((function, f"%{format_name(name)}"))
+        if loc is not None:
+            return replace(row, loc=loc)
         name = name.rpartition(".")[0]
     return row

@@ -53,7 +53,7 @@ def conflicts(
 
 def conflicts_of(history: FunctionHistory) -> Iterator[Conflict]:
     """Yield the conflicts of one function, in program order."""
-    known: dict[object, _OperationShardings | None] = {}
+    cache: dict[object, _OperationShardings | None] = {}
     for step in history.story.final_visits:
         if step.op is not None and step.op.name == SHARDING_GROUP:
             continue  # its members have one sharding, and no operation runs
@@ -61,9 +61,9 @@ def conflicts_of(history: FunctionHistory) -> Iterator[Conflict]:
             [_final_sharding(history, step, tensor) for tensor in range(len(step.cells))]
         )
         key = _equivalence_key(step, written)
-        if key not in known:
-            known[key] = _operation_shardings(history, step, written)
-        terms = known[key]
+        if key not in cache:
+            cache[key] = _operation_shardings(history, step, written)
+        terms = cache[key]
         if terms is not None:
             yield from _ConflictAnalysis(
                 history, terms.step_for_partitioning(step), terms
@@ -276,13 +276,13 @@ class _ConflictAnalysis:
         history, cell = self.history, self.step.cells[tensor]
         dims = dims_of(self.step.rule, tensor, factor)
         if axes:
-            found = [
+            result = [
                 r
                 for dim in dims
                 for axis in axes
                 for r in origin_annotations(history, cell, dim, axis)
             ]
-            return tuple(dict.fromkeys(found))
+            return tuple(dict.fromkeys(result))
         said = history.stated.get(cell)
         closed = said and any(not said.sharding.dims[dim].open for dim in dims)
         return (history.annotation(said),) if said and closed else ()

@@ -56,15 +56,15 @@ def _without_rule(history: FunctionHistory, op: Op) -> UnruledOperation:
 
 def _unsharded_dims(history: FunctionHistory) -> Iterator[UnshardedDim]:
     """Yield the unsharded dimensions that an unused axis divides."""
-    known: dict[tuple[int, TensorType], list[tuple[int, int, tuple[str, ...], int]]] = {}
+    cache: dict[tuple[int, TensorType], list[tuple[int, int, tuple[str, ...], int]]] = {}
     for value in history.made.values():
         if value.sharding is None:
             continue
         key = id(value.sharding), value.type  # programs are repetitive
-        if key not in known:
-            known[key] = list(_unsharded_dims_of_type(history, value.type, value.sharding))
-        for found in known[key]:
-            yield UnshardedDim(value_text(value), history.name, *found)
+        if key not in cache:
+            cache[key] = list(_unsharded_dims_of_type(history, value.type, value.sharding))
+        for dim_and_reason in cache[key]:
+            yield UnshardedDim(value_text(value), history.name, *dim_and_reason)
 
 
 def _unsharded_dims_of_type(

@@ -117,18 +117,18 @@ class FunctionHistory:
         """
         sharding = step.before[tensor]
         key = id(step.rule), tensor, id(sharding)
-        found = self._views.get(key)
-        if found is None:
-            found = project_to_factors(step.rule.tensors[tensor], sharding, sizes_of(step.rule))
-            self._views[key] = found
-        return found
+        result = self._views.get(key)
+        if result is None:
+            result = project_to_factors(step.rule.tensors[tensor], sharding, sizes_of(step.rule))
+            self._views[key] = result
+        return result
 
     def compute_once(self, make: "Callable[[FunctionHistory], Derived]") -> Derived:
         """Return `make(self)`, which is computed once."""
-        found: Derived | None = self._derived.get(make)
-        if found is None:
-            found = self._derived[make] = make(self)
-        return found
+        result: Derived | None = self._derived.get(make)
+        if result is None:
+            result = self._derived[make] = make(self)
+        return result
 
     # Names
 
@@ -190,10 +190,10 @@ class FunctionHistory:
         """Return the annotation of a stated sharding, as it is written in the program."""
         if self.stated.get(said.cell) is not said:
             return self._annotation(said)
-        found = self._annotations.get(said.cell)
-        if found is None:
-            found = self._annotations[said.cell] = self._annotation(said)
-        return found
+        result = self._annotations.get(said.cell)
+        if result is None:
+            result = self._annotations[said.cell] = self._annotation(said)
+        return result
 
     def _annotation(self, said: StatedSharding) -> Annotation:
         if said.value is None:

@@ -65,12 +65,12 @@ def propagate_with_history(
     """Propagate once, with a record."""
     module = module_of(program)
     propagated, record = (propagate or Propagate()).run_recorded(module)
-    found = places if places is not None else getattr(program, "user_locations", {})
+    locations = places if places is not None else getattr(program, "user_locations", {})
     return PropagatedProgram(
         module,
         propagated,
         {
-            name: FunctionHistory(propagated, story, found)
+            name: FunctionHistory(propagated, story, locations)
             for name, story in record.histories.items()
         },
     )

@@ -47,9 +47,9 @@ def find_repetitions(
         if i in ranks:
             places = seeds[tuple(lines[i : i + SEED_LINES])]
             later = places[ranks[i] + 1 : ranks[i] + 1 + MAX_CANDIDATES]
-            found = [_repetition_at(lines, i, place - i, min_unit) for place in later]
+            repetitions = [_repetition_at(lines, i, position - i, min_unit) for position in later]
             fold = max(
-                (each for each in found if each is not None),
+                (each for each in repetitions if each is not None),
                 key=lambda each: (each.unit * each.count, -each.unit),
                 default=None,
             )

@@ -32,17 +32,17 @@ def fold_rows(
     groups: dict[Hashable, list[Item]] = {}
     order: list[tuple[Item, Hashable]] = []
     for row in rows:
-        found = key(row)
-        groups.setdefault(found, []).append(row)
-        order.append((row, found))
+        row_key = key(row)
+        groups.setdefault(row_key, []).append(row)
+        order.append((row, row_key))
     folded: list[tuple[Item, Sequence[Item]]] = []
     seen: set[Hashable] = set()
-    for row, found in order:
-        group = groups[found]
+    for row, row_key in order:
+        group = groups[row_key]
         if len(group) < MIN_ROWS:
             folded.append((row, (row,)))
-        elif found not in seen:
-            seen.add(found)
+        elif row_key not in seen:
+            seen.add(row_key)
             folded.append((row, group))
     return folded
 

@@ -23,8 +23,8 @@ def difference_of_axes(axis: Axis, taken: Iterable[Axis]) -> list[Axis]:
 
 def intersections(axis: Axis, axes: Iterable[Axis]) -> list[Axis]:
     """Return the parts of `axis` that `axes` contain, in their order."""
-    found = (intersection(axis, other) for other in axes)
-    return [part for part in found if part is not None]
+    parts = (intersection(axis, other) for other in axes)
+    return [part for part in parts if part is not None]
 
 
 def overlaps_any(axis: Axis, axes: Sequence[Axis]) -> bool:

@@ -30,10 +30,10 @@ def unused_annotations(session: PropagatedProgram, propagate: Propagate) -> Iter
         trial = trial_without_annotations(session, propagate, history)
         for said in stated_annotations(history):
             annotation = history.annotation(said)
-            found = trial.is_idle(said) if trial else None
-            if found is None:
-                found = is_unused(session, propagate, annotation)
-            if found:
+            is_idle = trial.is_idle(said) if trial else None
+            if is_idle is None:
+                is_idle = is_unused(session, propagate, annotation)
+            if is_idle:
                 yield annotation
 
 

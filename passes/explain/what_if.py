@@ -117,12 +117,15 @@ def _with_result(
 def _function(module: Module, name: str | None) -> Function:
     if name is None:
         return module.main
-    known = {function.name: function for function in module.functions}
+    functions = {function.name: function for function in module.functions}
     bare = name.removeprefix("@")
-    if bare not in known:
-        hint = suggest_name(bare, known) or f"there is {', '.join('@' + each for each in known)}"
+    if bare not in functions:
+        hint = (
+            suggest_name(bare, functions)
+            or f"there is {', '.join('@' + each for each in functions)}"
+        )
         raise ExplainError(f"no function is called {bare!r}; {hint}")
-    return known[bare]
+    return functions[bare]
 
 
 def _value(function: Function, name: str) -> Value:
@@ -151,7 +154,7 @@ def difference(
 def changes(old: Module, new: Module) -> list[Change]:
     """Return the values, and function results, whose shardings differ between two modules."""
     show_old, show_new = Printer(old.meshes).sharded_type, Printer(new.meshes).sharded_type
-    found = []
+    result = []
     for before, after in zip(old.functions, new.functions, strict=True):
         values = {value.name: value for value in all_values(after.body)}
         pairs = [(value_text(v), v.type, v.sharding, values[v.name].sharding)
@@ -165,12 +168,12 @@ def changes(old: Module, new: Module) -> list[Change]:
                     after.result_shardings[i],
                 )
             )
-        found += [
+        result += [
             Change(name, before.name, show_old(type, a), show_new(type, b))
             for name, type, a, b in pairs
             if a != b
         ]
-    return found
+    return result
 
 
 def communication_totals(module: Module, propagate: Propagate) -> Traffic:

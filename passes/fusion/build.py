@@ -97,13 +97,13 @@ class _FusedOperationBuilder:
     def live_operations(self, outside: Set[Value]) -> list[Op]:
         """Return the operations that values used outside depend on."""
         wanted = {value for value in self.provided if value in outside}
-        found = list[Op]()
+        result = list[Op]()
         for number in reversed(self.group.ops):
             op = self.block.ops[number]
             if op.result in wanted:
-                found.append(op)
+                result.append(op)
                 wanted.update(map(self.groups.base, op.operands))
-        return found[::-1]
+        return result[::-1]
 
     def uses(self, outside: Set[Value]) -> list[Value]:
         """Return the values of other operations that the group needs for the values used

@@ -128,18 +128,18 @@ class _Grouping:
 
     def group(self, value: Value) -> FusionGroup | None:
         """Return the current group of a value."""
-        found = self.member.get(value)
-        if found is None:
+        result = self.member.get(value)
+        if result is None:
             return None
-        while found.merged_into is not None:
-            found = found.merged_into
-        self.member[value] = found
-        return found
+        while result.merged_into is not None:
+            result = result.merged_into
+        self.member[value] = result
+        return result
 
     def bases(self, op: Op) -> list[Value]:
         """Return the values that an operation uses, without free operations in between."""
-        found = dict.fromkeys(base_of(value, self.free) for value in op.uses())
-        return [value for value in found if value not in self.free]
+        base_values = dict.fromkeys(base_of(value, self.free) for value in op.uses())
+        return [value for value in base_values if value not in self.free]
 
     def process(self, number: int, op: Op) -> None:
         """Process the next operation."""
@@ -203,7 +203,7 @@ class _Grouping:
     def candidate_groups(self, op: Op, ended: frozenset[int]) -> list[tuple[FusionGroup, bool]]:
         """Return the groups of operands, with whether the operation is whole there; whole ones come
         first."""
-        found: dict[FusionGroup, bool | None] = {}
+        level_of_group: dict[FusionGroup, bool | None] = {}
         for operand in op.operands:
             group = self.group(base_of(operand, self.free))
             if group is None:
@@ -213,9 +213,9 @@ class _Grouping:
                 level = None
             if not ended and operand.type.shape != op.result.type.shape:
                 level = None
-            found[group] = level if found.get(group, level) == level else None
-        places = [(group, level) for group, level in found.items() if level is not None]
-        return sorted(places, key=lambda place: not place[1])
+            level_of_group[group] = level if level_of_group.get(group, level) == level else None
+        places = [(group, level) for group, level in level_of_group.items() if level is not None]
+        return sorted(places, key=lambda entry: not entry[1])
 
     def level_in(self, group: FusionGroup, value: Value) -> bool | None:
         """Return whether a value extends along all loops of the group of its base; `None` for other
@@ -276,14 +276,14 @@ class _Grouping:
 
     def merge_siblings(self) -> None:
         """Merge groups of the same loops that use the same tensor, so that it is loaded once."""
-        known: dict[tuple[Value, frozenset[int]], FusionGroup] = {}
+        group_of_input: dict[tuple[Value, frozenset[int]], FusionGroup] = {}
         for group in self.groups:
             if group.merged_into is not None:
                 continue
             for value in list(group.operands):
                 if extents(value) != group.shape:
                     continue
-                other = known.get((value, group.reduced))
+                other = group_of_input.get((value, group.reduced))
                 while other is not None and other.merged_into is not None:
                     other = other.merged_into
                 if (
@@ -293,7 +293,7 @@ class _Grouping:
                 ):
                     home = self.merge(other, [group], max(group.level, other.level))
                     assert home is group
-                known[value, group.reduced] = group
+                group_of_input[value, group.reduced] = group
 
     def can_merge_siblings(self, a: FusionGroup, b: FusionGroup) -> bool:
         """Return whether two groups that do not use each other can be merged."""
@@ -318,9 +318,9 @@ class _Grouping:
             return None
         member = {}
         for value in self.member:
-            found = self.group(value)
-            if found is not None and found in groups:
-                member[value] = found
+            member_group = self.group(value)
+            if member_group is not None and member_group in groups:
+                member[value] = member_group
         return FusionGroups(self.block, tuple(groups), member, self.whole, self.free)
 
 

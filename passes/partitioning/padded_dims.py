@@ -38,45 +38,45 @@ PaddedDims = tuple[PaddedDim | None, ...]
 """Padding of each dimension of a value; `None` if unknown."""
 
 
-def padded_dims(block: Block, known: Mapping[Value, PaddedDims]) -> dict[Value, PaddedDims]:
+def padded_dims(block: Block, initial: Mapping[Value, PaddedDims]) -> dict[Value, PaddedDims]:
     """Return the padding of each value of a block and of nested blocks.
 
-    `known` holds the padding of parameters and of values from outside.
+    `initial` holds the padding of parameters and of values from outside.
     """
-    found = dict(known)
-    _analyze_block(block, found)
-    return found
+    padded = dict(initial)
+    _analyze_block(block, padded)
+    return padded
 
 
-def _dims(value: Value, found: Mapping[Value, PaddedDims]) -> PaddedDims:
-    return found.get(value) or (None,) * value.type.rank
+def _dims(value: Value, padded: Mapping[Value, PaddedDims]) -> PaddedDims:
+    return padded.get(value) or (None,) * value.type.rank
 
 
-def _analyze_block(block: Block, found: dict[Value, PaddedDims]) -> None:
+def _analyze_block(block: Block, padded: dict[Value, PaddedDims]) -> None:
     for op in block.ops:
         if op.spec is ops.manual_computation:
-            _analyze_manual(op, found)
+            _analyze_manual(op, padded)
         elif op.edges():
-            _analyze_loop(op, found)
+            _analyze_loop(op, padded)
         elif op.blocks:
-            _analyze_region(op, found)
+            _analyze_region(op, padded)
         elif op.spec in (ops.optimization_barrier, ops.vary):
             for result, value in zip(op.results, op.operands, strict=True):
-                found[result] = _dims(value, found)
+                padded[result] = _dims(value, padded)
         else:
-            _analyze_operation(op, found)
+            _analyze_operation(op, padded)
             if op.spec is ops.reshape:
-                _analyze_unit_dims(op, found)
+                _analyze_unit_dims(op, padded)
 
 
-def _analyze_operation(op: Op, found: dict[Value, PaddedDims]) -> None:
+def _analyze_operation(op: Op, padded: dict[Value, PaddedDims]) -> None:
     rule = op.factors()
     if rule is None:
         return
     crossed = op.attrs.get("axes", ()) if op.spec.spmd else ()
     kept: dict[int, set[PaddedDim | None]] = {}
     for value, mapping in zip(op.operands, rule.operands, strict=True):
-        dims = _dims(value, found)
+        dims = _dims(value, padded)
         for size, factors, dim in zip(value.type.shape, mapping, dims, strict=True):
             if dim is None:
                 continue
@@ -94,23 +94,23 @@ def _analyze_operation(op: Op, found: dict[Value, PaddedDims]) -> None:
         return next(iter(seen)) if stays and len(seen) == 1 else None
 
     for result, mapping in zip(op.results, rule.results, strict=True):
-        found[result] = tuple(map(padding, result.type.shape, mapping))
+        padded[result] = tuple(map(padding, result.type.shape, mapping))
 
 
-def _analyze_unit_dims(op: Op, found: dict[Value, PaddedDims]) -> None:
+def _analyze_unit_dims(op: Op, padded: dict[Value, PaddedDims]) -> None:
     """Transfer the padding of dimensions of size 1 through a reshape.
 
     The factor rule does not map such dimensions, but with one position each any of them corresponds
     to any other.
     """
     (operand,), (result,) = op.operands, op.results
-    dims = zip(operand.type.shape, _dims(operand, found), strict=True)
+    dims = zip(operand.type.shape, _dims(operand, padded), strict=True)
     units = {dim for size, dim in dims if size == 1 and dim is not None}
     if len(units) != 1:
         return
     (unit,) = units
-    known = zip(result.type.shape, _dims(result, found), strict=True)
-    found[result] = tuple(dim or (unit if size == 1 else None) for size, dim in known)
+    result_dims = zip(result.type.shape, _dims(result, padded), strict=True)
+    padded[result] = tuple(dim or (unit if size == 1 else None) for size, dim in result_dims)
 
 
 def _meet(values: Sequence[PaddedDims]) -> PaddedDims:
@@ -121,7 +121,7 @@ def _meet(values: Sequence[PaddedDims]) -> PaddedDims:
     )
 
 
-def _analyze_loop(op: Op, found: dict[Value, PaddedDims]) -> None:
+def _analyze_loop(op: Op, padded: dict[Value, PaddedDims]) -> None:
     """Analyze loops and branches: a carried value is padded if it is before the loop and after each
     step.
 
@@ -129,77 +129,77 @@ def _analyze_loop(op: Op, found: dict[Value, PaddedDims]) -> None:
     padding, so the sweeps end.
     """
     inside = {value for block in op.blocks for value in block.returns}
-    known: dict[Value, PaddedDims] = {}
+    carried: dict[Value, PaddedDims] = {}
     first = True
     while True:
         for edge in op.edges():
             sources = [
-                _padding_of_slice(source, edge.stacked, found)
+                _padding_of_slice(source, edge.stacked, padded)
                 for source in edge.sources
                 if not (first and source in inside and source not in op.operands)
             ]
-            if edge.targets[0] in known:
-                sources.append(known[edge.targets[0]])
+            if edge.targets[0] in carried:
+                sources.append(carried[edge.targets[0]])
             if not sources:
                 continue
-            dims = known[edge.targets[0]] = _meet(sources)
+            dims = carried[edge.targets[0]] = _meet(sources)
             for target in edge.targets:
-                found[target] = (None, *dims) if target in edge.stacked else dims
-        before = dict(known)
+                padded[target] = (None, *dims) if target in edge.stacked else dims
+        before = dict(carried)
         for block in op.blocks:
-            _analyze_block(block, found)
-        if not first and before == known and _is_settled(op, known, found):
+            _analyze_block(block, padded)
+        if not first and before == carried and _is_settled(op, carried, padded):
             return
         first = False
 
 
 def _padding_of_slice(
-    value: Value, stacked: Sequence[Value], found: Mapping[Value, PaddedDims]
+    value: Value, stacked: Sequence[Value], padded: Mapping[Value, PaddedDims]
 ) -> PaddedDims:
-    dims = _dims(value, found)
+    dims = _dims(value, padded)
     return dims[1:] if value in stacked else dims
 
 
 def _is_settled(
-    op: Op, known: Mapping[Value, PaddedDims], found: Mapping[Value, PaddedDims]
+    op: Op, carried: Mapping[Value, PaddedDims], padded: Mapping[Value, PaddedDims]
 ) -> bool:
     """Return whether another sweep over the edges of `op` would change nothing."""
     return all(
         _meet(
             [
-                known[edge.targets[0]],
-                *(_padding_of_slice(s, edge.stacked, found) for s in edge.sources),
+                carried[edge.targets[0]],
+                *(_padding_of_slice(s, edge.stacked, padded) for s in edge.sources),
             ]
         )
-        == known[edge.targets[0]]
+        == carried[edge.targets[0]]
         for edge in op.edges()
     )
 
 
-def _analyze_region(op: Op, found: dict[Value, PaddedDims]) -> None:
+def _analyze_region(op: Op, padded: dict[Value, PaddedDims]) -> None:
     """Analyze any other operation with blocks: the parameters of its first block are its
     operands."""
     for block in op.blocks:
         if len(block.params) == len(op.operands):
             for param, value in zip(block.params, op.operands, strict=True):
                 if param.type == value.type:
-                    found[param] = _dims(value, found)
-        _analyze_block(block, found)
+                    padded[param] = _dims(value, padded)
+        _analyze_block(block, padded)
     body = op.blocks[0]
     if len(body.params) == len(op.operands) and len(body.returns) == len(op.results):
         for result, value in zip(op.results, body.returns, strict=True):
             if result.type == value.type:
-                found[result] = _dims(value, found)
+                padded[result] = _dims(value, padded)
 
 
-def _analyze_manual(op: Op, found: dict[Value, PaddedDims]) -> None:
+def _analyze_manual(op: Op, padded: dict[Value, PaddedDims]) -> None:
     """Analyze a manual computation: padding of dimensions that it does not shard is that of the
     operands."""
     (body,) = op.blocks
     for param, value, dim_axes in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
-        dims = zip(_dims(value, found), dim_axes, strict=True)
-        found[param] = tuple(None if manual_axes else dim for dim, manual_axes in dims)
-    _analyze_block(body, found)
+        dims = zip(_dims(value, padded), dim_axes, strict=True)
+        padded[param] = tuple(None if manual_axes else dim for dim, manual_axes in dims)
+    _analyze_block(body, padded)
     for result, value, dim_axes in zip(op.results, body.returns, op.attrs["out_axes"], strict=True):
-        dims = zip(_dims(value, found), dim_axes, strict=True)
-        found[result] = tuple(None if manual_axes else dim for dim, manual_axes in dims)
+        dims = zip(_dims(value, padded), dim_axes, strict=True)
+        padded[result] = tuple(None if manual_axes else dim for dim, manual_axes in dims)

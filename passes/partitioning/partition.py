@@ -75,9 +75,9 @@ def _function(function: Function, mesh: Mesh, planner: str) -> Function:
         tuple(GlobalTensor(v.type, cutter.checks.sharding(v)) for v in body.returns),
     )
     result = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
-    for found in find_divergences(result):
-        origin = f" (from {found.collective.loc})" if found.collective.loc else ""
-        raise PartitionError(found.message(f"%{found.predicate.name}", (mesh,)) + origin)
+    for divergence in find_divergences(result):
+        origin = f" (from {divergence.collective.loc})" if divergence.collective.loc else ""
+        raise PartitionError(divergence.message(f"%{divergence.predicate.name}", (mesh,)) + origin)
     return result
 
 
@@ -209,8 +209,8 @@ class _Partitioner:
             value = pad_to_size(b, value, dim, shape[dim] * count_positions(attrs["axes"]))
         operands: tuple[Value, ...] = (value,)
         if step.name == "unreduce":
-            place = b.axis_index(**attrs)
-            first = b.eq(place, b.full(0, place.type))
+            position = b.axis_index(**attrs)
+            first = b.eq(position, b.full(0, position.type))
             reduction = self.checks.sharding(result).reduction
             if reduction == "mul" and value.type.dtype in COMPLEX:
                 raise PartitionError(

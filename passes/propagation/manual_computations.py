@@ -43,17 +43,17 @@ class BoundaryConversion:
 
     def to_edge(self, number: int) -> int:
         """Return the number of the sharding that the edge sees for that in the cell."""
-        found = self._seen.get(number)
-        if found is None:
-            found = self._seen[number] = self._through(number, self.inwards)
-        return found
+        result = self._seen.get(number)
+        if result is None:
+            result = self._seen[number] = self._through(number, self.inwards)
+        return result
 
     def to_cell(self, number: int) -> int:
         """Return the number of the sharding for the cell after the edge has decided."""
-        found = self._kept.get(number)
-        if found is None:
-            found = self._kept[number] = self._through(number, not self.inwards)
-        return found
+        result = self._kept.get(number)
+        if result is None:
+            result = self._kept[number] = self._through(number, not self.inwards)
+        return result
 
     def _through(self, number: int, add: bool) -> int:
         sharding = self.shardings[number]

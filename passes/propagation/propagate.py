@@ -234,20 +234,20 @@ class Propagate(Pass, name="propagate"):
         def close(
             number: int, type: TensorType, border: BoundaryKind, stated: Sharding | None
         ) -> Sharding | None:
-            found = shardings[number]
+            result = shardings[number]
             if self.keep_open:
-                return found
-            single = found is not None and shardings.meshes[found.mesh].is_maximal
-            if not type.rank and not single and (found is None or not found.unreduced):
+                return result
+            single = result is not None and shardings.meshes[result.mesh].is_maximal
+            if not type.rank and not single and (result is None or not result.unreduced):
                 return None  # a replicated scalar has no sharding
-            if found is None and self.leave_open:
+            if result is None and self.leave_open:
                 return Sharding.open(mesh.name, type.rank)
-            if found is None:
+            if result is None:
                 return Sharding.fully_replicated(mesh.name, type.rank)
-            its_mesh = shardings.meshes[found.mesh]
+            its_mesh = shardings.meshes[result.mesh]
             uneven = self.border if border is BoundaryKind.FUNCTION else "even"
-            found = trim_at_boundary(found, type.shape, its_mesh, border, stated, uneven)
-            return found if self.leave_open else found.close()
+            result = trim_at_boundary(result, type.shape, its_mesh, border, stated, uneven)
+            return result if self.leave_open else result.close()
 
         return close
 

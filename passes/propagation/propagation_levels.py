@@ -152,19 +152,19 @@ class PropagationRun:
         """
         for sibling in self.network.siblings.get(cell, ()) if self.several_meshes else ():
             if cells[sibling] == NO_SHARDING:
-                known = self.shardings[cells[cell]]
-                assert known is not None
+                sharding = self.shardings[cells[cell]]
+                assert sharding is not None
                 rank = self.network.owners[sibling].type.rank
-                cells[sibling] = self.shardings.number(Sharding.open(known.mesh, rank))
+                cells[sibling] = self.shardings.number(Sharding.open(sharding.mesh, rank))
 
     def directions(self, round: int) -> list[FactorDirections]:
-        found: dict[tuple[int, object, bool], FactorDirections] = {}
+        cached: dict[tuple[int, object, bool], FactorDirections] = {}
         ways = []
         for node in self.network.nodes:
             key = (id(node.stepper), node.kind, node.single_use)
-            way = found.get(key)
+            way = cached.get(key)
             if way is None:
-                way = found[key] = round_directions(
+                way = cached[key] = round_directions(
                     node.stepper.rule, node.kind, single_use=node.single_use, round=round
                 )
             ways.append(way)

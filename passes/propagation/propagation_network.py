@@ -40,8 +40,8 @@ class NetworkNode:
 
     def state(self, states: Sequence[int]) -> tuple[int, ...]:
         """Return the shardings of its tensors, from those of all cells."""
-        found = tuple([states[cell] for cell in self.cells])
-        return found if self.bridge is None else (*found[:-1], self.bridge.to_edge(found[-1]))
+        result = tuple([states[cell] for cell in self.cells])
+        return result if self.bridge is None else (*result[:-1], self.bridge.to_edge(result[-1]))
 
 
 GroupMember = tuple[int, tuple[int, ...]]

@@ -206,11 +206,11 @@ class PropagationRecorder:
         """Return the directions of a node; they are cached, because programs are repetitive."""
         rule = node.stepper.rule
         key = id(rule), node.kind, node.single_use, round
-        found = self.known.get(key)
-        if found is None:
-            found = round_directions(rule, node.kind, single_use=node.single_use, round=round)
-            self.known[key] = found
-        return found
+        result = self.known.get(key)
+        if result is None:
+            result = round_directions(rule, node.kind, single_use=node.single_use, round=round)
+            self.known[key] = result
+        return result
 
     def actual_refusal(
         self,

@@ -204,8 +204,8 @@ class PropagationReplay:
         number = phase.first + unit
 
         def read(cell: int) -> int:
-            found = other.get(cell)
-            return self.before(cell, number) if found is None else found
+            state = other.get(cell)
+            return self.before(cell, number) if state is None else state
 
         changed, _ = self._work(phase, unit, read)
         became = []

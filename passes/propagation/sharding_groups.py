@@ -70,7 +70,7 @@ def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
 
 def _group_operations(draft: FunctionDraft) -> list[Op]:
     """Return every `sharding_group` operation after checking it."""
-    found: list[Op] = []
+    result: list[Op] = []
     first: dict[int, tuple[Op, Op | None]] = {}
 
     def enter(block: Block, manual: Op | None) -> None:
@@ -79,17 +79,17 @@ def _group_operations(draft: FunctionDraft) -> list[Op]:
                 enter(inner, op if op.name == MANUAL_COMPUTATION else manual)
             if op.name == SHARDING_GROUP:
                 number = op.attrs["group"]
-                other, place = first.setdefault(number, (op, manual))
+                other, other_manual = first.setdefault(number, (op, manual))
                 _check(draft.inputs(other)[0], draft.inputs(op)[0], number)
-                if place is not manual:
+                if other_manual is not manual:
                     raise PropagateError(
                         f"sharding group {number} has members inside and outside of a "
                         "manual_computation; use another group inside"
                     )
-                found.append(op)
+                result.append(op)
 
     enter(draft.function.body, None)
-    return found
+    return result
 
 
 def _check(one: Value, other: Value, number: int) -> None:
@@ -138,18 +138,18 @@ def unify_groups(
 def check_manual_results(
     groups: Iterable[ShardingGroup],
     bridges: Mapping[Value, BoundaryConversion],
-    found: Callable[[Value], Sharding | None],
+    sharding_of: Callable[[Value], Sharding | None],
 ) -> None:
     """Raise `PropagateError` if a group changes the manual axes of a result of a manual
     computation.
 
-    The computation decides these axes, but a group sets the sharding of another member. `found`
-    returns the final sharding of a value.
+    The computation decides these axes, but a group sets the sharding of another member.
+    `sharding_of` returns the final sharding of a value.
     """
     for group in groups:
         for value, op in zip(group.members, group.group_operations, strict=True):
             bridge = bridges.get(value)
-            sharding = found(value)
+            sharding = sharding_of(value)
             if bridge is None or sharding is None:
                 continue
             names = {axis.name for axis in bridge.axes}

@@ -110,12 +110,12 @@ class Explanations:
 
     def explain_new_padding(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
         """Describe the padding that results have and operands do not."""
-        known = {size for value in operands for size in self.padded_sizes(value).values()}
+        old_sizes = {size for value in operands for size in self.padded_sizes(value).values()}
         new = {
             f"dimension {d} of %{value.name} is padded from {ends[0]} to {ends[1]}": None
             for value in results
             for d, ends in self.padded_sizes(value).items()
-            if ends not in known
+            if ends not in old_sizes
         }
         return " and ".join(new)
 

@@ -111,13 +111,15 @@ class GreedyPlan:
         here, homes = self.leaving[dim], self.target_positions()
         if not here or self.coming[dim] or here[-1] not in homes:
             return []
-        target, place = homes[here[-1]]
+        target, position = homes[here[-1]]
         wanted, used = self.coming[target], self.in_use()
-        ahead = [*wanted[place + 1 :]]
+        ahead = [*wanted[position + 1 :]]
         if self.leaving[target] or not ahead or ahead[0] in used:
             return []
         shared = 0
-        while shared < min(len(here), place + 1) and here[-1 - shared] == wanted[place - shared]:
+        while (
+            shared < min(len(here), position + 1) and here[-1 - shared] == wanted[position - shared]
+        ):
             shared += 1
         if any(homes.get(axis, (-1, 0))[0] == target for axis in here[: len(here) - shared]):
             return []
@@ -270,8 +272,8 @@ class GreedyPlan:
         dimension.
         """
         for dim in self.dims:
-            while (found := self.movable(dim, in_order)) is not None:
-                target, count = found
+            while (movable := self.movable(dim, in_order)) is not None:
+                target, count = movable
                 moved = self.leaving[dim][-count:]
                 del self.leaving[dim][-count:]
                 for axis in moved:

@@ -111,7 +111,7 @@ class _ShardyReshardInserter(ReshardInserter):
         if rule is None or mesh is None or stated:
             return Alignment(places, (), ()), None
         shardings = tuple(
-            replace(place, mesh=mesh, unreduced=(), reduction="add") for place in places
+            replace(sharding, mesh=mesh, unreduced=(), reduction="add") for sharding in places
         )
         elements = tuple(prod(value.type.shape) for value in (*operands, *results))
         reshapes = "stablehlo.reshape" in (op.attrs.get("operation"), f"stablehlo.{op.name}")
@@ -134,8 +134,10 @@ class _ShardyReshardInserter(ReshardInserter):
         used = (*cuts, *aligned.pending)
         wanted = tuple(axis for axis in wanted if take_disjoint_part(axis, used) == axis)
         tensors = [
-            with_unreduced(sharding, _intersection(place.unreduced, wanted), place.reduction)
-            for sharding, place in zip(aligned.tensors[:count], places, strict=False)
+            with_unreduced(
+                sharding, _intersection(placement.unreduced, wanted), placement.reduction
+            )
+            for sharding, placement in zip(aligned.tensors[:count], places, strict=False)
         ]
         kept = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
         reduction = next((each.reduction for each in tensors if each.unreduced), "add")
@@ -147,7 +149,7 @@ class _ShardyReshardInserter(ReshardInserter):
     def common_mesh(self, places: Sequence[Sharding]) -> str | None:
         """Return the mesh of most of the sharded tensors; `None` if the axes of their meshes
         differ."""
-        counts = Counter(place.mesh for place in places if any(place.axes))
+        counts = Counter(sharding.mesh for sharding in places if any(sharding.axes))
         if len({self.meshes[name].axes for name in counts}) > 1:
             return None
         return counts.most_common(1)[0][0] if counts else self.mesh.name

@@ -95,10 +95,10 @@ class ReshardProblem:
         self._held_at_end = self.local_bytes(self.goal[0])
 
     def shard_count(self, atoms: tuple[int, ...]) -> int:
-        found = self._pieces.get(atoms)
-        if found is None:
-            found = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
-        return found
+        result = self._pieces.get(atoms)
+        if result is None:
+            result = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
+        return result
 
     def local_size(self, dim: int, cut: tuple[int, ...]) -> int:
         """Return the number of positions of a dimension on one device."""
@@ -106,11 +106,11 @@ class ReshardProblem:
 
     def local_bytes(self, dim_atoms: DimAtoms) -> int:
         """Bytes that a device holds."""
-        found = self._held.get(dim_atoms)
-        if found is None:
+        result = self._held.get(dim_atoms)
+        if result is None:
             local = map(self.local_size, range(len(dim_atoms)), dim_atoms)
-            found = self._held[dim_atoms] = prod(local, start=self.itemsize)
-        return found
+            result = self._held[dim_atoms] = prod(local, start=self.itemsize)
+        return result
 
     def remaining_bytes(self, state: LatticeState) -> int:
         """Bytes that a device must at least still receive."""

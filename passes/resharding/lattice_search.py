@@ -40,8 +40,8 @@ def find_cheapest_path(problem: ReshardProblem) -> list[LatticeMove]:
                 estimate = cost[0] + problem.remaining_bytes(move.after)
                 heappush(queue, (estimate, *cost[1:], next(ticket), move.after))
     simple = gather_and_slice_path(problem)
-    found = best.get(problem.goal)
-    if found is None or found[0] > sum(move.cost[0] for move in simple):
+    goal_entry = best.get(problem.goal)
+    if goal_entry is None or goal_entry[0] > sum(move.cost[0] for move in simple):
         return simple
     return _path(problem.goal, came)
 

@@ -54,7 +54,7 @@ def cheapest_alignment(
     `places` are the shardings of the operands and the wanted ones of the results, including the
     axes over which they are unreduced.
     """
-    bare = tuple(with_unreduced(place, ()) for place in places)
+    bare = tuple(with_unreduced(sharding, ()) for sharding in places)
     first = align(rule, bare, cuttable, uneven)
     if all(a.axes == b.axes for a, b in zip(first.tensors, bare, strict=True)):
         return first
@@ -95,8 +95,8 @@ def _candidate_shardings(
                     factor_axes[i] = free_prefix(factor_sharding.axes, taken)
             decided.update(view.factor_shardings)
         yield tuple(
-            sharding_of_factors(mapping, factor_axes, place.mesh)
-            for mapping, place in zip(rule.tensors, places, strict=True)
+            sharding_of_factors(mapping, factor_axes, sharding.mesh)
+            for mapping, sharding in zip(rule.tensors, places, strict=True)
         )
 
 
@@ -115,12 +115,12 @@ def alignment_reshard_cost(
     """Return bytes and collectives of the reshards to and from an alignment."""
     nbytes = collectives = 0
     pending = fitting.pending if reduction else ()
-    for i, (place, there, type) in enumerate(zip(places, fitting.tensors, types, strict=True)):
+    for i, (sharding, there, type) in enumerate(zip(places, fitting.tensors, types, strict=True)):
         if i < len(rule.operands):
-            cost = reshard_cost(place, there, type)
+            cost = reshard_cost(sharding, there, type)
         else:
             unreduced_sharding = replace(there, unreduced=pending, reduction=reduction or "add")
-            cost = reshard_cost(unreduced_sharding, place, type)
+            cost = reshard_cost(unreduced_sharding, sharding, type)
         nbytes, collectives = nbytes + cost[0], collectives + cost[1]
     return nbytes, collectives
 
@@ -130,8 +130,8 @@ def _partially_unsharded_factors(rule: FactorRule, places: tuple[Sharding, ...])
     return frozenset(
         i
         for i in rule.of_kind(FactorKind.REDUCE)
-        for mapping, place in zip(rule.operands, places, strict=False)
-        for factors, dim in zip(mapping, place.dims, strict=True)
+        for mapping, sharding in zip(rule.operands, places, strict=False)
+        for factors, dim in zip(mapping, sharding.dims, strict=True)
         if i in factors and not dim.axes
     )
 

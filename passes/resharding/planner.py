@@ -64,13 +64,13 @@ def plan_reshard(
         greedy = ()  # The greedy planner does not support padding.
     if greedy and planner == "greedy":
         return greedy
-    found = tuple(
+    result = tuple(
         _steps_of_moves(
             problem,
             find_cheapest_path(problem) if problem.solvable else gather_and_slice_path(problem),
         )
     )
-    return min(found, greedy or found, key=_plan_cost)
+    return min(result, greedy or result, key=_plan_cost)
 
 
 def _is_even(sharding: Sharding, type: TensorType) -> bool:

@@ -188,8 +188,8 @@ class ReshardReassociation:
         first = b.emit(OPS["iota"], dim=row, result=numbers, sharding=here)
         second = b.emit(OPS["iota"], dim=row + 1, result=numbers, sharding=here)
         distance = b.emit(OPS["constant"], value=offset, result=numbers, sharding=here)
-        place = b.emit(OPS["add"], first, distance, sharding=here)
-        mask = b.emit(OPS["eq"], place, second, sharding=here)
+        column = b.emit(OPS["add"], first, distance, sharding=here)
+        mask = b.emit(OPS["eq"], column, second, sharding=here)
         words = x if bits == x.type else b.emit(OPS["bitcast"], x, result=bits, sharding=here)
         zero = b.emit(OPS["constant"], value=0, result=bits, sharding=here)
         masked = b.emit(OPS["select"], mask, words, zero, sharding=here)
@@ -202,15 +202,15 @@ class ReshardReassociation:
             dims=(row + 1,),
             sharding=replace(rows, unreduced=pending, reduction="add"),
         )
-        found = b.emit(OPS["reshard"], partial, sharding=sharding_annotation(placed))
-        if found.type.shape != op.result.type.shape:
+        shard = b.emit(OPS["reshard"], partial, sharding=sharding_annotation(placed))
+        if shard.type.shape != op.result.type.shape:
             starts = (*[0] * row, begin)
-            part = found.type.with_shape(op.result.type.shape)
+            part = shard.type.with_shape(op.result.type.shape)
             ones = (1,) * (row + 1)
-            found = b.emit(OPS["slice"], found, starts=starts, strides=ones, result=part,
+            shard = b.emit(OPS["slice"], shard, starts=starts, strides=ones, result=part,
                            sharding=op.result.sharding)  # fmt: skip
         if bits != x.type:
-            b.emit(OPS["bitcast"], found, result=op.result.type)
+            b.emit(OPS["bitcast"], shard, result=op.result.type)
         last = b.ops.pop()
         return [*b.ops, replace(last, results=op.results)]
 
@@ -241,20 +241,20 @@ class ReshardReassociation:
         Return `None` if the value depends on sharded data, or on more than
         `MAX_RECOMPUTED_OPERATIONS` operations.
         """
-        found: dict[Value, Op] = {}
-        return list(found.values()) if self._collect_local(value, found) else None
+        result: dict[Value, Op] = {}
+        return list(result.values()) if self._collect_local(value, result) else None
 
-    def _collect_local(self, value: Value, found: dict[Value, Op]) -> bool:
+    def _collect_local(self, value: Value, local_ops: dict[Value, Op]) -> bool:
         """Add the operations that compute `value` from scalars, in order."""
-        if value in found:
+        if value in local_ops:
             return True
         op = self.uses.maker.get(value)
-        if op is None or len(op.results) > 1 or len(found) >= MAX_RECOMPUTED_OPERATIONS:
+        if op is None or len(op.results) > 1 or len(local_ops) >= MAX_RECOMPUTED_OPERATIONS:
             return False
         if op.spec.elementwise:
             for operand in op.operands:
                 same_shape = operand.type.shape == value.type.shape
-                if not same_shape or not self._collect_local(operand, found):
+                if not same_shape or not self._collect_local(operand, local_ops):
                     return False
         elif op.spec is ops.broadcast:
             (operand,) = op.operands
@@ -262,7 +262,7 @@ class ReshardReassociation:
                 return False
         elif op.name not in ("iota", "constant"):
             return False
-        found[value] = op
+        local_ops[value] = op
         return True
 
     def recompute(self, ops: list[Op], target: Sharding) -> list[Op]:
@@ -290,12 +290,12 @@ class ReshardReassociation:
     def has_equal_reshard(self, turn: Op, move: Op) -> bool:
         """Return whether the operand of a transpose is resharded to the same sharding for another
         use."""
-        place = self.operand_sharding(turn, move)
-        if sharding_or_unsharded(turn.operands[0], self.mesh).unreduced or place.unreduced:
+        sharding = self.operand_sharding(turn, move)
+        if sharding_or_unsharded(turn.operands[0], self.mesh).unreduced or sharding.unreduced:
             return False
         return any(
             isinstance(use, Op)
             and use.spec is ops.reshard
-            and same_placement(sharding_or_unsharded(use.result, self.mesh), place)
+            and same_placement(sharding_or_unsharded(use.result, self.mesh), sharding)
             for use in self.uses.users.get(turn.operands[0], ())
         )

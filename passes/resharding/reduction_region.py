@@ -68,10 +68,10 @@ class ReductionRegion:
             flow = waiting.pop()
             for value in uses.members(flow):
                 for use in uses.users[value]:
-                    found = self.path_through(use, value)
-                    if found and found[0] not in self.paths:
-                        self.paths[found[0]] = found[1]
-                        waiting.append(found[0])
+                    path = self.path_through(use, value)
+                    if path and path[0] not in self.paths:
+                        self.paths[path[0]] = path[1]
+                        waiting.append(path[0])
 
     def path_through(
         self, use: Op | EdgeUse | None, value: Value

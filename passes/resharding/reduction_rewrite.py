@@ -117,14 +117,14 @@ class ReductionRewriter:
         """Return a value unreduced; a complete one becomes the contribution of the first device."""
         if value in self.parts:
             return self.parts[value]
-        found = self.joined.get((value, block))
-        if found is None:
+        unreduced = self.joined.get((value, block))
+        if unreduced is None:
             sharding = self.region.unreduced_sharding(value)
-            found = Value(value.type, self.names.fresh(f"{value.name}.partial"), sharding)
+            unreduced = Value(value.type, self.names.fresh(f"{value.name}.partial"), sharding)
             maker = self.uses.maker.get(value)
             nothing = self.region.reduction_kind == "add" and maker and maker.spec is ops.constant
             if maker is not None and nothing and maker.attrs["value"] == 0:
-                new_ops.append(replace(maker, results=(found,)))
+                new_ops.append(replace(maker, results=(unreduced,)))
             else:
                 over = self.words.format_axes(self.region.axes)
                 result = f"%{op.results[0].name} = " if op.results else ""
@@ -132,9 +132,9 @@ class ReductionRewriter:
                 why = f"{result}{op.name} puts it to each {word} that is pending over {over}"
                 if self.region.reduction_kind == "add":
                     why = f"{result}{op.name} adds it to sums that are pending over {over}"
-                new_ops.append(self.reshard(self.whole[value], found, why))
-            self.joined[value, block] = found
-        return found
+                new_ops.append(self.reshard(self.whole[value], unreduced, why))
+            self.joined[value, block] = unreduced
+        return unreduced
 
     # Operations
 

@@ -111,15 +111,19 @@ class ReshardScope:
         self.resharded: dict[tuple[Value, Sharding], Value] = {}
 
     def value(self, old: Value) -> Value:
-        found = self.new.get(old)
-        if found is None:
+        result = self.new.get(old)
+        if result is None:
             assert self.outer is not None, f"%{old.name} is not defined"
             return self.outer.value(old)
-        return found
+        return result
 
     def find_resharded(self, value: Value, sharding: Sharding) -> Value | None:
-        found = self.resharded.get((value, sharding))
-        return self.outer.find_resharded(value, sharding) if found is None and self.outer else found
+        resharded = self.resharded.get((value, sharding))
+        return (
+            self.outer.find_resharded(value, sharding)
+            if resharded is None and self.outer
+            else resharded
+        )
 
     def params(self, block: Block) -> tuple[Value, ...]:
         return tuple(self.new[p] for p in block.params)
@@ -398,14 +402,14 @@ class ReshardInserter:
         it."""
         if self.same(self.sharding_of(value), target):
             return value
-        found = scope.find_resharded(value, target)
-        if found is None:
+        result = scope.find_resharded(value, target)
+        if result is None:
             suffix = "sharded" if any(target.axes) else "unsharded"
-            found = Value(
+            result = Value(
                 value.type, self.names.fresh(f"{value.name}.{suffix}"), sharding_annotation(target)
             )
-            self.reshard(value, found, scope, new_ops, loc, why)
-        return found
+            self.reshard(value, result, scope, new_ops, loc, why)
+        return result
 
     def reshard(
         self,

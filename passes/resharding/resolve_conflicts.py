@@ -106,10 +106,10 @@ def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, s
     new: dict[Value, Value] = {}
 
     def value(old: Value) -> Value:
-        place = places.get(old, old.sharding)
-        place = place and place.close()
-        if place != old.sharding:
-            new[old] = replace(old, sharding=place)
+        sharding = places.get(old, old.sharding)
+        sharding = sharding and sharding.close()
+        if sharding != old.sharding:
+            new[old] = replace(old, sharding=sharding)
         return new.get(old, old)
 
     def inner(block: Block) -> Block:
@@ -167,12 +167,12 @@ class _ConflictSurvey:
         )
         inside = times * _iterations(op)
         self.pinned.update(op.results)
-        for value, place in zip(op.operands, flow.operands, strict=True):
-            self.users.setdefault(value, []).append(_ShardingUse(None, times, place))
+        for value, sharding in zip(op.operands, flow.operands, strict=True):
+            self.users.setdefault(value, []).append(_ShardingUse(None, times, sharding))
         for block, places in zip(op.blocks, flow.returns, strict=True):
             self.block(block, inside)
-            for value, place in zip(block.returns, places, strict=True):
-                self.users.setdefault(value, []).append(_ShardingUse(None, inside, place))
+            for value, sharding in zip(block.returns, places, strict=True):
+                self.users.setdefault(value, []).append(_ShardingUse(None, inside, sharding))
 
     def place(self, value: Value) -> Sharding:
         return sharding_or_unsharded(value, self.mesh).close()
@@ -204,7 +204,7 @@ class _ConflictResolver:
             if len(op.results) != 1 or not op.operands or not self.is_open(op.result):
                 continue
             places = tuple(map(self.place, op.operands))
-            if not any(map(any, (place.axes for place in places))):
+            if not any(map(any, (sharding.axes for sharding in places))):
                 continue
             if not has_conflict(op, (*places, self.place(op.result))):
                 continue
@@ -249,15 +249,15 @@ class _ConflictResolver:
         return total
 
 
-def is_extension(place: Sharding, stated: Sharding | None, value: Value) -> bool:
+def is_extension(sharding: Sharding, stated: Sharding | None, value: Value) -> bool:
     """Return whether a sharding keeps the stated one, changes open dimensions only, and divides
     evenly."""
-    if stated is None or uneven_dims(place, value.type.shape):
+    if stated is None or uneven_dims(sharding, value.type.shape):
         return False
     kept = set(stated.replicated)
-    return not any(axis.overlaps(other) for axis in place.used_axes() for other in kept) and all(
+    return not any(axis.overlaps(other) for axis in sharding.used_axes() for other in kept) and all(
         new.axes[: len(old.axes)] == old.axes and (old.open or new.axes == old.axes)
-        for new, old in zip(place.dims, stated.dims, strict=True)
+        for new, old in zip(sharding.dims, stated.dims, strict=True)
     )
 
 
@@ -271,12 +271,12 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
         return None
     words = Explanations(mesh)
     why = {}
-    for value, place in resolver.changed.items():
+    for value, sharding in resolver.changed.items():
         op = resolver.maker[value]
         told = (
             f"propagation leaves %{value.name} "
             f"{words.format_sharding(sharding_or_unsharded(value, mesh.name))}; "
-            f"made {words.format_sharding(place)} instead, its operands send less"
+            f"made {words.format_sharding(sharding)} instead, its operands send less"
         )
         why[op] = f"{op.why}; {told}" if op.why else told
     body = _with_shardings(function.body, resolver.changed, why)
@@ -291,6 +291,6 @@ def _result_shardings(function: Function, resolver: _ConflictResolver) -> Iterat
     """Yield the shardings that open function results take from the returned values; `None` for
     those that keep theirs."""
     for value, asked in zip(function.body.returns, function.result_shardings, strict=True):
-        place = resolver.place(value)
-        moves = asked is not None and reshard_cost(place, asked.close(), value.type)[0]
-        yield place if moves and is_extension(place, asked, value) else None
+        sharding = resolver.place(value)
+        moves = asked is not None and reshard_cost(sharding, asked.close(), value.type)[0]
+        yield sharding if moves and is_extension(sharding, asked, value) else None

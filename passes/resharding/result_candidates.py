@@ -37,7 +37,9 @@ def operation_reshard_cost(op: Op, places: tuple[Sharding, ...]) -> tuple[int, i
     if rule is None:
         if op.spec.partition is not None and not op.operands:
             return 0, 0
-        wholes = [Sharding.fully_replicated(place.mesh, len(place.dims)) for place in places]
+        wholes = [
+            Sharding.fully_replicated(sharding.mesh, len(sharding.dims)) for sharding in places
+        ]
         costs = [reshard_cost(p, w, t) for p, w, t in zip(places, wholes, types, strict=True)]
         return sum(c[0] for c in costs), sum(c[1] for c in costs)
     return alignment_reshard_cost(
@@ -55,10 +57,10 @@ def has_conflict(op: Op, places: tuple[Sharding, ...]) -> bool:
         return False
     count = len(op.operands)
     return any(
-        reshard_cost(place, there, value.type)[0]
+        reshard_cost(sharding, there, value.type)[0]
         if i < count
-        else reshard_cost(there, place, value.type)[0]
-        for i, (value, place, there) in enumerate(
+        else reshard_cost(there, sharding, value.type)[0]
+        for i, (value, sharding, there) in enumerate(
             zip(op.tensors, places, fitting.tensors, strict=True)
         )
     )
@@ -96,7 +98,7 @@ def _result_candidates(
     ]
     walked = {i for dim in rule.results[0] for i in dim}
     shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
-    found: dict[Sharding, None] = {}
+    candidates: dict[Sharding, None] = {}
     for chosen in _factor_axes_candidates(given, shared, len(sizes)):
         factor_axes = [axes if i in cuttable else () for i, axes in enumerate(chosen)]
         if any(
@@ -107,8 +109,8 @@ def _result_candidates(
         led = tuple(
             sharding_of_factors(mapping, factor_axes, result.mesh) for mapping in rule.tensors
         )
-        found[align(rule, led, cuttable).tensors[-1]] = None
-    return tuple(found)
+        candidates[align(rule, led, cuttable).tensors[-1]] = None
+    return tuple(candidates)
 
 
 def _factor_axes_candidates(

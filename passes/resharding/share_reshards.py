@@ -127,8 +127,8 @@ class _ReshardSurvey:
             tensor = self.of.get(value)
             if tensor is None or value is tensor.root:
                 continue
-            place = next((f.at for f in frames if f.block is tensor.home), 0)
-            tensor.needed.setdefault(value, place)
+            position = next((f.at for f in frames if f.block is tensor.home), 0)
+            tensor.needed.setdefault(value, position)
 
 
 class _ReshardTreePlanner:
@@ -194,12 +194,12 @@ class _ReshardTreePlanner:
 
     def values_by_sharding(self, tensor: _ReshardedTensor) -> dict[Value, list[Value]]:
         """Return one value for each needed sharding, with all values of that sharding."""
-        found: dict[Value, list[Value]] = {}
+        result: dict[Value, list[Value]] = {}
         for value in tensor.needed:
-            place = self.place(value)
-            same = next((v for v in found if same_placement(self.place(v), place)), value)
-            found.setdefault(same, []).append(value)
-        return found
+            sharding = self.place(value)
+            same = next((v for v in result if same_placement(self.place(v), sharding)), value)
+            result.setdefault(same, []).append(value)
+        return result
 
     def tree(self, root: Value, places: list[Value]) -> tuple[dict[Value, Value], int]:
         """Return the parent of each sharding in order of the reshards, and the weight of the tree.
@@ -219,8 +219,8 @@ class _ReshardTreePlanner:
         while reach:
             cost, parents[value] = reach.pop(value)
             total += cost
-            for other, (known, _) in list(reach.items()):
-                if (again := self.cost(value, other)) < known:
+            for other, (old_cost, _) in list(reach.items()):
+                if (again := self.cost(value, other)) < old_cost:
                     reach[other] = again, value
             value = min(reach, key=lambda v: reach[v][0], default=value)
         return parents, total

@@ -98,7 +98,7 @@ def _is_direct_cheaper(first: Op, then: Op, mesh: str) -> bool:
 
 def _reduction_sources(uses: DefUse) -> dict[tuple[str, Axes], list[Value]]:
     """Return the values whose own operation leaves them unreduced, by reduction and axes."""
-    found: dict[tuple[str, Axes], list[Value]] = {}
+    result: dict[tuple[str, Axes], list[Value]] = {}
     for value in uses.times:
         sharding = value.sharding
         if sharding is None or not sharding.unreduced:
@@ -108,8 +108,8 @@ def _reduction_sources(uses: DefUse) -> dict[tuple[str, Axes], list[Value]]:
             maker and (maker.spec is ops.reshard or _propagates_unreduced(maker, sharding))
         ):
             continue
-        found.setdefault((sharding.reduction, sharding.unreduced), []).append(value)
-    return found
+        result.setdefault((sharding.reduction, sharding.unreduced), []).append(value)
+    return result
 
 
 def _propagates_unreduced(op: Op, sharding: Sharding) -> bool:

@@ -122,20 +122,20 @@ class _ReshardSinker:
         self.changed = True
         operands: list[Value] = []
         reasons: list[str] = []
-        known: dict[Value, Value] = {}
+        new_operands: dict[Value, Value] = {}
         for operand in op.operands:
             value = operand
-            if value in known:
-                operands.append(known[value])
+            if value in new_operands:
+                operands.append(new_operands[value])
                 continue
             if value.type.rank and not self.is_constant(value):
                 value = self.unreshard(value, new_ops, reasons)
             elif value.type.rank:
                 maker = self.uses.maker[value]
-                place = sharding_annotation(replace(source, unreduced=(), reduction="add"))
-                value = replace(value, name=self.names.fresh(value.name), sharding=place)
+                sharding = sharding_annotation(replace(source, unreduced=(), reduction="add"))
+                value = replace(value, name=self.names.fresh(value.name), sharding=sharding)
                 new_ops[replace(maker, results=(value,))] = None
-            operands.append(known.setdefault(operand, value))
+            operands.append(new_operands.setdefault(operand, value))
         word = "partial" if source.unreduced else "before_reshard"
         name = self.names.fresh(f"{op.result.name}.{word}")
         raw = Value(op.result.type, name, sharding_annotation(source))
@@ -154,8 +154,10 @@ class _ReshardSinker:
         if turn is None:
             return move.operands[0]
         new_ops.pop(turn, None)
-        place = sharding_annotation(self.source_sharding_of(value))
-        raw = replace(value, name=self.names.fresh(f"{value.name}.before_reshard"), sharding=place)
+        sharding = sharding_annotation(self.source_sharding_of(value))
+        raw = replace(
+            value, name=self.names.fresh(f"{value.name}.before_reshard"), sharding=sharding
+        )
         new_ops[replace(turn, operands=move.operands, results=(raw,))] = None
         return raw
 

@@ -81,11 +81,11 @@ def _read_positions(slices: Sequence[Op], dim: int) -> tuple[int, ...]:
 
     More than `MAX_WANTED_POSITIONS` of them means that there are too many.
     """
-    found: set[int] = set()
+    result: set[int] = set()
     for op in slices:
         start, stride = op.attrs["starts"][dim], op.attrs["strides"][dim]
-        found.update(
+        result.update(
             start + i * stride
             for i in range(min(op.result.type.shape[dim], MAX_WANTED_POSITIONS + 1))
         )
-    return tuple(sorted(found))
+    return tuple(sorted(result))

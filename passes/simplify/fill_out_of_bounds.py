@@ -58,26 +58,26 @@ def _append_scatter(
         or isinstance(number.attrs["value"], Dense)
     ):
         return False
-    dims, (found,), whole = tuple(spread.attrs["dims"]), spread.operands, op.result.type
-    count, kind = found.type.shape, found.type.with_dtype("i32")
+    dims, (is_in_bounds,), whole = tuple(spread.attrs["dims"]), spread.operands, op.result.type
+    count, kind = is_in_bounds.type.shape, is_in_bounds.type.with_dtype("i32")
     if (
         tuple(whole.shape[d] for d in dims) != count
-        or whole.size < MIN_ROW_ELEMENTS * found.type.size
+        or whole.size < MIN_ROW_ELEMENTS * is_in_bounds.type.size
     ):
         return False
     if not dims or max(count) >= MAX_ROWS:
         return False
     places = [b.iota(dim=i, result=kind) for i in range(len(dims))]
-    places[0] = b.select(found, b.full(count[0], kind), places[0])
+    places[0] = b.select(is_in_bounds, b.full(count[0], kind), places[0])
     column = kind.with_shape((*count, 1))
-    columns = [b.reshape(place, result=column) for place in places]
-    place = b.concatenate(*columns, dim=len(dims)) if columns[1:] else columns[0]
+    columns = [b.reshape(row_indices, result=column) for row_indices in places]
+    row_indices = b.concatenate(*columns, dim=len(dims)) if columns[1:] else columns[0]
     attrs = {
         "op": "set",
         "update_window_dims": tuple(d for d in range(whole.rank) if d not in dims),
         "inserted_window_dims": dims,
         "scatter_dims": dims,
     }
-    operands = (gather.result, place, number.result)
+    operands = (gather.result, row_indices, number.result)
     b.append(replace(op, spec=OPS["scatter"], operands=operands, attrs=attrs))
     return True

@@ -60,15 +60,15 @@ def _append_sum_of_diagonal(b: Builder, op: Op, makers: Mapping[Value, Op]) -> b
     before, after = shape[:first], shape[first + 2 :]
     line = b.reshape(x, result=x.type.with_shape((*before, rows * columns, *after)))
     start = offset if offset >= 0 else -offset * columns
-    found = b.slice(
+    diagonal = b.slice(
         line,
         starts=(*[0] * len(before), start, *[0] * len(after)),
         strides=(*[1] * len(before), columns + 1, *[1] * len(after)),
         result=x.type.with_shape((*before, length, *after)),
     )
     if wide is not None:
-        found = b.convert(found, result=found.type.with_dtype(wide))
-    b.ops.append(replace(op, operands=(found,), attrs={**op.attrs, "dims": (first,)}))
+        diagonal = b.convert(diagonal, result=diagonal.type.with_dtype(wide))
+    b.ops.append(replace(op, operands=(diagonal,), attrs={**op.attrs, "dims": (first,)}))
     return True
 
 

@@ -71,8 +71,8 @@ class _ReductionFolder:
                 self.seen[op.result] = View(x.base, dims)
 
     def get(self, value: Value) -> View:
-        found = self.seen.get(value)
-        return views.identity_view(value) if found is None else found
+        view = self.seen.get(value)
+        return views.identity_view(value) if view is None else view
 
     def maker(self, value: Value) -> Op | None:
         return self.makers.get(value) if self.uses.get(value, 1) == 1 else None
@@ -120,8 +120,8 @@ class _ReductionFolder:
     ) -> Value | None:
         """Reduce the stacked results of a scan inside of the scan; return `result` itself if that
         suffices."""
-        place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
-        if place is None:
+        position = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
+        if position is None:
             return None
         new_op = reduction_folding.fold_sum_into_scan(self.b, scan, stacked, dims)
         if new_op is None:
@@ -133,7 +133,7 @@ class _ReductionFolder:
             value = result
         results = (*new_op.results[:at], value, *new_op.results[at + 1 :])
         new_op = replace(new_op, results=results, blocks=(self.block(block),))
-        self.b.ops[place] = new_op
+        self.b.ops[position] = new_op
         for each in results:
             self.makers[each] = new_op
         return value

@@ -52,8 +52,8 @@ class ValueFacts:
 
     def all_are(self, value: Value, number: complex) -> bool:
         """Return whether all elements are exactly `number`, the sign of zero included."""
-        found = self.splat(value)
-        return found is not None and _bits(found) == _bits(number)
+        splat_value = self.splat(value)
+        return splat_value is not None and _bits(splat_value) == _bits(number)
 
 
 def _bits(number: complex) -> tuple[complex, float, float]:
@@ -81,14 +81,14 @@ def constant(op: Op, number: Any) -> Op:
     return replace(op, spec=OPS["constant"], operands=(), attrs={"value": number})
 
 
-def fold_constants(op: Op, known: ValueFacts) -> Op | None:
+def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
     """Return the constant that a pointwise operation on constants equals."""
     if (
         not (op.spec.elementwise and op.operands and len(op.results) == 1)
         or op.name in _UNFOLDED_OPERATIONS
     ):
         return None
-    numbers = [known.splat(value) for value in op.operands]
+    numbers = [facts.splat(value) for value in op.operands]
     type = op.result.type.with_shape(())
     if any(n is None for n in numbers) or type.dtype == "key" or op.spec.reference is None:
         return None
@@ -114,62 +114,62 @@ def _number(array: Any, type: TensorType) -> complex:
 
 
 @simplification_rule("add")
-def _add_zero(op: Op, known: ValueFacts) -> Value | None:
+def _add_zero(op: Op, facts: ValueFacts) -> Value | None:
     zero = {True: complex(-0.0, -0.0), False: -0.0}[op.result.type.dtype in COMPLEX]
     nothing = 0 if op.result.type.dtype in INTEGERS else zero
-    return _remove_neutral(op, known, nothing, both=True)
+    return _remove_neutral(op, facts, nothing, both=True)
 
 
 @simplification_rule("sub")
-def _subtract_zero(op: Op, known: ValueFacts) -> Value | None:
-    return _remove_neutral(op, known, 0, both=False)
+def _subtract_zero(op: Op, facts: ValueFacts) -> Value | None:
+    return _remove_neutral(op, facts, 0, both=False)
 
 
 @simplification_rule("mul", "div", "pow")
-def _multiply_by_one(op: Op, known: ValueFacts) -> Value | None:
+def _multiply_by_one(op: Op, facts: ValueFacts) -> Value | None:
     if op.result.type.dtype not in (*INTEGERS, *FLOATS):
         return None
-    return _remove_neutral(op, known, 1, both=op.spec is ops.mul)
+    return _remove_neutral(op, facts, 1, both=op.spec is ops.mul)
 
 
 @simplification_rule("or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic")
-def _combine_with_zero_bits(op: Op, known: ValueFacts) -> Value | None:
-    return _remove_neutral(op, known, 0, both=op.spec in (ops.or_, ops.xor))
+def _combine_with_zero_bits(op: Op, facts: ValueFacts) -> Value | None:
+    return _remove_neutral(op, facts, 0, both=op.spec in (ops.or_, ops.xor))
 
 
-def _remove_neutral(op: Op, known: ValueFacts, number: complex, *, both: bool) -> Value | None:
+def _remove_neutral(op: Op, facts: ValueFacts, number: complex, *, both: bool) -> Value | None:
     x, y = op.operands
-    if known.all_are(y, number):
+    if facts.all_are(y, number):
         return x
-    return y if both and known.all_are(x, number) else None
+    return y if both and facts.all_are(x, number) else None
 
 
 @simplification_rule("maximum", "minimum", "and", "or")
-def _idempotent(op: Op, known: ValueFacts) -> Value | None:
+def _idempotent(op: Op, facts: ValueFacts) -> Value | None:
     x, y = op.operands
     return x if x is y else None
 
 
 @simplification_rule("select")
-def _constant_select(op: Op, known: ValueFacts) -> Value | None:
+def _constant_select(op: Op, facts: ValueFacts) -> Value | None:
     predicate, x, y = op.operands
-    chosen = known.splat(predicate)
+    chosen = facts.splat(predicate)
     if x is y or chosen is True:
         return x
     return y if chosen is False else None
 
 
 @simplification_rule("neg", "not", "conj", "reverse")
-def _involution(op: Op, known: ValueFacts) -> Value | None:
-    first = known.inner(op, op.name)
+def _involution(op: Op, facts: ValueFacts) -> Value | None:
+    first = facts.inner(op, op.name)
     return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None
 
 
 @simplification_rule("abs")
-def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
-    if known.inner(op, "abs"):
+def _nested_abs(op: Op, facts: ValueFacts) -> Value | Op | None:
+    if facts.inner(op, "abs"):
         return op.operands[0]
-    first = known.inner(op, "neg")
+    first = facts.inner(op, "neg")
     return replace(op, operands=first.operands) if first else None
 
 
@@ -192,11 +192,11 @@ def _can_represent(wide: str, narrow: str) -> bool:
 
 
 @simplification_rule("convert")
-def _convert(op: Op, known: ValueFacts) -> Value | Op | None:
+def _convert(op: Op, facts: ValueFacts) -> Value | Op | None:
     (x,) = op.operands
     if x.type == op.result.type:
         return x
-    first = known.inner(op, "convert")
+    first = facts.inner(op, "convert")
     if first is None:
         return None
     given, between, target = (v.type.dtype for v in (first.operands[0], x, op.result))
@@ -218,32 +218,32 @@ def _convert(op: Op, known: ValueFacts) -> Value | Op | None:
 @simplification_rule(
     "broadcast", "reshape", "transpose", "reverse", "slice", "dynamic_slice", "bitcast"
 )
-def _move_splat(op: Op, known: ValueFacts) -> Op | None:
-    number = known.splat(op.operands[0])
+def _move_splat(op: Op, facts: ValueFacts) -> Op | None:
+    number = facts.splat(op.operands[0])
     if number is None or op.result.type.dtype != op.operands[0].type.dtype:
         return None
     return constant(op, number)
 
 
 @simplification_rule("reshape", "dynamic_slice", "slice", "bitcast")
-def _move_to_same_type(op: Op, known: ValueFacts) -> Value | None:
+def _move_to_same_type(op: Op, facts: ValueFacts) -> Value | None:
     """Remove an operation whose result has its operand's type: a slice of full size starts at 0."""
     x = op.operands[0]
     return x if x.type == op.result.type else None
 
 
 @simplification_rule("reshape")
-def _reshape_twice(op: Op, known: ValueFacts) -> Op | None:
-    first = known.inner(op, "reshape")
+def _reshape_twice(op: Op, facts: ValueFacts) -> Op | None:
+    first = facts.inner(op, "reshape")
     return replace(op, operands=first.operands) if first else None
 
 
 @simplification_rule("broadcast")
-def _broadcast(op: Op, known: ValueFacts) -> Value | Op | None:
+def _broadcast(op: Op, facts: ValueFacts) -> Value | Op | None:
     (x,) = op.operands
     if x.type == op.result.type:
         return x
-    first = known.inner(op, "broadcast")
+    first = facts.inner(op, "broadcast")
     if first is None:
         return None
     dims = tuple(op.attrs["dims"][d] for d in first.attrs["dims"])
@@ -254,11 +254,11 @@ def _broadcast(op: Op, known: ValueFacts) -> Value | Op | None:
 
 
 @simplification_rule("transpose")
-def _transpose(op: Op, known: ValueFacts) -> Value | Op | None:
+def _transpose(op: Op, facts: ValueFacts) -> Value | Op | None:
     perm = op.attrs["perm"]
     if list(perm) == list(range(len(perm))):
         return op.operands[0]
-    first = known.inner(op, "transpose")
+    first = facts.inner(op, "transpose")
     if first is None:
         return None
     joined = tuple(first.attrs["perm"][d] for d in perm)
@@ -266,8 +266,8 @@ def _transpose(op: Op, known: ValueFacts) -> Value | Op | None:
 
 
 @simplification_rule("slice")
-def _slice_twice(op: Op, known: ValueFacts) -> Op | None:
-    first = known.inner(op, "slice")
+def _slice_twice(op: Op, facts: ValueFacts) -> Op | None:
+    first = facts.inner(op, "slice")
     if first is None or not op.result.type.size:
         return None
     pairs = list(zip(first.attrs["starts"], first.attrs["strides"], strict=True))
@@ -278,13 +278,13 @@ def _slice_twice(op: Op, known: ValueFacts) -> Op | None:
 
 
 @simplification_rule("pad")
-def _empty_padding(op: Op, known: ValueFacts) -> Value | None:
+def _empty_padding(op: Op, facts: ValueFacts) -> Value | None:
     around = (*op.attrs["low"], *op.attrs["high"], *op.attrs["interior"])
     return None if any(around) else op.operands[0]
 
 
 @simplification_rule("concatenate")
-def _concatenate(op: Op, known: ValueFacts) -> Value | Op | None:
+def _concatenate(op: Op, facts: ValueFacts) -> Value | Op | None:
     dim = op.attrs["dim"]
     full = tuple(x for x in op.operands if x.type.shape[dim])
     if len(full) == 1:
@@ -293,13 +293,13 @@ def _concatenate(op: Op, known: ValueFacts) -> Value | Op | None:
 
 
 @simplification_rule("dynamic_update_slice")
-def _full_update(op: Op, known: ValueFacts) -> Value | None:
+def _full_update(op: Op, facts: ValueFacts) -> Value | None:
     x, update, *_ = op.operands
     return update if update.type == x.type else None
 
 
 @simplification_rule("max", "min", "any", "all")
-def _empty_reduction(op: Op, known: ValueFacts) -> Value | None:
+def _empty_reduction(op: Op, facts: ValueFacts) -> Value | None:
     return None if op.attrs["dims"] else op.operands[0]
 
 
@@ -307,15 +307,15 @@ def _empty_reduction(op: Op, known: ValueFacts) -> Value | None:
 
 
 @simplification_rule("sharding_constraint", "reshard")
-def _same_sharding(op: Op, known: ValueFacts) -> Value | None:
+def _same_sharding(op: Op, facts: ValueFacts) -> Value | None:
     x = op.operands[0]
     return x if x.sharding is not None and x.sharding == op.result.sharding else None
 
 
 @simplification_rule("reshard")
-def _merge_reshards(op: Op, known: ValueFacts) -> Op | None:
-    first = known.maker(op.operands[0], "reshard")
-    if first is None or known.uses.get(first.result, 0) != 1:
+def _merge_reshards(op: Op, facts: ValueFacts) -> Op | None:
+    first = facts.maker(op.operands[0], "reshard")
+    if first is None or facts.uses.get(first.result, 0) != 1:
         return None
     return replace(op, operands=first.operands)
 
@@ -323,21 +323,21 @@ def _merge_reshards(op: Op, known: ValueFacts) -> Op | None:
 @simplification_rule(
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"
 )
-def _communicate_zeros(op: Op, known: ValueFacts) -> Op | None:
+def _communicate_zeros(op: Op, facts: ValueFacts) -> Op | None:
     """Replace communication of zeros by zeros.
 
     A sum of zeros is zero, and so is the result of `collective-permute` on a device without a
     source.
     """
-    return constant(op, known.splat(op.operands[0])) if _is_zero_exchange(op, known) else None
+    return constant(op, facts.splat(op.operands[0])) if _is_zero_exchange(op, facts) else None
 
 
-def _is_zero_exchange(op: Op, known: ValueFacts) -> bool:
+def _is_zero_exchange(op: Op, facts: ValueFacts) -> bool:
     kept = op.attrs.get("op") in (None, "add", "max", "min", "or", "and")
-    return kept and known.all_are(op.operands[0], 0)
+    return kept and facts.all_are(op.operands[0], 0)
 
 
 @simplification_rule("all-slice")
-def _slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
-    first = known.maker(op.operands[0], "all-gather")
+def _slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
+    first = facts.maker(op.operands[0], "all-gather")
     return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None

@@ -15,15 +15,15 @@ from shardir.passes.simplify.identities import ValueFacts, simplification_rule
 
 
 @simplification_rule("all-slice")
-def _all_slice_of_gather(op: Op, known: ValueFacts) -> Value | Op | None:
-    gather = known.maker(op.operands[0], "all-gather")
+def _all_slice_of_gather(op: Op, facts: ValueFacts) -> Value | Op | None:
+    gather = facts.maker(op.operands[0], "all-gather")
     if gather is None or gather.attrs["dim"] != op.attrs["dim"]:
         return None
     gathered, sliced = tuple(gather.attrs["axes"]), tuple(op.attrs["axes"])
     if gathered == sliced:
         return gather.operands[0]
     # A second all-gather beside one that other operations use would send more.
-    if gathered[: len(sliced)] != sliced or known.uses.get(gather.result, 0) != 1:
+    if gathered[: len(sliced)] != sliced or facts.uses.get(gather.result, 0) != 1:
         return None
     return replace(
         gather, results=op.results, attrs={**gather.attrs, "axes": gathered[len(sliced) :]}
@@ -31,9 +31,9 @@ def _all_slice_of_gather(op: Op, known: ValueFacts) -> Value | Op | None:
 
 
 @simplification_rule("dynamic_slice")
-def _dynamic_slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
+def _dynamic_slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
     x, *starts = op.operands
-    gather = known.maker(x, "all-gather")
+    gather = facts.maker(x, "all-gather")
     if gather is None:
         return None
     dim, shard = gather.attrs["dim"], gather.operands[0]
@@ -41,31 +41,31 @@ def _dynamic_slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
     if op.result.type != shard.type:
         return None
     size = shard.type.shape[dim]
-    start = _without_wrapping(starts[dim], known)
-    index = start if size == 1 else _factor_beside(start, size, known)
-    position = None if index is None else known.maker(index, "axis-index")
+    start = _without_wrapping(starts[dim], facts)
+    index = start if size == 1 else _factor_beside(start, size, facts)
+    position = None if index is None else facts.maker(index, "axis-index")
     is_own = position is not None and tuple(position.attrs["axes"]) == tuple(gather.attrs["axes"])
     return shard if is_own else None
 
 
-def _without_wrapping(index: Value, known: ValueFacts) -> Value:
+def _without_wrapping(index: Value, facts: ValueFacts) -> Value:
     """Return `i` of `select(i < 0, i + n, i)`, which equals `i` for the position of a device."""
-    select = known.maker(index, "select")
+    select = facts.maker(index, "select")
     if select is None:
         return index
     predicate, _, otherwise = select.operands
-    less = known.maker(predicate, "lt")
-    if less is None or less.operands[0] is not otherwise or known.splat(less.operands[1]) != 0:
+    less = facts.maker(predicate, "lt")
+    if less is None or less.operands[0] is not otherwise or facts.splat(less.operands[1]) != 0:
         return index
     return otherwise
 
 
-def _factor_beside(index: Value, number: int, known: ValueFacts) -> Value | None:
+def _factor_beside(index: Value, number: int, facts: ValueFacts) -> Value | None:
     """Return the other factor of a product with a constant number."""
-    product = known.maker(index, "mul")
+    product = facts.maker(index, "mul")
     if product is None:
         return None
     x, y = product.operands
-    if known.splat(y) == number:
+    if facts.splat(y) == number:
         return x
-    return y if known.splat(x) == number else None
+    return y if facts.splat(x) == number else None

@@ -113,14 +113,14 @@ def _product(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
 def _broadcast_without(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
     """Return a broadcast without some dimensions of its result."""
     (x,) = repeat.operands
-    place: dict[int, int] = {}
+    position_of: dict[int, int] = {}
     for d in range(repeat.result.type.rank):
         if d not in along:
-            place[d] = len(place)
-    kept = [i for i, d in enumerate(repeat.attrs["dims"]) if d in place]
+            position_of[d] = len(position_of)
+    kept = [i for i, d in enumerate(repeat.attrs["dims"]) if d in position_of]
     if len(kept) < x.type.rank:
         x = b.reshape(x, result=x.type.with_shape([x.type.shape[i] for i in kept]))
-    dims = tuple(place[repeat.attrs["dims"][i]] for i in kept)
+    dims = tuple(position_of[repeat.attrs["dims"][i]] for i in kept)
     type = repeat.result.type.with_shape(_shape_without(repeat.result, along))
     result: Value = x if x.type == type else b.broadcast(x, dims=dims, result=type)
     return result
@@ -132,12 +132,12 @@ def _sum_or_difference(
     """Return the sum of a sum or difference if it can be folded into one of the terms."""
     if maker.result.type.dtype not in REASSOCIABLE_TYPES:
         return None
-    found = [fold_reduction(b, makers, value, "sum", dims) for value in maker.operands]
-    if not any(found):
+    folded = [fold_reduction(b, makers, value, "sum", dims) for value in maker.operands]
+    if not any(folded):
         return None
     parts = [
         b.sum(value, dims=tuple(dims)) if less is None else less
-        for value, less in zip(maker.operands, found, strict=True)
+        for value, less in zip(maker.operands, folded, strict=True)
     ]
     b.why = maker.why
     result: Value = b.emit(maker.spec, *parts)
@@ -162,12 +162,12 @@ def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
     if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
         return None
     x, indices, updates = maker.operands
-    place = {d: i for i, d in enumerate(d for d in range(x.type.rank) if d not in dims)}
-    left = {place[d]: i for d, i in pairs.items() if d not in dims}
+    position_of = {d: i for i, d in enumerate(d for d in range(x.type.rank) if d not in dims)}
+    left = {position_of[d]: i for d, i in pairs.items() if d not in dims}
     attrs = {
         **maker.attrs,
-        SCATTER.dropped: tuple(place[d] for d in read.dropped),
-        SCATTER.index_map: tuple(place[d] for d in read.index_map),
+        SCATTER.dropped: tuple(position_of[d] for d in read.dropped),
+        SCATTER.index_map: tuple(position_of[d] for d in read.index_map),
         SCATTER.operand_batching: tuple(left),
         SCATTER.indices_batching: tuple(left.values()),
     }
@@ -187,10 +187,10 @@ def _convolution_dims(maker: Op) -> tuple[int, int, int, int]:
 def fold_sum_over_groups(b: Builder, maker: Op, gone: Sequence[ViewPiece]) -> Value | None:
     """Fold the sum over the groups of a convolution: the features of a group become input
     features."""
-    found = _convolution_dims(maker) if maker.spec is ops.convolution else None
-    if found is None or len(gone) != 1:
+    convolution_dims = _convolution_dims(maker) if maker.spec is ops.convolution else None
+    if convolution_dims is None or len(gone) != 1:
         return None
-    inside, outside, dim, groups = found
+    inside, outside, dim, groups = convolution_dims
     (piece,) = gone
     x, w = maker.operands
     size = maker.result.type.shape[dim] // groups
@@ -212,18 +212,18 @@ def fold_sum_over_groups(b: Builder, maker: Op, gone: Sequence[ViewPiece]) -> Va
 def fold_sum_into_scan(b: Builder, scan: Op, result: Value, dims: Sequence[int]) -> Op | None:
     """Return a scan that stacks sums instead of the values summed afterwards; its other results are
     the same."""
-    place = scan.results.index(result)
+    position = scan.results.index(result)
     carries, (body,) = scan.attrs["carries"], scan.blocks
-    if place < carries or 0 in dims:
+    if position < carries or 0 in dims:
         return None
     inner = Builder(b.names, scan.loc)
     inner.why = "summed as it is made"
-    less = inner.sum(body.returns[place], dims=tuple(d - 1 for d in dims))
-    returns = (*body.returns[:place], less, *body.returns[place + 1 :])
+    less = inner.sum(body.returns[position], dims=tuple(d - 1 for d in dims))
+    returns = (*body.returns[:position], less, *body.returns[position + 1 :])
     block = Block(body.params, (*body.ops, *inner.ops), returns)
     type = result.type.with_shape(_shape_without(result, dims))
     new_value = Value(type, b.names.fresh(result.name))
-    results = (*scan.results[:place], new_value, *scan.results[place + 1 :])
+    results = (*scan.results[:position], new_value, *scan.results[position + 1 :])
     return replace(scan, results=results, blocks=(block,))
 
 

@@ -65,16 +65,16 @@ class _Simplifier:
         return replace(op, operands=tuple(self.new.get(v, v) for v in op.operands), blocks=blocks)
 
 
-def _apply(op: Op, known: ValueFacts) -> Value | Op | None:
+def _apply(op: Op, facts: ValueFacts) -> Value | Op | None:
     """Return a value that equals the only result, or a simpler operation; `None` if no rule
     applies."""
     for rule in SIMPLIFICATION_RULES.get(op.name, ()):
-        found = rule(op, known)
-        if isinstance(found, Op):
-            return found
-        if found is not None and _can_replace(found, op.result):
-            return found
-    return fold_constants(op, known)
+        result = rule(op, facts)
+        if isinstance(result, Op):
+            return result
+        if result is not None and _can_replace(result, op.result):
+            return result
+    return fold_constants(op, facts)
 
 
 def _can_replace(value: Value, result: Value) -> bool:

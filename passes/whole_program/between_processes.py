@@ -104,7 +104,7 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
     value = merger.widen(spread, own)
     rest = [atom for atom in own if atom not in near]
     places = (*map(own.index, near), *map(own.index, rest), *range(len(own), value.type.rank))
-    order: list[Ints] = [places[: len(near)], *((place,) for place in places[len(near) :])]
+    order: list[Ints] = [places[: len(near)], *((position,) for position in places[len(near) :])]
     counted = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
     moves = _row_moves(op, levels)
     sources = Counter(to for _, to in moves)
@@ -177,12 +177,12 @@ def _group_rows_by_processes(
     moves: Mapping[tuple[int, int], Pairs], stays: Mapping[int, int]
 ) -> dict[tuple[Ints, ...], list[tuple[int, int]]]:
     """Return the row pairs that are sent between the same pairs of processes."""
-    found: dict[tuple[Ints, ...], list[tuple[int, int]]] = {}
+    result: dict[tuple[Ints, ...], list[tuple[int, int]]] = {}
     for (of, to), pairs in moves.items():
         leaving = tuple(sorted(pair for pair in pairs if pair[0] != pair[1]))
         if leaving and stays.get(to) != of:
-            found.setdefault(leaving, []).append((of, to))
-    return found
+            result.setdefault(leaving, []).append((of, to))
+    return result
 
 
 def _replace_row(b: Any, value: Value, row: Value, to: int, here: Value | None) -> Value:
@@ -205,5 +205,5 @@ def _is_one_of_processes(merger: DeviceMerger, far: Axes, processes: Sequence[in
         return result
     table: NumpyArray = np.zeros(prod(axis_sizes(far)), bool)
     table[list(processes)] = True
-    known = b.constant(value=Dense(table), result=flag.with_shape(table.shape))
-    return reshape_if_needed(b, b.all_slice(known, dim=0, axes=far), ())
+    flags = b.constant(value=Dense(table), result=flag.with_shape(table.shape))
+    return reshape_if_needed(b, b.all_slice(flags, dim=0, axes=far), ())

@@ -18,12 +18,12 @@ def map_collectives_to_operations(program: Module, one: Module) -> dict[str, tup
     """
     mesh = mesh_of_devices(program.main, program)
     collectives = (op for op in program.main.body.walk() if op.spec.collective)
-    found: dict[str, tuple[str, ...]] = {collective_title(op, mesh): () for op in collectives}
+    result: dict[str, tuple[str, ...]] = {collective_title(op, mesh): () for op in collectives}
     for op in one.main.body.walk():
-        for name in found:
+        for name in result:
             if name in op.why and op.name not in _VIEW_OPERATIONS:
-                found[name] = (*found[name], f"%{op.results[0].name} = {op.name}")
-    return found
+                result[name] = (*result[name], f"%{op.results[0].name} = {op.name}")
+    return result
 
 
 _VIEW_OPERATIONS = ("reshape", "transpose", "broadcast", "constant")

@@ -116,9 +116,11 @@ def distribute_shards(
     at = len(own) + dim
     split[at] = (*axis_sizes(atoms), value.type.shape[at] // prod(axis_sizes(atoms)))
     parts = number_parts(split)
-    place = dict(zip(own, range(len(own)), strict=True)) | dict(zip(atoms, parts[at], strict=False))
+    position_of = dict(zip(own, range(len(own)), strict=True)) | dict(
+        zip(atoms, parts[at], strict=False)
+    )
     rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
-    order = [*((place[atom],) for atom in all_atoms), *rest]
+    order = [*((position_of[atom],) for atom in all_atoms), *rest]
     return BatchedValue(arrange_dims(merger.b, value, split, order), all_atoms)
 
 

@@ -55,10 +55,10 @@ def _axis_index(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 def _dynamic_slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     x, *starts = op.operands
-    found = known_offsets(merger, starts, x.type.shape, op.result.type.shape)
-    if found is None or not any(merger.sub_axes_of.get(start) for start in starts):
+    offsets = known_offsets(merger, starts, x.type.shape, op.result.type.shape)
+    if offsets is None or not any(merger.sub_axes_of.get(start) for start in starts):
         return append_batched(merger, op)
-    return [_slice_windows(merger, merger.get(x), found, op.result.type.shape)]
+    return [_slice_windows(merger, merger.get(x), offsets, op.result.type.shape)]
 
 
 def append_batched(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -75,7 +75,7 @@ def known_offsets(
 ) -> list[tuple[Array, Axes]] | None:
     """Return for each dimension the offsets over sub-axes, clamped as by `dynamic_slice`; `None` if
     unknown."""
-    found: list[tuple[Array, Axes]] = []
+    result: list[tuple[Array, Axes]] = []
     for start, n, m in zip(starts, whole, size, strict=True):
         value, atoms = merger.get(start)
         numbers = merger.known_elements(value)
@@ -84,8 +84,8 @@ def known_offsets(
         if numbers is None:
             return None
         inside = [min(max(int(number), 0), n - m) for number in numbers.flat]
-        found.append((np.array(inside, np.int64).reshape(numbers.shape), atoms))
-    return found
+        result.append((np.array(inside, np.int64).reshape(numbers.shape), atoms))
+    return result
 
 
 def _slice_windows(
@@ -122,12 +122,12 @@ def _slice_window(
         )
     # Each window is sliced from the value of its own position.
     parts = []
-    for place in np.ndindex(*axis_sizes(atoms)):
+    for position in np.ndindex(*axis_sizes(atoms)):
         part = value
-        for atom, i in zip(atoms, place, strict=True):
+        for atom, i in zip(atoms, position, strict=True):
             if atom in own:
                 part = slice_rows(b, part, own.index(atom), i, 1)
-        part = slice_rows(b, part, at, int(starts[place]), size)
+        part = slice_rows(b, part, at, int(starts[position]), size)
         kept = [n for i, n in enumerate(part.type.shape) if i >= len(own) or own[i] not in atoms]
         parts.append(reshape_if_needed(b, part, (1, *kept)))
     stacked = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
@@ -176,20 +176,20 @@ def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     piece = op.result.type.shape[outer:]
     b = merger.b
     value, own = merger.get(keys)
-    known: Any = []
+    offsets: Any = []
     for start in starts:
         number, atoms = merger.known_elements(merger.get(start).value), merger.get(start).atoms
         if number is None:
             raise merge_error(op, "has an offset that is unknown at compile time")
-        known.append((number.astype(np.int64), atoms))
+        offsets.append((number.astype(np.int64), atoms))
     # Shards may extend past the end, where their content is undefined.
-    ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, known, piece, strict=True)]
+    ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, offsets, piece, strict=True)]
     full_type = op.result.type.with_shape((*value.type.shape, *shape))
     whole = b.emit(
         OPS[kind], value, result=full_type, scheme=op.attrs.get("scheme", "partitionable")
     )
     spread = BatchedValue(_extend_by_repetition(b, whole, [0] * value.type.rank, shape, ends), own)
-    for dim, ((numbers, atoms), size) in enumerate(zip(known, piece, strict=True)):
+    for dim, ((numbers, atoms), size) in enumerate(zip(offsets, piece, strict=True)):
         spread = _slice_window(
             merger, spread, outer + dim, *drop_constant_axes(numbers, atoms), size
         )
@@ -221,10 +221,10 @@ POSITION_RULES: dict[str, MergeRule] = {
 
 def _update(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     x, update, *starts = op.operands
-    found = known_offsets(merger, starts, x.type.shape, update.type.shape)
-    if found is None or not any(merger.sub_axes_of.get(start) for start in starts):
+    offsets = known_offsets(merger, starts, x.type.shape, update.type.shape)
+    if offsets is None or not any(merger.sub_axes_of.get(start) for start in starts):
         return append_batched(merger, op)
-    places = [drop_constant_axes(*start) for start in found]
+    places = [drop_constant_axes(*start) for start in offsets]
     atoms = merger.atoms.union(*(atoms for _, atoms in places))
     if prod(axis_sizes(atoms)) > MAX_WINDOWS:
         return batch_by_sub_axis(merger, op)

@@ -61,7 +61,7 @@ def halo_of(merger: DeviceMerger, value: Value) -> Halo | None:
         ]
         if at == 0 and len(op.operands) == 3:
             continue
-        axes = {found for found in sides if found is not None}
+        axes = {side_axes for side_axes in sides if side_axes is not None}
         if None not in sides and len(axes) == 1:
             low = sum(o.type.shape[dim] for o in op.operands[:at])
             high = sum(o.type.shape[dim] for o in op.operands[at + 1 :])
@@ -108,11 +108,13 @@ def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     _, _, to = parse_dims(op.attrs["dims"])
     halos = []
     for halo in _nested_halos(merger, op.operands[0]):
-        place = _plain_spatial_index(op, halo)
+        spatial_index = _plain_spatial_index(op, halo)
         filters = merger.sub_axes_of.get(op.operands[1], ())
-        if place is None or any(atom in filters for atom in merger.atoms.of(halo.axes)):
+        if spatial_index is None or any(atom in filters for atom in merger.atoms.of(halo.axes)):
             break
-        if op.result.type.shape[to.spatial[place]] * op.attrs["strides"][place] != _row_count(halo):
+        if op.result.type.shape[to.spatial[spatial_index]] * op.attrs["strides"][
+            spatial_index
+        ] != _row_count(halo):
             break
         halos.append(halo)
     if not halos:
@@ -148,9 +150,12 @@ def _plain_spatial_index(op: Op, halo: Halo) -> int | None:
     """Return the spatial dimension that has the halo if it has no padding or dilation."""
     if halo.dim not in parse_dims(op.attrs["dims"])[0].spatial:
         return None
-    place = _spatial_index(op, halo)
-    plain = tuple(op.attrs["padding"][place]) == (0, 0) and op.attrs["lhs_dilation"][place] == 1
-    return place if plain else None
+    spatial_index = _spatial_index(op, halo)
+    plain = (
+        tuple(op.attrs["padding"][spatial_index]) == (0, 0)
+        and op.attrs["lhs_dilation"][spatial_index] == 1
+    )
+    return spatial_index if plain else None
 
 
 def _convolve_all_rows(
@@ -163,12 +168,12 @@ def _convolve_all_rows(
     whole, shape = merger.get(inside), list(inside.type.shape)
     padding, full_shape = list(op.attrs["padding"]), list(op.result.type.shape)
     for halo in halos:
-        atoms, place = merger.atoms.of(halo.axes), _spatial_index(op, halo)
+        atoms, spatial_index = merger.atoms.of(halo.axes), _spatial_index(op, halo)
         whole = gather_shards(merger, whole, halo.dim, atoms)
         shape[halo.dim] *= prod(axis_sizes(atoms))
-        padding[place] = (halo.low, halo.high)
+        padding[spatial_index] = (halo.low, halo.high)
         if deals:
-            full_shape[to.spatial[place]] *= prod(axis_sizes(atoms))
+            full_shape[to.spatial[spatial_index]] *= prod(axis_sizes(atoms))
     x = Value(inside.type.with_shape(shape))
     merger.bind(x, whole)
     result = Value(op.result.type.with_shape(full_shape), op.result.name)
@@ -203,12 +208,12 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
     spread = merger.get(by)
     shape = list(by.type.shape)
     for halo in halos:
-        atoms, place = merger.atoms.of(halo.axes), _plain_spatial_index(maker, halo)
+        atoms, spatial_index = merger.atoms.of(halo.axes), _plain_spatial_index(maker, halo)
         own = (merger.sub_axes_of.get(by, ()), merger.sub_axes_of.get(halo.rows, ()))
-        if place is None or not all(a in axes and a in each for a in atoms for each in own):
+        if spatial_index is None or not all(a in axes and a in each for a in atoms for each in own):
             return None
-        rows_of, step = inner.spatial[place], maker.attrs["rhs_dilation"][place]
-        if maker.attrs["strides"][place] != 1 or shape[rows_of] * step != _row_count(halo):
+        rows_of, step = inner.spatial[spatial_index], maker.attrs["rhs_dilation"][spatial_index]
+        if maker.attrs["strides"][spatial_index] != 1 or shape[rows_of] * step != _row_count(halo):
             return None
         spread = gather_shards(merger, spread, rows_of, atoms)
         shape[rows_of] *= prod(axis_sizes(atoms))

@@ -151,12 +151,12 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     own = merger.atoms.union(*cuts) if cuts else ()
     split = [(*axis_sizes(cut), n) for cut, n in zip(cuts, old.type.shape, strict=True)]
     parts = number_parts(split)
-    place = {
+    position_of = {
         atom: i
         for cut, part in zip(cuts, parts, strict=True)
         for atom, i in zip(cut, part, strict=False)
     }
-    order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
+    order = [*((position_of[atom],) for atom in own), *(part[-1:] for part in parts)]
     b.why = f"the shards of %{old.name}" if own else ""
     start = len(b.ops)
     shards = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.shards", start)

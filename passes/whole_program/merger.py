@@ -97,12 +97,12 @@ class DeviceMerger:
 
     def union(self, values: Sequence[Value]) -> Axes:
         """Return the sub-axes along which any of the values differs."""
-        found: Axes = ()
+        result: Axes = ()
         for value in values:
             atoms = self.sub_axes_of.get(value)
-            if atoms and atoms != found:
-                found = self.atoms.union(found, atoms) if found else atoms
-        return found
+            if atoms and atoms != result:
+                result = self.atoms.union(result, atoms) if result else atoms
+        return result
 
     def broadcast_to(self, old: Value, atoms: Axes) -> Value:
         """Return the replacement of a value, broadcast to all of `atoms`, of which it has some."""
@@ -135,10 +135,10 @@ class DeviceMerger:
 
     def known_elements(self, value: Value) -> Array | None:
         """Return all elements of one of the new values if they are known and few."""
-        found = self.numbers.get(value)
-        if found is None and value in self.constants and value.type.size <= MAX_EVALUATED_ELEMENTS:
-            found = self.numbers[value] = np.asarray(apply_op(self.constants[value], ()))
-        return found
+        result = self.numbers.get(value)
+        if result is None and value in self.constants and value.type.size <= MAX_EVALUATED_ELEMENTS:
+            result = self.numbers[value] = np.asarray(apply_op(self.constants[value], ()))
+        return result
 
     # Operations
 
@@ -234,9 +234,9 @@ class DeviceMerger:
             ):
                 continue
             arrays = [self.known_elements(value) for value in op.operands]
-            known = [array for array in arrays if array is not None]
-            if len(known) == len(arrays) and op.spec.reference is not None:
-                results = apply_op(op, known)
+            constants = [array for array in arrays if array is not None]
+            if len(constants) == len(arrays) and op.spec.reference is not None:
+                results = apply_op(op, constants)
                 pairs = zip(op.results, results if len(op.results) > 1 else (results,), strict=True)
                 numbers.update((value, np.asarray(array)) for value, array in pairs)
 
@@ -355,7 +355,7 @@ def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         raise merge_error(op, "has no batching rule")
     own = [merger.sub_axes_of.get(value, ()) for value in op.operands]
     operands, results, ops = list(op.operands), list(op.results), [op]
-    found: list[Axes] = [() for _ in results]
+    axes_of_results: list[Axes] = [() for _ in results]
     for atom in reversed(atoms):
         batcher = Batcher(Builder(merger.b.names, op.loc), atom.size, {})
         for value, has in zip(operands, (atom in each for each in own), strict=True):
@@ -366,11 +366,13 @@ def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         operands = [batcher.replacement[value] for value in operands]
         grown = [batcher.is_batched(value) for value in results]
         results = [batcher.get(value) for value in results]
-        found = [(atom, *has) if more else has for has, more in zip(found, grown, strict=True)]
+        axes_of_results = [
+            (atom, *has) if more else has for has, more in zip(axes_of_results, grown, strict=True)
+        ]
         ops = batcher.b.ops
     given = dict(zip(operands, (merger.get(value).value for value in op.operands), strict=True))
     merger.b.ops.extend(substitute(Block((), tuple(ops), ()), given).ops)
     return [
         BatchedValue(given.get(value, value), has)
-        for value, has in zip(results, found, strict=True)
+        for value, has in zip(results, axes_of_results, strict=True)
     ]

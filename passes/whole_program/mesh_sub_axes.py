@@ -49,21 +49,21 @@ class SubAxes:
     def of(self, axes: Axes) -> Axes:
         """Return the finest sub-axes of some axes, in the order of the axes, without those of size
         1."""
-        found = self._of.get(axes)
-        if found is None:
-            found = tuple(
+        result = self._of.get(axes)
+        if result is None:
+            result = tuple(
                 atom for axis in axes for atom in self.all if atom.size > 1 and axis.contains(atom)
             )
-            self._of[axes] = found
-        return found
+            self._of[axes] = result
+        return result
 
     def union(self, *several: Axes) -> Axes:
         """Return the union, in mesh order."""
-        found = self._union.get(several)
-        if found is None:
-            found = self.in_mesh_order({atom for atoms in several for atom in atoms})
-            self._union[several] = found
-        return found
+        result = self._union.get(several)
+        if result is None:
+            result = self.in_mesh_order({atom for atoms in several for atom in atoms})
+            self._union[several] = result
+        return result
 
     def in_mesh_order(self, atoms: Iterable[Axis]) -> Axes:
         """Return sub-axes in mesh order."""

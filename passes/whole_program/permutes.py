@@ -65,7 +65,7 @@ def _permute_positions(
     rest = [atom for atom in own if atom not in atoms]
     places = (*map(own.index, atoms), *map(own.index, rest), *range(len(own), value.type.rank))
     apart: list[Ints] = [(n,) for n in value.type.shape]
-    order: list[Ints] = [places[: len(atoms)], *((place,) for place in places[len(atoms) :])]
+    order: list[Ints] = [places[: len(atoms)], *((position,) for position in places[len(atoms) :])]
     moved = permute_rows(b, arrange_dims(b, value, apart, order), senders)
     apart = [axis_sizes(atoms), *((n,) for n in moved.type.shape[1:])]
     back: list[Ints] = [(places.index(d),) for d in range(len(places))]

@@ -118,10 +118,10 @@ def sum_by(
     some: Iterable[Collective], key: Callable[[Collective], str]
 ) -> dict[str, CommunicationTotal]:
     """Return the totals grouped by a key of each collective, such as its kind, axes or line."""
-    found: dict[str, list[Collective]] = {}
+    groups: dict[str, list[Collective]] = {}
     for each in some:
-        found.setdefault(key(each), []).append(each)
-    return {word: sum_collectives(group) for word, group in found.items()}
+        groups.setdefault(key(each), []).append(each)
+    return {word: sum_collectives(group) for word, group in groups.items()}
 
 
 def format_axes(collective: Collective) -> str:

@@ -94,13 +94,13 @@ def _live_bytes(block: Block) -> list[int]:
         if value in defined:
             ending.setdefault(i, []).append(value)
     alive = 0
-    found: list[int] = []
+    result: list[int] = []
     for i, op in enumerate(block.ops):
         alive += sum(value.type.nbytes for value in op.results)
         inside = max((_peak_bytes_of_nested(inner) for inner in op.blocks), default=0)
-        found.append(alive + inside)
+        result.append(alive + inside)
         alive -= sum(value.type.nbytes for value in ending.get(i, ()))
-    return found
+    return result
 
 
 def _peak_bytes_of_nested(block: Block) -> int:

@@ -15,12 +15,12 @@ def cost_by_line(block: Block, location: LocationOf) -> dict[tuple[str, int] | N
     Operations inside of blocks count with their own lines, as often as `cost_of` counts them; the
     sum of all lines is the cost of the block.
     """
-    found: dict[tuple[str, int] | None, Cost] = {}
+    result: dict[tuple[str, int] | None, Cost] = {}
     for op, times in _counted_operations(block, 1):
         loc = location(op)
         line = None if loc is None else (loc.file, loc.line)
-        found[line] = found.get(line, Cost()) + cost_of(op) * times
-    return found
+        result[line] = result.get(line, Cost()) + cost_of(op) * times
+    return result
 
 
 def _counted_operations(block: Block, times: int) -> Iterator[tuple[Op, int]]:

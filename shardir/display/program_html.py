@@ -65,8 +65,8 @@ def report_html(text: str, axes: Iterable[str] = ()) -> Html:
     lines = _shorten(text.rstrip("\n").split("\n"))
     colors: dict[str, int] = {name: n for n, name in enumerate(axes)}
     for line in lines:
-        for found in _tokens().finditer(line):
-            for axis in _axes_of(found):
+        for token in _tokens().finditer(line):
+            for axis in _axes_of(token):
                 colors.setdefault(axis, len(colors))
     return output(tag("pre", [join([_line(line, colors), "\n"]) for line in lines]))
 
@@ -138,16 +138,16 @@ def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[H
 
 def _line(line: str, colors: Mapping[str, int]) -> Html:
     """Return a line with colored axes; its location and reason become a note at the end."""
-    found = _LINE_END.search(line)
+    match = _LINE_END.search(line)
     note: list[str] = []
     rest = ""
-    if found:
-        line, rest = line[: found.start()], line[found.end() :]
-        why = (found["why"] or found["only"] or "")[1:-1]
-        if found["file"]:
-            file = found["file"][1:-1]
-            short = f"{file.rpartition('/')[2]}:{found['line']}"
-            note.append(tag("span", f"  {short}", class_="sd-n", title=f"{file}:{found['line']}"))
+    if match:
+        line, rest = line[: match.start()], line[match.end() :]
+        why = (match["why"] or match["only"] or "")[1:-1]
+        if match["file"]:
+            file = match["file"][1:-1]
+            short = f"{file.rpartition('/')[2]}:{match['line']}"
+            note.append(tag("span", f"  {short}", class_="sd-n", title=f"{file}:{match['line']}"))
         if why:
             note.append(tag("span", f"  {why}", class_="sd-n"))
     parts: list[str] = []

@@ -285,25 +285,25 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
     # A caller may pass a subclass of `dict` that records the values.
     envs: list[Environment] = [
         type(env)(
-            (p, slice_shard(env[v], sharding, mesh, place))
+            (p, slice_shard(env[v], sharding, mesh, device))
             for p, v, sharding in zip(body.params, op.operands, ins, strict=True)
         )
-        for place in range(mesh.size)
+        for device in range(mesh.size)
     ]
     places = [run_block(body, env, limit) for env in envs]
     answers: list[Any] = [None] * mesh.size
     while True:
-        meetings = [resume(place, answer) for place, answer in zip(places, answers, strict=True)]
+        meetings = [resume(device, answer) for device, answer in zip(places, answers, strict=True)]
         if all(meeting is None for meeting in meetings):
             break
         first = _common_rendezvous(meetings)
         parts = [part for meeting in meetings if meeting for part in meeting.parts]
-        known = (*axes, *first.axes)
-        attrs = _map_attrs_to_virtual(first.op, known)
+        all_axes = (*axes, *first.axes)
+        attrs = _map_attrs_to_virtual(first.op, all_axes)
         if attrs is None:
-            every = yield Rendezvous(first.op, parts, known)
+            every = yield Rendezvous(first.op, parts, all_axes)
         else:
-            every = execute_collective(first.op, parts, _virtual_mesh(known), **attrs)
+            every = execute_collective(first.op, parts, _virtual_mesh(all_axes), **attrs)
         count = len(first.parts)
         answers = [every[i * count : (i + 1) * count] for i in range(mesh.size)]
     results = []

@@ -74,12 +74,12 @@ def assemble_shards(
     whole = np.empty(type.shape, type.numpy)
     written: dict[tuple[tuple[int, int], ...], int] = {}
     for device, shard in enumerate(shards):
-        place = shard_slices(sharding, type.shape, mesh, device)
-        own = shard[tuple(slice(s.stop - s.start) for s in place)]
-        earlier = written.setdefault(tuple((s.start, s.stop) for s in place), device)
+        shard_index = shard_slices(sharding, type.shape, mesh, device)
+        own = shard[tuple(slice(s.stop - s.start) for s in shard_index)]
+        earlier = written.setdefault(tuple((s.start, s.stop) for s in shard_index), device)
         if earlier == device:
-            whole[place] = own
-        elif whole[place].tobytes() != np.ascontiguousarray(own).tobytes():
+            whole[shard_index] = own
+        elif whole[shard_index].tobytes() != np.ascontiguousarray(own).tobytes():
             raise InterpretError(
                 f"devices {earlier} and {device} hold different values for the same shard of "
                 f"a tensor {type}"

@@ -159,9 +159,9 @@ def dtype_name(dtype: Any) -> str:
     try:
         return _NAMES[np.dtype(dtype)]
     except KeyError:
-        found = np.dtype(dtype)
-        native = found.newbyteorder("=")
+        numpy_dtype = np.dtype(dtype)
+        native = numpy_dtype.newbyteorder("=")
         way_out = f"the element types are {', '.join(DTYPES)}"
-        if native != found and native in _NAMES:
+        if native != numpy_dtype and native in _NAMES:
             way_out = f"x.astype({native.name!r}) has its bytes in this machine's order"
-        raise TypeError(f"there is no element type for NumPy's {found}; {way_out}") from None
+        raise TypeError(f"there is no element type for NumPy's {numpy_dtype}; {way_out}") from None

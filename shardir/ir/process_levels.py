@@ -45,11 +45,11 @@ class ProcessLevels:
             size = mesh.sizes.get(name)
             blocks = parse_natural_number(count)
             if size is None or not blocks or size % blocks or name in seen:
-                known = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
+                axes_text = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
                 raise PipelineError(
                     f"{part!r} is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
                     "blocks divide the axis, once for each axis, such as data:2/model:1; the axes "
-                    f"are {known or 'none'}"
+                    f"are {axes_text or 'none'}"
                 )
             seen.add(name)
             if blocks > 1:
@@ -59,19 +59,19 @@ class ProcessLevels:
 
     def parse_position(self, text: str) -> dict[str, int]:
         """Return the block index along each axis of `data:1/model:0`; the default is 0."""
-        found = dict.fromkeys(self.block_counts, 0)
+        result = dict.fromkeys(self.block_counts, 0)
         for part in filter(None, text.split("/")):
             name, _, at = part.partition(":")
             number = parse_natural_number(at)
-            known = name in self.mesh.sizes and number is not None
-            if number is None or not known or number >= self.block_counts.get(name, 1):
+            is_valid = name in self.mesh.sizes and number is not None
+            if number is None or not is_valid or number >= self.block_counts.get(name, 1):
                 raise PipelineError(
                     f"{part!r} is not a block position; write AXIS:NUMBER, counted from 0, such as "
                     f"data:1; the blocks are {self}"
                 )
-            if name in found:
-                found[name] = number
-        return found
+            if name in result:
+                result[name] = number
+        return result
 
     def position(self, axes: Axes) -> int:
         """Return the position of this process's block along far axes."""

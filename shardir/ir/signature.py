@@ -81,8 +81,8 @@ class Signature:
     def check_name(self, name: str) -> None:
         """Raise `OperationTypeError` if the operation has no such attribute."""
         if self.attrs is not None and name not in self.attrs:
-            known = tuple(self.attrs)
-            has = suggest_name(name, known) or f"it has {', '.join(known) or 'none'}"
+            names = tuple(self.attrs)
+            has = suggest_name(name, names) or f"it has {', '.join(names) or 'none'}"
             raise OperationTypeError(f"{self.name}: has no attribute {name!r}; {has}")
 
     def check_attr(self, name: str, attr: Attr) -> None:

@@ -66,11 +66,11 @@ def register_rule(
             sizes=sizes,
         )
     _check(name, rule)
-    known = _process.get(name, rule)
-    if known != rule and not replace:
+    old_rule = _process.get(name, rule)
+    if old_rule != rule and not replace:
         raise RuleError(
-            f"{name!r} has the rule {str(known)!r} already; pass replace=True, or state the other "
-            "one for a while in a block of shardir.rules"
+            f"{name!r} has the rule {str(old_rule)!r} already; pass replace=True, or state the "
+            "other one for a while in a block of shardir.rules"
         )
     _process[name] = rule
 
@@ -113,14 +113,14 @@ class RuleSet:
 
         A rule that the operation already states takes precedence.
         """
-        known = dict(self.entries)
+        rules = dict(self.entries)
         bound: dict[Op, Op] = {}
         for function in module.functions:
             for op in function.body.walk():
                 if op.spec is opaque and not has_rule_in_text(op.attrs):
                     operation = op.attrs["operation"]
                     target = operation.rpartition("@")[2]
-                    rule = known.get(operation) or known.get(target) or _package_rule(target)
+                    rule = rules.get(operation) or rules.get(target) or _package_rule(target)
                     if rule is not None:
                         attrs = add_rule(op.attrs, _fit_rule(op, operation, rule))
                         bound[op] = replace(op, attrs=attrs)

@@ -89,11 +89,11 @@ class LocalOp:
         axes = self.sharding_axes(value, dim)
         if not axes:
             return None
-        place: Value = b.axis_index(axes=axes, name=f"{value.name}.index")
+        position: Value = b.axis_index(axes=axes, name=f"{value.name}.index")
         if dtype != "i32":
-            place = b.convert(place, result=TensorType((), dtype))
-        size = b.full(local_type_of(value).shape[dim], place.type)
-        start: Value = b.mul(place, size, name=f"{value.name}.start")
+            position = b.convert(position, result=TensorType((), dtype))
+        size = b.full(local_type_of(value).shape[dim], position.type)
+        start: Value = b.mul(position, size, name=f"{value.name}.start")
         return start
 
     def is_uneven(self, value: Value, dim: int) -> bool:
@@ -132,8 +132,8 @@ class LocalOp:
 
     def is_first(self, b: Builder, axes: Axes) -> Value:
         """Return whether the device is the first along `axes`, as a scalar bool."""
-        place = b.axis_index(axes=axes)
-        first: Value = b.eq(place, b.full(0, place.type))
+        position = b.axis_index(axes=axes)
+        first: Value = b.eq(position, b.full(0, position.type))
         return first
 
 

@@ -187,12 +187,12 @@ class _RowExchange:
         The result is an `int` if it is equal on all devices, else a scalar i32. With `other=None`
         the result is unspecified at positions without an entry.
         """
-        known = sorted(table.items())
+        entries = sorted(table.items())
         if other is None:
-            (i, n), (j, m) = known[0], known[-1]
+            (i, n), (j, m) = entries[0], entries[-1]
             step = (m - n) // (j - i) if j > i else 0
             numbers = [n + (k - i) * step for k in range(self.num_positions)]
-            if any(numbers[k] != number for k, number in known):
+            if any(numbers[k] != number for k, number in entries):
                 numbers = [table.get(k, n) for k in range(self.num_positions)]
         else:
             numbers = [table.get(k, other) for k in range(self.num_positions)]
@@ -235,16 +235,16 @@ def select_by_position(b: Builder, axes: Axes, numbers: Sequence[int]) -> "int |
     """
     if len(set(numbers)) == 1:
         return numbers[0]
-    place = b.axis_index(axes=axes)
+    position = b.axis_index(axes=axes)
     first, step = numbers[0], numbers[1] - numbers[0]
     if all(n == first + i * step for i, n in enumerate(numbers)):
-        scaled = place if step == 1 else b.mul(place, b.full(step, place.type))
-        return b.add(scaled, b.full(first, place.type)) if first else scaled
+        scaled = position if step == 1 else b.mul(position, b.full(step, position.type))
+        return b.add(scaled, b.full(first, position.type)) if first else scaled
     every = b.constant(
         value=Dense(np.array(numbers, np.int32)), result=TensorType((len(numbers),), "i32")
     )
-    found = b.dynamic_slice(every, place, result=TensorType((1,), "i32"))
-    return b.reshape(found, result=place.type)
+    element = b.dynamic_slice(every, position, result=TensorType((1,), "i32"))
+    return b.reshape(element, result=position.type)
 
 
 def slice_rows(b: Builder, value: Value, dim: int, start: int, length: int) -> Value:

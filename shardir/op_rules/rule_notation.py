@@ -219,7 +219,7 @@ def _check_names(
     sizes: Mapping[str, int],
 ) -> None:
     alone = {dim[0]: None for dims in tensors for dim in dims if len(dim) == 1}
-    known = {name: None for dims in tensors for dim in dims for name in dim if name[0] != "."}
+    declared = {name: None for dims in tensors for dim in dims for name in dim if name[0] != "."}
     for dims in tensors:
         seen: set[str] = set()
         for name in (name for dim in dims for name in dim):
@@ -228,11 +228,11 @@ def _check_names(
                     f"{name!r} occurs twice in {_format_dims(dims)!r} of the rule {rule!r}"
                 )
             seen.add(name)
-    has = f"it has {', '.join(known)}" if known else "it has none"
+    has = f"it has {', '.join(declared)}" if declared else "it has none"
     kind_of: dict[str, str] = {}
     for word, named in sections.items():
         for name in named:
-            if name not in known:
+            if name not in declared:
                 raise RuleError(f"{word} names {name!r}, which is not a factor of {rule!r}; {has}")
             if word == BLOCKED:
                 continue
@@ -244,7 +244,7 @@ def _check_names(
                 )
             kind_of[name] = word
     for name, size in sizes.items():
-        if name not in known:
+        if name not in declared:
             raise RuleError(f"sizes names {name!r}, which is not a factor of {rule!r}; {has}")
         if name in alone:
             raise RuleError(
@@ -253,7 +253,7 @@ def _check_names(
             )
         if size < 1:
             raise RuleError(f"the size of {name!r} is {size}; it must be at least 1")
-    for name in known:
+    for name in declared:
         if name not in alone and name not in sizes:
             raise RuleError(
                 f"{name!r} is never a whole dimension in the rule {rule!r}, so that none states "
@@ -287,9 +287,11 @@ def _fit_to_shapes(
         for dim, size in zip(dims, shape, strict=True):
             for name in dim:
                 # The order of factors decides ties in propagation: it is the order in the text.
-                found = size if len(dim) == 1 else stated.get(name, sizes.get(name, 0))
-                known = sizes.get(name, 0)
-                sizes[name] = min(found, known) if found and known else found or known
+                new_size = size if len(dim) == 1 else stated.get(name, sizes.get(name, 0))
+                old_size = sizes.get(name, 0)
+                sizes[name] = (
+                    min(new_size, old_size) if new_size and old_size else new_size or old_size
+                )
     for number, (dims, shape) in enumerate(zip(tensors, shapes, strict=True)):
         for position, (names, size) in enumerate(zip(dims, shape, strict=True)):
             product = 1

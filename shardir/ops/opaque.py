@@ -93,8 +93,8 @@ def _opaque_operations(module: Module) -> Iterator[OpaqueOperation]:
         for op in function.body.walk():
             if op.spec is opaque:
                 attrs = op.attrs
-                reason, known = attrs.get("reason", ""), attrs.get("pointwise", False)
-                yield OpaqueOperation(attrs["operation"], reason, op.loc, known)
+                reason, is_pointwise = attrs.get("reason", ""), attrs.get("pointwise", False)
+                yield OpaqueOperation(attrs["operation"], reason, op.loc, is_pointwise)
 
 
 def check_no_opaque_operations(module: Module) -> None:

@@ -17,10 +17,10 @@ def find_definition_locations(text: str, file: str) -> DefinitionLocations:
     Raises `ParseError` if the text is not valid IR.
     """
     source = syntax.IrSource(text, file)
-    found: DefinitionLocations = {}
+    locations: DefinitionLocations = {}
 
     def note(function: str, name: str, token: Token) -> None:
-        found[function, name] = Loc(file, token.line or 1, token.column or 1)
+        locations[function, name] = Loc(file, token.line or 1, token.column or 1)
 
     for item in source.module().items:
         if isinstance(item, syntax.FunctionSyntax):
@@ -30,7 +30,7 @@ def find_definition_locations(text: str, file: str) -> DefinitionLocations:
             for i, result in enumerate(item.results):
                 type = result.type
                 note(function, f"result {i}", type if isinstance(type, Token) else type.tensor)
-    return found
+    return locations
 
 
 def _definition_tokens(block: syntax.BlockSyntax) -> Iterator[Token]:

@@ -72,10 +72,10 @@ class SyntaxResolver:
     def _read(self, token: Token, marks: list[syntax.TypeAnnotation]) -> ShardedType:
         tensor, base = self.source.tensor(token), token.start_pos or 0
         if tensor.dtype not in (*DTYPES, TOKEN):
-            known = (
+            hint = (
                 suggest_name(tensor.dtype, DTYPES) or f"the element types are {', '.join(DTYPES)}"
             )
-            message = f"no element type is called {str(tensor.dtype)!r}; {known}"
+            message = f"no element type is called {str(tensor.dtype)!r}; {hint}"
             raise self.source.fail(message, tensor.dtype, base)
         shape = tuple(self.integer(dim.size, base) for dim in tensor.dims)
         for size, dim in zip(shape, tensor.dims, strict=True):
@@ -159,13 +159,17 @@ class SyntaxResolver:
         mesh = mesh or find_mesh_with_axis(name, tuple(self.meshes.values()))
         if mesh is None or name not in mesh.sizes:
             meshes = self.meshes.values() if mesh is None else (mesh,)
-            known = [axis for m in meshes for axis in m.sizes]
-            has = f"it has {', '.join(known)}" if mesh and known else "it has none"
+            axis_names = [axis for m in meshes for axis in m.sizes]
+            has = f"it has {', '.join(axis_names)}" if mesh and axis_names else "it has none"
             if mesh is None:
-                has = f"the axes are {', '.join(known)}" if known else "declare a mesh first"
+                has = (
+                    f"the axes are {', '.join(axis_names)}"
+                    if axis_names
+                    else "declare a mesh first"
+                )
             verb = "has an axis" if mesh is None else "has no axis"
             raise fail(
-                f"{where} {verb} called {name!r}; {suggest_name(name, known) or has}",
+                f"{where} {verb} called {name!r}; {suggest_name(name, axis_names) or has}",
                 written.name,
                 base,
             )

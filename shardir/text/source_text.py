@@ -41,9 +41,11 @@ class SourceText:
         if isinstance(error, UnexpectedToken):
             token, wanted = error.token, error.accepts or error.expected
             if token.type != "$END":
-                found, position, width = repr(str(token)), token.start_pos or 0, len(token)
+                token_text, position, width = repr(str(token)), token.start_pos or 0, len(token)
                 return self.error(
-                    f"unexpected {found}{self._format_expected(wanted)}", base + position, width
+                    f"unexpected {token_text}{self._format_expected(wanted)}",
+                    base + position,
+                    width,
                 )
         if isinstance(error, UnexpectedCharacters):
             position = error.pos_in_stream or 0
@@ -72,9 +74,9 @@ class SourceText:
 
     def _format_expected(self, terminals: Sequence[str] | set[str] | None) -> str:
         """Return the expected terminals as text, if there are few of them."""
-        known = sorted(set(terminals or ()) - {"$END", *self.hidden_terminals})
-        words = list(dict.fromkeys(self._word(name) for name in known[:10]))
-        if len(known) > 10 or not 0 < len(words) <= 5:
+        terminal_names = sorted(set(terminals or ()) - {"$END", *self.hidden_terminals})
+        words = list(dict.fromkeys(self._word(name) for name in terminal_names[:10]))
+        if len(terminal_names) > 10 or not 0 < len(words) <= 5:
             return ""
         return f", expected {' or '.join(words)}"
 

@@ -30,10 +30,10 @@ class Fault:
         return self.op.loc if self.op else None
 
     def __str__(self) -> str:
-        place = f"@{self.function}" if self.function else "the module"
+        subject = f"@{self.function}" if self.function else "the module"
         origin = f", from {self.loc}" if self.loc else ""
         underline = f"{' ' * self.start}{'^' * max(self.width, 1)}"
-        return f"{self.message}\n --> {place}{origin}\n  |\n  | {self.line}\n  | {underline}"
+        return f"{self.message}\n --> {subject}{origin}\n  |\n  | {self.line}\n  | {underline}"
 
 
 class Faults:

@@ -68,8 +68,8 @@ def find_divergences(function: Function) -> list[Divergence]:
     first, *others = (
         _DivergenceAnalysis(function, bounds).find() for bounds in _refinements(function)
     )
-    met = [{divergence.collective for divergence in found} for found in others]
-    return [d for d in first if all(d.collective in found for found in met)]
+    met = [{divergence.collective for divergence in divergences} for divergences in others]
+    return [d for d in first if all(d.collective in divergences for divergences in met)]
 
 
 def find_differing(function: Function) -> dict[Value, AxisParts]:
@@ -109,9 +109,9 @@ class _DivergenceAnalysis:
         return list(dict.fromkeys(self.find_collectives(self.function.body, None)))
 
     def mark_differing(self, value: Value, parts: AxisParts) -> None:
-        known = self.differs.get(value)
-        if known is None or not parts <= known:
-            self.differs[value] = parts | (known or NO_PARTS)
+        old_parts = self.differs.get(value)
+        if old_parts is None or not parts <= old_parts:
+            self.differs[value] = parts | (old_parts or NO_PARTS)
             self.changed = True
 
     def parts_of(self, values: Iterable[Value]) -> AxisParts:

@@ -34,24 +34,24 @@ GLOBAL_ONLY = ("manual_computation", "reshard", "sharding_constraint")
 
 def verify(module: Module) -> None:
     """Raise `VerifyError` with every fault of the module, if there is one."""
-    found = find_faults(module)
-    if not found:
+    faults = find_faults(module)
+    if not faults:
         return
-    if len(found) == 1:
-        raise VerifyError(str(found[0]))
-    raise VerifyError("\n\n".join([f"the module has {len(found)} faults", *map(str, found)]))
+    if len(faults) == 1:
+        raise VerifyError(str(faults[0]))
+    raise VerifyError("\n\n".join([f"the module has {len(faults)} faults", *map(str, faults)]))
 
 
 def find_faults(module: Module) -> list[Fault]:
     """Return every fault of the module in program order."""
-    found: list[Fault] = []
+    result: list[Fault] = []
     meshes: dict[str, Mesh] = {}
     for mesh in module.meshes:
         line = print_mesh(mesh)
         messages = list(find_mesh_faults(mesh))
         if mesh.name in meshes:
             messages.append(f"two meshes are called @{mesh.name}")
-        found += [Fault(message, "", line, 0, len(line)) for message in messages]
+        result += [Fault(message, "", line, 0, len(line)) for message in messages]
         meshes.setdefault(mesh.name, mesh)
     names: set[str] = set()
     for function in module.functions:
@@ -59,11 +59,11 @@ def find_faults(module: Module) -> list[Fault]:
         if function.name in names:
             line = f"func @{function.name}"
             message = f"two functions are called @{function.name}"
-            found.append(Fault(message, function.name, line, 0, len(line)))
+            result.append(Fault(message, function.name, line, 0, len(line)))
         names.add(function.name)
         checker.check()
-        found += checker.found.faults
-    return found
+        result += checker.found.faults
+    return result
 
 
 class _FunctionChecker:
@@ -298,11 +298,11 @@ class _FunctionChecker:
 
     def check_collective_order(self) -> None:
         """Check that all devices execute the same collectives in the same order."""
-        for found in find_divergences(self.function):
-            message = found.message(
-                self.found.name_of(found.predicate), tuple(self.meshes.values())
+        for divergence in find_divergences(self.function):
+            message = divergence.message(
+                self.found.name_of(divergence.predicate), tuple(self.meshes.values())
             )
-            self.found.add_at_op(message, found.collective)
+            self.found.add_at_op(message, divergence.collective)
 
     def find_shard_faults(self, value: Value, outer: GlobalTensor) -> Iterator[str]:
         """Yield a message if the value is not the local shard of the global tensor."""

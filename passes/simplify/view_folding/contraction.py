@@ -58,10 +58,10 @@ def _dot(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View]
         for chain in chains
     }
     values, spellings = [], []
-    for view, place in zip(operands, places, strict=True):
+    for view, pieces in zip(operands, places, strict=True):
         mine = sorted(
-            (chain[0] for chain in chains if chain[0] in place),
-            key=lambda loop: (place[loop].dim, -place[loop].stride),
+            (chain[0] for chain in chains if chain[0] in pieces),
+            key=lambda loop: (pieces[loop].dim, -pieces[loop].stride),
         )
         values.append(reshape_if_needed(folder.b, view.base, [sizes[loop] for loop in mine]))
         spellings.append("".join(spelled[loop] for loop in mine))
@@ -123,20 +123,20 @@ def _chains(
     follows: dict[LetterPart, LetterPart] = {}
     for loop in loops:
         nexts = set()
-        for place in places:
-            if loop in place:
-                nexts.add(_next_part(loop, place))
+        for pieces in places:
+            if loop in pieces:
+                nexts.add(_next_part(loop, pieces))
         if len(nexts) != 1:
             continue
         (after,) = nexts
         if after is None or (after[0] in output) != (loop[0] in output):
             continue
-        if all((loop in place) == (after in place) for place in places):
+        if all((loop in pieces) == (after in pieces) for pieces in places):
             follows[loop] = after
     behind = set(follows.values())
     chains = []
     for loop in loops:
-        if loop in behind or not any(loop in place for place in places):
+        if loop in behind or not any(loop in pieces for pieces in places):
             continue
         chain = [loop]
         while chain[-1] in follows:
@@ -145,10 +145,10 @@ def _chains(
     return chains
 
 
-def _next_part(loop: LetterPart, place: dict[LetterPart, ViewPiece]) -> LetterPart | None:
+def _next_part(loop: LetterPart, pieces: dict[LetterPart, ViewPiece]) -> LetterPart | None:
     """Return the part that covers the elements each step of `loop` strides over."""
-    piece = place[loop]
-    for other, at in place.items():
+    piece = pieces[loop]
+    for other, at in pieces.items():
         if at.dim == piece.dim and at.stride * at.size == piece.stride:
             return other
     return None
@@ -169,7 +169,7 @@ def _assign_letters(chains: Sequence[Sequence[LetterPart]]) -> dict[LetterPart, 
 
 
 def _extent(loop: LetterPart, places: Sequence[dict[LetterPart, ViewPiece]]) -> int:
-    return next(place[loop].size for place in places if loop in place)
+    return next(pieces[loop].size for pieces in places if loop in pieces)
 
 
 def _width(loop: LetterPart, walked: Sequence[dict[str, ViewPieces]]) -> int:

@@ -126,10 +126,10 @@ def _stacked_view(folder: ViewFolder, view: View) -> View:
     if split is None:
         return views.identity_view(folder.materialize(view))
     apart, at = split
-    place, rank = at[0], apart.base.type.rank
-    if place == 0:
+    stacked_dim, rank = at[0], apart.base.type.rank
+    if stacked_dim == 0:
         return apart
-    perm = (place, *(d for d in range(rank) if d != place))
+    perm = (stacked_dim, *(d for d in range(rank) if d != stacked_dim))
     base = folder.materialize(
         View(apart.base, tuple(identity_dims(apart.base.type.shape)[d] for d in perm))
     )

@@ -139,8 +139,8 @@ def _entries_of_base(
     at: BaseDims, entries: Sequence[int], rank: int, other: int
 ) -> tuple[int, ...]:
     result = [other] * rank
-    for d, place in at.items():
-        result[place] = entries[d]
+    for d, base_dim in at.items():
+        result[base_dim] = entries[d]
     return tuple(result)
 
 
@@ -184,8 +184,8 @@ def separate_dims(folder: ViewFolder, x: View, dims: Sequence[int]) -> tuple[Vie
         if len(x.dims[d]) > 1 or any(piece.dim == views.BROADCAST_DIM for piece in x.dims[d]):
             return None
     kinds = [dims.index(d) + 1 if d in dims else 0 for d in range(len(x.dims))]
-    view, found = folder.split_by_kind(x, kinds)
-    at = {d: found.index(i + 1) for i, d in enumerate(dims) if i + 1 in found}
+    view, kinds_of_dims = folder.split_by_kind(x, kinds)
+    at = {d: kinds_of_dims.index(i + 1) for i, d in enumerate(dims) if i + 1 in kinds_of_dims}
     missing = [d for d in dims if d not in at]
     if missing:
         view, at = _insert_unit_dims(folder, view, at, missing)
@@ -203,14 +203,14 @@ def _insert_unit_dims(
         before = [
             p.dim for pieces in view.dims[:d] for p in pieces[-1:] if p.dim != views.BROADCAST_DIM
         ]
-        place = move[before[-1]] + 1 if before else 0
-        if shape[place : place + 1] == [1] and place not in at.values():
-            at[d] = place
+        new_dim = move[before[-1]] + 1 if before else 0
+        if shape[new_dim : new_dim + 1] == [1] and new_dim not in at.values():
+            at[d] = new_dim
             continue
-        shape.insert(place, 1)
-        move = [m + (m >= place) for m in move]
-        at = {e: i + (i >= place) for e, i in at.items()}
-        at[d] = place
+        shape.insert(new_dim, 1)
+        move = [m + (m >= new_dim) for m in move]
+        at = {e: i + (i >= new_dim) for e, i in at.items()}
+        at[d] = new_dim
     base = folder.reshape_base(view.base, shape)
     dims = tuple(
         tuple(p if p.dim == views.BROADCAST_DIM else p._replace(dim=move[p.dim]) for p in pieces)

@@ -75,9 +75,12 @@ def _starts(
     folder: ViewFolder, olds: Sequence[Value], starts: Sequence[View], at: BaseDims, rank: int
 ) -> list[Value]:
     """Return the offset of the window in each dimension of the base."""
-    place = {i: d for d, i in at.items()}
+    position_of = {i: d for d, i in at.items()}
     zero: Value = folder.b.full(0, TensorType((), olds[0].type.dtype))
-    return [folder.materialize(starts[place[i]]) if i in place else zero for i in range(rank)]
+    return [
+        folder.materialize(starts[position_of[i]]) if i in position_of else zero
+        for i in range(rank)
+    ]
 
 
 DYNAMIC_SLICE_RULES: dict[str, FoldingRule] = {

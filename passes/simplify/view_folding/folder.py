@@ -40,8 +40,8 @@ class ViewFolder:
         return ViewFolder(self.b.inner(), self.rules, self)
 
     def get(self, value: Value) -> View:
-        found = self.view_of.get(value)
-        return views.identity_view(value) if found is None else found
+        view = self.view_of.get(value)
+        return views.identity_view(value) if view is None else view
 
     def defining_folder(self, base: Value) -> "ViewFolder":
         """Return the folder of the block that defines a base."""
@@ -52,9 +52,9 @@ class ViewFolder:
     def split_by_kind(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
         """Apply `views.apart` in the block that defines the base of the view."""
         home = self.defining_folder(view.base)
-        found = views.split_by_kind(home.b, view, kinds)
-        home.defined.add(found[0].base)
-        return found
+        result = views.split_by_kind(home.b, view, kinds)
+        home.defined.add(result[0].base)
+        return result
 
     def reshape_base(self, base: Value, shape: Sequence[int]) -> Value:
         """Return a base reshaped, in the block that defines it."""
@@ -70,23 +70,23 @@ class ViewFolder:
         if outer and view.base not in self.defined and view.base not in self.splats:
             return outer.materialize(view, name)
         key = (view.base, view.dims)
-        found = self.values.get(key)
-        if found is None:
+        result = self.values.get(key)
+        if result is None:
             number = self.splats.get(view.base)
             if number is not None:
                 type = view.base.type.with_shape(view.shape)
-                found = self.b.constant(value=number, result=type, name=name)
+                result = self.b.constant(value=number, result=type, name=name)
             else:
                 start = len(self.b.ops)
-                found = views.materialize_view(self.b, view)
+                result = views.materialize_view(self.b, view)
                 if name and len(self.b.ops) > start:
                     last = self.b.ops[-1]
-                    called = Value(found.type, self.b.names.fresh(name))
+                    called = Value(result.type, self.b.names.fresh(name))
                     self.b.ops[-1] = replace(last, results=(called,))
-                    found = called
-            self.values[key] = found
-            self.defined.add(found)
-        return found
+                    result = called
+            self.values[key] = result
+            self.defined.add(result)
+        return result
 
     def materialize_value(self, old: Value) -> Value:
         """Return the materialized replacement of a value."""
@@ -126,13 +126,13 @@ class ViewFolder:
             rule = rules.get(op.name)
             if rule is None and op.spec.elementwise:
                 rule = rules["elementwise"]
-            found = None
+            new_views = None
             if rule is not None and all(value.type.size for value in op.tensors):
-                found = rule(self, op, [self.get(value) for value in op.operands])
-            if found is None:
+                new_views = rule(self, op, [self.get(value) for value in op.operands])
+            if new_views is None:
                 self.append_materialized(op)
                 continue
-            for old, view in zip(op.results, found, strict=True):
+            for old, view in zip(op.results, new_views, strict=True):
                 self.view_of[old] = view
         b.loc, b.why = outside
 

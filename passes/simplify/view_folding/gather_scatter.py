@@ -97,7 +97,7 @@ def _layout_of_updates(
     if BROADCAST_DIM in walked or any(shape[dim] != n for dim, n in walked.items()):
         return None
     keys = sorted([*((d, -1, d) for d in alone), *((d, dim, -1) for dim, d in last.items())])
-    place = {dim: i for i, (_, dim, _) in enumerate(keys) if dim >= 0}
+    position_of = {dim: i for i, (_, dim, _) in enumerate(keys) if dim >= 0}
     at = {d: i for i, (_, dim, d) in enumerate(keys) if dim < 0}
     sizes = [old.type.shape[d] if dim < 0 else shape[dim] for _, dim, d in keys]
     dims: list[ViewPieces] = []
@@ -105,7 +105,7 @@ def _layout_of_updates(
         if d in at:
             dims.append((ViewPiece(at[d], 1, sizes[at[d]]),) if sizes[at[d]] != 1 else ())
         else:
-            dims.append(tuple(piece._replace(dim=place[piece.dim]) for piece in source[d]))
+            dims.append(tuple(piece._replace(dim=position_of[piece.dim]) for piece in source[d]))
     return View(Value(old.type.with_shape(sizes)), tuple(dims)), at
 
 
@@ -157,8 +157,8 @@ def _parts(
         if s in layout.window:
             d = layout.window[s]
             if d in at:
-                place, size = window_at[at[d]], slices.type.shape[s]
-                dims.append((ViewPiece(place, 1, size),) if size != 1 else ())
+                base_dim, size = window_at[at[d]], slices.type.shape[s]
+                dims.append((ViewPiece(base_dim, 1, size),) if size != 1 else ())
             else:
                 dims.append(_renumber_pieces(operand.dims[d], window_at))
         else:
@@ -173,8 +173,8 @@ def _covered_dims(pieces: ViewPieces) -> Iterable[int]:
     return [piece.dim for piece in pieces if piece.dim != BROADCAST_DIM]
 
 
-def _renumber_pieces(pieces: ViewPieces, place: BaseDims) -> ViewPieces:
-    return tuple(p if p.dim == BROADCAST_DIM else p._replace(dim=place[p.dim]) for p in pieces)
+def _renumber_pieces(pieces: ViewPieces, base_dims: BaseDims) -> ViewPieces:
+    return tuple(p if p.dim == BROADCAST_DIM else p._replace(dim=base_dims[p.dim]) for p in pieces)
 
 
 def _attrs(

@@ -106,9 +106,12 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
     view, kinds = folder.split_by_kind(x, [int(d in dims) for d in range(len(x.dims))])
     kept = [d for d, kind in enumerate(kinds) if not kind]
     gone = tuple(d for d, kind in enumerate(kinds) if kind)
-    place = {d: i for i, d in enumerate(kept)}
+    position_of = {d: i for i, d in enumerate(kept)}
     left: ViewDims = tuple(
-        tuple(p if p.dim == views.BROADCAST_DIM else p._replace(dim=place[p.dim]) for p in pieces)
+        tuple(
+            p if p.dim == views.BROADCAST_DIM else p._replace(dim=position_of[p.dim])
+            for p in pieces
+        )
         for d, pieces in enumerate(view.dims)
         if d not in dims
     )

@@ -158,19 +158,19 @@ def view_in_base_of(view: ViewDims, lead: View) -> ViewDims | None:
 
 @lru_cache(maxsize=4096)
 def _view_in_base_of(view: ViewDims, lead: ViewDims, rank: int) -> ViewDims | None:
-    found: list[list[tuple[int, ViewPiece]]] = [[] for _ in range(rank)]
+    pieces_by_dim: list[list[tuple[int, ViewPiece]]] = [[] for _ in range(rank)]
     for mine, theirs in zip(view, lead, strict=True):
         if mine == theirs and not theirs:
             continue
         both = refine_pieces(mine, theirs)
         if both is None:
             return None
-        for piece, place in zip(*both, strict=True):
-            if place.dim != BROADCAST_DIM:
-                found[place.dim].append((-place.stride, piece))
+        for piece, base_piece in zip(*both, strict=True):
+            if base_piece.dim != BROADCAST_DIM:
+                pieces_by_dim[base_piece.dim].append((-base_piece.stride, piece))
             elif piece.dim != BROADCAST_DIM:
                 return None
-    return tuple(merge_pieces([piece for _, piece in sorted(each)]) for each in found)
+    return tuple(merge_pieces([piece for _, piece in sorted(each)]) for each in pieces_by_dim)
 
 
 def materialize_view(b: Any, view: View) -> Value:
@@ -229,14 +229,14 @@ def split_by_kind(b: Any, view: View, kinds: Sequence[int]) -> tuple[View, list[
     dimension of the new base, which is the old one reshaped; pieces that continue each other and
     are of one kind stay together. Remaining dimensions of size 1 have kind 0.
     """
-    found: list[tuple[ViewPiece, int]] = []
+    piece_kinds: list[tuple[ViewPiece, int]] = []
     for pieces, kind in zip(view.dims, kinds, strict=True):
-        found += [(piece, kind) for piece in pieces if piece.dim != BROADCAST_DIM]
-    found.sort(key=lambda each: position_in_base(each[0]))
+        piece_kinds += [(piece, kind) for piece in pieces if piece.dim != BROADCAST_DIM]
+    piece_kinds.sort(key=lambda each: position_in_base(each[0]))
     shape: list[int] = []
     made_kinds: list[int] = []
     runs: list[list[ViewPiece]] = []
-    for piece, kind in found:
+    for piece, kind in piece_kinds:
         if runs and runs[-1][0].dim == piece.dim and made_kinds[-1] == kind:
             runs[-1].append(piece)
             shape[-1] *= piece.size

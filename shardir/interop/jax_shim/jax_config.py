@@ -62,22 +62,22 @@ def change_setting(name: str, value: Any) -> None:
     if counts and counts[1] in PLATFORMS:
         config.update("num_cpu_devices", value)
         config.update("shown_platform", counts[1])
-    elif (known := RENAMED_SETTINGS.get(name, name)) == "shown_platform":
+    elif (current := RENAMED_SETTINGS.get(name, name)) == "shown_platform":
         # The first of several platforms counts; an empty value means any platform.
         first = str(value or "").partition(",")[0]
         if first:
-            config.update(known, PLATFORM_ALIASES.get(first, first))
-    elif known.removeprefix("jax_") in SETTINGS:
-        config.update(known, value)
+            config.update(current, PLATFORM_ALIASES.get(first, first))
+    elif current.removeprefix("jax_") in SETTINGS:
+        config.update(current, value)
     elif name not in NO_OP_SETTINGS:
         raise _unknown_setting_error(name)
 
 
 def read_setting(name: str) -> Any:
     """Return the value of the JAX setting `name`."""
-    known = RENAMED_SETTINGS.get(name, name).removeprefix("jax_")
-    if known in SETTINGS:
-        return getattr(config, known)
+    current = RENAMED_SETTINGS.get(name, name).removeprefix("jax_")
+    if current in SETTINGS:
+        return getattr(config, current)
     raise _unknown_setting_error(name)
 
 
@@ -156,9 +156,9 @@ def apply_xla_flags() -> None:
     if flags == _applied_xla_flags.get():
         return
     _applied_xla_flags.set(flags)
-    found = DEVICE_COUNT_FLAG.findall(flags)
-    if found and config.shown_platform == "cpu":
-        config.update("num_cpu_devices", int(found[-1]))
+    counts = DEVICE_COUNT_FLAG.findall(flags)
+    if counts and config.shown_platform == "cpu":
+        config.update("num_cpu_devices", int(counts[-1]))
 
 
 ENVIRONMENT_SETTINGS = {
@@ -212,10 +212,10 @@ def apply_environment() -> bool:
 
 
 def _parse_boolean(name: str, text: str) -> bool:
-    found = BOOLEAN_TEXTS.get(text.lower())
-    if found is None:
+    result = BOOLEAN_TEXTS.get(text.lower())
+    if result is None:
         raise SettingError(f"the environment variable {name} is {text!r}; it must be true or false")
-    return found
+    return result
 
 
 @contextmanager
@@ -225,8 +225,8 @@ def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
     JAX's environment variables apply where `settings` do not. `XLA_FLAGS` counts as applied if
     `settings` state the number of devices.
     """
-    known = "num_cpu_devices" in settings
-    token = _applied_xla_flags.set(os.environ.get("XLA_FLAGS", "") if known else "")
+    has_device_count = "num_cpu_devices" in settings
+    token = _applied_xla_flags.set(os.environ.get("XLA_FLAGS", "") if has_device_count else "")
     try:
         with config(), ExitStack() as stack:
             if apply_environment():

@@ -34,10 +34,10 @@ Execute = Callable[[CodeType, dict[str, Any]], None]
 
 def load_forwarded(full: str, execute: Execute) -> ModuleType | None:
     """Return the module `full` on top of shardir; `None` if JAX or the module is not installed."""
-    found = find_spec("jax")
-    if found is None or found.origin is None:
+    spec = find_spec("jax")
+    if spec is None or spec.origin is None:
         return None
-    path = Path(found.origin).parent.joinpath(*full.split(".")[1:]).with_suffix(".py")
+    path = Path(spec.origin).parent.joinpath(*full.split(".")[1:]).with_suffix(".py")
     if not path.is_file():
         return None
     module = ModuleType(full)
@@ -79,19 +79,19 @@ class ModuleFacade(ModuleType):
             raise AttributeError(name)
         full = f"{self._full}.{name}"
         try:
-            found = look_up(full, self._backing)
+            result = look_up(full, self._backing)
         except MissingNameError:
             raise UncoveredName(with_location(explain_uncovered(full))) from None
         if name not in DEVICE_QUERIES:
-            self.__dict__[name] = found
-        return found
+            self.__dict__[name] = result
+        return result
 
     def __dir__(self) -> list[str]:
-        known = {
+        locations = {
             full.rpartition(".")
             for full in (*MOVED_NAMES, *CONTAINER_MODULES, *NO_OP_CONTEXTS, *NO_OP_FUNCTIONS)
         }
-        moved = {name for place, _, name in known if place == self._full}
+        moved = {name for module_name, _, name in locations if module_name == self._full}
         return sorted({name for name in dir(self._backing) if name[0] != "_"} | moved)
 
     def __repr__(self) -> str:
@@ -106,10 +106,10 @@ def look_up(full: str, backing: ModuleType | None) -> Any:
     if name in DEVICE_QUERIES:
         apply_xla_flags()
     try:
-        found = _get_attribute(backing, name)
+        attribute = _get_attribute(backing, name)
     except MissingNameError:
         return _look_up_fallback(full)
-    return ModuleFacade(full, found) if isinstance(found, ModuleType) else found
+    return ModuleFacade(full, attribute) if isinstance(attribute, ModuleType) else attribute
 
 
 def _look_up_fallback(full: str) -> Any:
@@ -134,13 +134,13 @@ def _look_up_fallback(full: str) -> Any:
 
 def look_up_jax(full: str) -> Any:
     """Return the object for a full name such as `jax.numpy.sin`; raise `MissingNameError`."""
-    found: Any = JAX_MODULE
+    result: Any = JAX_MODULE
     for part in full.split(".")[1:]:
         try:
-            found = getattr(found, part)
+            result = getattr(result, part)
         except AttributeError:
             raise MissingNameError(full) from None
-    return found
+    return result
 
 
 def _look_up_shardir(path: str) -> Any:
@@ -156,15 +156,15 @@ def _get_attribute(owner: ModuleType | None, name: str) -> Any:
     if owner is ROOT and name not in _public_root_names():
         raise MissingNameError(name)
     try:
-        found = getattr(owner, name)
+        result = getattr(owner, name)
     except AttributeError:
         pass
     else:
         # Implementation modules are attributes too, but not part of JAX's names.
-        inner = isinstance(found, ModuleType) and found.__name__.startswith("shardir.frontend.")
+        inner = isinstance(result, ModuleType) and result.__name__.startswith("shardir.frontend.")
         if inner and name not in PUBLIC_SUBMODULES:
             raise MissingNameError(name)
-        return found
+        return result
     try:
         return import_module(f"{owner.__name__}.{name}")
     except ImportError:

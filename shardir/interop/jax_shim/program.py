@@ -101,8 +101,8 @@ class Program:
 
     def _remove_modules(self) -> dict[str, ModuleType]:
         """Remove the modules of the program from `sys.modules` and return them."""
-        found = [name for name in sys.modules if name.partition(".")[0] in self._names]
-        return {name: sys.modules.pop(name) for name in found}
+        module_names = [name for name in sys.modules if name.partition(".")[0] in self._names]
+        return {name: sys.modules.pop(name) for name in module_names}
 
 
 def _module_names_in(folder: str | Path | None) -> list[str]:
@@ -120,15 +120,15 @@ def _import_jax(name: str, wanted: tuple[str, ...]) -> Any:
     """Return the result of `import name`, or of `from name import wanted`."""
     apply_xla_flags()
     try:
-        found = look_up_jax(name)
+        result = look_up_jax(name)
     except MissingNameError:
         raise UncoveredImport(with_location(explain_uncovered(name)), name=name) from None
     for each in wanted:
-        if each != "*" and not hasattr(found, each):
+        if each != "*" and not hasattr(result, each):
             raise UncoveredImport(with_location(explain_uncovered(f"{name}.{each}")), name=name)
     if "*" in wanted:
-        found.__all__ = [each for each in dir(found) if hasattr(found, each)]
-    return found if wanted else JAX_MODULE
+        result.__all__ = [each for each in dir(result) if hasattr(result, each)]
+    return result if wanted else JAX_MODULE
 
 
 class _ProgramFinder(MetaPathFinder):

@@ -154,7 +154,7 @@ NO_OP_FUNCTIONS = frozenset(["jax.clear_caches", "jax.effects_barrier", "jax.cle
 
 def current_name(full: str) -> str:
     """Return the name that `full`, from any version of JAX, has in recent versions."""
-    for pattern, place in OLDER_NAME_PATTERNS:
+    for pattern, replacement in OLDER_NAME_PATTERNS:
         if re.fullmatch(pattern, full):
-            return re.sub(pattern, place, full)
+            return re.sub(pattern, replacement, full)
     return full

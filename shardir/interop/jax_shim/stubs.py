@@ -93,7 +93,7 @@ def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> 
     """
     given = list(all_devices() if devices is None else devices)
     if default_backend() == "tpu" and [device.id for device in given] == [*range(8)]:
-        given = [given[place] for place in TPU_RING_ORDER]
+        given = [given[position] for position in TPU_RING_ORDER]
     return create_device_mesh(mesh_shape, given)
 
 
@@ -102,10 +102,13 @@ all_devices = devices
 
 def typeof(x: Any) -> ShapeDtypeStruct:
     """Return the shape, dtype and sharding of an array."""
-    known = abstract_of(x)
+    abstract = abstract_of(x)
     sharding = getattr(x, "sharding", None)
     return ShapeDtypeStruct(
-        known.type.shape, user_dtype(known.type.dtype), sharding=sharding, weak_type=known.weak
+        abstract.type.shape,
+        user_dtype(abstract.type.dtype),
+        sharding=sharding,
+        weak_type=abstract.weak,
     )
 
 

@@ -117,12 +117,12 @@ def find_nearest(full: str) -> str:
     for name, instead in ALTERNATIVES.items():
         if full == name or full.startswith(f"{name}."):
             return instead
-    place, _, last = full.rpartition(".")
+    parent, _, last = full.rpartition(".")
     names = list_covered()
     elsewhere = [each for each in names if each.rpartition(".")[2] == last]
     if elsewhere:
         return elsewhere[0]
-    beside = [each for each in names if each.rpartition(".")[0] == place]
+    beside = [each for each in names if each.rpartition(".")[0] == parent]
     for candidates, likeness in ((beside, 0.75), (names, 0.85)):
         lasts = {each.rpartition(".")[2]: each for each in reversed(candidates)}
         close = get_close_matches(last, sorted(lasts), 1, likeness)

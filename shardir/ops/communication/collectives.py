@@ -194,10 +194,10 @@ def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Result) -> Tenso
 def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
     slices: dict[tuple[int, int], Array] = {}
     results = []
-    for (array,), place in zip(parts, device_positions(mesh, axes).tolist(), strict=True):
-        key = (id(array), place)
+    for (array,), position in zip(parts, device_positions(mesh, axes).tolist(), strict=True):
+        key = (id(array), position)
         if key not in slices:
-            slices[key] = split_array(array, dim, count_positions(axes))[place]
+            slices[key] = split_array(array, dim, count_positions(axes))[position]
         results.append(slices[key])
     return results
 
@@ -301,7 +301,7 @@ def _permute_type(
     count = _count_devices(axes)
     for column, what in ((0, "sends"), (1, "receives")):
         places = [pair[column] for pair in pairs]
-        if any(not 0 <= place < count for place in places):
+        if any(not 0 <= position < count for position in places):
             raise TypeError(
                 f"pairs={format_list(pairs)} leave the {count} positions along {format_list(axes)}"
             )
@@ -356,7 +356,7 @@ def _axis_index_type(*, axes: Axes, result: Result) -> TensorType:
 
 def _axis_index(mesh: Mesh, parts: Parts, *, axes: Axes, result: TensorType) -> list[Array]:
     numbers = [np.asarray(i, np.int32) for i in range(count_positions(axes))]
-    return [numbers[place] for place in device_positions(mesh, axes).tolist()]
+    return [numbers[position] for position in device_positions(mesh, axes).tolist()]
 
 
 axis_index = define_op(

@@ -102,7 +102,7 @@ def _filter_cotangent(
     operand = of.translate(str.maketrans("bf", "fb"))
     kernel = to.translate(str.maketrans("bf", "io"))
     result = by.translate(str.maketrans("io", "bf"))
-    found: Value = b.convolution(
+    cotangent: Value = b.convolution(
         x,
         g,
         strides=rhs_dilation,
@@ -113,7 +113,7 @@ def _filter_cotangent(
         groups=batch_groups,
         batch_groups=groups,
     )
-    return found
+    return cotangent
 
 
 def _split_dims(dims: str) -> tuple[str, str, str]:

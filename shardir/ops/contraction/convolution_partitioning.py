@@ -81,5 +81,5 @@ def _shard_indices(places: int, parts: int, *, places_first: bool) -> Iterator[t
         if places_first:
             yield divmod(position, parts)
         else:
-            part, place = divmod(position, places)
-            yield place, part
+            part, index = divmod(position, places)
+            yield index, part

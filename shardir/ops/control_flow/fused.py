@@ -95,11 +95,11 @@ def is_same_width_bitcast(op: Op) -> bool:
 
 def live_values(block: Block) -> Set[Value]:
     """Return the values on which the results of a block depend."""
-    found = set(block.returns)
+    live = set(block.returns)
     for op in reversed(block.ops):
-        if any(result in found for result in op.results):
-            found.update(op.operands)
-    return found
+        if any(result in live for result in op.results):
+            live.update(op.operands)
+    return live
 
 
 def build_loop_nest(block: Block) -> FusedLoopNest:

@@ -129,9 +129,9 @@ def _gather_reference(x: Array, indices: Array, *, result: TensorType, **dims: I
     at = resolve_positions(layout, indices, result.shape, clamp=True)
     rows = x.transpose(*at.lead, *at.whole)
     rest = tuple(x.shape[d] for d in at.whole)
-    found = rows[at.index] if at.index else rows.reshape((1,) * len(at.shape) + rest)
-    found = np.broadcast_to(found, at.shape + rest)
-    return found.transpose(np.argsort(at.slices))
+    gathered = rows[at.index] if at.index else rows.reshape((1,) * len(at.shape) + rest)
+    gathered = np.broadcast_to(gathered, at.shape + rest)
+    return gathered.transpose(np.argsort(at.slices))
 
 
 gather = define_op(

@@ -97,10 +97,10 @@ class UpdatePositions:
     def read(self, y: Value) -> Value:
         """Return the element of `y` at each update's position; zero for dropped updates."""
         type = TensorType(self.shape, y.type.dtype)
-        found: Value = self.b.gather(y, self.indices, result=type, **_to_attrs(GATHER, self.dims))
+        result: Value = self.b.gather(y, self.indices, result=type, **_to_attrs(GATHER, self.dims))
         if self.in_bounds is not None:
-            found = self.b.select(self.in_bounds, found, self.b.full(0, type))
-        return found
+            result = self.b.select(self.in_bounds, result, self.b.full(0, type))
+        return result
 
 
 def _update_positions(
@@ -210,9 +210,9 @@ def _is_last_update(places: UpdatePositions, x: Value) -> Value:
     placed = b.scatter(
         slots, places.indices, numbers, op=Symbol("set"), **_to_attrs(SCATTER, alone)
     )
-    found = b.gather(placed, places.indices, result=numbers.type, **_to_attrs(GATHER, alone))
+    stored = b.gather(placed, places.indices, result=numbers.type, **_to_attrs(GATHER, alone))
     lasting: Value = b.broadcast(
-        b.eq(found, numbers), dims=places.leading_dims, result=TensorType(places.shape, "bool")
+        b.eq(stored, numbers), dims=places.leading_dims, result=TensorType(places.shape, "bool")
     )
     return lasting
 

@@ -186,7 +186,7 @@ def add_factors(
     layout: IndexingLayout,
     indices: TensorType,
     slices: TensorType,
-    place: Callable[..., tuple[DimPerTensor, DimPerTensor]],
+    dims_of: Callable[..., tuple[DimPerTensor, DimPerTensor]],
     scatter: FactorKind | None,
 ) -> None:
     """Add the factors of a gather, or of a scatter whose batch factors have the kind `scatter`.
@@ -199,23 +199,23 @@ def add_factors(
         if s not in layout.window:
             i = next(batch)
             kind = FactorKind.PASS if scatter is None or i in own else scatter
-            builder.add(*place(own.get(i), i, s), size, kind)
+            builder.add(*dims_of(own.get(i), i, s), size, kind)
             continue
         d = layout.window[s]
         extent = layout.operand[d]
         if size == extent:
-            builder.add(*place(d, None, s), extent)
+            builder.add(*dims_of(d, None, s), extent)
         elif scatter is None and size != 1:
-            builder.add(*place(d, None, s), extent, FactorKind.REPLICATE, blocked=True)
+            builder.add(*dims_of(d, None, s), extent, FactorKind.REPLICATE, blocked=True)
         else:
             alone = FactorKind.REPLICATE if scatter else FactorKind.REDUCE
-            builder.add(*place(d, None, None), extent, alone)
-            builder.add(*place(None, None, s), size, FactorKind.REPLICATE)
+            builder.add(*dims_of(d, None, None), extent, alone)
+            builder.add(*dims_of(None, None, s), size, FactorKind.REPLICATE)
     for d in layout.dropped:
         extent = layout.operand[d]
         looked_up = FactorKind.REPLICATE if extent == 1 else FactorKind.REDUCE
-        builder.add(*place(d, None, None), extent, FactorKind.PASS if scatter else looked_up)
-    builder.add(*place(None, indices.rank - 1, None), indices.shape[-1], FactorKind.REPLICATE)
+        builder.add(*dims_of(d, None, None), extent, FactorKind.PASS if scatter else looked_up)
+    builder.add(*dims_of(None, indices.rank - 1, None), indices.shape[-1], FactorKind.REPLICATE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,14 +158,14 @@ def _lu_vjp(b: Any, g: Any, x: Value, packed: Any, pivots: Value, permutation: V
         under = of_lower.rows(size, rows - size)
         inner_upper = inner_upper - lower.rows(size, rows - size).H @ under
     inner = inner_lower.triangle("gt") + inner_upper.triangle("le")
-    found = head.solve(inner.H, lower=False).H
+    cotangent = head.solve(inner.H, lower=False).H
     if under is not None:
-        found = found.append_rows(head.solve(under.H, lower=False).H)
-    top = corner.solve(found.rows(0, size), lower=True, transpose="adjoint")
+        cotangent = cotangent.append_rows(head.solve(under.H, lower=False).H)
+    top = corner.solve(cotangent.rows(0, size), lower=True, transpose="adjoint")
     if beside is not None:
         top = top.append_columns(corner.solve(beside, lower=True, transpose="adjoint"))
     if under is not None:
-        top = top.append_rows(found.rows(size, rows - size))
+        top = top.append_rows(cotangent.rows(size, rows - size))
     positions = b.iota(dim=x.type.rank - 2, result=permutation.type)
     _, back = b.emit(OPS["sort"], permutation, positions, dim=x.type.rank - 2, keys=1, stable=True)
     return (take_rows(b, top.conjugate().value, back),)

@@ -92,11 +92,11 @@ def _vjp(b: Builder, g: Value, x: Value, y: Value, *, kind: str, rank: int) -> C
         return (b.real(b.fft(whole, kind=Symbol("fft"), rank=rank)),)
     spectrum = b.conj(b.fft(g, kind=Symbol("rfft"), rank=rank))
     last, size = x.type.rank - 1, y.type.shape[-1]
-    place = b.iota(dim=last, result=x.type.with_dtype("i32"))
-    shape = place.type
-    alone = b.eq(place, b.full(0, shape))
+    index = b.iota(dim=last, result=x.type.with_dtype("i32"))
+    shape = index.type
+    alone = b.eq(index, b.full(0, shape))
     if size % 2 == 0:
-        alone = b.or_(alone, b.eq(place, b.full(size // 2, shape)))
+        alone = b.or_(alone, b.eq(index, b.full(size // 2, shape)))
     share = max(prod(y.type.shape[-rank:]), 1)  # The product is 0 for empty results.
     once, twice = (b.full(n / share, x.type) for n in (1, 2))
     return (b.mul(spectrum, b.select(alone, once, twice)),)

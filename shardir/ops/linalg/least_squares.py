@@ -38,11 +38,11 @@ def _factors(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Result
 
 
 def _reference(a: Array, y: Array, cutoff: Array, *, result: Result) -> tuple[Array, Array]:
-    found, values = (np.zeros(type.shape, type.numpy) for type in result)
+    solutions, values = (np.zeros(type.shape, type.numpy) for type in result)
     if not a.size:
-        return found, values
-    for place in np.ndindex(a.shape[:-2]):
-        left, right = widen(a[place], False), widen(y[place], False)
+        return solutions, values
+    for index in np.ndindex(a.shape[:-2]):
+        left, right = widen(a[index], False), widen(y[index], False)
         # Non-finite elements would affect the solutions of all other columns.
         lost = ~np.isfinite(right).all(0)
         if lost.any():
@@ -50,13 +50,13 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Result) -> tuple[Ar
         try:
             if not np.isfinite(left).all():
                 raise np.linalg.LinAlgError
-            solved, _, _, singular = np.linalg.lstsq(left, right, float(cutoff[place]))
+            solved, _, _, singular = np.linalg.lstsq(left, right, float(cutoff[index]))
         except np.linalg.LinAlgError:
             solved = singular = np.full((), np.nan)
         with np.errstate(all="ignore"):
-            found[place], values[place] = solved, singular
-        found[place][:, lost] = np.nan
-    return found, values
+            solutions[index], values[index] = solved, singular
+        solutions[index][:, lost] = np.nan
+    return solutions, values
 
 
 def _vjp(b: Any, g: Any, a: Any, y: Value, cutoff: Value, x: Value, values: Any) -> Cotangents:

@@ -66,11 +66,11 @@ def apply_per_matrix(
             arrays = tuple(np.full(type.shape, np.nan).astype(type.numpy) for type in results)
             if x.ndim > 2:
                 inner = [type.with_shape(type.shape[x.ndim - 2 :]) for type in results]
-                for place in np.ndindex(x.shape[:-2]):
+                for index in np.ndindex(x.shape[:-2]):
                     for whole, part in zip(
-                        arrays, apply_per_matrix(function, x[place], inner), strict=True
+                        arrays, apply_per_matrix(function, x[index], inner), strict=True
                     ):
-                        whole[place] = part
+                        whole[index] = part
             return arrays
 
 

@@ -121,8 +121,8 @@ def _solve_reference(
     size = a.shape[-1]
     with np.errstate(all="ignore"):
         for i in range(size) if lower else reversed(range(size)):
-            known = slice(0, i) if lower else slice(i + 1, size)
-            x[..., i, :] -= np.squeeze(a[..., i : i + 1, known] @ x[..., known, :], -2)
+            solved = slice(0, i) if lower else slice(i + 1, size)
+            x[..., i, :] -= np.squeeze(a[..., i : i + 1, solved] @ x[..., solved, :], -2)
             if not unit:
                 x[..., i, :] /= a[..., i, i, None]
         return x.astype(result.numpy)

@@ -79,8 +79,8 @@ def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Any, dim: int) -> Any:
         out = np.array(x)
         for i in range(1, x.shape[dim]):
-            place, before = ((slice(None),) * dim + (n,) for n in (i, i - 1))
-            out[place] = combine(out[before], out[place])
+            current, before = ((slice(None),) * dim + (n,) for n in (i, i - 1))
+            out[current] = combine(out[before], out[current])
         return out
 
     return run

@@ -60,9 +60,9 @@ def _preceding_by_gather(
     else:
         shifted = b.concatenate(none, slice_rows(b, totals, dim, 0, count - 1), dim=dim)
     run = getattr(b, name)(shifted, dim=dim, reverse=reverse)
-    place = b.axis_index(axes=axes)
-    zero = b.full(0, place.type)
-    starts = (place if d == dim else zero for d in range(total.type.rank))
+    position = b.axis_index(axes=axes)
+    zero = b.full(0, position.type)
+    starts = (position if d == dim else zero for d in range(total.type.rank))
     return b.dynamic_slice(run, *starts, result=total.type)
 
 
@@ -78,19 +78,19 @@ def _preceding_by_doubling(
 ) -> Value:
     """Return the total of the preceding devices in doubling steps."""
     count = count_positions(axes)
-    place = b.axis_index(axes=axes)
+    position = b.axis_index(axes=axes)
     if reverse:
-        place = b.sub(b.full(count - 1, place.type), place)
+        position = b.sub(b.full(count - 1, position.type), position)
 
     def earlier(x: Value, step: int) -> Value:
         """Return the value of the device `step` positions before."""
         ways = ((i, i + step) for i in range(count - step))
         pairs = tuple((s, t) if not reverse else (count - 1 - s, count - 1 - t) for s, t in ways)
         moved = b.collective_permute(x, axes=axes, pairs=tuple(sorted(pairs)))
-        exists = b.ge(place, b.full(step, place.type))
+        exists = b.ge(position, b.full(step, position.type))
         return b.select(exists, moved, b.full(nothing, x.type))
 
-    found, step = earlier(total, 1), 1
+    result, step = earlier(total, 1), 1
     while step < count - 1:
-        found, step = combine(b, found, earlier(found, step)), 2 * step
-    return found
+        result, step = combine(b, result, earlier(result, step)), 2 * step
+    return result

@@ -34,12 +34,12 @@ def partition_arg_extremum(name: str, reduction: str) -> Partitioning:
         # position.
         wide = local.result if local.result.numpy.itemsize >= 4 else local.result.with_dtype("i32")
         start = local.shard_start(b, value, dim, wide.dtype)
-        place = b.add(find(x, dim=dim, result=wide), b.broadcast(start, dims=(), result=wide))
+        position = b.add(find(x, dim=dim, result=wide), b.broadcast(start, dims=(), result=wide))
         has_it = b.eq(own, best)
         if x.type.dtype in FLOATS:
             has_it = b.or_(has_it, b.ne(own, own))
         nowhere = b.full(identity_element("min", wide.dtype), wide)
-        first = b.all_reduce(b.select(has_it, place, nowhere), axes=axes, op="min")
+        first = b.all_reduce(b.select(has_it, position, nowhere), axes=axes, op="min")
         return first if wide == local.result else b.convert(first, result=local.result)
 
     return Partitioning(lower, all_factors, uneven=all_factors)

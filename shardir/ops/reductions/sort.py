@@ -35,7 +35,7 @@ def _sort_type(
         raise TypeError(
             f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
         )
-    if any(not 0 <= place < xs[0].shape[dim] for place in wanted):
+    if any(not 0 <= position < xs[0].shape[dim] for position in wanted):
         raise TypeError(f"wanted={list(wanted)} has places that dimension {dim} of {xs[0]} lacks")
     if order is not None and not (keys <= order < len(xs) and xs[order].dtype == "i32"):
         raise TypeError(f"order={order} names no operand of places, in i32 and behind the keys")
@@ -197,7 +197,7 @@ def _top_k_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     last = x.type.rank - 1
     pointers = b.reshape(indices, result=indices.type.with_shape((*indices.type.shape, 1)))
     batch = tuple(range(last))
-    found = b.gather(
+    result = b.gather(
         tangent,
         pointers,
         offset_dims=(),
@@ -207,7 +207,7 @@ def _top_k_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
         indices_batching_dims=batch,
         result=values.type,
     )
-    return found, None
+    return result, None
 
 
 top_k = define_op(

@@ -219,21 +219,21 @@ def _select_reference(
     exists = window_views(real, window, strides, window_dilation)
     best = np.zeros(source.shape, x.dtype)
     choice = np.full(source.shape, -1)
-    for number, place in enumerate(_window_positions(window)):
-        here = values[_index_of_position(place)]
+    for number, position in enumerate(_window_positions(window)):
+        here = values[_index_of_position(position)]
         better = here > best if op == "max" else here < best
         # NaN takes precedence over all numbers, as in the reduction.
         better |= (here != here) & (best == best)
-        better = exists[_index_of_position(place)] & (better | (choice < 0))
+        better = exists[_index_of_position(position)] & (better | (choice < 0))
         best = np.where(better, here, best)
         choice[better] = number
     wide = np.float32 if result.dtype in NARROW_FLOATS else result.numpy
     total = np.zeros(inner.shape, wide)
-    for number, place in enumerate(_window_positions(window)):
+    for number, position in enumerate(_window_positions(window)):
         spots = tuple(
             slice(p * step, p * step + (n - 1) * stride + 1 if n else p * step, stride)
             for p, step, n, stride in zip(
-                place, window_dilation, source.shape, strides, strict=True
+                position, window_dilation, source.shape, strides, strict=True
             )
         )
         total[spots] += np.where(choice == number, source, 0).astype(wide)
@@ -243,9 +243,9 @@ def _select_reference(
     return dense[kept].astype(result.numpy, copy=False)
 
 
-def _index_of_position(place: Ints) -> Any:
+def _index_of_position(position: Ints) -> Any:
     """Return the index of one window position in all windows."""
-    return (..., *place)
+    return (..., *position)
 
 
 def _window_positions(window: Ints) -> Iterator[Ints]:

@@ -47,8 +47,8 @@ class WindowSlices:
 
     def _starts(self) -> Iterator[Ints]:
         """Yield the start of the slice for each window position."""
-        for place in product(*map(range, self.window)):
-            yield tuple(p * step for p, step in zip(place, self.window_dilation, strict=True))
+        for position in product(*map(range, self.window)):
+            yield tuple(p * step for p, step in zip(position, self.window_dilation, strict=True))
 
     def slices(self, x: Value, fill: complex) -> list[Value]:
         """Return the elements of all windows at each position inside a window."""
@@ -158,7 +158,7 @@ def select_and_scatter_vjp(
     exists: list[Value | None] = [None] * len(values)
     if windows.has_gaps:
         exists = [*windows.slices(b.full(True, x.type.with_dtype("bool")), False)]
-    best, found, any_yet = values[0], cotangents[0], exists[0]
+    best, selected, any_yet = values[0], cotangents[0], exists[0]
     for value, cotangent, there in zip(values[1:], cotangents[1:], exists[1:], strict=True):
         better = b.gt(value, best) if op == "max" else b.lt(value, best)
         if x.type.dtype in FLOATS:
@@ -167,5 +167,5 @@ def select_and_scatter_vjp(
             better = b.and_(there, b.or_(better, b.not_(any_yet)))
             any_yet = b.or_(any_yet, there)
         best = b.select(better, value, best)
-        found = b.select(better, cotangent, found)
-    return None, found
+        selected = b.select(better, cotangent, selected)
+    return None, selected

@@ -63,8 +63,8 @@ def partition_concatenate(b: Builder, local: LocalOp, *xs: Value, dim: int) -> A
     begins = list(accumulate(sizes, initial=0))
     held: list[list[RowRun]] = [[] for _ in range(count)]
     for offset, begin, size, own in zip(offsets, begins, sizes, rows, strict=False):
-        for runs, found in zip(held, block_runs(size, own, count), strict=True):
-            runs += [RowRun(offset, begin + run.start, run.length) for run in found]
+        for runs, own_runs in zip(held, block_runs(size, own, count), strict=True):
+            runs += [RowRun(offset, begin + run.start, run.length) for run in own_runs]
     wanted = [[RowRun(0, at, n)] for at, n in block_extents(result.type.shape[dim], block, count)]
     both = b.concatenate(*xs, dim=dim) if len(xs) > 1 else xs[0]
     return exchange_rows(b, both, dim, axes, held, wanted, block)

@@ -63,8 +63,8 @@ def _select_row(
     """Return the row at a global position on the device that has it, and the identity elsewhere."""
     owner, offset = divmod(position, x.type.shape[d])
     row = slice_rows(b, x, d, offset, 1)
-    place = b.axis_index(axes=local.sharding_axes(source, d))
-    has_it = b.eq(place, b.full(owner, place.type))
+    index = b.axis_index(axes=local.sharding_axes(source, d))
+    has_it = b.eq(index, b.full(owner, index.type))
     return b.select(has_it, row, b.full(identity_element("add", row.type.dtype), row.type))
 
 

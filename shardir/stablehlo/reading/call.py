@@ -161,20 +161,20 @@ class OperationReader:
     def word(self, *names: str) -> str:
         """Return an enum value such as `LT`, or of `#stablehlo<comparison_direction LT>`."""
         if self.has(*names):
-            found = re.search(r"(\w+)>?$", str(self.attr(*names)))
+            match = re.search(r"(\w+)>?$", str(self.attr(*names)))
         else:
-            found = re.search(r"(\w+)$", str(self.words[0])) if self.words else None
-        if found is None:
+            match = re.search(r"(\w+)$", str(self.words[0])) if self.words else None
+        if match is None:
             raise self.fail(f"{self.name} lacks its attribute {names[0]!r}")
-        return found[1]
+        return match[1]
 
     def struct(self, name: str, *fields: str) -> list[tuple[int, ...]]:
         """Return the lists of `#stablehlo.gather<offset_dims = [1], ...>`; the default is empty."""
         text = str(self.attr(name))
         lists = []
         for field in fields:
-            found = re.search(rf"\b{field}\s*=\s*(\[[\d\s,]*\]|\d+)", text)
-            words = re.findall(r"\d+", found[1]) if found else []
+            match = re.search(rf"\b{field}\s*=\s*(\[[\d\s,]*\]|\d+)", text)
+            words = re.findall(r"\d+", match[1]) if match else []
             if any(len(word) > 9 for word in words):
                 raise self.fail(f"the numbers of {field!r} are too large")
             lists.append(tuple(map(int, words)))
@@ -224,8 +224,8 @@ class OperationReader:
             and self.name not in OPERATIONS_WITHOUT_RESULTS
         ):
             # Unused results need no names.
-            known = self.name in READERS or self.name in CALLEES
-            count = len(signature.results) if signature.operands is not None else int(known)
+            is_supported = self.name in READERS or self.name in CALLEES
+            count = len(signature.results) if signature.operands is not None else int(is_supported)
             return [UNUSED_NAME] * count
         for result in self.written.results:
             name = str(result.name)

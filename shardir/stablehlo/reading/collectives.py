@@ -91,14 +91,14 @@ def _partition_id(call: OperationReader) -> Values:
     if {axis.name for axis in axes} != set(mesh.sizes):
         raise UnsupportedOperation("not all axes of its mesh are manual")
     whole = tuple(Axis.full(name, mesh) for name in mesh.sizes)
-    place = call.emit_step("axis-index", axes=whole)
+    position = call.emit_step("axis-index", axes=whole)
     if mesh.device_ids is not None:
         kind = TensorType((mesh.size,), "i32")
         ids = Dense(np.array(mesh.device_ids, np.int32))
         table = call.emit_step("constant", value=ids, result=kind)
-        found = call.emit_step("dynamic_slice", table, place, result=kind.with_shape((1,)))
-        place = call.emit_step("reshape", found, result=place.type)
-    return call.emit("convert", place)
+        element = call.emit_step("dynamic_slice", table, position, result=kind.with_shape((1,)))
+        position = call.emit_step("reshape", element, result=position.type)
+    return call.emit("convert", position)
 
 
 @register_reader("collective_permute")
@@ -108,8 +108,10 @@ def _collective_permute(call: OperationReader) -> Values:
     if len(axes) != len(mesh.axes):
         raise UnsupportedOperation("not all axes of its mesh are manual")
     ids = mesh.device_ids or tuple(range(mesh.size))
-    place = {device: position for position, device in enumerate(device_groups(mesh, axes)[0])}
-    pairs = [[place[ids.index(device)] for device in pair] for pair in _lists(call, "pairs", ids)]
+    position_of = {device: position for position, device in enumerate(device_groups(mesh, axes)[0])}
+    pairs = [
+        [position_of[ids.index(device)] for device in pair] for pair in _lists(call, "pairs", ids)
+    ]
     return call.emit("collective-permute", *call.take_operands(1), axes=axes,
                      pairs=tuple((source, target) for source, target in pairs))  # fmt: skip
 
@@ -128,10 +130,10 @@ def _lists(call: OperationReader, what: str, ids: tuple[int, ...]) -> list[list[
     rows = call.types.array(node)
     if rows.ndim != 2 or (what == "pairs" and rows.size and rows.shape[1] != 2):
         raise call.types.make_expected_error("a list of lists of devices", node)
-    found = [list(map(int, row)) for row in rows]
-    if any(number not in ids for part in found for number in part):
+    result = [list(map(int, row)) for row in rows]
+    if any(number not in ids for part in result for number in part):
         raise UnsupportedOperation(f"its {what} name devices that are not of the mesh")
-    return found
+    return result
 
 
 def _axes(call: OperationReader) -> Axes:
@@ -142,7 +144,7 @@ def _axes(call: OperationReader) -> Axes:
     for count in range(1, len(manual) + 1):
         for axes in permutations(manual, count):
             if (
-                sorted([ids[place] for place in group] for group in device_groups(mesh, axes))
+                sorted([ids[position] for position in group] for group in device_groups(mesh, axes))
                 == wanted
             ):
                 return axes

@@ -241,12 +241,12 @@ def _dynamic_iota(call: OperationReader) -> Values:
 def _numbers(call: OperationReader, value: Value) -> tuple[int, ...]:
     """Return the elements of a constant vector."""
     maker = call.reader.makers.get(value)
-    found = maker.attrs["value"] if maker is not None and maker.spec is specs.constant else None
-    if isinstance(found, Dense):
-        return tuple(int(number) for number in found.array.reshape(-1))
-    if found is None:
+    constant = maker.attrs["value"] if maker is not None and maker.spec is specs.constant else None
+    if isinstance(constant, Dense):
+        return tuple(int(number) for number in constant.array.reshape(-1))
+    if constant is None:
         raise UnsupportedOperation("its numbers are known only at run time")
-    return (int(found),) * value.type.size
+    return (int(constant),) * value.type.size
 
 
 @register_reader("dynamic_pad")

@@ -32,18 +32,18 @@ def region_formulas(
     """Return the formulas of the returned values; `params` are first left, then right ones."""
     half = len(params) // 2
     names = [f"a{i}" for i in range(half)] + [f"b{i}" for i in range(len(params) - half)]
-    known = {str(token): name for token, name in zip(params, names, strict=True)}
+    formula_of = {str(token): name for token, name in zip(params, names, strict=True)}
     for statement in block.statements:
         if not isinstance(statement, records.OpRecord):
             raise UnsupportedOperation("its region is not a simple computation")
         name = call.types.string(statement.name) if statement.name.type == "STRING" \
             else str(statement.name)  # fmt: skip
-        inputs = [_input(call, token, known) for token in _values(statement)]
+        inputs = [_input(call, token, formula_of) for token in _values(statement)]
         if name.rpartition(".")[2] == "return":
             return inputs
         formula = _formula(call, statement, name.removeprefix("stablehlo."), inputs)
         for result in statement.results:
-            known[str(result.name)] = formula
+            formula_of[str(result.name)] = formula
     raise UnsupportedOperation("its region returns nothing")
 
 
@@ -61,9 +61,9 @@ def _values(op: records.OpRecord) -> list[Token]:
     return [p for p in op.parts if isinstance(p, Token) and p.type == "VALUE"]
 
 
-def _input(call: OperationReader, token: Token, known: dict[str, str]) -> str:
-    if token in known:
-        return known[token]
+def _input(call: OperationReader, token: Token, formula_of: dict[str, str]) -> str:
+    if token in formula_of:
+        return formula_of[token]
     number = call.reader.constant_of(call.reader.use(token))
     if number is None:
         raise UnsupportedOperation("its region uses values of the program around it")
@@ -94,10 +94,10 @@ def _formula(call: OperationReader, op: records.OpRecord, name: str, inputs: lis
     return f"{name}({','.join(inputs)})"
 
 
-def combination_of(formula: str, place: int) -> str | None:
+def combination_of(formula: str, position: int) -> str | None:
     """Return the name of the combination of the parameters at one position, such as `add`."""
     name, _, inputs = formula.partition("(")
-    if inputs in (f"a{place},b{place})", f"b{place},a{place})"):
+    if inputs in (f"a{position},b{position})", f"b{position},a{position})"):
         return COMBINATIONS.get(name)
     return None
 
@@ -121,14 +121,14 @@ def order_formulas(types: Sequence[TensorType], keys: int) -> list[str]:
     """Return the formulas that order by the first `keys` operands: the writer's, JAX's, and a plain
     one.
     """
-    found = []
+    result = []
     for kind in (_written_comparison, _jax_comparison, _plain_comparison):
         decided = ""
         for key in reversed(range(keys)):
             less, same = kind(f"a{key}", f"b{key}", types[key].dtype)
             decided = f"or({less},and({same},{decided}))" if decided else less
-        found.append(decided)
-    return found
+        result.append(decided)
+    return result
 
 
 def _written_comparison(a: str, b: str, dtype: str) -> tuple[str, str]:

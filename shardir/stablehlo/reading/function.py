@@ -175,7 +175,7 @@ class FunctionReader(FunctionState):
 
     def read_op(self, written: records.OpRecord) -> None:
         """Read an operation into the current block."""
-        before, place = len(self.ops), len(self.readings)
+        before, position = len(self.ops), len(self.readings)
         self.readings.append((written, ()))
         call = OperationReader(self, written)
         callee = CALLEES.get(call.name)
@@ -188,9 +188,9 @@ class FunctionReader(FunctionState):
                 raise UnsupportedOperation("it states a sharding rule")
             results = rule(call)
         except UnsupportedOperation as error:
-            del self.ops[before:], self.readings[place + 1 :]
+            del self.ops[before:], self.readings[position + 1 :]
             results = emit_opaque(call, str(error))
-        self.readings[place] = written, results
+        self.readings[position] = written, results
         if not written.results:
             return
         at = [r.name for r in written.results for _ in range(self.types.integer(r.number) if

@@ -112,10 +112,10 @@ class FunctionState(ABC):
         blocks: tuple[Block, ...],
         loc: Token | None,
     ) -> Op:
-        place = self.module.resolve_location(loc) or self.call_location
-        if place is None and name == "opaque":
-            place = self.position_in_text()
-        op = Op(OPS[name], operands, results, attrs, blocks, place)
+        op_loc = self.module.resolve_location(loc) or self.call_location
+        if op_loc is None and name == "opaque":
+            op_loc = self.position_in_text()
+        op = Op(OPS[name], operands, results, attrs, blocks, op_loc)
         self.ops.append(op)
         self.makers.update(dict.fromkeys(results, op))
         return op

@@ -28,12 +28,12 @@ class Locations:
         """Return the first file and line in a location, the innermost call first."""
         if text not in self._known:
             self._known[text] = None  # A recursive alias has no location.
-            place = _FILE_LINE_COLUMN.search(text)
-            if place:
-                self._known[text] = Loc(place[1], int(place[2]), int(place[3]))
+            match = _FILE_LINE_COLUMN.search(text)
+            if match:
+                self._known[text] = Loc(match[1], int(match[2]), int(match[3]))
             else:
-                found = map(self.alias, _ALIAS.findall(text))
-                self._known[text] = next((loc for loc in found if loc is not None), None)
+                locs = map(self.alias, _ALIAS.findall(text))
+                self._known[text] = next((loc for loc in locs if loc is not None), None)
         return self._known[text]
 
     def alias(self, name: str) -> Loc | None:
@@ -102,12 +102,12 @@ class ModuleSymbols:
 
     def called_functions(self) -> set[str]:
         """Return the names of all functions that are called."""
-        found: set[str] = set()
+        result: set[str] = set()
 
         def walk(node: object) -> None:
             if isinstance(node, Token):
                 if node.type == "SYMBOL":
-                    found.add(self.types.string(node))
+                    result.add(self.types.string(node))
             elif isinstance(node, records.FunctionRecord):
                 walk(node.body)
             elif isinstance(node, tuple | list):
@@ -116,7 +116,7 @@ class ModuleSymbols:
 
         for function in self.functions.values():
             walk(function)
-        return found
+        return result
 
     def count_operations_of(self, function: records.FunctionRecord) -> int:
         """Return the number of operations of a function after inlining.

@@ -372,8 +372,8 @@ def _scatter(call: OperationReader, xs: Shapes, ys: Shapes) -> FactorRule | None
     dims, vector = scatter_dims(call)
     (block,) = call.blocks
     returned = region_formulas(call, block, [param.name for param in block.params])
-    found = {combination_of(formula, i) for i, formula in enumerate(returned)}
-    known = len(found) == 1 and found <= {"add", "mul", "min", "max"}
+    combinations = {combination_of(formula, i) for i, formula in enumerate(returned)}
+    has_combination = len(combinations) == 1 and combinations <= {"add", "mul", "min", "max"}
     name = "indices_batching_dims"
     attrs: dict[str, Attr] = {**_with_vectors_last(dims, name, vector), "op": Symbol("add")}
     first = [values[0], _with_last(values[count], vector), values[count + 1]]
@@ -382,7 +382,7 @@ def _scatter(call: OperationReader, xs: Shapes, ys: Shapes) -> FactorRule | None
         return None
     rule = _with_vectors_at(rule, vector, values[count].type.rank)
     x, indices, updates = rule.operands
-    factors = rule.factors if known else tuple(
+    factors = rule.factors if has_combination else tuple(
         replace(factor, kind=REPLICATE if factor.kind is FactorKind.REDUCE else factor.kind)
         for factor in rule.factors
     )  # fmt: skip

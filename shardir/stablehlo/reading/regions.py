@@ -53,8 +53,8 @@ def _reduce(call: OperationReader) -> Values:
     dims = call.dimensions(xs[0].type, "dimensions")
     names = _combinations(call, len(xs))
     if names is None:
-        found = _read_arg_extremum(call, xs, inits, dims)
-        return emit_tree_reduction(call, xs, inits, dims) if found is None else found
+        arg_extremum = _read_arg_extremum(call, xs, inits, dims)
+        return emit_tree_reduction(call, xs, inits, dims) if arg_extremum is None else arg_extremum
     if any(c in ("or", "and") and x.type.dtype != "bool" for c, x in zip(names, xs, strict=True)):
         return emit_tree_reduction(call, xs, inits, dims)
     if len(xs) > 1:
@@ -208,9 +208,9 @@ def _read_arg_extremum(
         right = returned in position_formulas(better, dtype)
         if right and is_identity(call, inits[0], combine) and not call.reader.constant_of(inits[1]):
             extreme = call.emit_step(combine, xs[0], dims=dims)
-            place = call.emit_step(name, xs[0], dim=dims[0], result=call.results[1])
+            indices = call.emit_step(name, xs[0], dim=dims[0], result=call.results[1])
             call.reader.mark_removable(*inits, xs[1])
-            results = _rename_results(call, [extreme, place])
+            results = _rename_results(call, [extreme, indices])
             call.reader.mark_removable(results[0])
             return results
     return None

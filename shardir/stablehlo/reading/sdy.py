@@ -202,8 +202,8 @@ def _manual_axes(call: OperationReader, stated: list[Sharding]) -> Axes:
     entries = node.entries if isinstance(node, records.DictRecord) else []
     text = " ".join(str(entry.key) for entry in entries) if entries else str(node)
     names = [call.types.string(Token("STRING", name)) for name in re.findall(r'"[^"]*"', text)]
-    known = [call.reader.shardings.meshes[name] for name in {s.mesh: None for s in stated}]
-    for mesh in known or call.reader.shardings.meshes.values():
+    meshes = [call.reader.shardings.meshes[name] for name in {s.mesh: None for s in stated}]
+    for mesh in meshes or call.reader.shardings.meshes.values():
         if all(name in mesh.sizes for name in names):
             return tuple(Axis.full(name, mesh) for name in names)
     raise call.fail(f"none of its meshes has the axes {', '.join(names)}")

@@ -63,30 +63,31 @@ class ShardingResolver:
         return self._read("per_value", token, types)
 
     def _read(self, start: str, token: Token, types: list[TensorType] | None) -> list[Sharding]:
-        known = self._known.get(token)
-        if known is None:
+        shardings = self._known.get(token)
+        if shardings is None:
             inside, base = _angle_bracket_text(token, 0)
             parsed = self.source.parse(start, inside, base)
             written = parsed if start == "per_value" else [parsed]
-            known = [self._sharding(each, base) for each in written]
-            self._known[str(token)] = known
+            shardings = [self._sharding(each, base) for each in written]
+            self._known[str(token)] = shardings
         if types is not None:
-            if len(known) != len(types):
+            if len(shardings) != len(types):
                 raise self.source.fail(
                     f"{count_noun(len(types), 'value')} cannot have "
-                    f"{count_noun(len(known), 'sharding')}",
+                    f"{count_noun(len(shardings), 'sharding')}",
                     token,
                 )
-            known = [
-                self._complete_maximal(each, type) for each, type in zip(known, types, strict=True)
+            shardings = [
+                self._complete_maximal(each, type)
+                for each, type in zip(shardings, types, strict=True)
             ]
-            for sharding, type in zip(known, types, strict=True):
+            for sharding, type in zip(shardings, types, strict=True):
                 if len(sharding.dims) != type.rank:
                     raise self.source.fail(
                         f"this sharding is of rank {len(sharding.dims)}, the tensor is {type}",
                         token,
                     )
-        return known
+        return shardings
 
     def _complete_maximal(self, sharding: Sharding, type: TensorType) -> Sharding:
         """Return the sharding with unsharded dimensions if a maximal mesh omits them."""

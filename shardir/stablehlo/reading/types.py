@@ -41,10 +41,10 @@ class TypeParser:
         self._known: dict[str, TensorType] = {}
 
     def type(self, token: Token) -> TensorType:
-        known = self._known.get(token)
-        if known is None:
-            known = self._known[str(token)] = self._read(token)
-        return known
+        cached = self._known.get(token)
+        if cached is None:
+            cached = self._known[str(token)] = self._read(token)
+        return cached
 
     def _read(self, token: Token) -> TensorType:
         if token == "!stablehlo.token":
@@ -198,10 +198,10 @@ class TypeParser:
             bits = np.frombuffer(data, numpy).astype(np.float64).tolist()
             # An infinite placeholder, which no number in a text equals.
             literal = _BIT_PATTERN.sub("0.25e9999", literal)
-        found = _parse_plain_numbers(literal)
-        if found is None or found[0] != type.shape:
+        parsed = _parse_plain_numbers(literal)
+        if parsed is None or parsed[0] != type.shape:
             return None
-        flat = found[1]
+        flat = parsed[1]
         kinds: set[object] = set(map(python_type, flat))
         try:
             if dtype in FLOATS and kinds <= {int, float}:
@@ -279,26 +279,26 @@ def _parse_plain_numbers(literal: str) -> ShapedElements | None:
     """Return the result of `parse_number_list` if MLIR has the same interpretation."""
     if any(zero in literal for zero in ("-0,", "-0]", "-0 ", "-0\n", "-0\t", "-0\r")):
         return None  # JSON reads -0 as an integer without a sign; MLIR keeps the sign of floats.
-    found = parse_number_list(literal)
+    result = parse_number_list(literal)
     if (
-        found is None
+        result is None
         or not ("e" in literal or "E" in literal)
-        or bool in map(python_type, found[1])
+        or bool in map(python_type, result[1])
     ):
-        return found
+        return result
     points = literal.count(".")
-    return found if points == len(found[1]) or not _JSON_ONLY_NUMBER.search(literal) else None
+    return result if points == len(result[1]) or not _JSON_ONLY_NUMBER.search(literal) else None
 
 
 def _parse_complex_pairs(literal: str, type: TensorType) -> Dense | None:
     """Return the value of a list of complex numbers as pairs of plain numbers."""
     if not literal.startswith("[") or literal.count("(") != type.size:
         return None
-    found = _parse_plain_numbers(literal.translate(_PAIRS))
-    if found is None or found[0] != (*type.shape, 2) or bool in set(map(python_type, found[1])):
+    parsed = _parse_plain_numbers(literal.translate(_PAIRS))
+    if parsed is None or parsed[0] != (*type.shape, 2) or bool in set(map(python_type, parsed[1])):
         return None
     try:
-        parts = np.array(found[1], np.float64)
+        parts = np.array(parsed[1], np.float64)
     except OverflowError:
         return None
     with np.errstate(all="ignore"):

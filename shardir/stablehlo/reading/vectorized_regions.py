@@ -41,29 +41,29 @@ def inline_vectorized(
     if reader.module.keep_opaque:
         raise UnsupportedOperation("it corresponds to several operations")
     shape = values[0].type.shape
-    types, known = reader.types, reader.values
+    types, outer_values = reader.types, reader.values
     around = {
         name: _broadcast_scalar(call, value, shape)
         for name, value in _captured_values(call, block).items()
     }
     reader.types = _VectorizedTypes(types, shape)
-    reader.values = known | around
+    reader.values = outer_values | around
     for param, value in zip(params, values, strict=True):
         reader.values[str(param)] = value
     try:
         return reader.inline_block(block)
     finally:
-        reader.types, reader.values = types, known
+        reader.types, reader.values = types, outer_values
 
 
 def _captured_values(call: OperationReader, block: records.BlockRecord) -> dict[str, Value]:
     """Return the values that the operations of a block capture."""
-    found: dict[str, Value] = {}
+    result: dict[str, Value] = {}
     for statement in block.statements:
         for part in statement.parts if isinstance(statement, records.OpRecord) else ():
             if isinstance(part, Token) and part.type == "VALUE" and str(part) in call.reader.values:
-                found[str(part)] = call.reader.values[str(part)]
-    return found
+                result[str(part)] = call.reader.values[str(part)]
+    return result
 
 
 def _broadcast_scalar(call: OperationReader, value: Value, shape: tuple[int, ...]) -> Value:

@@ -59,7 +59,7 @@ def _ids(w: MlirWriter) -> list[int]:
 def _groups(w: MlirWriter, axes: Axes) -> str:
     ids = _ids(w)
     return format_matrix(
-        [[ids[place] for place in group] for group in device_groups(_mesh(w), axes)]
+        [[ids[position] for position in group] for group in device_groups(_mesh(w), axes)]
     )
 
 
@@ -135,8 +135,8 @@ def _collective_permute(w: MlirWriter, op: Op) -> None:
             for source, target in op.attrs["pairs"]
         ]
     else:
-        found = permute_senders(mesh, op.attrs["source"], op.attrs["target"]).tolist()
-        pairs = [(sender, receiver) for receiver, sender in enumerate(found)]
+        senders = permute_senders(mesh, op.attrs["source"], op.attrs["target"]).tolist()
+        pairs = [(sender, receiver) for receiver, sender in enumerate(senders)]
     attrs = {
         "source_target_pairs": format_matrix(
             (ids[source], ids[target]) for source, target in pairs
@@ -159,28 +159,28 @@ def _position(w: MlirWriter, axes: Axes, by: int = 1) -> TypedName:
     numbers = np.zeros(mesh.size, np.int32)
     numbers[_ids(w)] = device_positions(mesh, axes) * by
     kind = TensorType((mesh.size,), "i32")
-    known = w.write_step(
+    positions = w.write_step(
         "stablehlo.constant", [], kind, {"value": format_literal(Dense(numbers), kind)}
     )
     name = "replica_id" if w.replicas else "partition_id"
     number = w.write_step(f"stablehlo.{name}", [], TensorType((), "u32"))
     whole = w.write_step("stablehlo.convert", [number], SCALAR_I32)
     one = {"slice_sizes": format_array([1])}
-    return w.write_step("stablehlo.dynamic_slice", [known, whole], TensorType((1,), "i32"), one)
+    return w.write_step("stablehlo.dynamic_slice", [positions, whole], TensorType((1,), "i32"), one)
 
 
 @WRITERS.rule(OPS["axis-index"])
 def _axis_index(w: MlirWriter, op: Op) -> None:
-    found = _position(w, op.attrs["axes"])
-    w.write_op(op, "stablehlo.reshape", operands=[found])
+    position = _position(w, op.attrs["axes"])
+    w.write_op(op, "stablehlo.reshape", operands=[position])
 
 
 @WRITERS.rule(OPS["all-slice"])
 def _all_slice(w: MlirWriter, op: Op) -> None:
     """Write a dynamic slice from the start of the device's shard."""
     (x,), dim = op.operands, op.attrs["dim"]
-    found = _position(w, op.attrs["axes"], op.result.type.shape[dim])
-    start = w.write_step("stablehlo.reshape", [found], SCALAR_I32)
+    position = _position(w, op.attrs["axes"], op.result.type.shape[dim])
+    start = w.write_step("stablehlo.reshape", [position], SCALAR_I32)
     zero = w.constant(0, SCALAR_I32)
     starts = [start if d == dim else zero for d in range(x.type.rank)]
     w.write_op(
