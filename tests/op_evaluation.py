@@ -44,7 +44,7 @@ def cotangents(
     made = b.emit(spec, *params, result=result, **attrs)
     given = b.param(made.type)
     assert spec.vjp is not None
-    found = spec.vjp(b, given, *params, made, **attrs)
+    found = spec.vjp(b, given, *params, made, **spec.rule_arguments(attrs))
     ones = np.ones(made.type.shape) if g is None else np.asarray(g)
     kept = [value for value in found if value is not None]
     function = _function(b, [*params, given], kept)

@@ -32,7 +32,8 @@ def _compute_batches(op: Op) -> Kernel:
         if count is not None:
             inner = op.operands[0].type.rank - 2
             stated = tuple(type.with_shape((count, *type.shape[inner:])) for type in types)
-        result = reference(*arrays, result=stated if len(types) > 1 else stated[0], **op.attrs)
+        stated_result = stated if len(types) > 1 else stated[0]
+        result = reference(*arrays, result=stated_result, **op.rule_arguments)
         return result if isinstance(result, tuple) else (result,)
 
     def compute(*arrays: Array) -> Any:

@@ -29,12 +29,12 @@ def kernel_of(op: Op) -> Kernel:
     types = tuple(v.type for v in op.results)
     result = types[0] if len(types) == 1 else types
     if op.spec.exchange is not None:
-        return partial(op.spec.exchange, result=result, **op.attrs)
+        return partial(op.spec.exchange, result=result, **op.rule_arguments)
     reference = op.spec.reference
     if reference is None:
         kernels.of(op)  # raises the error that states how to add one
         raise AssertionError("unreachable")
-    return partial(reference, result=result, **op.attrs)
+    return partial(reference, result=result, **op.rule_arguments)
 
 
 def _raise_for_blocks(*_: object) -> None:

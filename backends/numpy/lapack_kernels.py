@@ -73,7 +73,7 @@ def _triangular_solve_kernel(op: Op) -> Kernel:
     def compute(a: Array, y: Array) -> Array:
         trsm = find_routine("ztrsm" if a.dtype.kind == "c" else "dtrsm")
         if trsm is None or not y.size:
-            found: Array = reference(a, y, result=result, **attrs)
+            found: Array = reference(a, y, result=result, **op.rule_arguments)
             return found
         left, right = np.ascontiguousarray(widen(a)), widen(y)
         right = np.ascontiguousarray(right)

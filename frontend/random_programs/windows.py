@@ -52,7 +52,8 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     x = s.tensor(FLOATS, low=1)
     attrs = {"op": Symbol(s.choose("max", "min")), **_window(s, x)}
-    places = OPS["reduce_window"].type(x.type, result=None, **attrs)
+    spec = OPS["reduce_window"]
+    places = spec.type(x.type, result=None, **spec.rule_arguments(attrs))
     s.emit(name, x, s.value(places), **attrs)
 
 

@@ -125,7 +125,7 @@ class Pushforward:
         ]
         chosen = [value for value in stand_ins if value is not None]
         g = stand_ins[0] if len(stand_ins) == 1 else tuple(stand_ins)
-        cotangents = op.spec.vjp(b, g, *op.operands, *op.results, **op.attrs)
+        cotangents = op.spec.vjp(b, g, *op.operands, *op.results, **op.rule_arguments)
         active = active_values(Block(tuple(chosen), tuple(b.ops), ()), chosen)
         back = Pullback(b.inner(), active, BACKWARDS)
         for cotangent, tangent in zip(cotangents, tangents, strict=True):

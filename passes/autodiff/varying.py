@@ -45,10 +45,10 @@ def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
     rule = op.spec.vma or join_varying
     named = [*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ())]
     if not op.spec.spmd or all(axis in axes for axis in named):
-        return rule(operands, **op.attrs)
+        return rule(operands, **op.rule_arguments)
     parts = [axis for axis in named if any(axis != a and a.overlaps(axis) for a in axes)]
     cut = frozenset(a for a in axes if any(a.overlaps(axis) for axis in parts))
-    vma = rule([operand | cut for operand in operands], **op.attrs)
+    vma = rule([operand | cut for operand in operands], **op.rule_arguments)
     gone = frozenset(parts)
     return Vma(tuple(each - gone for each in vma.operands), vma.results - gone)
 

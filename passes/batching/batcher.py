@@ -107,7 +107,7 @@ class Batcher:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
             raise error(f"{what} has no batching rule", op)
         many = BatchedOp(op, self.size, tuple(map(self.is_batched, op.operands)))
-        result = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
+        result = rule(self.b, many, *map(self.get, op.operands), **op.rule_arguments)
         return as_values(result)
 
     def is_along(self, op: Op) -> bool:

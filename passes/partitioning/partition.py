@@ -126,7 +126,7 @@ class _Partitioner:
         if declared is not None and declared.lower is not None:
             inner = Builder(self.names, b.loc)
             inner.why = b.why
-            results = declared.lower(inner, local, *operands, **op.attrs)
+            results = declared.lower(inner, local, *operands, **op.rule_arguments)
             self.explain(op, inner)
             self.rename(op, (results,) if isinstance(results, Value) else tuple(results), inner, b)
         else:

@@ -309,7 +309,7 @@ def _declared_rule(
     assert spec.partition is not None
     assert spec.partition.factors is not None
     result = results[0] if len(results) == 1 else results
-    return spec.partition.factors(*operands, result=result, **dict(attrs))
+    return spec.partition.factors(*operands, result=result, **spec.rule_arguments(dict(attrs)))
 
 
 def shardable_factors(op: Op, rule: FactorRule) -> tuple[int, ...]:
@@ -320,7 +320,7 @@ def shardable_factors(op: Op, rule: FactorRule) -> tuple[int, ...]:
     types = [value.type for value in op.operands]
     results = tuple(value.type for value in op.results)
     result = results[0] if len(results) == 1 else results
-    return tuple(declared.shardable(rule, *types, result=result, **op.attrs))
+    return tuple(declared.shardable(rule, *types, result=result, **op.rule_arguments))
 
 
 def pending_reduction(op: Op, rule: FactorRule) -> str | None:
@@ -328,7 +328,7 @@ def pending_reduction(op: Op, rule: FactorRule) -> str | None:
     unreduced."""
     declared = op.spec.partition
     if declared is not None and declared.reduction is not None:
-        return declared.reduction(**op.attrs)
+        return declared.reduction(**op.rule_arguments)
     # The maximum of Boolean values is `any`.
     return {"or": "max", "and": "min"}.get(rule.reduction or "", rule.reduction)
 

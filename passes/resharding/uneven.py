@@ -79,7 +79,8 @@ def _paddable_factors(
     declared = spec.partition is not None and spec.partition.uneven is not None
     if spec.partition is not None and spec.partition.uneven is not None:
         result = results[0] if len(results) == 1 else results
-        chosen = set(spec.partition.uneven(rule, *operands, result=result, **dict(attrs)))
+        given = spec.rule_arguments(dict(attrs))
+        chosen = set(spec.partition.uneven(rule, *operands, result=result, **given))
     for type, mapping in zip((*operands, *results), rule.tensors, strict=True):
         for size, factors in zip(type.shape, mapping, strict=True):
             whole = len(factors) == 1 and rule.factors[factors[0]].size == size

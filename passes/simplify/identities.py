@@ -94,7 +94,7 @@ def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
         return None
     arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
     with np.errstate(all="ignore"):
-        result = op.spec.reference(*arrays, result=type, **op.attrs)
+        result = op.spec.reference(*arrays, result=type, **op.rule_arguments)
     return constant(op, _number(np.asarray(result), type))
 
 

@@ -177,7 +177,8 @@ def execute_collective(
 ) -> list[Any]:
     """Execute one collective operation for all devices."""
     assert op.spec.exchange is not None
-    return list(op.spec.exchange(mesh, parts, result=_result_types(op), **{**op.attrs, **attrs}))
+    given = op.spec.rule_arguments({**op.attrs, **attrs})
+    return list(op.spec.exchange(mesh, parts, result=_result_types(op), **given))
 
 
 def _describe_position(meeting: Rendezvous | None) -> str:
@@ -208,7 +209,7 @@ def apply_op(op: Op, operands: Sequence[Array]) -> Any:
         where = f" at {op.loc}" if op.loc else ""
         raise InterpretError(f"{op.name}{where} has no reference semantics")
     with np.errstate(all="ignore"):
-        return op.spec.reference(*operands, **op.attrs, result=_result_types(op))
+        return op.spec.reference(*operands, **op.rule_arguments, result=_result_types(op))
 
 
 def _result_types(op: Op) -> TensorType | tuple[TensorType, ...]:

@@ -67,10 +67,11 @@ def assemble_shards(
     different values for the same shard.
     """
     if sharding.unreduced:
-        exchange = OPS["all-reduce"].exchange
-        assert exchange is not None
+        spec = OPS["all-reduce"]
+        assert spec.exchange is not None
         attrs = {"axes": sharding.unreduced, "op": sharding.reduction}
-        shards = exchange(mesh, [(shard,) for shard in shards], result=type, **attrs)
+        given = spec.rule_arguments(attrs)
+        shards = list(spec.exchange(mesh, [(shard,) for shard in shards], result=type, **given))
     whole = np.empty(type.shape, type.numpy)
     written: dict[tuple[tuple[int, int], ...], int] = {}
     for device, shard in enumerate(shards):

@@ -7,7 +7,7 @@ The blocks of an operation (such as the body of a loop) may use values of the en
 captured values are loop-invariant. Each value has one definition in its function (SSA form).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,6 +18,20 @@ import numpy.typing as npt
 from shardir.display.representation import Printed
 from shardir.ir.location import Loc
 from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.attributes import Attributes
+from shardir.ir.rules import (
+    BatchRule,
+    CotangentRule,
+    ExchangeRule,
+    FactorChoice,
+    FactorRuleOf,
+    LinearityRule,
+    LoweringRule,
+    ReductionRule,
+    ReferenceRule,
+    TypeRule,
+)
+from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.registry import Registry
@@ -73,15 +87,9 @@ class Dense:
 
 Attr = Any  # bool | int | float | complex | str | Symbol | Axis | Dense | tuple[Attr, ...]
 Result = Any  # TensorType of the only result, or a tuple of them
+AttributeClass = type[Attributes]
 
 
-BatchRule = Callable[..., Any]
-"""The type of a batching rule:
-
-(builder, batching, operands..., attributes) -> the result or a tuple of results. `batching` is a
-`BatchedOp`, which states the operands that have the new dimension. A result that depends on no
-batched operand may lack the new dimension.
-"""
 Cotangents = tuple["Value | None", ...]
 """The cotangents of several values; `None` is zero."""
 Tangents = Sequence["Value | None"]
@@ -121,12 +129,12 @@ class Partitioning:
     differs from that of propagation; its signature is that of `OpSpec.factors`.
     """
 
-    lower: Callable[..., Any] | None = None
-    shardable: Callable[..., Iterable[int]] | None = None
-    reduction: Callable[..., str] | None = None
-    uneven: Callable[..., Iterable[int]] | None = None
+    lower: LoweringRule["Value"] | None = None
+    shardable: FactorChoice | None = None
+    reduction: ReductionRule | None = None
+    uneven: FactorChoice | None = None
     masked: tuple[int, ...] | None = None
-    factors: Callable[..., FactorRule] | None = None
+    factors: FactorRuleOf | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,36 +143,32 @@ class OpSpec:
 
     All rules have one calling convention: operands by position, attributes by keyword, and
     `result`, the type stated for the result (`None` while an operation is built; a tuple for
-    several results). No attribute repeats a shape that the result type states, so the same
-    attributes are valid for global shapes and for the local shapes after partitioning.
+    several results). If the declaration names the class of its attributes, rules receive one object
+    of it as `attributes`, otherwise each attribute as an argument. No attribute repeats a shape
+    that the result type states, so the same attributes are valid for global shapes and for the
+    local shapes after partitioning.
     """
 
     name: str
-    type: Callable[..., Result]
-    """(operand types..., result, attributes; blocks if it has any) -> result type or types.
-
-    Raises `TypeError` with a sentence that continues the operation's name.
+    type: TypeRule
+    """The result types; raises `TypeError` with a sentence that continues the operation's name."""
+    attributes: AttributeClass | None = None
+    """The class of the attributes; `None`: the parameters of the type rule state them."""
+    factors: FactorRuleOf | None = None
+    """The factor rule; `None`: cannot be sharded."""
+    reference: ReferenceRule | None = None
+    """The reference semantics."""
+    exchange: ExchangeRule | None = None
+    """The reference semantics of a per-device operation that depends on the device or on other
+    devices.
     """
-    factors: Callable[..., FactorRule] | None = None
-    """(operand types..., result, attributes) -> the factor rule; `None`: cannot be sharded."""
-    reference: Callable[..., Any] | None = None
-    """(arrays..., result, attributes) -> array or tuple of arrays: the reference semantics."""
-    exchange: Callable[..., Any] | None = None
-    """(mesh, shards, result, attributes) -> one array (or tuple) per device, for per-device
-    operations that depend on the device or on other devices. `shards` holds the tuple of operands
-    of every device in row-major order of the mesh. Devices with equal results receive the same
-    array object.
-    """
-    vjp: Callable[..., Any] | None = None
-    """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
-    `None` where there is none. For several results, the cotangent is a tuple with `None` for unused
-    ones.
-    """
+    vjp: CotangentRule["Value"] | None = None
+    """The cotangents of the operands."""
     jvp: TangentRule | None = None
     """The tangents of the results given those of the operands, where that is simpler than the
     derivation from the vjp. See `shardir.op_rules.tangents`.
     """
-    batch: BatchRule | None = None
+    batch: BatchRule["Value"] | None = None
     """The rule that batches the operation over a leading dimension; elementwise operations need no
     rule.
 
@@ -173,9 +177,9 @@ class OpSpec:
     partition: Partitioning | None = None
     """Partitioning rules beyond the default derivation from factors. See
     `shardir.op_rules.partitioning`."""
-    linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
-    """Groups of operands in which the operation is jointly linear, or (attributes) -> groups, where
-    its jvp does not imply them; see `shardir.op_rules.linearity`.
+    linear: tuple[tuple[int, ...], ...] | LinearityRule | None = None
+    """Groups of operands in which the operation is jointly linear, or a rule that returns them,
+    where its jvp does not imply them; see `shardir.op_rules.linearity`.
     """
     vma: VmaRule | None = None
     """The manual axes along which operands must vary and results vary; `None`: all vary along the
@@ -198,6 +202,10 @@ class OpSpec:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def rule_arguments(self, attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
+        """Return the keyword arguments by which rules receive these attributes."""
+        return attrs if self.attributes is None else {"attributes": self.attributes(**attrs)}
 
 
 OPS: Registry[OpSpec] = Registry(
@@ -227,9 +235,8 @@ def factor_rule(
     """Return the factor rule of one application of an operation; equal applications share it."""
     if spec.factors is None:
         return None
-    return spec.factors(
-        *operands, result=results[0] if len(results) == 1 else results, **dict(attrs)
-    )
+    result = results[0] if len(results) == 1 else results
+    return spec.factors(*operands, result=result, **spec.rule_arguments(dict(attrs)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -264,6 +271,11 @@ class Op(Printed):
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def rule_arguments(self) -> Mapping[str, Attr]:
+        """The keyword arguments by which rules receive the attributes."""
+        return self.spec.rule_arguments(self.attrs)
 
     @property
     def result(self) -> Value:

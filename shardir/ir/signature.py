@@ -1,12 +1,13 @@
-"""Signatures of operations, derived from their type rules.
+"""Signatures of operations, derived from their type rules and attribute classes.
 
 The parameters of a type rule are the operands and attributes of the operation. The rule's Python
 signature therefore states the number of operands, the required and optional attributes, and the
-kind of each attribute.
+kind of each attribute. If the declaration names a class of attributes, its fields state the
+attributes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
@@ -51,7 +52,7 @@ _KINDS: dict[Any, AttributeKind] = {
         "a list of mesh axes", lambda attr: _is_list(attr, lambda axis: isinstance(axis, Axis))
     ),
 }
-"""The kind for each annotation in a type rule; other annotations accept any value."""
+"""The kind for each annotation in a type rule or an attribute class; others accept any value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,10 @@ def signature_of(spec: OpSpec) -> Signature:
         elif parameter.name not in _OF_BUILDER:
             attrs[parameter.name] = _KINDS.get(hints.get(parameter.name))
             required += [] if optional else [parameter.name]
+    if spec.attributes is not None:
+        hints, any_attrs = get_type_hints(spec.attributes), False
+        attrs = {field.name: _KINDS.get(hints[field.name]) for field in fields(spec.attributes)}
+        required = [f.name for f in fields(spec.attributes) if f.default is MISSING]
     return Signature(
         spec.name,
         least,

@@ -8,11 +8,14 @@ dimensions declare these (`shift_dims`); operations that need other changes decl
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 from shardir.ir.builder import Builder
-from shardir.ir.operation import Attr, BatchRule, Op, Value
+from shardir.ir.operation import Op, Value
+from shardir.ir.rules import BatchRule
 from shardir.ir.types import TensorType
+
+Values = Value | tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def broadcast_batch_scalars(b: Builder, x: Value, type: TensorType) -> Value:
     return result
 
 
-def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> Any:
+def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **_: object) -> Value:
     """Apply the batching rule of an operation whose factors map to all operands alike.
 
     Scalar operands stay scalars unless they are batched.
@@ -78,27 +81,36 @@ def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **attrs: At
             given.append(x if batched else broadcast_over_batch(b, x, many.size))
         else:
             given.append(broadcast_batch_scalars(b, x, result) if batched else x)
-    return b.emit(many.op.spec, *given, result=many.emit_result, **attrs)
+    made: Value = b.emit(many.op.spec, *given, result=many.emit_result, **many.op.attrs)
+    return made
 
 
-def shift_dims(*names: str, **ahead: Any) -> BatchRule:
+def shift_dims(*names: str, **ahead: object) -> BatchRule[Value]:
     """Return the rule of an operation whose operands and results all get the new dimension.
 
     The attributes `names` hold dimension indices, which are incremented. The attributes in `ahead`
     have one entry per dimension and get the given entry for the new one.
     """
 
-    def rule(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> Any:
+    def rule(b: Builder, many: BatchedOp, *operands: Value, **_: object) -> Values:
+        attrs = dict(many.op.attrs)
         for name in names:
             if name in attrs:
                 attrs[name] = increment_dims(attrs[name])
         for name, entry in ahead.items():
             attrs[name] = (entry, *attrs[name])
-        return b.emit(many.op.spec, *many.batch_all(b, operands), result=many.emit_result, **attrs)
+        made: Values = b.emit(
+            many.op.spec, *many.batch_all(b, operands), result=many.emit_result, **attrs
+        )
+        return made
 
     return rule
 
 
-def increment_dims(dims: Any) -> Any:
+@overload
+def increment_dims(dims: int) -> int: ...
+@overload
+def increment_dims(dims: tuple[int, ...]) -> tuple[int, ...]: ...
+def increment_dims(dims: int | tuple[int, ...]) -> int | tuple[int, ...]:
     """Return a dimension index, or a tuple of them, incremented by one."""
     return dims + 1 if isinstance(dims, int) else tuple(dim + 1 for dim in dims)

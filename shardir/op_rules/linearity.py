@@ -44,7 +44,9 @@ def _groups(
         return ()
     moving = tuple(i for i, type in enumerate(operands) if type.dtype in INEXACT)
     if spec.linear is not None:
-        declared = spec.linear(**dict(attrs)) if callable(spec.linear) else spec.linear
+        declared = spec.linear
+        if callable(declared):
+            declared = declared(**spec.rule_arguments(dict(attrs)))
         return tuple(group for group in declared if all(i in moving for i in group))
     if not moving or any(_is_narrowing(operands[i], result) for i in moving):
         return ()

@@ -54,7 +54,7 @@ def diagonal_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
     for i, tangent in enumerate(tangents):
         if tangent is not None:
             assert op.spec.vjp is not None
-            parts.append(op.spec.vjp(b, tangent, *op.operands, y, **op.attrs)[i])
+            parts.append(op.spec.vjp(b, tangent, *op.operands, y, **op.rule_arguments)[i])
     given = [part for part in parts if part is not None]
     return (reduce(b.add, given) if given else None,)
 

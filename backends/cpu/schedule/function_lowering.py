@@ -247,7 +247,11 @@ class FunctionLowering(LoweringState):
         given, type = op.attrs["value"], op.result.type
         is_splat = not isinstance(given, Dense) and prod(type.shape) > 0
         stored_type = type.with_shape((1,)) if is_splat else type
-        computed = op.spec.reference(result=stored_type, **op.attrs) if op.spec.reference else given
+        computed = (
+            op.spec.reference(result=stored_type, **op.rule_arguments)
+            if op.spec.reference
+            else given
+        )
         values = np.ascontiguousarray(computed)
         number = len(self.constants)
         self.constants.append(values)

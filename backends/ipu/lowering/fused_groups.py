@@ -266,7 +266,7 @@ def fold_constants(op: Op, operands: Sequence[Node]) -> NumberNode:
         if isinstance(node, NumberNode)
     ]
     scalar = op.result.type.with_shape(())
-    made = np.asarray(op.spec.reference(*values, **op.attrs, result=scalar))
+    made = np.asarray(op.spec.reference(*values, **op.rule_arguments, result=scalar))
     return NumberNode(made.item(), scalar.dtype)
 
 

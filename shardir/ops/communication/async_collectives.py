@@ -22,6 +22,7 @@ def _define_start(spec: OpSpec) -> OpSpec:
     return define_op(
         spec.name + START_SUFFIX,
         type=spec.type,
+        attributes=spec.attributes,
         exchange=spec.exchange,
         vma=spec.vma,
         collective=True,

@@ -12,7 +12,7 @@ import numpy as np
 from shardir.errors import InterpretError, VectorizeError
 from shardir.ir.builder import Builder
 from shardir.ir.host_function import host_function_of
-from shardir.ir.operation import OPS, Attr, OpSpec, Partitioning, Result, Value, define_op
+from shardir.ir.operation import OPS, OpSpec, Partitioning, Result, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, RuleBuilder
@@ -75,7 +75,8 @@ def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tu
     return arrays
 
 
-def _batch(b: Builder, many: BatchedOp, *xs: Value, **attrs: Attr) -> Any:
+def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Any:
+    attrs = dict(many.op.attrs)
     method = attrs.get("method", "sequential")
     if method == "none":
         raise VectorizeError(

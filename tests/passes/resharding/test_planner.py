@@ -55,12 +55,12 @@ def run_plan(
     parts = [slice_shard(terms[place[device]], cuts, mesh, device) for device in range(mesh.size)]
     sharding = source
     for step in plan_reshard(source, target, type, planner):
-        exchange = OPS[step.name].exchange
-        assert exchange is not None
+        spec = OPS[step.name]
+        assert spec.exchange is not None
         sharding = step.sharding
         local = type.with_shape(sharding.local_shape(type.shape))
-        attrs = dict(step.attrs)
-        parts = exchange(mesh, [(part,) for part in parts], result=local, **attrs)
+        given = spec.rule_arguments(dict(step.attrs))
+        parts = list(spec.exchange(mesh, [(part,) for part in parts], result=local, **given))
         assert all(part.shape == local.shape for part in parts)
     assert sharding.axes == target.axes
     want = [

@@ -39,7 +39,7 @@ def reference_results(op: Op, arrays: Sequence[Array]) -> list[Array]:
     result = types[0] if len(types) == 1 else types
     assert op.spec.reference is not None
     with np.errstate(all="ignore"):
-        made = op.spec.reference(*arrays, result=result, **op.attrs)
+        made = op.spec.reference(*arrays, result=result, **op.rule_arguments)
     return list(made) if isinstance(made, tuple) else [np.asarray(made)]
 
 

@@ -78,7 +78,7 @@ def test_views_have_the_elements_of_the_result(sample: Sample) -> None:
     assert viewed is not None
     reference = op.spec.reference
     assert reference is not None
-    want = reference(array, result=op.result.type, **op.attrs)
+    want = reference(array, result=op.result.type, **op.rule_arguments)
     np.testing.assert_array_equal(as_array(viewed[0], array), want)
 
 

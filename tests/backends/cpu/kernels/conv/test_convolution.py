@@ -34,6 +34,7 @@ def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs
     """Assert that a result equals the reference up to the rounding errors of its sums."""
     reference = convolution.reference
     assert reference is not None
+    attrs = convolution.rule_arguments(attrs)
     expected = reference(x, w, result=result, **attrs)
     assert got.shape == expected.shape
     if result.dtype in INTEGERS:
