@@ -15,6 +15,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.tangents import multilinear_tangent
 from shardir.ops.contraction.convolution_batching import convolution_batch
 from shardir.ops.contraction.convolution_factors import (
+    ConvolutionAttributes,
     ConvolutionDims,
     convolution_factors,
     convolution_shardable,
@@ -25,7 +26,6 @@ from shardir.ops.contraction.convolution_gradients import convolution_vjp
 from shardir.ops.contraction.convolution_partitioning import partition_convolution
 from shardir.ops.reductions.window_geometry import (
     Array,
-    Padding,
     check_padding,
     check_positive,
     count_windows,
@@ -33,7 +33,7 @@ from shardir.ops.reductions.window_geometry import (
     dilated_size,
     window_views,
 )
-from shardir.ops.type_checks import NUMERIC, Ints, common_dtype
+from shardir.ops.type_checks import NUMERIC, common_dtype
 
 _MAX_WINDOW_BYTES = 1 << 25
 """The maximum size in bytes of the windows that one matrix product uses."""
@@ -44,16 +44,11 @@ def _type(
     w: TensorType,
     *,
     result: TensorType | None,
-    strides: Ints,
-    padding: Padding,
-    lhs_dilation: Ints,
-    rhs_dilation: Ints,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
+    attributes: ConvolutionAttributes,
 ) -> TensorType:
     NUMERIC.check(x, w)
     dtype = common_dtype(x, w)
+    dims, strides, padding = attributes.dims, attributes.strides, attributes.padding
     of, by, to = parse_dims(dims)
     rank = len(of.spatial)
     for type in (x, w):
@@ -63,18 +58,18 @@ def _type(
         rank,
         "spatial dimension",
         strides=strides,
-        lhs_dilation=lhs_dilation,
-        rhs_dilation=rhs_dilation,
+        lhs_dilation=attributes.lhs_dilation,
+        rhs_dilation=attributes.rhs_dilation,
     )
     check_padding(rank, "spatial dimension", padding)
-    _check_groups(x, w, of, by, groups, batch_groups)
+    _check_groups(x, w, of, by, attributes)
     shape = [0] * (rank + 2)
-    shape[to.batch_or_inputs] = x.shape[of.batch_or_inputs] // batch_groups
+    shape[to.batch_or_inputs] = x.shape[of.batch_or_inputs] // attributes.batch_groups
     shape[to.features_or_outputs] = w.shape[by.features_or_outputs]
     for i in range(rank):
         lo, hi = padding[i]
-        reach = dilated_size(x.shape[of.spatial[i]], lhs_dilation[i]) + lo + hi
-        window = dilated_size(w.shape[by.spatial[i]], rhs_dilation[i])
+        reach = dilated_size(x.shape[of.spatial[i]], attributes.lhs_dilation[i]) + lo + hi
+        window = dilated_size(w.shape[by.spatial[i]], attributes.rhs_dilation[i])
         shape[to.spatial[i]] = count_windows(reach, window, strides[i])
     result_type = TensorType(tuple(shape), dtype)
     if result is None or result.dtype == dtype:
@@ -93,9 +88,9 @@ def _check_groups(
     w: TensorType,
     of: ConvolutionDims,
     by: ConvolutionDims,
-    groups: int,
-    batch_groups: int,
+    attributes: ConvolutionAttributes,
 ) -> None:
+    groups, batch_groups = attributes.groups, attributes.batch_groups
     if groups < 1 or batch_groups < 1 or (groups > 1 and batch_groups > 1):
         raise TypeError(
             f"groups={groups} and batch_groups={batch_groups} must be at least 1, and one of them 1"
@@ -119,16 +114,11 @@ def _reference(
     w: Array,
     *,
     result: TensorType,
-    strides: Ints,
-    padding: Padding,
-    lhs_dilation: Ints,
-    rhs_dilation: Ints,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
+    attributes: ConvolutionAttributes,
 ) -> Array:
     """Compute im2col windows times the filter matrix, group by group."""
-    of, by, to = parse_dims(dims)
+    of, by, to = parse_dims(attributes.dims)
+    groups, batch_groups = attributes.groups, attributes.batch_groups
     rank = len(of.spatial)
     wide = np.dtype(np.float32) if result.dtype in NARROW_FLOATS else result.numpy
     x = x.transpose(of.batch_or_inputs, *of.spatial, of.features_or_outputs).astype(
@@ -137,11 +127,14 @@ def _reference(
     w = w.transpose(*by.spatial, by.batch_or_inputs, by.features_or_outputs).astype(
         wide, copy=False
     )
-    x = dilate_and_pad(x, 0, ((0, 0), *padding, (0, 0)), (1, *lhs_dilation, 1))
+    x = dilate_and_pad(
+        x, 0, ((0, 0), *attributes.padding, (0, 0)), (1, *attributes.lhs_dilation, 1)
+    )
     kernel, inputs, outputs = w.shape[:-2], w.shape[-2], w.shape[-1]
     parts = groups * batch_groups
 
-    views = window_views(x, (1, *kernel, 1), (1, *strides, 1), (1, *rhs_dilation, 1))
+    strides, dilation = (1, *attributes.strides, 1), (1, *attributes.rhs_dilation, 1)
+    views = window_views(x, (1, *kernel, 1), strides, dilation)
     batch, places = views.shape[0] // batch_groups, views.shape[1 : rank + 1]
     if not (views.size and w.size):
         return np.zeros(result.shape, result.numpy)
@@ -167,6 +160,7 @@ def _reference(
 
 convolution = define_op(
     "convolution",
+    attributes=ConvolutionAttributes,
     type=_type,
     factors=convolution_factors,
     reference=_reference,

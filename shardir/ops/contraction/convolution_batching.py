@@ -5,31 +5,25 @@ batch if only the operand is batched, into the output features if only the filte
 groups if both are.
 """
 
-from typing import Any
-
 from shardir.ir.builder import Builder
 from shardir.ir.module import Value
-from shardir.ir.operation import Attr
 from shardir.op_rules.batching import BatchedOp
-from shardir.ops.contraction.convolution_factors import parse_dims
+from shardir.ops.contraction.convolution_factors import ConvolutionAttributes, parse_dims
 
 
 def convolution_batch(
-    b: Any,
+    b: Builder,
     many: BatchedOp,
     x: Value,
     w: Value,
     *,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
-    **attrs: Attr,
+    attributes: ConvolutionAttributes,
 ) -> Value:
-    result: Value
     if many.size == 0:
-        result = b.full(0, many.emit_result)
-        return result
-    of, by, to = parse_dims(dims)
+        (type,) = many.results
+        return b.full(0, type)
+    of, by, to = parse_dims(attributes.dims)
+    groups, batch_groups = attributes.groups, attributes.batch_groups
     parts = groups * batch_groups
     dim, outer = to.features_or_outputs, 1
     if many.batched == (True, False):
@@ -44,10 +38,10 @@ def convolution_batch(
             x, groups = _merge_dim(b, x, of.features_or_outputs), groups * many.size
         else:
             x, batch_groups = _merge_dim(b, x, of.batch_or_inputs), batch_groups * many.size
-    result = b.convolution(
-        x, w, result=many.emit_result, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
-    )
-    return _unmerge_dim(b, result, dim, many.size, outer)
+    attrs = {"dims": attributes.dims, "groups": groups, "batch_groups": batch_groups}
+    attrs |= {key: attr for key, attr in many.op.attrs.items() if key not in attrs}
+    made: Value = b.convolution(x, w, result=many.emit_result, **attrs)
+    return _unmerge_dim(b, made, dim, many.size, outer)
 
 
 def _merge_dim(b: Builder, x: Value, dim: int, outer: int = 1) -> Value:

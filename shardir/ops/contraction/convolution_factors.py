@@ -4,14 +4,33 @@ A spatial dimension of the operand has two factors: the window positions and the
 window. Sharding either one requires a halo exchange unless the windows do not overlap.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from shardir.ir.operation import Attr
+from shardir.ir.attributes import Attributes
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.reductions.window_geometry import Padding
 from shardir.ops.type_checks import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionAttributes(Attributes):
+    """The attributes of a convolution; sequences have one entry per spatial dimension.
+
+    `groups` splits the features of the operand and the output features of the filter into
+    independent groups; `batch_groups` splits the batch and the output features.
+    """
+
+    strides: Ints
+    padding: Padding
+    lhs_dilation: Ints
+    rhs_dilation: Ints
+    dims: str
+    """The dimensions of the tensors; see `parse_dims`."""
+    groups: int = 1
+    batch_groups: int = 1
 
 
 class ConvolutionDims(NamedTuple):
@@ -49,17 +68,15 @@ def convolution_factors(
     w: TensorType,
     *,
     result: TensorType,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
-    **attrs: Attr,
+    attributes: ConvolutionAttributes,
 ) -> FactorRule:
     """Return the factors as Shardy defines them.
 
     A spatial dimension of `x` maps to the window positions and to the positions inside a window,
     the larger one first. Spatial dimensions without a factor cannot be sharded.
     """
-    of, by, to = parse_dims(dims)
+    of, by, to = parse_dims(attributes.dims)
+    groups, batch_groups = attributes.groups, attributes.batch_groups
     builder = RuleBuilder([x.shape, w.shape], [result.shape])
     if batch_groups > 1:
         builder.add(
@@ -81,7 +98,7 @@ def convolution_factors(
                 continue
             if is_inside:
                 builder.add([d, k], [None], size, FactorKind.REDUCE)
-                exact &= _is_contraction(x.shape[d], window, i, **attrs)
+                exact &= _is_contraction(x.shape[d], window, i, attributes)
                 inside = True
             else:
                 builder.add([d, None], [p], size, FactorKind.PERMUTE)
@@ -109,12 +126,17 @@ def convolution_factors(
 
 
 def convolution_shardable(
-    rule: FactorRule, x: TensorType, w: TensorType, *, result: TensorType, dims: str, **rest: Any
+    rule: FactorRule,
+    x: TensorType,
+    w: TensorType,
+    *,
+    result: TensorType,
+    attributes: ConvolutionAttributes,
 ) -> list[int]:
     """Return all factors except those inside windows that cover only a part of the window, and
     those that only the filter has: a single output feature is a separate factor of the result.
     """
-    _, by, _ = parse_dims(dims)
+    _, by, _ = parse_dims(attributes.dims)
     inside = {i for d in by.spatial for i in rule.operands[1][d]}
     result_factors = {i for mapping in rule.results for dim in mapping for i in dim}
     partly = {
@@ -130,21 +152,25 @@ def convolution_shardable(
 
 
 def convolution_uneven(
-    rule: FactorRule, x: TensorType, w: TensorType, *, dims: str, **rest: Any
+    rule: FactorRule,
+    x: TensorType,
+    w: TensorType,
+    *,
+    result: TensorType,
+    attributes: ConvolutionAttributes,
 ) -> list[int]:
     """Exclude factors inside windows: padding of the filter would be multiplied with valid
     elements.
     """
-    _, by, _ = parse_dims(dims)
+    _, by, _ = parse_dims(attributes.dims)
     inside = {i for d in by.spatial for i in rule.operands[1][d]}
-    return [i for i in convolution_shardable(rule, x, w, dims=dims, **rest) if i not in inside]
+    chosen = convolution_shardable(rule, x, w, result=result, attributes=attributes)
+    return [i for i in chosen if i not in inside]
 
 
-def _is_contraction(
-    size: int, window: int, i: int, *, padding: Padding, lhs_dilation: Ints, **_: Any
-) -> bool:
+def _is_contraction(size: int, window: int, i: int, attributes: ConvolutionAttributes) -> bool:
     """Return whether one window covers a spatial dimension, so that the factor is a contraction.
 
     Otherwise windows overlap, and sharding the factor on both sides does not suffice.
     """
-    return size == window and padding[i] == (0, 0) and lhs_dilation[i] == 1
+    return size == window and attributes.padding[i] == (0, 0) and attributes.lhs_dilation[i] == 1

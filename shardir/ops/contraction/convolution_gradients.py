@@ -7,22 +7,23 @@ of the filter are copied, since `dims` can assign any role to a dimension.
 
 from shardir.ir.builder import Builder
 from shardir.ir.module import Value
-from shardir.ir.operation import Attr, Cotangents
+from shardir.ir.operation import Cotangents
 from shardir.ir.types import TensorType
-from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.contraction.convolution_factors import ConvolutionAttributes
+from shardir.ops.reductions.window_geometry import dilated_size
 from shardir.ops.type_checks import Ints
 
 
 def convolution_vjp(
-    b: Builder, g: Value, x: Value, w: Value, y: Value, **attrs: Attr
+    b: Builder, g: Value, x: Value, w: Value, y: Value, *, attributes: ConvolutionAttributes
 ) -> Cotangents:
     """Return the cotangents of operand and filter, accumulated in the result's element type."""
     if 0 in (x.type.size, w.type.size, y.type.size):
         return b.full(0, x.type), b.full(0, w.type)
     left, right = _convert_to(b, x, g.type.dtype), _convert_to(b, w, g.type.dtype)
     return (
-        _convert_to(b, _operand_cotangent(b, g, left.type, right, **attrs), x.type.dtype),
-        _convert_to(b, _filter_cotangent(b, g, left, right.type, **attrs), w.type.dtype),
+        _convert_to(b, _operand_cotangent(b, g, left.type, right, attributes), x.type.dtype),
+        _convert_to(b, _filter_cotangent(b, g, left, right.type, attributes), w.type.dtype),
     )
 
 
@@ -38,25 +39,19 @@ def _operand_cotangent(
     g: Value,
     x: TensorType,
     w: Value,
-    *,
-    strides: Ints,
-    padding: Padding,
-    lhs_dilation: Ints,
-    rhs_dilation: Ints,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
+    attributes: ConvolutionAttributes,
 ) -> Value:
     """Return the operand's cotangent: the transposed convolution of `g` with the filter."""
-    of, by, to = _split_dims(dims)
+    of, by, to = _split_dims(attributes.dims)
+    groups, batch_groups = attributes.groups, attributes.batch_groups
     parts = groups * batch_groups
     spatial = _spatial_positions(by)
     low, high = [], []
     for i, k in enumerate(spatial):
-        window = dilated_size(w.type.shape[k], rhs_dilation[i])
-        reach = dilated_size(g.type.shape[to.index(str(i))], strides[i])
-        low.append(window - 1 - padding[i][0])
-        size = dilated_size(x.shape[of.index(str(i))], lhs_dilation[i])
+        window = dilated_size(w.type.shape[k], attributes.rhs_dilation[i])
+        reach = dilated_size(g.type.shape[to.index(str(i))], attributes.strides[i])
+        low.append(window - 1 - attributes.padding[i][0])
+        size = dilated_size(x.shape[of.index(str(i))], attributes.lhs_dilation[i])
         high.append(size + window - 1 - reach - low[-1])
     turned = b.reverse(w, dims=tuple(sorted(spatial)))
     if parts > 1:
@@ -65,10 +60,10 @@ def _operand_cotangent(
     back: Value = b.convolution(
         g,
         turned,
-        strides=lhs_dilation,
+        strides=attributes.lhs_dilation,
         padding=tuple(zip(low, high, strict=True)),
-        lhs_dilation=strides,
-        rhs_dilation=rhs_dilation,
+        lhs_dilation=attributes.strides,
+        rhs_dilation=attributes.rhs_dilation,
         dims=f"{to},{swapped}->{of}",
         groups=parts,
     )
@@ -82,22 +77,15 @@ def _filter_cotangent(
     g: Value,
     x: Value,
     w: TensorType,
-    *,
-    strides: Ints,
-    padding: Padding,
-    lhs_dilation: Ints,
-    rhs_dilation: Ints,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
+    attributes: ConvolutionAttributes,
 ) -> Value:
     """Return the filter's cotangent: a convolution of the operand with `g`."""
-    of, by, to = _split_dims(dims)
+    of, by, to = _split_dims(attributes.dims)
     pads = []
-    for i, (lo, _) in enumerate(padding):
-        size = dilated_size(x.type.shape[of.index(str(i))], lhs_dilation[i])
-        window = dilated_size(g.type.shape[to.index(str(i))], strides[i])
-        reach = dilated_size(w.shape[by.index(str(i))], rhs_dilation[i])
+    for i, (lo, _) in enumerate(attributes.padding):
+        size = dilated_size(x.type.shape[of.index(str(i))], attributes.lhs_dilation[i])
+        window = dilated_size(g.type.shape[to.index(str(i))], attributes.strides[i])
+        reach = dilated_size(w.shape[by.index(str(i))], attributes.rhs_dilation[i])
         pads.append((lo, reach + window - 1 - size - lo))
     operand = of.translate(str.maketrans("bf", "fb"))
     kernel = to.translate(str.maketrans("bf", "io"))
@@ -105,13 +93,13 @@ def _filter_cotangent(
     cotangent: Value = b.convolution(
         x,
         g,
-        strides=rhs_dilation,
+        strides=attributes.rhs_dilation,
         padding=tuple(pads),
-        lhs_dilation=lhs_dilation,
-        rhs_dilation=strides,
+        lhs_dilation=attributes.lhs_dilation,
+        rhs_dilation=attributes.strides,
         dims=f"{operand},{kernel}->{result}",
-        groups=batch_groups,
-        batch_groups=groups,
+        groups=attributes.batch_groups,
+        batch_groups=attributes.groups,
     )
     return cotangent
 

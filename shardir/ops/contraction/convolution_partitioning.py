@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Value
 from shardir.op_rules.partitioning import LocalOp
-from shardir.ops.contraction.convolution_factors import parse_dims
-from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.contraction.convolution_factors import ConvolutionAttributes, parse_dims
+from shardir.ops.reductions.window_geometry import dilated_size
 from shardir.ops.reductions.window_partitioning import WindowCoverage, fetch_coverage
-from shardir.ops.type_checks import Ints
 
 
 def partition_convolution(
@@ -23,21 +22,17 @@ def partition_convolution(
     x: Value,
     w: Value,
     *,
-    strides: Ints,
-    padding: Padding,
-    lhs_dilation: Ints,
-    rhs_dilation: Ints,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
+    attributes: ConvolutionAttributes,
 ) -> Value:
     """Run the local convolution; a device that holds some of the groups counts only those."""
-    of, by, to = parse_dims(dims)
+    of, by, to = parse_dims(attributes.dims)
+    groups, batch_groups = attributes.groups, attributes.batch_groups
+    strides, rhs_dilation = attributes.strides, attributes.rhs_dilation
     if groups > 1:
         groups = x.type.shape[of.features_or_outputs] // w.type.shape[by.batch_or_inputs]
     if batch_groups > 1:
         batch_groups = x.type.shape[of.batch_or_inputs] // local.result.shape[to.batch_or_inputs]
-    padded, apart = list(padding), list(lhs_dilation)
+    padded, apart = list(attributes.padding), list(attributes.lhs_dilation)
     value, filters = local.op.operands
     for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
         if not local.sharding_axes(value, d):
@@ -69,7 +64,7 @@ def partition_convolution(
         padding=tuple(padded),
         lhs_dilation=tuple(apart),
         rhs_dilation=rhs_dilation,
-        dims=dims,
+        dims=attributes.dims,
         groups=groups,
         batch_groups=batch_groups,
     )
