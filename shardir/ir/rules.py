@@ -31,9 +31,9 @@ class TypeRule(Protocol):
 
 
 class FactorRuleOf(Protocol):
-    """(operand types..., result, attributes) -> the factor rule."""
+    """(operand types..., result, attributes) -> the factor rule; `None`: cannot be sharded."""
 
-    def __call__(self, *types: Any, **options: Any) -> FactorRule: ...
+    def __call__(self, *types: Any, **options: Any) -> FactorRule | None: ...
 
 
 class ReferenceRule(Protocol):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardir import ops
+from tests.op_evaluation import infer_types
 from tests.op_sample import Sample, Source, any_values, between, t
 
 INSIDE: Source = between(0, 3)
@@ -176,7 +177,7 @@ def _windows() -> Iterator[Sample]:
     for attrs in pools:
         for op in ("add", "max", "min", "mul"):
             yield Sample(ops.reduce_window, (x,), {"op": op, **attrs})
-        places = ops.reduce_window.type(x, result=None, op="max", **attrs)
+        places = infer_types(ops.reduce_window, x, op="max", **attrs)
         for op in ("max", "min"):
             yield Sample(ops.select_and_scatter, (x, places), {"op": op, **attrs})
     yield Sample(ops.reduce_window, (t("i32", 2, 8, 6),), {"op": "add", **pools[0]})

@@ -9,16 +9,15 @@ padding: padding must not be selected, and its position differs from device to d
 
 from itertools import product
 from math import prod
-from typing import Any
 
 from shardir.ir.builder import Builder
-from shardir.ir.operation import Attr, Value
+from shardir.ir.operation import Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.exchange_plan import RowRun
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import LocalOp, identity_element
 from shardir.op_rules.row_exchange import fetch_rows, select_by_position, slice_rows
-from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.reductions.window_geometry import WindowAttributes, dilated_size
 from shardir.ops.type_checks import Ints
 
 
@@ -27,16 +26,13 @@ def expand_select_and_scatter(
     x: Value,
     source: Value,
     real: Value,
-    *,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> Value:
     """Return `select_and_scatter` over `x` without padding, selecting only elements where `real` is
     true.
     """
-    places = list(product(*map(range, window)))
+    strides, window_dilation = attributes.strides, attributes.window_dilation
+    places = list(product(*map(range, attributes.window)))
     shape = source.type.shape
 
     def at(value: Value, position: Ints) -> Value:
@@ -49,7 +45,7 @@ def expand_select_and_scatter(
     best, choice = b.full(0, source.type), b.full(-1, numbers)
     for number, position in enumerate(places):
         here = at(x, position)
-        better = b.gt(here, best) if op == "max" else b.lt(here, best)
+        better = b.gt(here, best) if attributes.op == "max" else b.lt(here, best)
         # NaN takes precedence over all numbers.
         better = b.or_(better, b.and_(b.ne(here, here), b.eq(best, best)))
         better = b.or_(better, b.lt(choice, b.full(0, numbers)))
@@ -79,19 +75,16 @@ def select_and_scatter_factors(
     source: TensorType,
     *,
     result: TensorType,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    **_: Any,
+    attributes: WindowAttributes,
 ) -> FactorRule:
     """Return the factors; both operands are sharded alike."""
-    dense = all(step == 1 for step in base_dilation)
-    spelled_out = dense and source.size > 0 and prod(window) <= MAX_EXPANDED_WINDOW_ELEMENTS
+    dense = all(step == 1 for step in attributes.base_dilation)
+    is_small = prod(attributes.window) <= MAX_EXPANDED_WINDOW_ELEMENTS
+    spelled_out = dense and source.size > 0 and is_small
     builder = RuleBuilder([x.shape, source.shape], [result.shape])
     for i, size in enumerate(x.shape):
-        plain = padding[i] == (0, 0) and base_dilation[i] == 1
-        if plain and (window[i], strides[i]) == (1, 1):
+        plain = attributes.padding[i] == (0, 0) and attributes.base_dilation[i] == 1
+        if attributes.is_trivial(i):
             builder.add([i, i], [i], size)
         elif (plain or spelled_out) and source.shape[i] > 1:
             builder.add([i, i], [i], size, FactorKind.PERMUTE)
@@ -107,22 +100,18 @@ def partition_select_and_scatter(
     x: Value,
     source: Value,
     *,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> Value:
     """Fetch windows and elements, select, and slice out the local shard."""
     values, places = local.op.operands
-    nothing = identity_element(op, x.type.dtype)
+    window, padding = attributes.window, attributes.padding
+    nothing = identity_element(attributes.op, x.type.dtype)
     kept, bounds = [], {}
-    for d, stride in enumerate(strides):
+    for d, stride in enumerate(attributes.strides):
         if not local.sharding_axes(values, d) or (window[d], stride, padding[d]) == (1, 1, (0, 0)):
             continue
         size, low = x.type.shape[d], padding[d][0]
-        inner = dilated_size(window[d], window_dilation[d])
+        inner = dilated_size(window[d], attributes.window_dilation[d])
         begins = [i * size for i in range(local.num_shards(values, d))]
         # The first window that overlaps the shard, but at most the first that starts in it.
         firsts = [min(-((inner - 1 - at - low) // stride), (at + low) // stride) for at in begins]
@@ -139,21 +128,9 @@ def partition_select_and_scatter(
         kept.append((d, [at - start for at, start in zip(begins, starts, strict=True)], size))
         bounds[d] = starts
     if any(padding[d] != (0, 0) for d in bounds):
-        result = _select_expanded(
-            b, local, x, source, bounds, padding, nothing, op=op, window=window,
-            strides=strides, window_dilation=window_dilation,
-        )  # fmt: skip
+        result = _select_expanded(b, local, x, source, bounds, nothing, attributes)
     else:
-        result = b.select_and_scatter(
-            x,
-            source,
-            op=op,
-            window=window,
-            strides=strides,
-            padding=padding,
-            base_dilation=base_dilation,
-            window_dilation=window_dilation,
-        )
+        result = b.select_and_scatter(x, source, **attributes.to_attrs())
     for d, offsets, size in kept:
         result = _slice_local_shard(b, local, result, values, d, offsets, size)
     return result
@@ -190,16 +167,15 @@ def _select_expanded(
     x: Value,
     source: Value,
     bounds: dict[int, list[int]],
-    padding: Padding,
     nothing: complex,
-    **attrs: Attr,
+    attributes: WindowAttributes,
 ) -> Value:
     """Return the sums for windows that include padding, here or on the first and last devices.
 
     `bounds` is the global start of the rows of `x` on each device.
     """
     values, rank = local.op.operands[0], x.type.rank
-    rest = [(0, 0) if d in bounds else pair for d, pair in enumerate(padding)]
+    rest = [(0, 0) if d in bounds else pair for d, pair in enumerate(attributes.padding)]
     low, high = (tuple(pair[end] for pair in rest) for end in (0, 1))
     back = tuple(-n for n in low), tuple(-n for n in high)
     none = (0,) * rank
@@ -208,7 +184,7 @@ def _select_expanded(
     numbers = wide.type.with_dtype("i32")
     real = b.full(True, wide.type.with_dtype("bool"))
     for d in range(rank):
-        start: Any = -low[d]
+        start: int | Value = -low[d]
         if d in bounds:
             start = select_by_position(b, local.sharding_axes(values, d), bounds[d])
         if isinstance(start, int):
@@ -217,6 +193,6 @@ def _select_expanded(
         size = values.type.shape[d] if d in bounds else x.type.shape[d]
         inside = b.and_(b.ge(index, b.full(0, numbers)), b.lt(index, b.full(size, numbers)))
         real = b.and_(real, inside)
-    total = expand_select_and_scatter(b, wide, source, real, **attrs)
+    total = expand_select_and_scatter(b, wide, source, real, attributes)
     zero = b.full(0, x.type.with_shape(()))
     return b.pad(total, zero, low=back[0], high=back[1], interior=none)

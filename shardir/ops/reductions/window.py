@@ -13,7 +13,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ir.operation import Attr, Partitioning, Tangents, define_op
+from shardir.ir.operation import Partitioning, Tangents, define_op
 from shardir.ir.types import NumpyDType, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -25,7 +25,7 @@ from shardir.ops.reductions.select_and_scatter_partitioning import (
 )
 from shardir.ops.reductions.window_geometry import (
     Array,
-    Padding,
+    WindowAttributes,
     check_padding,
     check_positive,
     count_windows,
@@ -56,15 +56,10 @@ def _identity(op: str, dtype: NumpyDType) -> Any:
     return dtype.type("-inf" if op == "max" else "inf")
 
 
-def _count_windows(
-    x: TensorType,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
-) -> Ints:
+def _count_windows(x: TensorType, attributes: WindowAttributes) -> Ints:
     """Return the number of windows along each dimension; raise `TypeError` for malformed ones."""
+    window, strides, padding = attributes.window, attributes.strides, attributes.padding
+    base_dilation, window_dilation = attributes.base_dilation, attributes.window_dilation
     check_positive(
         x.rank,
         "dimension",
@@ -86,35 +81,20 @@ def _type(
     x: TensorType,
     *,
     result: TensorType | None,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> TensorType:
+    op = attributes.op
     if op not in _WINDOW_REDUCTIONS:
         raise TypeError(f"op={op} is not one of {', '.join(_WINDOW_REDUCTIONS)}")
     _WINDOW_REDUCTIONS[op][0].check(x)
-    return x.with_shape(_count_windows(x, window, strides, padding, base_dilation, window_dilation))
+    return x.with_shape(_count_windows(x, attributes))
 
 
-def _is_trivial_window(
-    i: int, *, window: Ints, strides: Ints, padding: Padding, base_dilation: Ints, **_: Ints
-) -> bool:
-    """Return whether the windows along a dimension are its single elements."""
-    return (window[i], strides[i], padding[i], base_dilation[i]) == (1, 1, (0, 0), 1)
-
-
-def _factors(x: TensorType, *, result: TensorType, op: str, **attrs: Attr) -> FactorRule:
+def _factors(x: TensorType, *, result: TensorType, attributes: WindowAttributes) -> FactorRule:
     builder = RuleBuilder([x.shape], [result.shape])
     for i, size in enumerate(result.shape):
-        builder.add(
-            [i],
-            [i],
-            size,
-            FactorKind.PASS if _is_trivial_window(i, **attrs) else FactorKind.PERMUTE,
-        )
+        kind = FactorKind.PASS if attributes.is_trivial(i) else FactorKind.PERMUTE
+        builder.add([i], [i], size, kind)
     return builder.build()
 
 
@@ -122,17 +102,18 @@ def _reference(
     x: Array,
     *,
     result: TensorType,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> Array:
     """Reduce one dimension after the other."""
+    op, steps = attributes.op, (attributes.window, attributes.strides, attributes.window_dilation)
     wide = np.dtype(np.float32) if result.dtype in NARROW_FLOATS else result.numpy
-    x = dilate_and_pad(x.astype(wide, copy=False), _identity(op, wide), padding, base_dilation)
-    for d, (size, stride, step) in enumerate(zip(window, strides, window_dilation, strict=True)):
+    x = dilate_and_pad(
+        x.astype(wide, copy=False),
+        _identity(op, wide),
+        attributes.padding,
+        attributes.base_dilation,
+    )
+    for d, (size, stride, step) in enumerate(zip(*steps, strict=True)):
         if size == 1 and stride == 1:
             continue
         alone = [(size, stride, step) if i == d else (1, 1, 1) for i in range(x.ndim)]
@@ -150,13 +131,14 @@ def _reduce_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
 
 reduce_window = define_op(
     "reduce_window",
+    attributes=WindowAttributes,
     type=_type,
     factors=_factors,
     reference=_reference,
     batch=_BATCH,
     vjp=reduce_window_vjp,
     jvp=_reduce_jvp,
-    linear=lambda *, op, **_: ((0,),) if op == "add" else (),
+    linear=lambda *, attributes: ((0,),) if attributes.op == "add" else (),
     partition=Partitioning(partition_reduce_window, all_factors, uneven=all_factors),
 )
 """The elements of each window reduced by `op`."""
@@ -167,30 +149,25 @@ def _select_type(
     source: TensorType,
     *,
     result: TensorType | None,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> TensorType:
-    if op not in ("max", "min"):
-        raise TypeError(f"op={op} is not one of max, min")
+    if attributes.op not in ("max", "min"):
+        raise TypeError(f"op={attributes.op} is not one of max, min")
     NUMERIC.check(source)
     ORDERED.check(x)
     common_dtype(x, source)
-    sizes = _count_windows(x, window, strides, padding, base_dilation, window_dilation)
+    sizes = _count_windows(x, attributes)
     if source.shape != sizes:
         raise TypeError(f"needs one element for each window ({x.with_shape(sizes)}), got {source}")
     return x
 
 
 def _select_factors(
-    x: TensorType, source: TensorType, *, result: TensorType, op: str, **attrs: Attr
+    x: TensorType, source: TensorType, *, result: TensorType, attributes: WindowAttributes
 ) -> FactorRule:
     builder = RuleBuilder([x.shape, source.shape], [result.shape])
     for i, size in enumerate(result.shape):
-        if _is_trivial_window(i, **attrs):
+        if attributes.is_trivial(i):
             builder.add([i, i], [i], size)
         else:
             builder.add([None, i], [None], source.shape[i], FactorKind.REPLICATE)
@@ -203,14 +180,12 @@ def _select_reference(
     source: Array,
     *,
     result: TensorType,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> Array:
     """Visit the positions inside a window in order and keep each window's best element so far."""
+    op, window, strides = attributes.op, attributes.window, attributes.strides
+    padding, base_dilation = attributes.padding, attributes.base_dilation
+    window_dilation = attributes.window_dilation
     if source.size == 0:
         return np.zeros(x.shape, x.dtype)
     inner = dilate_and_pad(x, 0, padding, base_dilation)
@@ -261,6 +236,7 @@ def _select_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
 
 select_and_scatter = define_op(
     "select_and_scatter",
+    attributes=WindowAttributes,
     type=_select_type,
     factors=_select_factors,
     partition=Partitioning(

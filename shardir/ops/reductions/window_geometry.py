@@ -5,16 +5,35 @@ dilated too, start every `stride` elements while they fit.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from shardir.ir.attributes import Attributes
 from shardir.ops.type_checks import Ints, check_integers, format_list
 
 Array = npt.NDArray[Any]
 Padding = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAttributes(Attributes):
+    """The attributes of a window reduction; sequences have one entry per dimension."""
+
+    op: str
+    window: Ints
+    strides: Ints
+    padding: Padding
+    base_dilation: Ints
+    window_dilation: Ints
+
+    def is_trivial(self, dim: int) -> bool:
+        """Return whether the windows along a dimension are its single elements."""
+        steps = self.window[dim], self.strides[dim], self.base_dilation[dim]
+        return steps == (1, 1, 1) and self.padding[dim] == (0, 0)
 
 
 def dilated_size(size: int, dilation: int) -> int:

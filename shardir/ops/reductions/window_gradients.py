@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate, product
-from typing import Any
 
 from shardir.ir.builder import Builder
 from shardir.ir.module import Value
-from shardir.ir.operation import Attr, Cotangents, Symbol
+from shardir.ir.operation import Cotangents, Symbol
 from shardir.ir.types import FLOATS, TensorType
-from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.reductions.window_geometry import WindowAttributes, dilated_size
 from shardir.ops.type_checks import Ints
 
 
@@ -23,32 +22,34 @@ from shardir.ops.type_checks import Ints
 class WindowSlices:
     """The windows over tensors of shape `shape`, one for each element of the shape `places`."""
 
-    b: Any
+    b: Builder
     shape: Ints
     places: Ints
-    window: Ints
-    strides: Ints
-    padding: Padding
-    base_dilation: Ints
-    window_dilation: Ints
+    attributes: WindowAttributes
 
     @property
     def _padded_shape(self) -> Ints:
         """The shape of a tensor after dilation and padding."""
         return tuple(
             dilated_size(n, step) + lo + hi
-            for n, step, (lo, hi) in zip(self.shape, self.base_dilation, self.padding, strict=True)
+            for n, step, (lo, hi) in zip(
+                self.shape, self.attributes.base_dilation, self.attributes.padding, strict=True
+            )
         )
 
     @property
     def has_gaps(self) -> bool:
         """True if windows contain positions without an element."""
-        return any(step > 1 for step in self.base_dilation) or any(map(any, self.padding))
+        return any(step > 1 for step in self.attributes.base_dilation) or any(
+            map(any, self.attributes.padding)
+        )
 
     def _starts(self) -> Iterator[Ints]:
         """Yield the start of the slice for each window position."""
-        for position in product(*map(range, self.window)):
-            yield tuple(p * step for p, step in zip(position, self.window_dilation, strict=True))
+        for position in product(*map(range, self.attributes.window)):
+            yield tuple(
+                p * step for p, step in zip(position, self.attributes.window_dilation, strict=True)
+            )
 
     def slices(self, x: Value, fill: complex) -> list[Value]:
         """Return the elements of all windows at each position inside a window."""
@@ -57,13 +58,13 @@ class WindowSlices:
             x = b.pad(
                 x,
                 b.full(fill, x.type.with_shape(())),
-                low=tuple(lo for lo, _ in self.padding),
-                high=tuple(hi for _, hi in self.padding),
-                interior=tuple(step - 1 for step in self.base_dilation),
+                low=tuple(lo for lo, _ in self.attributes.padding),
+                high=tuple(hi for _, hi in self.attributes.padding),
+                interior=tuple(step - 1 for step in self.attributes.base_dilation),
             )
         type = x.type.with_shape(self.places)
         return [
-            b.slice(x, starts=starts, strides=self.strides, result=type)
+            b.slice(x, starts=starts, strides=self.attributes.strides, result=type)
             for starts in self._starts()
         ]
 
@@ -73,9 +74,9 @@ class WindowSlices:
         zero = b.full(0, parts[0].type.with_shape(()))
         placed = []
         for starts, part in zip(self._starts(), parts, strict=True):
-            taken = map(dilated_size, self.places, self.strides)
+            taken = map(dilated_size, self.places, self.attributes.strides)
             ends = (n - s - t for n, s, t in zip(self._padded_shape, starts, taken, strict=True))
-            interior = tuple(stride - 1 for stride in self.strides)
+            interior = tuple(stride - 1 for stride in self.attributes.strides)
             placed.append(b.pad(part, zero, low=starts, high=tuple(ends), interior=interior))
         whole: Value = reduce(b.add, placed)
         if not self.has_gaps:
@@ -83,44 +84,39 @@ class WindowSlices:
         whole = b.pad(
             whole,
             zero,
-            low=tuple(-lo for lo, _ in self.padding),
-            high=tuple(-hi for _, hi in self.padding),
+            low=tuple(-lo for lo, _ in self.attributes.padding),
+            high=tuple(-hi for _, hi in self.attributes.padding),
             interior=(0,) * len(self.shape),
         )
         type = whole.type.with_shape(self.shape)
         if whole.type != type:
             starts = (0,) * len(self.shape)
-            whole = b.slice(whole, starts=starts, strides=self.base_dilation, result=type)
+            whole = b.slice(
+                whole, starts=starts, strides=self.attributes.base_dilation, result=type
+            )
         return whole
 
 
 def reduce_window_vjp(
-    b: Builder, g: Value, x: Value, y: Value, *, op: str, **attrs: Attr
+    b: Builder, g: Value, x: Value, y: Value, *, attributes: WindowAttributes
 ) -> Cotangents:
     """Return the cotangent of the operand of a window reduction."""
     if y.type.size == 0 or x.type.size == 0:
         return (b.full(0, x.type),)
-    if op == "add":
-        return (_sum_cotangent(b, g, x.type, **attrs),)
-    if op == "mul":
-        return (_product_cotangent(WindowSlices(b, x.type.shape, y.type.shape, **attrs), g, x),)
-    return (b.select_and_scatter(x, g, op=Symbol(op), **attrs),)
+    if attributes.op == "add":
+        return (_sum_cotangent(b, g, x.type, attributes),)
+    if attributes.op == "mul":
+        return (_product_cotangent(WindowSlices(b, x.type.shape, y.type.shape, attributes), g, x),)
+    attrs = {**attributes.to_attrs(), "op": Symbol(attributes.op)}
+    return (b.select_and_scatter(x, g, **attrs),)
 
 
-def _sum_cotangent(
-    b: Builder,
-    g: Value,
-    x: TensorType,
-    *,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
-) -> Value:
+def _sum_cotangent(b: Builder, g: Value, x: TensorType, attributes: WindowAttributes) -> Value:
     """Return sums over the transposed windows: strides and base dilation exchange roles."""
+    window, window_dilation = attributes.window, attributes.window_dilation
+    strides, base_dilation = attributes.strides, attributes.base_dilation
     pads = []
-    for d, (lo, _) in enumerate(padding):
+    for d, (lo, _) in enumerate(attributes.padding):
         inner = dilated_size(window[d], window_dilation[d])
         low = inner - 1 - lo
         size = dilated_size(x.shape[d], base_dilation[d])
@@ -148,19 +144,19 @@ def _product_cotangent(windows: WindowSlices, g: Value, x: Value) -> Value:
 
 
 def select_and_scatter_vjp(
-    b: Builder, g: Value, x: Value, source: Value, y: Value, *, op: str, **attrs: Attr
+    b: Builder, g: Value, x: Value, source: Value, y: Value, *, attributes: WindowAttributes
 ) -> Cotangents:
     """Return the cotangent of the source: the elements at the selected positions."""
     if x.type.size == 0 or source.type.size == 0:
         return None, b.full(0, source.type)
-    windows = WindowSlices(b, x.type.shape, source.type.shape, **attrs)
+    windows = WindowSlices(b, x.type.shape, source.type.shape, attributes)
     values, cotangents = windows.slices(x, 0), windows.slices(g, 0)
     exists: list[Value | None] = [None] * len(values)
     if windows.has_gaps:
         exists = [*windows.slices(b.full(True, x.type.with_dtype("bool")), False)]
     best, selected, any_yet = values[0], cotangents[0], exists[0]
     for value, cotangent, there in zip(values[1:], cotangents[1:], exists[1:], strict=True):
-        better = b.gt(value, best) if op == "max" else b.lt(value, best)
+        better = b.gt(value, best) if attributes.op == "max" else b.lt(value, best)
         if x.type.dtype in FLOATS:
             better = b.or_(better, b.and_(b.ne(value, value), b.eq(best, best)))
         if there is not None:

@@ -4,14 +4,14 @@ The windows of a device's shard of the result cover rows of its own and of neigh
 These rows are fetched with their padding, so that the windows cover exactly the fetched rows.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Value
 from shardir.op_rules.exchange_plan import RowRun
 from shardir.op_rules.partitioning import LocalOp, identity_element
 from shardir.op_rules.row_exchange import block_extents, fetch_rows, select_by_position
-from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.reductions.window_geometry import WindowAttributes, dilated_size
 from shardir.ops.type_checks import Ints
 
 
@@ -35,7 +35,7 @@ def fetch_coverage(
     dim: int,
     reach: WindowCoverage,
     fill: complex,
-) -> tuple[Any, tuple[int, int], int]:
+) -> tuple[Value, tuple[int, int], int]:
     """Return the covered rows, and the padding and dilation that remain to be applied."""
     begins, needed, size, dilation = reach
     firsts = [-(-begin // dilation) for begin in begins]
@@ -68,21 +68,17 @@ def partition_reduce_window(
     local: LocalOp,
     x: Value,
     *,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
+    attributes: WindowAttributes,
 ) -> Value:
     """Apply `reduce_window` to the rows that the windows of this device cover."""
     (source,), result = local.op.operands, local.op.result
-    padded, apart = list(padding), list(base_dilation)
-    for d, stride in enumerate(strides):
+    op, window, window_dilation = attributes.op, attributes.window, attributes.window_dilation
+    padded, apart = list(attributes.padding), list(attributes.base_dilation)
+    for d, stride in enumerate(attributes.strides):
         if not local.sharding_axes(source, d):
             continue
         inner = dilated_size(window[d], window_dilation[d])
-        if (window[d], stride, padded[d], apart[d]) == (1, 1, (0, 0), 1):
+        if attributes.is_trivial(d):
             continue
         block, places = local.result.shape[d], result.type.shape[d]
         bounds = block_extents(places, block, local.num_shards(source, d))
@@ -98,7 +94,7 @@ def partition_reduce_window(
         x,
         op=op,
         window=window,
-        strides=strides,
+        strides=attributes.strides,
         padding=tuple(padded),
         base_dilation=tuple(apart),
         window_dilation=window_dilation,

@@ -29,7 +29,9 @@ def run_collective(spec: OpSpec, parts: list[Any], dtype: str = "f32", **attrs: 
     arrays = [np.asarray(part, TensorType((), dtype).numpy) for part in parts]
     result = infer_result_type(spec, TensorType(arrays[0].shape, dtype), **attrs)
     assert spec.exchange is not None
-    results = spec.exchange(MESH, [(array,) for array in arrays], result=result, **attrs)
+    results = spec.exchange(
+        MESH, [(array,) for array in arrays], result=result, **spec.rule_arguments(attrs)
+    )
     assert all(r.shape == result.shape and r.dtype == result.numpy for r in results)
     return [r.tolist() for r in results]
 

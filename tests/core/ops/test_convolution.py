@@ -127,7 +127,7 @@ def test_cotangents_are_convolutions_without_copies() -> None:
     vjp = ops.convolution.vjp
     assert vjp is not None
 
-    vjp(b, g, x, w, y, **PLAIN)
+    vjp(b, g, x, w, y, **ops.convolution.rule_arguments(PLAIN))
 
     made = [(op.name, op.attrs.get("dims")) for op in b.ops[1:]]
     assert made == [
@@ -162,7 +162,8 @@ def rule(x: TensorType, w: TensorType, **attrs: Any) -> str:
     factors = ops.convolution.factors
     assert factors is not None
     attrs = {**PLAIN, **attrs}
-    return str(factors(x, w, result=infer_types(ops.convolution, x, w, **attrs), **attrs))
+    result = infer_types(ops.convolution, x, w, **attrs)
+    return str(factors(x, w, result=result, **ops.convolution.rule_arguments(attrs)))
 
 
 def test_factors_agree_with_shardy() -> None:

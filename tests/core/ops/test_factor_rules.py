@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shardir import ops
-from shardir.ir.operation import OPS
+from shardir.ir.operation import OPS, factor_rule
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from tests.op_sample import t
@@ -39,22 +39,19 @@ def test_the_rule_agrees_with_shardy(row: list[Any]) -> None:
     name, operands, attrs, results, expected = row
     attrs = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
     types = tuple(map(_type, results))
-    stated = types[0] if len(types) == 1 else types
-    factors = OPS[name].factors
-    assert factors is not None
-    assert _as_shardy_writes_it(factors(*map(_type, operands), result=stated, **attrs)) == expected
+    rule = factor_rule(OPS[name], tuple(map(_type, operands)), types, tuple(attrs.items()))
+    assert rule is not None
+    assert _as_shardy_writes_it(rule) == expected
 
 
 def _rule(name: str, *operands: TensorType, result: Any, **attrs: Any) -> str:
-    factors = OPS[name].factors
-    assert factors is not None
-    return str(factors(*operands, result=result, **attrs))
+    results = result if isinstance(result, tuple) else (result,)
+    return str(factor_rule(OPS[name], operands, results, tuple(attrs.items())))
 
 
 def test_argmax_has_no_reduction_factor() -> None:
-    factors = ops.argmax.factors
-    assert factors is not None
-    rule = factors(t("f32", 4, 6), dim=1, result=t("i32", 4))
+    rule = factor_rule(ops.argmax, (t("f32", 4, 6),), (t("i32", 4),), (("dim", 1),))
+    assert rule is not None
     assert str(rule) == "([i, j]) -> ([i]) {i=4, j=6} reduction={j}"
     assert rule.reduction is None
 
@@ -71,9 +68,8 @@ def test_argmax_has_no_reduction_factor() -> None:
     ],
 )  # fmt: skip
 def test_partial_results_combine_by_the_kind_of_reduction(name: str, joined: str) -> None:
-    factors = OPS[name].factors
-    assert factors is not None
-    rule = factors(t("f32", 4, 6), dims=(0,), result=t("f32", 6))
+    rule = factor_rule(OPS[name], (t("f32", 4, 6),), (t("f32", 6),), (("dims", (0,)),))
+    assert rule is not None
     assert rule.reduction == joined
 
 

@@ -210,8 +210,8 @@ def _backward(sample: Sample) -> Function:
     ]
     assert sample.spec.vjp is not None
     g = given[0] if len(given) == 1 else tuple(given)
-    attrs = dict(sample.attrs)
-    cotangents = sample.spec.vjp(b, g, *operands, *results, **attrs)
+    arguments = sample.spec.rule_arguments(sample.attrs)
+    cotangents = sample.spec.vjp(b, g, *operands, *results, **arguments)
     returned = []
     for operand, cotangent in zip(operands, cotangents, strict=True):
         if operand.type.dtype in INEXACT:

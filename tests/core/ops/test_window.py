@@ -171,7 +171,8 @@ def rules(x: TensorType, **attrs: Any) -> tuple[str, str]:
     pool, back = ops.reduce_window.factors, ops.select_and_scatter.factors
     assert pool is not None
     assert back is not None
-    return str(pool(x, result=places, **attrs)), str(back(x, places, result=x, **attrs))
+    given = ops.reduce_window.rule_arguments(attrs)
+    return str(pool(x, result=places, **given)), str(back(x, places, result=x, **given))
 
 
 def test_factors_agree_with_shardy() -> None:
