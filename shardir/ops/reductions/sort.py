@@ -1,9 +1,11 @@
 """Sorting along a dimension, and top-k."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
@@ -17,15 +19,26 @@ from shardir.ops.reductions.extremum_partitioning import partition_top_k, top_k_
 from shardir.ops.type_checks import REAL, Ints, check_dim, join_with_and
 
 
+@dataclass(frozen=True, slots=True)
+class SortAttributes(Attributes):
+    """The attributes of a sort."""
+
+    dim: int
+    keys: int = 1
+    """The number of operands that are compared."""
+    stable: bool = True
+    wanted: Ints = ()
+    """The positions along `dim` whose results are used; empty: all."""
+    order: int | None = None
+    """The operand that holds the positions along `dim`, if only its result is used."""
+
+
 def _sort_type(
     *xs: TensorType,
-    dim: int,
     result: Result,
-    keys: int = 1,
-    stable: bool = True,
-    wanted: Ints = (),
-    order: int | None = None,
+    attributes: SortAttributes,
 ) -> tuple[TensorType, ...]:
+    dim, keys, order, wanted = attributes.dim, attributes.keys, attributes.order, attributes.wanted
     if not xs:
         raise TypeError("takes at least one operand")
     check_dim(xs[0], dim)
@@ -46,18 +59,14 @@ def _sort_type(
 
 def _sort_factors(
     *xs: TensorType,
-    dim: int,
     result: Result,
-    keys: int = 1,
-    stable: bool = True,
-    wanted: Ints = (),
-    order: int | None = None,
+    attributes: SortAttributes,
 ) -> FactorRule:
     count, shape = len(xs), xs[0].shape
-    alone = all(size == 1 for d, size in enumerate(shape) if d != dim)
+    alone = all(size == 1 for d, size in enumerate(shape) if d != attributes.dim)
     builder = RuleBuilder([x.shape for x in xs], [x.shape for x in xs])
     for d, size in enumerate(shape):
-        if d == dim:
+        if d == attributes.dim:
             builder.add([d] * count, [d] * count, size, FactorKind.REPLICATE, blocked=alone)
         else:
             builder.add([d] * count, [d] * count, size)
@@ -70,14 +79,11 @@ def _to_comparable(x: Any) -> Any:
 
 def _sort_reference(
     *xs: Any,
-    dim: int,
     result: Result,
-    keys: int = 1,
-    stable: bool = True,
-    wanted: Ints = (),
-    order: int | None = None,
+    attributes: SortAttributes,
 ) -> tuple[Any, ...] | Any:
-    sorting = np.lexsort([_to_comparable(x) for x in reversed(xs[:keys])], axis=dim)
+    dim, keys = attributes.dim, xs[: attributes.keys]
+    sorting = np.lexsort([_to_comparable(x) for x in reversed(keys)], axis=dim)
     results = tuple(np.take_along_axis(x, sorting, dim) for x in xs)
     return results if len(xs) > 1 else results[0]
 
@@ -86,13 +92,10 @@ def _sort_vjp(
     b: Builder,
     g: Value,
     *values: Value,
-    dim: int,
-    keys: int = 1,
-    stable: bool = True,
-    wanted: Ints = (),
-    order: int | None = None,
+    attributes: SortAttributes,
 ) -> Cotangents:
     """Return the cotangents, sorted back by the sorted positions."""
+    dim, keys = attributes.dim, attributes.keys
     xs = values[: len(values) // 2]
     gs = g if isinstance(g, tuple) else (g,)
     given = [cotangent for cotangent in gs if cotangent is not None]
@@ -107,14 +110,16 @@ def _sort_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangents, sorted with the keys."""
     xs = op.operands
     given = [tangent for tangent in tangents if tangent is not None]
-    keys = op.attrs.get("keys", 1)
-    _, *moved = b.emit(OPS["sort"], *xs[:keys], *given, dim=op.attrs["dim"], keys=keys, stable=True)
+    attributes = SortAttributes.of(op)
+    dim, keys = attributes.dim, attributes.keys
+    _, *moved = b.emit(OPS["sort"], *xs[:keys], *given, dim=dim, keys=keys, stable=True)
     returned = iter(moved[keys - 1 :])
     return [None if tangent is None else next(returned) for tangent in tangents]
 
 
 sort = define_op(
     "sort",
+    attributes=SortAttributes,
     type=_sort_type,
     factors=_sort_factors,
     reference=_sort_reference,
