@@ -305,7 +305,7 @@ def _declared_rule(
     operands: tuple[TensorType, ...],
     results: tuple[TensorType, ...],
     attrs: tuple[tuple[str, Attr], ...],
-) -> FactorRule:
+) -> FactorRule | None:
     assert spec.partition is not None
     assert spec.partition.factors is not None
     result = results[0] if len(results) == 1 else results

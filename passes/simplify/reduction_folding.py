@@ -12,7 +12,10 @@ from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INTEGERS
 from shardir.ops.contraction.convolution_factors import parse_dims
-from shardir.ops.indexing.layout import SCATTER
+from shardir.ops.indexing.layout import (
+    SCATTER,
+    ScatterAttributes,
+)
 from shardir.passes.simplify.view_folding import views
 from shardir.passes.simplify.view_folding.views import View, ViewPiece, merge_pieces
 
@@ -157,7 +160,7 @@ def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
 
 def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
     """Fold the sum over a batch of scatter-adds into one scatter-add."""
-    read = SCATTER.from_attrs(maker.attrs)
+    read = ScatterAttributes.of(maker).dims
     pairs = dict(zip(read.operand_batching, read.indices_batching, strict=True))
     if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
         return None

@@ -43,8 +43,8 @@ class ReferenceRule(Protocol):
 
 
 class ExchangeRule(Protocol):
-    """(mesh, shards, result, attributes) -> one array (or tuple) per device, for per-device
-    operations that depend on the device or on other devices.
+    """(mesh, shards, result, attributes) -> one array per device, for per-device operations that
+    depend on the device or on other devices.
 
     `shards` holds the tuple of operands of every device in row-major order of the mesh. Devices
     with equal results receive the same array object.
@@ -52,7 +52,7 @@ class ExchangeRule(Protocol):
 
     def __call__(
         self, mesh: Mesh, shards: Sequence[tuple[NumpyArray, ...]], /, *_: Any, **options: Any
-    ) -> Sequence[NumpyArray | tuple[NumpyArray, ...]]: ...
+    ) -> Sequence[NumpyArray]: ...
 
 
 class CotangentRule(Protocol[ValueT_co]):
@@ -99,10 +99,10 @@ class FactorChoice(Protocol):
 class ReductionRule(Protocol):
     """(attributes) -> the reduction of results that are partial over sharded reduced factors."""
 
-    def __call__(self, **options: Any) -> str: ...
+    def __call__(self, *_: Any, **options: Any) -> str: ...
 
 
 class LinearityRule(Protocol):
     """(attributes) -> the groups of operands in which the operation is jointly linear."""
 
-    def __call__(self, **options: Any) -> tuple[tuple[int, ...], ...]: ...
+    def __call__(self, *_: Any, **options: Any) -> tuple[tuple[int, ...], ...]: ...

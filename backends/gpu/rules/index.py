@@ -6,14 +6,18 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.torch_text import list_text
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX
-from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
+from shardir.ops.indexing.layout import (
+    GatherAttributes,
+    IndexingLayout,
+    ScatterAttributes,
+)
 
 
 @lowers("gather")
 def _gather(w: FunctionWriter, op: Op, x: str, indices: str) -> str:
     shape = op.result.type.shape
     layout = IndexingLayout.for_shapes(
-        op.operands[0].type.shape, len(shape), GATHER.from_attrs(op.attrs)
+        op.operands[0].type.shape, len(shape), GatherAttributes.of(op).dims
     )
     if _takes_rows(op, layout):
         return w.call_library("take_rows", x, f"{indices}[..., 0]")
@@ -33,7 +37,7 @@ def _scatter(w: FunctionWriter, op: Op, x: str, indices: str, updates: str) -> s
         )
     rank = len(op.operands[2].type.shape)
     layout = IndexingLayout.for_shapes(
-        op.operands[0].type.shape, rank, SCATTER.from_attrs(op.attrs)
+        op.operands[0].type.shape, rank, ScatterAttributes.of(op).dims
     )
     return w.call_library(
         "scatter_windows", x, indices, updates, f'"{combine}"', *_geometry(layout)

@@ -25,7 +25,11 @@ from shardir.backends.ipu.lowering.fused_groups import index_range
 from shardir.backends.ipu.lowering.lowering_table import lowers
 from shardir.backends.ipu.lowering.reductions import extreme_text
 from shardir.ir.module import Op, Value
-from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
+from shardir.ops.indexing.layout import (
+    GatherAttributes,
+    IndexingLayout,
+    ScatterAttributes,
+)
 
 COMBINE_EXPRESSIONS = {"add": "pe::_1 + pe::_2", "mul": "pe::_1 * pe::_2"}
 EXTREME_OPERATORS = {"max": "Max", "min": "Min"}
@@ -155,7 +159,7 @@ def _gather(e: ProgramEmitter, op: Op) -> None:
     e.comment(op)
     x, indices = op.operands
     y, attrs = op.result, op.attrs
-    layout = IndexingLayout.for_shapes(x.type.shape, y.type.rank, GATHER.from_attrs(attrs))
+    layout = IndexingLayout.for_shapes(x.type.shape, y.type.rank, GatherAttributes.of(op).dims)
     label = e.label(y)
     index_map = list(layout.index_map)
     along = {d: s for s, d in layout.window.items()}
@@ -221,7 +225,7 @@ def _scatter(e: ProgramEmitter, op: Op) -> None:
             "convert to i32 first",
         )
     layout = IndexingLayout.for_shapes(
-        x.type.shape, updates.type.rank, SCATTER.from_attrs(op.attrs)
+        x.type.shape, updates.type.rank, ScatterAttributes.of(op).dims
     )
     whole = layout.full_window_dims(updates.type.shape)
     led = [s for s in range(updates.type.rank) if s not in whole]

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shardir.ir.module import Op, Value
-from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingDims, IndexingLayout
+from shardir.ops.indexing.layout import (
+    GATHER,
+    SCATTER,
+    GatherAttributes,
+    IndexingDims,
+    IndexingLayout,
+    IndexingNames,
+    ScatterAttributes,
+)
 from shardir.ops.type_checks import Ints
 from shardir.passes.simplify.view_folding import views
 from shardir.passes.simplify.view_folding.data_movement import BaseDims, separate_dims
@@ -31,7 +39,7 @@ class GatherScatterParts(NamedTuple):
 
 def _gather(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
     x, indices = operands
-    read = GATHER.from_attrs(op.attrs)
+    read = GatherAttributes.of(op).dims
     layout = IndexingLayout.for_shapes(op.operands[0].type.shape, op.result.type.rank, read)
     if x.base in folder.splats:
         return None
@@ -50,7 +58,7 @@ def _gather(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vi
 def _scatter(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
     x, indices, updates = operands
     old, slices = op.operands[0], op.operands[2]
-    read = SCATTER.from_attrs(op.attrs)
+    read = ScatterAttributes.of(op).dims
     layout = IndexingLayout.for_shapes(old.type.shape, slices.type.rank, read)
     alone = _partial_dims(old, slices, layout)
     if x.base in folder.splats or x.has_broadcasts:
@@ -178,7 +186,7 @@ def _renumber_pieces(pieces: ViewPieces, base_dims: BaseDims) -> ViewPieces:
 
 
 def _attrs(
-    op: Op, names: IndexingDims, read: IndexingDims, parts: GatherScatterParts
+    op: Op, names: IndexingNames, read: IndexingDims, parts: GatherScatterParts
 ) -> dict[str, object]:
     pairs = sorted(
         (parts.at[d], parts.indices_at[i])

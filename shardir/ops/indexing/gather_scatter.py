@@ -23,8 +23,10 @@ from shardir.ops.indexing.layout import (
     GATHER,
     SCATTER,
     Array,
+    GatherAttributes,
     IndexingDims,
     IndexingLayout,
+    ScatterAttributes,
     add_factors,
     check_layout,
     resolve_positions,
@@ -35,30 +37,36 @@ from shardir.ops.indexing.partitioning import (
     partition_scatter,
     scatter_shardable,
 )
-from shardir.ops.type_checks import ARITHMETIC, NUMERIC, ORDERED, Ints, require_result_type
-
-_BATCHING = "operand_batching_dims", "indices_batching_dims"
+from shardir.ops.type_checks import ARITHMETIC, NUMERIC, ORDERED, require_result_type
 
 
-def gather_batch(b: Builder, many: BatchedOp, x: Value, indices: Value, **dims: Ints) -> Value:
+def gather_batch(
+    b: Builder, many: BatchedOp, x: Value, indices: Value, *, attributes: GatherAttributes
+) -> Value:
     """Make the new dimension a full window, a dimension of the indices, or a batching dimension of
     both.
     """
     source, places = many.batched
-    read = _add_batch_dim(GATHER.from_attrs(dims), source, places)
-    result: Value = b.gather(x, indices, result=many.emit_result, **_to_attrs(GATHER, read))
+    read = _add_batch_dim(attributes.dims, source, places)
+    result: Value = b.gather(x, indices, result=many.emit_result, **GATHER.to_attrs(read))
     return result
 
 
 def scatter_batch(
-    b: Builder, many: BatchedOp, x: Value, indices: Value, updates: Value, *, op: str, **dims: Ints
+    b: Builder,
+    many: BatchedOp,
+    x: Value,
+    indices: Value,
+    updates: Value,
+    *,
+    attributes: ScatterAttributes,
 ) -> Value:
     """Make the new dimension part of both operand and updates."""
     own, places, given = many.batched
     x = x if own else broadcast_over_batch(b, x, many.size)
     updates = updates if given else broadcast_over_batch(b, updates, many.size)
-    read = _add_batch_dim(SCATTER.from_attrs(dims), True, places)
-    result: Value = b.scatter(x, indices, updates, op=op, **_to_attrs(SCATTER, read))
+    read = _add_batch_dim(attributes.dims, True, places)
+    result: Value = b.scatter(x, indices, updates, op=attributes.op, **SCATTER.to_attrs(read))
     return result
 
 
@@ -79,37 +87,20 @@ def _add_batch_dim(dims: IndexingDims, operand: bool, indices: bool) -> Indexing
     )
 
 
-def _to_attrs(names: IndexingDims, dims: IndexingDims) -> dict[str, Ints]:
-    """Return the attributes by name; batching dimensions only if there are any."""
-    pairs = zip(names, dims, strict=True)
-    return {name: chosen for name, chosen in pairs if chosen or name not in _BATCHING}
-
-
 def _gather_type(
     x: TensorType,
     indices: TensorType,
     *,
     result: TensorType | None,
-    offset_dims: Ints,
-    collapsed_dims: Ints,
-    start_index_map: Ints,
-    operand_batching_dims: Ints = (),
-    indices_batching_dims: Ints = (),
+    attributes: GatherAttributes,
 ) -> TensorType:
     result_type = require_result_type(result, x)
-    dims = IndexingDims(
-        offset_dims,
-        collapsed_dims,
-        start_index_map,
-        operand_batching_dims,
-        indices_batching_dims,
-    )
-    check_layout(x, indices, result_type, GATHER, dims)
+    check_layout(x, indices, result_type, GATHER, attributes.dims)
     return result_type
 
 
 def _gather_factors(
-    x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
+    x: TensorType, indices: TensorType, *, result: TensorType, attributes: GatherAttributes
 ) -> FactorRule:
     """Return the factors; an indexed dimension can be sharded, since each device reads its own
     part.
@@ -117,15 +108,17 @@ def _gather_factors(
     The other elements are then masked; adding partial results alone does not express that.
     """
     builder = RuleBuilder([x.shape, indices.shape], [result.shape])
-    layout = IndexingLayout.for_shapes(x.shape, result.rank, GATHER.from_attrs(dims))
+    layout = IndexingLayout.for_shapes(x.shape, result.rank, attributes.dims)
     add_factors(builder, layout, indices, result, lambda d, i, s: ((d, i), (s,)), None)
     return builder.build(None)
 
 
-def _gather_reference(x: Array, indices: Array, *, result: TensorType, **dims: Ints) -> Array:
+def _gather_reference(
+    x: Array, indices: Array, *, result: TensorType, attributes: GatherAttributes
+) -> Array:
     if result.size == 0:
         return np.empty(result.shape, x.dtype)
-    layout = IndexingLayout.for_shapes(x.shape, result.rank, GATHER.from_attrs(dims))
+    layout = IndexingLayout.for_shapes(x.shape, result.rank, attributes.dims)
     at = resolve_positions(layout, indices, result.shape, clamp=True)
     rows = x.transpose(*at.lead, *at.whole)
     rest = tuple(x.shape[d] for d in at.whole)
@@ -136,6 +129,7 @@ def _gather_reference(x: Array, indices: Array, *, result: TensorType, **dims: I
 
 gather = define_op(
     "gather",
+    attributes=GatherAttributes,
     type=_gather_type,
     factors=_gather_factors,
     reference=_gather_reference,
@@ -160,25 +154,14 @@ def _scatter_type(
     updates: TensorType,
     *,
     result: TensorType | None,
-    update_window_dims: Ints,
-    inserted_window_dims: Ints,
-    scatter_dims: Ints,
-    operand_batching_dims: Ints = (),
-    indices_batching_dims: Ints = (),
-    op: str,
+    attributes: ScatterAttributes,
 ) -> TensorType:
+    op = attributes.op
     if op != "set":
         if op not in _COMBINATIONS:
             raise TypeError(f"op={op} is not one of {', '.join(_COMBINATIONS)}, set")
         _COMBINATIONS[op][0].check(x)
-    dims = IndexingDims(
-        update_window_dims,
-        inserted_window_dims,
-        scatter_dims,
-        operand_batching_dims,
-        indices_batching_dims,
-    )
-    check_layout(x, indices, updates, SCATTER, dims)
+    check_layout(x, indices, updates, SCATTER, attributes.dims)
     return x
 
 
@@ -188,25 +171,31 @@ def _scatter_factors(
     updates: TensorType,
     *,
     result: TensorType,
-    op: str,
-    **dims: Ints,
+    attributes: ScatterAttributes,
 ) -> FactorRule:
     """Return the factors; updates can be sharded along their batch if the operation is commutative.
 
     Partial results of min and max combine directly. Those of add and mul include the operand once
     per device, which a reduction would count several times.
     """
+    op = attributes.op
     builder = RuleBuilder([x.shape, indices.shape, updates.shape], [x.shape])
-    layout = IndexingLayout.for_shapes(x.shape, updates.rank, SCATTER.from_attrs(dims))
+    layout = IndexingLayout.for_shapes(x.shape, updates.rank, attributes.dims)
     kind = FactorKind.REPLICATE if op == "set" else FactorKind.REDUCE
     add_factors(builder, layout, indices, updates, lambda d, i, s: ((d, i, s), (d,)), kind)
     return builder.build(op if op in ("min", "max") else None)
 
 
 def _scatter_reference(
-    x: Array, indices: Array, updates: Array, *, result: TensorType, op: str, **dims: Ints
+    x: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    result: TensorType,
+    attributes: ScatterAttributes,
 ) -> Array:
-    layout = IndexingLayout.for_shapes(x.shape, updates.ndim, SCATTER.from_attrs(dims))
+    op = attributes.op
+    layout = IndexingLayout.for_shapes(x.shape, updates.ndim, attributes.dims)
     at = resolve_positions(layout, indices, updates.shape, clamp=False)
     order = (*at.lead, *at.whole)
     extents = [x.shape[d] for d in at.lead]
@@ -246,17 +235,20 @@ def _scatter_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
     return linear_tangent(b, op, tangents) if op.attrs["op"] in ("add", "set") else None
 
 
+def _combination(*, attributes: ScatterAttributes) -> str:
+    return attributes.op
+
+
 scatter = define_op(
     "scatter",
+    attributes=ScatterAttributes,
     type=_scatter_type,
     factors=_scatter_factors,
     reference=_scatter_reference,
     batch=scatter_batch,
     vjp=scatter_vjp,
     jvp=_scatter_jvp,
-    linear=lambda *, op, **_: ((0, 2),) if op in ("add", "set") else (),
-    partition=Partitioning(
-        partition_scatter, scatter_shardable, lambda *, op, **_: op, masked=(2,)
-    ),
+    linear=lambda *, attributes: ((0, 2),) if attributes.op in ("add", "set") else (),
+    partition=Partitioning(partition_scatter, scatter_shardable, _combination, masked=(2,)),
 )
 """Updates combined into a copy of `x`; with `op=set`, the last update of an element wins."""

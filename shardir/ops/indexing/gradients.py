@@ -7,7 +7,6 @@ element is either in bounds or masked.
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -15,23 +14,30 @@ from shardir.ir.builder import Builder
 from shardir.ir.module import Value
 from shardir.ir.operation import Cotangents, Dense, Symbol
 from shardir.ir.types import TensorType
-from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingDims, IndexingLayout
+from shardir.ops.indexing.layout import (
+    GATHER,
+    SCATTER,
+    GatherAttributes,
+    IndexingDims,
+    IndexingLayout,
+    ScatterAttributes,
+)
 from shardir.ops.type_checks import Ints
 
 
 def gather_vjp(
-    b: Builder, g: Value, x: Value, indices: Value, y: Value, **dims: Ints
+    b: Builder, g: Value, x: Value, indices: Value, y: Value, *, attributes: GatherAttributes
 ) -> Cotangents:
     """Return the cotangent, added at the positions that were read.
 
     As in JAX, elements that a clamped window read have no derivative: the scatter drops their
     cotangent. For the derivative of clamping, clamp the indices first.
     """
-    read = GATHER.from_attrs(dims)
+    read = attributes.dims
     layout = IndexingLayout.for_shapes(x.type.shape, y.type.rank, read)
     places = _move_out_of_bounds(b, layout, indices, y.type.shape)
     zeros = b.full(0, x.type)
-    return b.scatter(zeros, places, g, op=Symbol("add"), **_to_attrs(SCATTER, read)), None
+    return b.scatter(zeros, places, g, op=Symbol("add"), **SCATTER.to_attrs(read)), None
 
 
 def _move_out_of_bounds(b: Builder, layout: IndexingLayout, indices: Value, slices: Ints) -> Value:
@@ -58,12 +64,6 @@ def _move_out_of_bounds(b: Builder, layout: IndexingLayout, indices: Value, slic
     return moved
 
 
-def _to_attrs(names: IndexingDims, dims: IndexingDims) -> dict[str, Ints]:
-    """Return the attributes by name; batching dimensions only if there are any."""
-    pairs = zip(names, dims, strict=True)
-    return {name: chosen for name, chosen in pairs if chosen or "batching" not in name}
-
-
 def _broadcast_row(b: Builder, numbers: Ints, type: TensorType) -> Value:
     """Return a tensor of `type` in which every index vector is `numbers`."""
     row = Dense(np.array(numbers, type.numpy))
@@ -81,7 +81,7 @@ class UpdatePositions:
     dropped; `None`: all.
     """
 
-    b: Any
+    b: Builder
     indices: Value
     dims: IndexingDims
     shape: Ints
@@ -90,14 +90,14 @@ class UpdatePositions:
 
     def write(self, x: Value, updates: Value, op: str) -> Value:
         """Return `x` with the updates scattered into it."""
-        attrs = _to_attrs(SCATTER, self.dims)
+        attrs = SCATTER.to_attrs(self.dims)
         written: Value = self.b.scatter(x, self.indices, updates, op=Symbol(op), **attrs)
         return written
 
     def read(self, y: Value) -> Value:
         """Return the element of `y` at each update's position; zero for dropped updates."""
         type = TensorType(self.shape, y.type.dtype)
-        result: Value = self.b.gather(y, self.indices, result=type, **_to_attrs(GATHER, self.dims))
+        result: Value = self.b.gather(y, self.indices, result=type, **GATHER.to_attrs(self.dims))
         if self.in_bounds is not None:
             result = self.b.select(self.in_bounds, result, self.b.full(0, type))
         return result
@@ -163,11 +163,10 @@ def scatter_vjp(
     updates: Value,
     y: Value,
     *,
-    op: str,
-    **attrs: Ints,
+    attributes: ScatterAttributes,
 ) -> Cotangents:
     """Return the cotangents of operand and updates; elements that are equal extrema share it."""
-    dims = SCATTER.from_attrs(attrs)
+    dims, op = attributes.dims, attributes.op
     places = _update_positions(b, x, indices, updates, dims)
     vectors = [n for i, n in enumerate(indices.type.shape[:-1]) if i not in dims.indices_batching]
     collide = prod(vectors) > 1
@@ -207,10 +206,8 @@ def _is_last_update(places: UpdatePositions, x: Value) -> Value:
         dims.indices_batching,
     )
     slots = b.full(0, TensorType(tuple(x.type.shape[d] for d in kept), "i64"))
-    placed = b.scatter(
-        slots, places.indices, numbers, op=Symbol("set"), **_to_attrs(SCATTER, alone)
-    )
-    stored = b.gather(placed, places.indices, result=numbers.type, **_to_attrs(GATHER, alone))
+    placed = b.scatter(slots, places.indices, numbers, op=Symbol("set"), **SCATTER.to_attrs(alone))
+    stored = b.gather(placed, places.indices, result=numbers.type, **GATHER.to_attrs(alone))
     lasting: Value = b.broadcast(
         b.eq(stored, numbers), dims=places.leading_dims, result=TensorType(places.shape, "bool")
     )

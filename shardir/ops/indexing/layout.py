@@ -8,7 +8,7 @@ selected) or batching dimensions, which also correspond to a dimension of the in
 of an index vector is the window start along operand dimension `index_map[i]`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import count_noun
-from shardir.ir.operation import Attr
+from shardir.ir.attributes import Attributes
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, RuleBuilder
 from shardir.ops.type_checks import INTEGER, Ints, check_dims, common_dtype, format_list
@@ -31,27 +31,82 @@ _MAX_INDEX = 1 << 62
 
 
 class IndexingDims(NamedTuple):
-    """The attributes of a gather or a scatter under common names."""
+    """The dimensions in the attributes of a gather or a scatter, under common names."""
 
-    window: Any
-    dropped: Any
-    index_map: Any
-    operand_batching: Any
-    indices_batching: Any
-
-    def from_attrs(self, attrs: Mapping[str, Attr]) -> "IndexingDims":
-        """Return the attributes with these names; missing attributes are empty."""
-        return IndexingDims(*(attrs.get(name, ()) for name in self))
+    window: Ints
+    dropped: Ints
+    index_map: Ints
+    operand_batching: Ints
+    indices_batching: Ints
 
 
-GATHER = IndexingDims(
+class IndexingNames(NamedTuple):
+    """The names of the attributes of a gather or a scatter, in the order of `IndexingDims`."""
+
+    window: str
+    dropped: str
+    index_map: str
+    operand_batching: str
+    indices_batching: str
+
+    def to_attrs(self, dims: IndexingDims) -> dict[str, Ints]:
+        """Return the attributes by name; batching dimensions only if there are any."""
+        optional = self.operand_batching, self.indices_batching
+        pairs = zip(self, dims, strict=True)
+        return {name: chosen for name, chosen in pairs if chosen or name not in optional}
+
+
+@dataclass(frozen=True, slots=True)
+class GatherAttributes(Attributes):
+    """The attributes of a gather, with the names of StableHLO."""
+
+    offset_dims: Ints
+    collapsed_dims: Ints
+    start_index_map: Ints
+    operand_batching_dims: Ints = ()
+    indices_batching_dims: Ints = ()
+
+    @property
+    def dims(self) -> IndexingDims:
+        return IndexingDims(
+            self.offset_dims,
+            self.collapsed_dims,
+            self.start_index_map,
+            self.operand_batching_dims,
+            self.indices_batching_dims,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterAttributes(Attributes):
+    """The attributes of a scatter, with the names of StableHLO; `op` combines elements."""
+
+    update_window_dims: Ints
+    inserted_window_dims: Ints
+    scatter_dims: Ints
+    operand_batching_dims: Ints = ()
+    indices_batching_dims: Ints = ()
+    op: str
+
+    @property
+    def dims(self) -> IndexingDims:
+        return IndexingDims(
+            self.update_window_dims,
+            self.inserted_window_dims,
+            self.scatter_dims,
+            self.operand_batching_dims,
+            self.indices_batching_dims,
+        )
+
+
+GATHER = IndexingNames(
     "offset_dims",
     "collapsed_dims",
     "start_index_map",
     "operand_batching_dims",
     "indices_batching_dims",
 )
-SCATTER = IndexingDims(
+SCATTER = IndexingNames(
     "update_window_dims",
     "inserted_window_dims",
     "scatter_dims",
@@ -99,7 +154,7 @@ class IndexingLayout:
 
 
 def check_layout(
-    x: TensorType, indices: TensorType, slices: TensorType, names: IndexingDims, dims: IndexingDims
+    x: TensorType, indices: TensorType, slices: TensorType, names: IndexingNames, dims: IndexingDims
 ) -> None:
     """Raise `TypeError` if types and attributes are inconsistent."""
     common_dtype(x, slices)
@@ -126,7 +181,7 @@ def check_layout(
     _check_sizes(IndexingLayout.for_shapes(x.shape, slices.rank, dims), x, indices, slices)
 
 
-def _check_batching(indices: TensorType, names: IndexingDims, dims: IndexingDims) -> None:
+def _check_batching(indices: TensorType, names: IndexingNames, dims: IndexingDims) -> None:
     check_dims(indices, dims.indices_batching, names.indices_batching)
     if len(dims.operand_batching) != len(dims.indices_batching):
         raise TypeError(
@@ -143,7 +198,9 @@ def _check_batching(indices: TensorType, names: IndexingDims, dims: IndexingDims
         raise TypeError(f"dimension {min(both)} is in {names.dropped} and {names.operand_batching}")
 
 
-def _check_map(x: TensorType, indices: TensorType, names: IndexingDims, dims: IndexingDims) -> None:
+def _check_map(
+    x: TensorType, indices: TensorType, names: IndexingNames, dims: IndexingDims
+) -> None:
     check_dims(x, dims.index_map, names.index_map)
     if len(dims.index_map) != indices.shape[-1]:
         raise TypeError(

@@ -6,7 +6,6 @@ devices, of which exactly one has the element.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import UNSIGNED
@@ -15,17 +14,20 @@ from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.op_rules.partitioning import LocalOp, default_shardable_factors, identity_element
-from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
+from shardir.ops.indexing.layout import GatherAttributes, IndexingLayout, ScatterAttributes
 from shardir.ops.type_checks import Ints
 
 
 def gather_shardable(
-    rule: FactorRule, x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
+    rule: FactorRule,
+    x: TensorType,
+    indices: TensorType,
+    *,
+    result: TensorType,
+    attributes: GatherAttributes,
 ) -> list[int]:
     """Return the shardable factors, including indexed dimensions unless the elements are keys."""
-    looked_up = (
-        _indexed_factors(rule, GATHER.from_attrs(dims).index_map) if x.dtype != "key" else set()
-    )
+    looked_up = _indexed_factors(rule, attributes.start_index_map) if x.dtype != "key" else set()
     return [*default_shardable_factors(rule), *looked_up]
 
 
@@ -36,22 +38,21 @@ def scatter_shardable(
     updates: TensorType,
     *,
     result: TensorType,
-    op: str,
-    **dims: Ints,
+    attributes: ScatterAttributes,
 ) -> list[int]:
     """Return the shardable factors, including dimensions that are partially written.
 
     Updates can also be sharded: each device then has a part of the updates. A window that covers
     its dimension shares the factor of it, so it cannot be sharded if the window can move.
     """
-    layout = IndexingLayout.for_shapes(x.shape, updates.rank, SCATTER.from_attrs(dims))
+    layout = IndexingLayout.for_shapes(x.shape, updates.rank, attributes.dims)
     moved = [(s, d) for s, d in layout.window.items() if d in layout.index_map]
     moving = {i for s, d in moved if _is_covering(x, updates, d, s) for i in rule.operands[0][d]}
     smaller = [
         i for s, d in moved if not _is_covering(x, updates, d, s) for i in rule.operands[0][d]
     ]
     fixed = {i for d in layout.dropped if d not in layout.index_map for i in rule.operands[0][d]}
-    parts = rule.of_kind(FactorKind.REDUCE) if op != "set" else ()
+    parts = rule.of_kind(FactorKind.REDUCE) if attributes.op != "set" else ()
     cuts = dict.fromkeys((*default_shardable_factors(rule), *smaller, *parts))
     return [i for i in cuts if i not in moving and i not in fixed]
 
@@ -71,9 +72,11 @@ def _indexed_factors(rule: FactorRule, index_map: Ints) -> list[int]:
     ]
 
 
-def partition_gather(b: Builder, local: LocalOp, x: Value, indices: Value, **dims: Ints) -> Value:
+def partition_gather(
+    b: Builder, local: LocalOp, x: Value, indices: Value, *, attributes: GatherAttributes
+) -> Value:
     """Read the elements of the local shard; other elements are zero."""
-    layout = IndexingLayout.for_shapes(x.type.shape, local.result.rank, GATHER.from_attrs(dims))
+    layout = IndexingLayout.for_shapes(x.type.shape, local.result.rank, attributes.dims)
     whole = local.op.operands[0]
     # A window that covers its dimension starts at 0 on every shard.
     sizes = {d: local.op.result.type.shape[s] for s, d in layout.window.items()}
@@ -82,7 +85,7 @@ def partition_gather(b: Builder, local: LocalOp, x: Value, indices: Value, **dim
         for d in layout.index_map
     ]
     if all(start is None for start in starts):
-        return b.gather(x, indices, result=local.result, **dims)
+        return b.gather(x, indices, result=local.result, **local.op.attrs)
     indices = _widen(b, indices)
     limits = [whole.type.shape[d] - sizes.get(d, 1) for d in layout.index_map]
     low, high = b.full(0, indices.type), _broadcast_row(b, limits, indices)
@@ -95,18 +98,22 @@ def partition_gather(b: Builder, local: LocalOp, x: Value, indices: Value, **dim
     here = b.and_(b.ge(indices, low), b.lt(indices, _broadcast_row(b, extents, indices)))
     here = b.all(here, dims=(indices.type.rank - 1,))
     here = b.broadcast(here, dims=layout.batch, result=local.result.with_dtype("bool"))
-    gathered = b.gather(x, indices, result=local.result, **dims)
-    return b.select(
-        here, gathered, b.full(identity_element("add", gathered.type.dtype), gathered.type)
-    )
+    found = b.gather(x, indices, result=local.result, **local.op.attrs)
+    return b.select(here, found, b.full(identity_element("add", found.type.dtype), found.type))
 
 
 def partition_scatter(
-    b: Builder, local: LocalOp, x: Value, indices: Value, updates: Value, *, op: str, **dims: Ints
-) -> Any:
+    b: Builder,
+    local: LocalOp,
+    x: Value,
+    indices: Value,
+    updates: Value,
+    *,
+    attributes: ScatterAttributes,
+) -> Value:
     """Write the updates of the local shard; partial results include the operand on one device."""
     whole, _, written = local.op.operands
-    layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, SCATTER.from_attrs(dims))
+    layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, attributes.dims)
     covering = [d for s, d in layout.window.items() if _is_covering(whole.type, written.type, d, s)]
     starts = [
         local.shard_start(b, whole, d) if d not in covering else None for d in layout.index_map
@@ -114,16 +121,19 @@ def partition_scatter(
     if any(start is not None for start in starts):
         indices = _to_signed(b, _widen(b, indices), [whole.type.shape[d] for d in layout.index_map])
         indices = b.sub(indices, _broadcast_row(b, starts, indices))
-    pending = _unreduced_axes(local)
+    op, pending = attributes.op, _unreduced_axes(local)
     if pending and op in ("add", "mul"):
         x = b.select(
             local.is_first(b, pending), x, b.full(identity_element(op, x.type.dtype), x.type)
         )
+    attrs = {"op": op, **{key: attr for key, attr in local.op.attrs.items() if key != "op"}}
     room = {d: updates.type.shape[s] for s, d in layout.window.items()}
-    return _write_padded(b, x, room, lambda x: b.scatter(x, indices, updates, op=op, **dims))
+    return _write_padded(b, x, room, lambda x: b.scatter(x, indices, updates, **attrs))
 
 
-def _write_padded(b: Builder, x: Value, room: dict[int, int], write: Callable[[Any], Any]) -> Any:
+def _write_padded(
+    b: Builder, x: Value, room: dict[int, int], write: Callable[[Value], Value]
+) -> Value:
     """Write to a shard that is padded for windows larger than the shard."""
     more = tuple(max(room.get(d, 0) - size, 0) for d, size in enumerate(x.type.shape))
     if not any(more):
@@ -155,7 +165,7 @@ def _to_signed(b: Builder, indices: Value, extents: Sequence[int]) -> Value:
     return b.convert(b.clamp(low, indices, high), result=indices.type.with_dtype("i32"))
 
 
-def _broadcast_row(b: Builder, numbers: Sequence[Any], indices: Value) -> Value:
+def _broadcast_row(b: Builder, numbers: Sequence[int | Value | None], indices: Value) -> Value:
     """Return one number per index vector component (`None` is 0), broadcast to `indices`."""
     one = TensorType((1,), indices.type.dtype)
     parts = []

@@ -24,7 +24,10 @@ from shardir.backends.cpu.kernels.data_movement.gather_bodies import IndexMode, 
 from shardir.backends.cpu.kernels.data_movement.loop_nest import StridedLoop, loop_nest_of
 from shardir.backends.cpu.kernels.data_movement.view_transforms import slice_view
 from shardir.ir.module import Op
-from shardir.ops.indexing.layout import GATHER, IndexingLayout
+from shardir.ops.indexing.layout import (
+    GatherAttributes,
+    IndexingLayout,
+)
 
 
 def dynamic_slice_rule(
@@ -97,7 +100,7 @@ def _gather_phases(
     (x, indices), (y,) = operands, results
     if y.size == 0:
         return []
-    layout = IndexingLayout.for_shapes(x.shape, len(y.shape), GATHER.from_attrs(op.attrs))
+    layout = IndexingLayout.for_shapes(x.shape, len(y.shape), GatherAttributes.of(op).dims)
     pointers, source = window_views(x, indices, y.shape, layout)
     components = [
         (layout.operand[d] - _window_extent(layout, y.shape, d), x.strides[d])

@@ -37,7 +37,10 @@ from shardir.backends.cpu.kernels.data_movement.loop_nest import (
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, REAL_OF, TensorType
-from shardir.ops.indexing.layout import SCATTER, IndexingLayout
+from shardir.ops.indexing.layout import (
+    IndexingLayout,
+    ScatterAttributes,
+)
 
 _MAX_INDEX = 1 << 62
 MIN_SCATTER_TASK_NS = 200_000.0
@@ -54,7 +57,7 @@ def scatter_rule(
         return None
     if updates.size == 0:
         return copy_phases(x, y, context)
-    layout = IndexingLayout.for_shapes(x.shape, len(updates.shape), SCATTER.from_attrs(op.attrs))
+    layout = IndexingLayout.for_shapes(x.shape, len(updates.shape), ScatterAttributes.of(op).dims)
     if x.dtype in NARROW_FLOATS and combine in ("add", "mul"):
         type = TensorType(x.shape, "f32")
         wide = BufferView(

@@ -35,14 +35,14 @@ def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs
     reference = convolution.reference
     assert reference is not None
     attrs = convolution.rule_arguments(attrs)
-    expected = reference(x, w, result=result, **attrs)
+    expected = np.asarray(reference(x, w, result=result, **attrs))
     assert got.shape == expected.shape
     if result.dtype in INTEGERS:
         np.testing.assert_array_equal(got, expected)
         return
     wide = TensorType(result.shape, "c128" if result.dtype in COMPLEX else "f64")
     exact = [a.astype(wide.numpy) for a in (x, w)]
-    scale = reference(*map(np.abs, exact), result=wide.with_dtype("f64"), **attrs)
+    scale = np.asarray(reference(*map(np.abs, exact), result=wide.with_dtype("f64"), **attrs))
     error = np.abs(got.astype(wide.numpy) - reference(*exact, result=wide, **attrs))
     assert (error <= EPSILON[result.dtype] * scale + 1e-30).all()
 

@@ -38,7 +38,7 @@ def assert_product(got: Array, x: Array, y: Array, dims: str, result: TensorType
     """Assert that a product equals the reference up to the rounding errors of its sums."""
     want = dot.reference
     assert want is not None
-    expected = want(x, y, dims=dims, result=result)
+    expected = np.asarray(want(x, y, dims=dims, result=result))
     assert got.shape == expected.shape
     assert got.dtype == expected.dtype
     if result.dtype in INTEGERS:
