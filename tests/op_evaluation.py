@@ -30,6 +30,12 @@ def apply_op(spec: OpSpec, *arrays: npt.ArrayLike, result: Any = None, **attrs: 
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
+def apply_reference(spec: OpSpec, *arrays: npt.ArrayLike, result: Any, **attrs: Any) -> Any:
+    """Return the result of the reference semantics of an operation, a tuple for several."""
+    assert spec.reference is not None
+    return spec.reference(*arrays, result=result, **spec.rule_arguments(attrs))
+
+
 def cotangents(
     spec: OpSpec, *arrays: npt.ArrayLike, g: npt.ArrayLike | None = None, result: Any = None,
     **attrs: Any,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardir.frontend.random_programs.scope import REAL, Scope, sampler
+from shardir.ir.builder import infer_types
 from shardir.ir.module import Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import FLOATS, TensorType
@@ -52,8 +53,7 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     x = s.tensor(FLOATS, low=1)
     attrs = {"op": Symbol(s.choose("max", "min")), **_window(s, x)}
-    spec = OPS["reduce_window"]
-    places = spec.type(x.type, result=None, **spec.rule_arguments(attrs))
+    (places,) = infer_types(OPS["reduce_window"], [x], None, attrs)
     s.emit(name, x, s.value(places), **attrs)
 
 

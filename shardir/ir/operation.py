@@ -10,15 +10,14 @@ captured values are loop-invariant. Each value has one definition in its functio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from shardir.display.representation import Printed
-from shardir.ir.location import Loc
-from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.attributes import Attributes
+from shardir.ir.location import Loc
 from shardir.ir.rules import (
     BatchRule,
     CotangentRule,
@@ -31,7 +30,7 @@ from shardir.ir.rules import (
     ReferenceRule,
     TypeRule,
 )
-from shardir.ir.sharding import Sharding
+from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.registry import Registry
@@ -49,8 +48,10 @@ class Vma(NamedTuple):
     results: Varying
 
 
-VmaRule = Callable[..., Vma]
-"""The type of a rule: (axes along which each operand varies, attributes) -> `Vma`."""
+class VmaRule(Protocol):
+    """(axes along which each operand varies, attributes) -> `Vma`."""
+
+    def __call__(self, operands: Sequence[Varying], /, *_: Any, **attributes: Any) -> Vma: ...
 
 
 class Symbol(str):

@@ -10,31 +10,42 @@ are inserted for that) and along which axes the results vary. Most operations us
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from shardir.ir.operation import NOT_VARYING, Varying, Vma
 from shardir.ir.sharding import Axes
 
 
-def join_varying(operands: Sequence[Varying], **_: Any) -> Vma:
+class HasAxes(Protocol):
+    """Attributes that name the mesh axes along which an operation communicates."""
+
+    @property
+    def axes(self) -> Axes: ...
+
+
+def join_varying(operands: Sequence[Varying], **_: object) -> Vma:
     """Apply the rule of operations without communication."""
     every = NOT_VARYING.union(*operands)
     return Vma((every,) * len(operands), every)
 
 
-def exchange_varying(operands: Sequence[Varying], *, axes: Axes = (), **attrs: Any) -> Vma:
+def exchange_varying(operands: Sequence[Varying], *, attributes: HasAxes) -> Vma:
     """Apply the rule of communication whose results may differ along the axes."""
-    sent = (*axes, *attrs.get("source", ()), *attrs.get("target", ()))
-    every = NOT_VARYING.union(*operands, sent)
+    return vary_along(operands, attributes.axes)
+
+
+def vary_along(operands: Sequence[Varying], axes: Axes) -> Vma:
+    """Return that operands and results vary along the axes and those of all operands."""
+    every = NOT_VARYING.union(*operands, axes)
     return Vma((every,) * len(operands), every)
 
 
-def reduce_varying(operands: Sequence[Varying], *, axes: Axes, **_: Any) -> Vma:
+def reduce_varying(operands: Sequence[Varying], *, attributes: HasAxes) -> Vma:
     """Apply the rule of communication whose results are equal along the axes."""
-    every = NOT_VARYING.union(*operands, axes)
-    return Vma((every,) * len(operands), every - frozenset(axes))
+    every = NOT_VARYING.union(*operands, attributes.axes)
+    return Vma((every,) * len(operands), every - frozenset(attributes.axes))
 
 
-def make_varying(operands: Sequence[Varying], *, axes: Axes, **_: Any) -> Vma:
+def make_varying(operands: Sequence[Varying], *, attributes: HasAxes) -> Vma:
     """Apply the rule of `vary`, which accepts any operand."""
-    return Vma(tuple(operands), NOT_VARYING.union(*operands, axes))
+    return Vma(tuple(operands), NOT_VARYING.union(*operands, attributes.axes))

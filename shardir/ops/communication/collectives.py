@@ -7,19 +7,26 @@ them holds shard p. `all-slice` and `axis-index` depend on the device but do not
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.device_groups import device_groups, device_positions, permute_senders
 from shardir.ir.mesh import Mesh
-from shardir.ir.operation import Attr, Result, define_op
+from shardir.ir.operation import Result, define_op
 from shardir.ir.sharding import Axes, Axis, count_positions
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
-from shardir.op_rules.vma import exchange_varying, reduce_varying as alike
+from shardir.op_rules.vma import Varying, Vma, exchange_varying, reduce_varying, vary_along
+from shardir.ops.communication.collective_attributes import (
+    AllReduceAttributes,
+    AllToAllAttributes,
+    AxesAttributes,
+    CollectiveAttributes,
+    CollectivePermuteAttributes,
+    ReduceScatterAttributes,
+    ShardedDimAttributes,
+)
 from shardir.ops.communication.collective_gradients import (
     all_gather_vjp,
     all_reduce_vjp,
@@ -39,9 +46,8 @@ from shardir.ops.type_checks import (
     format_list,
 )
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 Parts = Sequence[tuple[Array, ...]]
-Pairs = tuple[tuple[int, int], ...]
 
 REDUCTIONS: dict[str, tuple[Callable[[Array, Array], Array], DtypeDomain]] = {
     "add": (np.add, ARITHMETIC),
@@ -88,12 +94,12 @@ def _resize(x: TensorType, dim: int, size: int) -> TensorType:
     return x.with_shape((*x.shape[:dim], size, *x.shape[dim + 1 :]))
 
 
-def _factors(x: TensorType, *, result: TensorType, **attrs: Attr) -> FactorRule:
+def _factors(x: TensorType, *, result: TensorType, attributes: CollectiveAttributes) -> FactorRule:
     """Return the factors of dimensions that the collective does not change; they may be sharded
     along other axes.
     """
-    taken = [attrs[name] for name in ("dim", "split", "concat") if name in attrs]
-    return RuleBuilder([x.shape], [result.shape]).add_pointwise(x.shape, skip=taken).build()
+    builder = RuleBuilder([x.shape], [result.shape])
+    return builder.add_pointwise(x.shape, skip=attributes.changed_dims).build()
 
 
 def _exchange_groups(
@@ -128,30 +134,30 @@ def reduce_arrays(arrays: list[Array], op: str) -> Array:
         return np.asarray(reduce(function, arrays))
 
 
-def _reduce_type(
-    x: TensorType, *, axes: Axes, op: str, result: Result, shared: bool = False
-) -> TensorType:
-    _count_devices(axes)
-    _check_reduction(x, op)
+def _reduce_type(x: TensorType, *, attributes: AllReduceAttributes, result: Result) -> TensorType:
+    _count_devices(attributes.axes)
+    _check_reduction(x, attributes.op)
     return x
 
 
 def _reduce(
-    mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType, shared: bool = False
+    mesh: Mesh, parts: Parts, *, attributes: AllReduceAttributes, result: TensorType
 ) -> list[Array]:
-    return _exchange_groups(
-        mesh, parts, axes, lambda arrays: [reduce_arrays(arrays, op)] * len(arrays)
-    )
+    def reduce_group(arrays: list[Array]) -> list[Array]:
+        return [reduce_arrays(arrays, attributes.op)] * len(arrays)
+
+    return _exchange_groups(mesh, parts, attributes.axes, reduce_group)
 
 
 all_reduce = define_op(
     "all-reduce",
+    attributes=AllReduceAttributes,
     type=_reduce_type,
     factors=_factors,
     exchange=_reduce,
     batch=shift_dims(),
     vjp=all_reduce_vjp,
-    vma=alike,
+    vma=reduce_varying,
     collective=True,
     spmd=True,
 )
@@ -162,19 +168,24 @@ one value per device (see `shardir.passes.autodiff.varying`).
 """
 
 
-def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Result) -> TensorType:
+def _gather_type(x: TensorType, *, attributes: ShardedDimAttributes, result: Result) -> TensorType:
+    dim, axes = attributes.dim, attributes.axes
     ANY_DTYPE.check(x)
     return _resize(x, dim, x.shape[check_dim(x, dim)] * _count_devices(axes))
 
 
-def _gather(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
-    return _exchange_groups(
-        mesh, parts, axes, lambda arrays: [np.concatenate(arrays, dim)] * len(arrays)
-    )
+def _gather(
+    mesh: Mesh, parts: Parts, *, attributes: ShardedDimAttributes, result: TensorType
+) -> list[Array]:
+    def gather_group(arrays: list[Array]) -> list[Array]:
+        return [np.concatenate(arrays, attributes.dim)] * len(arrays)
+
+    return _exchange_groups(mesh, parts, attributes.axes, gather_group)
 
 
 all_gather = define_op(
     "all-gather",
+    attributes=ShardedDimAttributes,
     type=_gather_type,
     factors=_factors,
     exchange=_gather,
@@ -187,12 +198,15 @@ all_gather = define_op(
 """`all-gather(x, dim, axes)`: every device gets all shards, concatenated along `dim`."""
 
 
-def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Result) -> TensorType:
-    return _split_type(x, dim, _count_devices(axes))
+def _slice_type(x: TensorType, *, attributes: ShardedDimAttributes, result: Result) -> TensorType:
+    return _split_type(x, attributes.dim, _count_devices(attributes.axes))
 
 
-def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
-    slices: dict[tuple[int, int], Array] = {}
+def _slice(
+    mesh: Mesh, parts: Parts, *, attributes: ShardedDimAttributes, result: TensorType
+) -> list[Array]:
+    dim, axes = attributes.dim, attributes.axes
+    made: dict[tuple[int, int], Array] = {}
     results = []
     for (array,), position in zip(parts, device_positions(mesh, axes).tolist(), strict=True):
         key = (id(array), position)
@@ -209,6 +223,7 @@ def split_array(array: Array, dim: int, count: int) -> list[Array]:
 
 all_slice = define_op(
     "all-slice",
+    attributes=ShardedDimAttributes,
     type=_slice_type,
     exchange=_slice,
     batch=shift_dims("dim"),
@@ -219,22 +234,24 @@ all_slice = define_op(
 
 
 def _reduce_scatter_type(
-    x: TensorType, *, dim: int, axes: Axes, op: str, result: Result
+    x: TensorType, *, attributes: ReduceScatterAttributes, result: Result
 ) -> TensorType:
-    _check_reduction(x, op)
-    return _split_type(x, dim, _count_devices(axes))
+    _check_reduction(x, attributes.op)
+    return _split_type(x, attributes.dim, _count_devices(attributes.axes))
 
 
 def _reduce_scatter(
-    mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, op: str, result: TensorType
+    mesh: Mesh, parts: Parts, *, attributes: ReduceScatterAttributes, result: TensorType
 ) -> list[Array]:
-    return _exchange_groups(
-        mesh, parts, axes, lambda arrays: split_array(reduce_arrays(arrays, op), dim, len(arrays))
-    )
+    def reduce_and_split(arrays: list[Array]) -> list[Array]:
+        return split_array(reduce_arrays(arrays, attributes.op), attributes.dim, len(arrays))
+
+    return _exchange_groups(mesh, parts, attributes.axes, reduce_and_split)
 
 
 reduce_scatter = define_op(
     "reduce-scatter",
+    attributes=ReduceScatterAttributes,
     type=_reduce_scatter_type,
     factors=_factors,
     exchange=_reduce_scatter,
@@ -248,27 +265,29 @@ reduce_scatter = define_op(
 
 
 def _all_to_all_type(
-    x: TensorType, *, split: int, concat: int, axes: Axes, result: Result
+    x: TensorType, *, attributes: AllToAllAttributes, result: Result
 ) -> TensorType:
+    split, concat = attributes.split, attributes.concat
     if split == concat:
         raise TypeError(f"split and concat are both {split}; they are different dimensions")
-    count = _count_devices(axes)
+    count = _count_devices(attributes.axes)
     cut = _split_type(x, split, count, "split")
     return _resize(cut, concat, x.shape[check_dim(x, concat, "concat")] * count)
 
 
 def _all_to_all(
-    mesh: Mesh, parts: Parts, *, split: int, concat: int, axes: Axes, result: TensorType
+    mesh: Mesh, parts: Parts, *, attributes: AllToAllAttributes, result: TensorType
 ) -> list[Array]:
     def turn(arrays: list[Array]) -> list[Array]:
-        rows = [split_array(array, split, len(arrays)) for array in arrays]
-        return [np.concatenate(column, concat) for column in zip(*rows, strict=True)]
+        rows = [split_array(array, attributes.split, len(arrays)) for array in arrays]
+        return [np.concatenate(column, attributes.concat) for column in zip(*rows, strict=True)]
 
-    return _exchange_groups(mesh, parts, axes, turn)
+    return _exchange_groups(mesh, parts, attributes.axes, turn)
 
 
 all_to_all = define_op(
     "all-to-all",
+    attributes=AllToAllAttributes,
     type=_all_to_all_type,
     factors=_factors,
     exchange=_all_to_all,
@@ -282,14 +301,10 @@ all_to_all = define_op(
 
 
 def _permute_type(
-    x: TensorType,
-    *,
-    result: Result,
-    source: Axes = (),
-    target: Axes = (),
-    axes: Axes = (),
-    pairs: Pairs = (),
+    x: TensorType, *, attributes: CollectivePermuteAttributes, result: Result
 ) -> TensorType:
+    source, target = attributes.source, attributes.target
+    axes, pairs = attributes.axes, attributes.pairs
     ANY_DTYPE.check(x)
     if not axes:
         if _count_devices(source, "source") != _count_devices(target, "target"):
@@ -311,35 +326,37 @@ def _permute_type(
 
 
 def _permute(
-    mesh: Mesh,
-    parts: Parts,
-    *,
-    result: TensorType,
-    source: Axes = (),
-    target: Axes = (),
-    axes: Axes = (),
-    pairs: Pairs = (),
+    mesh: Mesh, parts: Parts, *, attributes: CollectivePermuteAttributes, result: TensorType
 ) -> list[Array]:
-    if not axes:
-        return [parts[sender][0] for sender in permute_senders(mesh, source, target).tolist()]
-    sender_of = {target: source for source, target in pairs}
+    if not attributes.axes:
+        senders = permute_senders(mesh, attributes.source, attributes.target)
+        return [parts[sender][0] for sender in senders.tolist()]
+    sender_of = {target: source for source, target in attributes.pairs}
     zeros = np.zeros(result.shape, result.numpy)
 
     def move(arrays: list[Array]) -> list[Array]:
         places = range(len(arrays))
         return [arrays[sender_of[p]] if p in sender_of else zeros for p in places]
 
-    return _exchange_groups(mesh, parts, axes, move)
+    return _exchange_groups(mesh, parts, attributes.axes, move)
+
+
+def _permute_varying(
+    operands: Sequence[Varying], *, attributes: CollectivePermuteAttributes
+) -> Vma:
+    axes = (*attributes.axes, *attributes.source, *attributes.target)
+    return vary_along(operands, axes)
 
 
 collective_permute = define_op(
     "collective-permute",
+    attributes=CollectivePermuteAttributes,
     type=_permute_type,
     factors=_factors,
     exchange=_permute,
     batch=shift_dims(),
     vjp=collective_permute_vjp,
-    vma=exchange_varying,
+    vma=_permute_varying,
     collective=True,
     spmd=True,
 )
@@ -349,17 +366,25 @@ c along `target`. `collective-permute(x, axes, pairs)`: moves the array between 
 """
 
 
-def _axis_index_type(*, axes: Axes, result: Result) -> TensorType:
-    _count_devices(axes)
+def _axis_index_type(*, attributes: AxesAttributes, result: Result) -> TensorType:
+    _count_devices(attributes.axes)
     return TensorType((), "i32")
 
 
-def _axis_index(mesh: Mesh, parts: Parts, *, axes: Axes, result: TensorType) -> list[Array]:
+def _axis_index(
+    mesh: Mesh, parts: Parts, *, attributes: AxesAttributes, result: TensorType
+) -> list[Array]:
+    axes = attributes.axes
     numbers = [np.asarray(i, np.int32) for i in range(count_positions(axes))]
     return [numbers[position] for position in device_positions(mesh, axes).tolist()]
 
 
 axis_index = define_op(
-    "axis-index", type=_axis_index_type, exchange=_axis_index, vma=exchange_varying, spmd=True
+    "axis-index",
+    attributes=AxesAttributes,
+    type=_axis_index_type,
+    exchange=_axis_index,
+    vma=exchange_varying,
+    spmd=True,
 )
 """`axis-index(axes)`: the device's position along `axes`."""

@@ -21,6 +21,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
 from shardir.op_rules.vma import make_varying
+from shardir.ops.communication.collective_attributes import AxesAttributes
 from shardir.ops.type_checks import format_list
 
 ManualDimAxes = tuple[Axes, ...]
@@ -132,19 +133,22 @@ varies along all of them.
 """
 
 
-def _vary_type(x: TensorType, *, axes: Axes, result: object) -> TensorType:
+def _vary_type(x: TensorType, *, attributes: AxesAttributes, result: object) -> TensorType:
     return x
 
 
-def _vary_vjp(b: Builder, g: Value, x: Value, y: Value, *, axes: Axes) -> Cotangents:
-    return (b.all_reduce(g, axes=axes, op=Symbol("add"), shared=True),)
+def _vary_vjp(
+    b: Builder, g: Value, x: Value, y: Value, *, attributes: AxesAttributes
+) -> Cotangents:
+    return (b.all_reduce(g, axes=attributes.axes, op=Symbol("add"), shared=True),)
 
 
 vary = define_op(
     "vary",
+    attributes=AxesAttributes,
     type=_vary_type,
-    factors=lambda x, *, result, axes: pointwise_rule([x.shape], [result.shape]),
-    reference=lambda x, *, result, axes: x,
+    factors=lambda x, *, result, attributes: pointwise_rule([x.shape], [result.shape]),
+    reference=lambda x, *, result, attributes: x,
     vjp=_vary_vjp,
     jvp=linear_tangent,
     vma=make_varying,

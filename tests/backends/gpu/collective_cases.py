@@ -10,7 +10,9 @@ import numpy.typing as npt
 from shardir.backends.gpu.runtime_files import axes_text
 from shardir.backends.gpu.vendored.arrays import to_numpy
 from shardir.backends.gpu.vendored.comm import Comm
+from shardir.ir.builder import infer_types
 from shardir.ir.mesh import Mesh
+from shardir.ir.module import Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.sharding import Axis
 from shardir.ir.types import DTYPES, TensorType
@@ -87,10 +89,10 @@ def reference(case: Case) -> list[npt.NDArray[Any]]:
     spec = OPS[case.op]
     type = TensorType(case.shape, case.dtype)
     attrs = {key: Symbol(value) if key == "op" else value for key, value in case.attrs.items()}
-    result = spec.type(type, result=None, **attrs)
+    (result,) = infer_types(spec, (Value(type),), None, attrs)
     assert spec.exchange is not None
     parts = [(operand_of(case, device),) for device in range(MESH.size)]
-    return list(spec.exchange(MESH, parts, result=result, **attrs))
+    return list(spec.exchange(MESH, parts, result=result, **spec.rule_arguments(attrs)))
 
 
 def check(case: Case, results: Sequence[Any]) -> None:

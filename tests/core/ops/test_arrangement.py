@@ -151,4 +151,5 @@ def test_the_cotangent_of_a_constraint_has_the_same_constraint() -> None:
     y = b.sharding_constraint(x, sharding=sharding)
     assert ops.sharding_constraint.vjp is not None
     (found,) = ops.sharding_constraint.vjp(b, g, x, y)
+    assert found is not None
     assert found.sharding == sharding

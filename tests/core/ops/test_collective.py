@@ -68,10 +68,10 @@ def test_overflow_gives_infinity() -> None:
 
 def test_devices_with_equal_results_share_one_array() -> None:
     parts = [(np.ones(2, np.float32),)] * 4
-    assert collectives.all_reduce.exchange is not None
-    results = collectives.all_reduce.exchange(
-        MESH, parts, axes=(X,), op="add", result=TensorType((2,), "f32")
-    )
+    spec = collectives.all_reduce
+    assert spec.exchange is not None
+    given = spec.rule_arguments({"axes": (X,), "op": "add"})
+    results = spec.exchange(MESH, parts, result=TensorType((2,), "f32"), **given)
     assert len({id(r) for r in results}) == 1
 
 
@@ -120,10 +120,10 @@ def test_collective_permute_of_pairs_gives_zeros_without_a_source() -> None:
 
 
 def test_axis_index_is_the_position() -> None:
-    assert collectives.axis_index.exchange is not None
-    results = collectives.axis_index.exchange(
-        MESH, [()] * 4, axes=(Y, X), result=TensorType((), "i32")
-    )
+    spec = collectives.axis_index
+    assert spec.exchange is not None
+    given = spec.rule_arguments({"axes": (Y, X)})
+    results = spec.exchange(MESH, [()] * 4, result=TensorType((), "i32"), **given)
     assert [int(r) for r in results] == [0, 2, 1, 3]
 
 
