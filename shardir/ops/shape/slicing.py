@@ -4,13 +4,11 @@ Where a dimension changes its size, shards of it must be exchanged (static start
 (dynamic start).
 """
 
-from typing import Any
-
 import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
@@ -27,6 +25,8 @@ from shardir.ops.shape.slicing_batching import (
     pad_batch,
 )
 from shardir.ops.shape.slicing_partitioning import (
+    PadAttributes,
+    SliceAttributes,
     movable_shardable,
     partition_pad,
     partition_slice,
@@ -43,8 +43,9 @@ from shardir.ops.type_checks import (
 
 
 def _slice_type(
-    x: TensorType, *, starts: Ints, strides: Ints, result: TensorType | None
+    x: TensorType, *, attributes: SliceAttributes, result: TensorType | None
 ) -> TensorType:
+    starts, strides = attributes.starts, attributes.strides
     to = require_result_type(result, x)
     check_per_dim(x, starts=starts, strides=strides)
     if to.rank != x.rank:
@@ -64,7 +65,7 @@ def _slice_type(
 
 
 def _size_change_factors(
-    x: TensorType, *others: TensorType, result: TensorType, **_: Any
+    x: TensorType, *others: TensorType, result: TensorType, **_: object
 ) -> FactorRule:
     """Return the factors; shards of dimensions that change their size are exchanged."""
     builder = RuleBuilder([x.shape, *(y.shape for y in others)], [result.shape])
@@ -75,7 +76,10 @@ def _size_change_factors(
     return builder.build()
 
 
-def _slice_reference(x: Any, *, starts: Ints, strides: Ints, result: TensorType) -> Any:
+def _slice_reference(
+    x: NumpyArray, *, attributes: SliceAttributes, result: TensorType
+) -> NumpyArray:
+    starts, strides = attributes.starts, attributes.strides
     return x[
         tuple(
             slice(start, start + size * stride, stride)
@@ -85,8 +89,9 @@ def _slice_reference(x: Any, *, starts: Ints, strides: Ints, result: TensorType)
 
 
 def _slice_vjp(
-    b: Builder, g: Value, x: Value, y: Value, *, starts: Ints, strides: Ints
+    b: Builder, g: Value, x: Value, y: Value, *, attributes: SliceAttributes
 ) -> Cotangents:
+    starts, strides = attributes.starts, attributes.strides
     walked = [
         (size - 1) * stride + 1 if size else 0
         for size, stride in zip(y.type.shape, strides, strict=True)
@@ -99,6 +104,7 @@ def _slice_vjp(
 
 slice_ = define_op(
     "slice",
+    attributes=SliceAttributes,
     type=_slice_type,
     factors=_size_change_factors,
     partition=Partitioning(
@@ -121,11 +127,10 @@ def _pad_type(
     x: TensorType,
     value: TensorType,
     *,
-    low: Ints,
-    high: Ints,
-    interior: Ints,
+    attributes: PadAttributes,
     result: TensorType | None,
 ) -> TensorType:
+    low, high, interior = attributes.low, attributes.high, attributes.interior
     if value != x.with_shape(()):
         raise TypeError(f"its padding value must be {x.with_shape(())}, got {value}")
     check_per_dim(x, low=low, high=high, interior=interior)
@@ -145,8 +150,9 @@ def _pad_type(
 
 
 def _pad_reference(
-    x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints, result: TensorType
-) -> Any:
+    x: NumpyArray, value: NumpyArray, *, attributes: PadAttributes, result: TensorType
+) -> NumpyArray:
+    low, high, interior = attributes.low, attributes.high, attributes.interior
     spaced = np.full(
         [n + max(n - 1, 0) * between for n, between in zip(x.shape, interior, strict=True)],
         value,
@@ -168,8 +174,9 @@ def _pad_reference(
 
 
 def _pad_vjp(
-    b: Builder, g: Value, x: Value, value: Value, y: Value, *, low: Ints, high: Ints, interior: Ints
+    b: Builder, g: Value, x: Value, value: Value, y: Value, *, attributes: PadAttributes
 ) -> Cotangents:
+    low, high, interior = attributes.low, attributes.high, attributes.interior
     zero = b.full(0, value.type)
     none = (0,) * x.type.rank
     spaced = b.pad(g, zero, low=tuple(-n for n in low), high=tuple(-n for n in high), interior=none)
@@ -180,6 +187,7 @@ def _pad_vjp(
 
 pad = define_op(
     "pad",
+    attributes=PadAttributes,
     type=_pad_type,
     factors=_size_change_factors,
     partition=Partitioning(partition_pad, movable_shardable, uneven=movable_shardable),
@@ -225,7 +233,7 @@ def _dynamic_slice_factors(x: TensorType, *starts: TensorType, result: TensorTyp
     return builder.build()
 
 
-def _clamped_slices(shape: Ints, starts: tuple[Any, ...], sizes: Ints) -> tuple[slice, ...]:
+def _clamped_slices(shape: Ints, starts: tuple[NumpyArray, ...], sizes: Ints) -> tuple[slice, ...]:
     """Return the slices at `starts`, clamped so that they are in bounds."""
     at = [
         min(max(int(start), 0), whole - size)
@@ -283,7 +291,9 @@ def _dynamic_update_slice_factors(
     return builder.build()
 
 
-def _dynamic_update_slice_reference(x: Any, update: Any, *starts: Any, result: TensorType) -> Any:
+def _dynamic_update_slice_reference(
+    x: NumpyArray, update: NumpyArray, *starts: NumpyArray, result: TensorType
+) -> NumpyArray:
     whole = np.array(x)
     whole[_clamped_slices(x.shape, starts, update.shape)] = update
     return whole

@@ -11,14 +11,16 @@ from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp, broadcast_batch_scalars, broadcast_over_batch
+from shardir.ops.shape.slicing_partitioning import PadAttributes
 from shardir.ops.type_checks import Ints
 
 
 def pad_batch(
-    b: Builder, many: BatchedOp, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
+    b: Builder, many: BatchedOp, x: Value, value: Value, *, attributes: PadAttributes
 ) -> Value:
     """Pad with an arbitrary element and fill in batched padding values afterwards."""
-    attrs = {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)}
+    old_attrs = attributes.to_attrs()
+    attrs = {name: (0, *numbers) for name, numbers in old_attrs.items()}
     old, _ = many.op.operands
     if not many.batched[0]:
         x = broadcast_over_batch(b, x, many.size)
@@ -29,7 +31,7 @@ def pad_batch(
     padded = b.pad(x, _arbitrary_element(b, value.type.dtype), **attrs)
     flags = TensorType(old.type.shape, "bool")
     outside = b.full(False, flags.with_shape(()))
-    inside = b.pad(b.full(True, flags), outside, low=low, high=high, interior=interior)
+    inside = b.pad(b.full(True, flags), outside, **old_attrs)
     inside = broadcast_over_batch(b, inside, many.size)
     result = b.select(inside, padded, broadcast_batch_scalars(b, value, padded.type))
     return result

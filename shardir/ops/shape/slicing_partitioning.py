@@ -1,7 +1,8 @@
 """Partitioning of static slices and padding."""
 
-from typing import Any
+from dataclasses import dataclass
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Value
 from shardir.ir.sharding import Axes
@@ -14,8 +15,27 @@ from shardir.ops.reductions.window_geometry import dilated_size
 from shardir.ops.type_checks import Ints
 
 
+@dataclass(frozen=True, slots=True)
+class SliceAttributes(Attributes):
+    """The attributes of a slice, one entry per dimension."""
+
+    starts: Ints
+    strides: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class PadAttributes(Attributes):
+    """The attributes of padding, one entry per dimension: elements before the first one, after the
+    last one, and between all.
+    """
+
+    low: Ints
+    high: Ints
+    interior: Ints
+
+
 def movable_shardable(
-    rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType, **__: Any
+    rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType, **__: object
 ) -> list[int]:
     """Return all factors, except for keys, which have no fill value, and for empty tensors."""
     if x.dtype == "key" or not x.size or not result.size:
@@ -23,7 +43,7 @@ def movable_shardable(
     return list(range(len(rule.factors)))
 
 
-def slice_factors(x: TensorType, *, result: TensorType, **_: Any) -> FactorRule:
+def slice_factors(x: TensorType, *, result: TensorType, attributes: SliceAttributes) -> FactorRule:
     """Return the factors; a single position is on one device, and the others contribute zero."""
     builder = RuleBuilder([x.shape], [result.shape])
     for d, (size, kept) in enumerate(zip(x.shape, result.shape, strict=True)):
@@ -34,9 +54,10 @@ def slice_factors(x: TensorType, *, result: TensorType, **_: Any) -> FactorRule:
     return builder.build()
 
 
-def partition_slice(b: Builder, local: LocalOp, x: Value, *, starts: Ints, strides: Ints) -> Value:
+def partition_slice(b: Builder, local: LocalOp, x: Value, *, attributes: SliceAttributes) -> Value:
     """Fetch the rows of the operand that the local shard of the result covers."""
     source, result = local.op.operands[0], local.op.result
+    starts, strides = attributes.starts, attributes.strides
     begins = list(starts)
     for d, stride in enumerate(strides):
         size, kept = source.type.shape[d], result.type.shape[d]
@@ -69,7 +90,7 @@ def _select_row(
 
 
 def partition_pad(
-    b: Builder, local: LocalOp, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
+    b: Builder, local: LocalOp, x: Value, value: Value, *, attributes: PadAttributes
 ) -> Value:
     """Fetch the rows and padding of the local shard of the result.
 
@@ -77,8 +98,9 @@ def partition_pad(
     anywhere between two rows.
     """
     source, result = local.op.operands[0], local.op.result
-    before, after, within = list(low), list(high), list(interior)
-    for d, between in enumerate(interior):
+    low, high = attributes.low, attributes.high
+    before, after, within = list(low), list(high), list(attributes.interior)
+    for d, between in enumerate(attributes.interior):
         if not local.sharding_axes(source, d) or not (low[d] or high[d] or between):
             continue
         block, step = local.result.shape[d], between + 1
