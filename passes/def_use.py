@@ -11,7 +11,7 @@ from shardir.ir.module import Block, DataFlowEdge, Function, Op, Value
 
 ASSUMED_WHILE_ITERATIONS = 2
 """Assumed number of iterations of a `while` loop, whose trip count is unknown."""
-UNANALYZED_REGIONS = ("case", "manual_computation")
+UNANALYZED_REGIONS = (ops.case, ops.manual_computation)
 """Operations whose blocks are not analyzed: only one branch of a `case` runs, and values in a
 `manual_computation` are local."""
 
@@ -74,7 +74,7 @@ def _analyze_block(block: Block, times: int, analysis: DefUse) -> None:
         if not op.blocks:
             for value in dict.fromkeys(op.operands):
                 analysis.users[value].append(op)
-        elif op.name in UNANALYZED_REGIONS:
+        elif op.spec in UNANALYZED_REGIONS:
             for value in dict.fromkeys(op.uses()):
                 analysis.users[value].append(None)
         else:

@@ -8,6 +8,7 @@ from shardir.errors import PartitionError
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.operation import OpSpec
 from shardir.ir.sharding import Axes, Sharding
 from shardir.ir.sub_axes import append_axis
 
@@ -96,8 +97,8 @@ Rewrite = Callable[[Builder, Op, Mapping[Value, Op]], bool]
 whether it did."""
 
 
-def rewrite_each(function: Function, name: str, rewrite: Rewrite) -> Function:
-    """Return the function with `rewrite` applied to every operation called `name`."""
+def rewrite_each(function: Function, spec: OpSpec, rewrite: Rewrite) -> Function:
+    """Return the function with `rewrite` applied to every application of `spec`."""
     names = used_names(function)
     makers: dict[Value, Op] = {}
 
@@ -107,7 +108,7 @@ def rewrite_each(function: Function, name: str, rewrite: Rewrite) -> Function:
             makers.update(dict.fromkeys(op.results, op))
             if op.blocks:
                 op = replace(op, blocks=tuple(map(block, op.blocks)))
-            if op.name != name or not rewrite(b, op, makers):
+            if op.spec is not spec or not rewrite(b, op, makers):
                 b.ops.append(op)
         return replace(old, ops=tuple(b.ops))
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from shardir import ops as specs
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
@@ -45,7 +46,7 @@ def _reduced_programs(module: Module) -> Iterator[Module]:
         if sharding is not None:
             results = (*function.result_shardings[:i], None, *function.result_shardings[i + 1 :])
             yield _without_unused(module, body, results)
-    moved = {op.result for op in body.ops if op.name in ("reshard", "sharding_constraint")}
+    moved = {op.result for op in body.ops if op.spec in (specs.reshard, specs.sharding_constraint)}
     for value in body.values():
         if value.sharding is not None and value not in moved:
             yield _without_unused(module, _without_sharding(body, value), function.result_shardings)
@@ -72,7 +73,7 @@ def _reduced_functions(function: Function) -> Iterator[Function]:
         if sharding is not None:
             results = (*function.result_shardings[:i], None, *function.result_shardings[i + 1 :])
             yield replace(function, result_shardings=results)
-    moved = {op.result for op in body.ops if op.name in ("reshard", "sharding_constraint")}
+    moved = {op.result for op in body.ops if op.spec in (specs.reshard, specs.sharding_constraint)}
     for value in body.values():
         if value.sharding is not None and value not in moved:
             yield replace(function, body=_without_sharding(body, value))
@@ -124,11 +125,11 @@ def remove_dead_operations(block: Block, needed: Iterable[Value] = ()) -> Block:
     live = {*needed, *block.returns, *block.params}
     kept: list[Op] = []
     for op in reversed(block.ops):
-        if op.name == "sharding_group":
+        if op.spec is specs.sharding_group:
             if op.operands[0] in live:
                 kept.append(op)
             continue
-        if op.name != "sharding_constraint" and not live.intersection(op.results):
+        if op.spec is not specs.sharding_constraint and not live.intersection(op.results):
             continue
         blocks = tuple(remove_dead_operations(inner, live) for inner in op.blocks)
         op = replace(op, blocks=blocks)

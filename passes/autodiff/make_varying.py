@@ -37,7 +37,7 @@ from shardir.passes.autodiff.varying import (
 
 RuleBlocks = tuple[Block, ...]
 OutsideVarying = Callable[[Value], Varying]
-CUSTOM_RULE_OPERATIONS = ("custom-jvp", "custom-vjp")
+CUSTOM_RULE_OPERATIONS = (specs.custom_jvp, specs.custom_vjp)
 """Operations with rules of the user, which are made explicit when they are instantiated."""
 
 
@@ -95,7 +95,7 @@ class _VaryInserter:
         return Block(block.params, tuple(b.ops), given)
 
     def op(self, op: Op, b: Builder, within: Varying) -> Op:
-        if op.name in CUSTOM_RULE_OPERATIONS:
+        if op.spec in CUSTOM_RULE_OPERATIONS:
             return self.region(op, within)
         if op.spec is specs.manual_computation:
             operands = self.vary_all(op.operands, within)

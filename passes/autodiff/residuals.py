@@ -8,11 +8,19 @@ Values of negligible cost are recomputed instead.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from shardir import ops as specs
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
 from shardir.passes.rewriting import has_nested_effect
 
-RECOMPUTED_OPERATIONS = ("constant", "iota", "broadcast", "reshape", "convert", "axis-index")
+RECOMPUTED_OPERATIONS = (
+    specs.constant,
+    specs.iota,
+    specs.broadcast,
+    specs.reshape,
+    specs.convert,
+    specs.axis_index,
+)
 """Operations that are recomputed instead of saved if their operands are available."""
 
 
@@ -45,7 +53,7 @@ def find_residuals(forward: Block, back: Block, names: UniqueNames) -> ResidualS
     used = [value for value in back.captures() if value in defined]
     cheap: dict[Value, Op] = {}
     for op in forward.ops:
-        if op.name in RECOMPUTED_OPERATIONS and all(
+        if op.spec in RECOMPUTED_OPERATIONS and all(
             v in cheap or v not in defined for v in op.operands
         ):
             cheap[op.result] = op

@@ -21,7 +21,7 @@ from shardir.passes.whole_program.dim_arrangement import slice_rows
 
 ORDERED_REDUCTIONS = {"add": "sum", "mul": "prod"}
 """Reductions whose results depend on the order, and their operations along a dimension."""
-POSITION_OPERATIONS = ("all-slice", "axis-index")
+POSITION_OPERATIONS = (ops.all_slice, ops.axis_index)
 """Operations that depend only on the position of a device."""
 
 SplitRule = Callable[["CollectiveSplitter", Op], Value]
@@ -74,7 +74,7 @@ class CollectiveSplitter:
         """Return whether an operation involves both levels, or positions that are known."""
         axes = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
         far = bool(self.levels.far_parts(axes))
-        if op.name in POSITION_OPERATIONS:
+        if op.spec in POSITION_OPERATIONS:
             return far and (
                 self.levels.position_of_process is not None or bool(self.levels.near_parts(axes))
             )

@@ -10,6 +10,7 @@ operation cannot be sharded along it.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from shardir import ops
 from shardir.ir.module import Op
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
 from shardir.op_rules.factors import FactorRule
@@ -22,7 +23,6 @@ from shardir.passes.explain.sub_axes import overlaps_any
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import PropagationStep, RefusalReason
-from shardir.passes.propagation.split_constants import SHARDING_GROUP
 from shardir.passes.resharding.align import (
     Alignment,
     partitioning_rule,
@@ -55,7 +55,7 @@ def conflicts_of(history: FunctionHistory) -> Iterator[Conflict]:
     """Yield the conflicts of one function, in program order."""
     cache: dict[object, _OperationShardings | None] = {}
     for step in history.story.final_visits:
-        if step.op is not None and step.op.name == SHARDING_GROUP:
+        if step.op is not None and step.op.spec is ops.sharding_group:
             continue  # its members have one sharding, and no operation runs
         written = tuple(
             [_final_sharding(history, step, tensor) for tensor in range(len(step.cells))]
@@ -103,7 +103,7 @@ def _operation_shardings(
     meshes = {sharding.mesh for sharding in shardings}
     if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:
         return None
-    if step.op is None or step.edge is not None or step.op.name in RESHARDING_OPERATIONS:
+    if step.op is None or step.edge is not None or step.op.spec in RESHARDING_OPERATIONS:
         needed, factor_axes = _align_to_last(step, shardings)
         terms = _OperationShardings(step.rule, shardings, needed, factor_axes, (), True)
     else:

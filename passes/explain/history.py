@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Loc, Module, Op, Value
 from shardir.ir.sharding import Axis, Sharding
 from shardir.op_rules.factors import FactorRule
 from shardir.passes.explain.reports import Annotation, Subject
-from shardir.passes.propagation.draft import MANUAL_COMPUTATION, SHARDING_CONSTRAINT
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
 from shardir.passes.propagation.record import PropagationHistory, PropagationStep, StatedSharding
-from shardir.passes.propagation.split_constants import SHARDING_GROUP
 from shardir.passes.resharding.explanations import factor_name
 from shardir.passes.rewriting import all_values
 from shardir.text.literals import format_name
@@ -96,7 +95,7 @@ class FunctionHistory:
                 around.update((value.name, manual) for value in block.values())
             for op in block.ops:
                 for inner in op.blocks:
-                    enter(inner, (*manual, op) if op.name == MANUAL_COMPUTATION else manual)
+                    enter(inner, (*manual, op) if op.spec is ops.manual_computation else manual)
 
         enter(self.function.body, ())
         return around
@@ -154,7 +153,7 @@ class FunctionHistory:
 
     def factor_name(self, step: PropagationStep, factor: int) -> str:
         """Return the name of a factor of an operation."""
-        if step.op is not None and step.edge is None and step.op.name != SHARDING_GROUP:
+        if step.op is not None and step.edge is None and step.op.spec is not ops.sharding_group:
             return factor_name(step.op, step.rule, factor)
         for tensor, mapping in enumerate(step.rule.tensors):
             for dim, factors in enumerate(mapping):
@@ -181,7 +180,7 @@ class FunctionHistory:
 
     def annotating_value(self, said: StatedSharding, op: Op) -> Value:
         """Return the value through which a constraint or a manual computation annotates another."""
-        if op.name != MANUAL_COMPUTATION:
+        if op.spec is not ops.manual_computation:
             return op.result
         cells = [self.story.cells.get(operand) for operand in op.operands]
         return op.blocks[0].params[cells.index(said.cell)] if said.cell in cells else op.results[0]
@@ -206,10 +205,12 @@ class FunctionHistory:
         if said.constraint is not None:
             value = self.annotating_value(said, said.constraint)
         maker = self.makers.get(value.name)
-        if maker is not None and maker.name == MANUAL_COMPUTATION:
+        if maker is not None and maker.spec is ops.manual_computation:
             text = self.printer.sharded_type(value.type, said.sharding)
             return Annotation(subject, value_text(value), text, self.name, self.loc_of_op(maker))
-        if said.constraint is not None or (maker is not None and maker.name == SHARDING_CONSTRAINT):
+        if said.constraint is not None or (
+            maker is not None and maker.spec is ops.sharding_constraint
+        ):
             subject = Subject.CONSTRAINT
         elif value in self.story.function.body.params:
             subject = Subject.ARGUMENT
@@ -225,7 +226,7 @@ def value_text(value: Value) -> str:
 
 def op_text(op: Op) -> str:
     """Return `%c = dot`, or the sharding group of a `sharding_group`."""
-    if op.name == SHARDING_GROUP:
+    if op.spec is ops.sharding_group:
         return f"sharding group {op.attrs['group']}"
     return f"{', '.join(map(value_text, op.results))} = {op.name}" if op.results else op.name
 

@@ -14,7 +14,6 @@ from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.propagated_program import PropagatedProgram
 from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.explain.what_if import RESULT_PREFIX, changes, remove_annotation
-from shardir.passes.propagation.draft import SHARDING_CONSTRAINT
 from shardir.passes.propagation.finish import BoundaryKind
 from shardir.passes.propagation.propagate import Propagate, initial_state
 from shardir.passes.propagation.propagation_network import StepperTable
@@ -103,7 +102,7 @@ class AnnotationTrial:
         # A copy of a constant shares its attributes and its annotation.
         copied = {id(op.attrs) for op in ops if op not in originals}
         for op in ops:
-            if op.name == SHARDING_CONSTRAINT or id(op.attrs) in copied:
+            if op.spec is ops.sharding_constraint or id(op.attrs) in copied:
                 self.entangled.update(op.operands, prepared.draft.inputs(op), op.results)
             elif len(op.results) > 1:
                 self.entangled.update(op.results)

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardir.ir.module import Op, Value
+from shardir.ir.operation import OPS
 from shardir.passes.fusion.groups import FusionGroup, FusionGroups, extents
 
 CHEAP_OPERATIONS = frozenset(
-    (
+    OPS[name]
+    for name in (
         "neg", "abs", "sign", "floor", "ceil", "round", "is_finite", "not", "real", "imag", "conj",
         "add", "sub", "mul", "div", "maximum", "minimum", "and", "or", "xor", "complex", "eq", "ne",
         "lt", "le", "gt", "ge", "select", "clamp", "convert", "stop_gradient",
@@ -106,7 +108,7 @@ class _Duplicator:
         return (
             self.groups.member.get(value) is group
             and self.groups.whole[value]
-            and op.name in CHEAP_OPERATIONS
+            and op.spec in CHEAP_OPERATIONS
             and value not in self.stored_values
             and bool(users)
             and all(user.shape == group.shape for user in users)
@@ -153,7 +155,7 @@ class _Duplicator:
         if value not in self.inner[group] or not self.groups.whole.get(value):
             return False
         stored = value in self.stored_values and self.groups.member.get(value) is group
-        return not stored and self.block.ops[self.maker[value]].name in CHEAP_OPERATIONS
+        return not stored and self.block.ops[self.maker[value]].spec in CHEAP_OPERATIONS
 
     def gain(
         self, group: FusionGroup, values: Sequence[Value], plan: dict[FusionGroup, _Duplication]

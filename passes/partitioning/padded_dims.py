@@ -21,7 +21,7 @@ from shardir.ir.sharding import Axes
 from shardir.op_rules.factors import FactorKind
 
 POSITION_PRESERVING_OPERATIONS = frozenset(
-    {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
+    {ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp}
 )
 """Operations that preserve positions along their permutation factors."""
 
@@ -89,7 +89,7 @@ def _analyze_operation(op: Op, padded: dict[Value, PaddedDims]) -> None:
         factor = rule.factors[factors[0]] if len(factors) == 1 else None
         if factor is None or factor.size != size:
             return None
-        stays = factor.kind is FactorKind.PASS or op.name in POSITION_PRESERVING_OPERATIONS
+        stays = factor.kind is FactorKind.PASS or op.spec in POSITION_PRESERVING_OPERATIONS
         seen = kept.get(factors[0], set())
         return next(iter(seen)) if stays and len(seen) == 1 else None
 

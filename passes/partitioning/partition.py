@@ -104,7 +104,7 @@ class _Partitioner:
         return b.block(params, [self.local[v] for v in block.returns])
 
     def op(self, op: Op, b: Builder) -> None:
-        if op.name in RESHARDING_OPERATIONS:
+        if op.spec in RESHARDING_OPERATIONS:
             self.local[op.result] = self.append_reshard(op, b)
             return
         operands = tuple(self.local[v] for v in op.operands)

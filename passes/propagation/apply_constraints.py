@@ -20,11 +20,10 @@ These are OpenXLA Shardy's rules (`sdy-apply-sharding-constraints`).
 from collections.abc import Mapping
 from dataclasses import replace
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.propagation.draft import (
-    MANUAL_COMPUTATION,
-    SHARDING_CONSTRAINT,
     FunctionDraft,
     OperandUse,
 )
@@ -49,13 +48,13 @@ def apply_constraints(
     speakers = [
         op
         for op in _postorder(draft.function.body)
-        if op.name in (SHARDING_CONSTRAINT, MANUAL_COMPUTATION)
+        if op.spec in (specs.sharding_constraint, specs.manual_computation)
     ]
     if not speakers:
         return {}
     applied = _ConstraintApplication(draft, owners, said, bridges)
     for op in speakers:
-        if op.name == SHARDING_CONSTRAINT:
+        if op.spec is specs.sharding_constraint:
             applied.read_end_of_chain(op)
         for i, value in enumerate(tuple(draft.inputs(op))):
             applied.apply(op, i, value)
@@ -84,7 +83,7 @@ class _ConstraintApplication:
         self.owners = owners
         self.said = said
         self.stated = {
-            op: said.get(op.result) for op in draft.walk() if op.name == SHARDING_CONSTRAINT
+            op: said.get(op.result) for op in draft.walk() if op.spec is specs.sharding_constraint
         }
         """The sharding of each constraint, without the parts that preparation removes."""
         self.bridges = bridges
@@ -108,7 +107,7 @@ class _ConstraintApplication:
 
         The manual axes of size 1 are replicated in it.
         """
-        if op.name == SHARDING_CONSTRAINT:
+        if op.spec is specs.sharding_constraint:
             return self.stated.get(op)
         sharding = self.bridges[op.blocks[0].params[number]].global_sharding
         units = tuple(axis for axis in op.attrs["axes"] if axis.size == 1)
@@ -148,7 +147,8 @@ class _ConstraintApplication:
         return [
             (user, number)
             for user, number in self.draft.uses_of(value)
-            if isinstance(user, Op) and user.name in (SHARDING_CONSTRAINT, MANUAL_COMPUTATION)
+            if isinstance(user, Op)
+            and user.spec in (specs.sharding_constraint, specs.manual_computation)
         ]
 
     def read_end_of_chain(self, head: Op) -> None:
@@ -156,14 +156,16 @@ class _ConstraintApplication:
         chain."""
         (value,) = self.draft.inputs(head)
         maker = self.draft.makers.get(value)
-        if (maker is not None and maker.name == SHARDING_CONSTRAINT) or self.is_stated(value):
+        if (maker is not None and maker.spec is specs.sharding_constraint) or self.is_stated(value):
             return
         if any(other is not head for other, _ in self.annotating_uses(value)):
             return
         tail = head
         while len(self.draft.uses_of(tail.result)) == 1 and (
             following := [
-                op for op, _ in self.annotating_uses(tail.result) if op.name == SHARDING_CONSTRAINT
+                op
+                for op, _ in self.annotating_uses(tail.result)
+                if op.spec is specs.sharding_constraint
             ]
         ):
             (tail,) = following
@@ -190,7 +192,7 @@ class _ConstraintApplication:
         self.moves += 1
         maker = self.draft.makers.get(value)
         to = self.draft.homes[maker] if maker else self.draft.block_of(value)
-        if op.name == SHARDING_CONSTRAINT:
+        if op.spec is specs.sharding_constraint:
             self.draft.remove(op)
         else:
             said = without_unit_axes(sharding)

@@ -9,11 +9,10 @@ dimensions count as equal unless `exact` is set.
 
 from dataclasses import replace
 
+from shardir import ops as specs
 from shardir.ir.module import Block, Function, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
-
-EDGE = "data_flow_edge"
 
 
 def remove_data_flow_edges(function: Function, *, exact: bool = False) -> Function:
@@ -21,7 +20,7 @@ def remove_data_flow_edges(function: Function, *, exact: bool = False) -> Functi
 
     With `exact`, the sides of a removed edge are open in the same dimensions.
     """
-    if not any(op.name == EDGE for op in function.body.walk()):
+    if not any(op.spec is specs.data_flow_edge for op in function.body.walk()):
         return function
     sources: dict[Value, Value] = {}
 
@@ -29,13 +28,13 @@ def remove_data_flow_edges(function: Function, *, exact: bool = False) -> Functi
         ops = []
         for op in old.ops:
             operands = tuple(sources.get(value, value) for value in op.operands)
-            if op.name == EDGE and _is_same_sharding(
+            if op.spec is specs.data_flow_edge and _is_same_sharding(
                 operands[0].sharding, op.result.sharding, exact
             ):
                 sources[op.result] = operands[0]
                 continue
             blocks = tuple(map(block, op.blocks))
-            if op.name == EDGE:
+            if op.spec is specs.data_flow_edge:
                 op = replace(op, spec=OPS["sharding_constraint"], attrs={})
             ops.append(replace(op, operands=operands, blocks=blocks))
         returns = tuple(sources.get(value, value) for value in old.returns)

@@ -12,13 +12,11 @@ recent first, as MLIR does, and this order is visible where axes conflict.
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from shardir import ops as specs
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, DataFlowEdge, Function, Loc, Op, Value
-from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
 
-SHARDING_CONSTRAINT = "sharding_constraint"
-MANUAL_COMPUTATION = "manual_computation"
 ValueUser = Op | Block
 """A user of a value: an operation, or a block that returns it."""
 OperandUse = tuple[ValueUser, int]
@@ -80,7 +78,7 @@ class FunctionDraft:
 
     def edges(self, op: Op) -> tuple[DataFlowEdge, ...]:
         """Return the edges of an operation between current values."""
-        if op.name == MANUAL_COMPUTATION:
+        if op.spec is specs.manual_computation:
             (body,) = op.blocks
             into = zip(self.inputs(op), body.params, strict=True)
             out = zip(self.inputs(body), op.results, strict=True)
@@ -148,7 +146,7 @@ class FunctionDraft:
         if self._names is None:
             self._names = UniqueNames([each.name for each in self.values()])
         result = Value(value.type, self._names.fresh(value.name), sharding)
-        return Op(OPS[SHARDING_CONSTRAINT], (value,), (result,), loc=loc)
+        return Op(specs.sharding_constraint, (value,), (result,), loc=loc)
 
     def add(self, op: Op, block: Block) -> None:
         """Record a new operation: its uses, its definition, its block."""

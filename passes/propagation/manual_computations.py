@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile, takewhile
 
+from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
-from shardir.passes.propagation.draft import MANUAL_COMPUTATION, FunctionDraft
+from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import sharding_axes
 from shardir.passes.propagation.step import ShardingTable
 
@@ -134,7 +135,7 @@ def state_boundary_shardings(
     """
     bridges: dict[Value, BoundaryConversion] = {}
     for op in draft.walk():
-        if op.name != MANUAL_COMPUTATION:
+        if op.spec is not ops.manual_computation:
             continue
         axes = op.attrs["axes"] if units else sharding_axes(op.attrs["axes"])
         owners = boundary_values(op)

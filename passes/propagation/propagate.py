@@ -28,7 +28,7 @@ from shardir.op_rules.custom_rules import RuleSet, rules_in_force
 from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.apply_constraints import apply_constraints
 from shardir.passes.propagation.data_flow_edges import remove_data_flow_edges
-from shardir.passes.propagation.draft import MANUAL_COMPUTATION, FunctionDraft
+from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import (
     BOUNDARY_MODES,
     BoundaryKind,
@@ -203,7 +203,7 @@ class Propagate(Pass, name="propagate"):
         edges = {
             op: draft.edges(op)
             for op in draft.walk()
-            if op.spec.edges or op.name == MANUAL_COMPUTATION
+            if op.spec.edges or op.spec is ops.manual_computation
         }
         network = build_network(draft, edges, groups, bridges, steppers, rules)
         return PreparedFunction(

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from shardir import ops as specs
 from shardir.ir.module import Block, DataFlowEdge, Op, Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.custom_rules import RuleSet
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.passes.propagation.draft import MANUAL_COMPUTATION, FunctionDraft, OperandUse
+from shardir.passes.propagation.draft import FunctionDraft, OperandUse
 from shardir.passes.propagation.manual_computations import BoundaryConversion
 from shardir.passes.propagation.priorities import PriorityKind, is_elementwise, priority_kind
 from shardir.passes.propagation.sharding_groups import ShardingGroup
-from shardir.passes.propagation.split_constants import SHARDING_GROUP
 from shardir.passes.propagation.step import RuleStepper, ShardingTable
 
 
@@ -180,10 +180,10 @@ class _NetworkBuilder:
                 self.holders[inner] = op
                 for param in inner.params:
                     self.cell(param)
-                if op.name == MANUAL_COMPUTATION:
+                if op.spec is specs.manual_computation:
                     self.add_edges(op, [e for e in edges or () if e.targets[0] in inner.params])
                 self.add_block(inner)
-            if op.name == MANUAL_COMPUTATION:
+            if op.spec is specs.manual_computation:
                 edges = tuple(e for e in edges or () if e.targets[0] in op.results)
             self.add_edges(op, edges or ())
 
@@ -203,7 +203,7 @@ class _NetworkBuilder:
         results = tuple([self.cell(value) for value in op.results])
         if len(results) > 1:
             self.network.siblings.update(dict.fromkeys(results, results))
-        if op.name == SHARDING_GROUP:
+        if op.spec is specs.sharding_group:
             return
         rule = self.rules.factors_of(op)
         if rule is None:
@@ -264,7 +264,7 @@ class _NetworkBuilder:
         op = self.holders.get(user) if isinstance(user, Block) else user
         if op is None:
             return
-        if op is user and (op.name == MANUAL_COMPUTATION or op.attrs.get("entering")):
+        if op is user and (op.spec is specs.manual_computation or op.attrs.get("entering")):
             return  # Shardy looks up the edge at the operand, not at the parameter that owns it
         if op in self.node_of:
             yield self.node_of[op]

@@ -16,13 +16,13 @@ These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and the start of p
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from shardir import ops as specs
 from shardir.errors import PropagateError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import DimSharding, Sharding
-from shardir.passes.propagation.draft import MANUAL_COMPUTATION, FunctionDraft
+from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.manual_computations import BoundaryConversion
-from shardir.passes.propagation.split_constants import SHARDING_GROUP
 
 
 @dataclass(slots=True)
@@ -76,8 +76,8 @@ def _group_operations(draft: FunctionDraft) -> list[Op]:
     def enter(block: Block, manual: Op | None) -> None:
         for op in draft.ops(block):
             for inner in op.blocks:
-                enter(inner, op if op.name == MANUAL_COMPUTATION else manual)
-            if op.name == SHARDING_GROUP:
+                enter(inner, op if op.spec is specs.manual_computation else manual)
+            if op.spec is specs.sharding_group:
                 number = op.attrs["group"]
                 other, other_manual = first.setdefault(number, (op, manual))
                 _check(draft.inputs(other)[0], draft.inputs(op)[0], number)

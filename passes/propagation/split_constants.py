@@ -20,10 +20,9 @@ from shardir.ir.module import Block, Op, Value
 from shardir.passes.propagation.draft import FunctionDraft, ValueUser
 from shardir.passes.propagation.priorities import is_elementwise
 
-CONSTANT_OPERATIONS = ("constant", "iota")
-CONSTANT_PRESERVING_OPERATIONS = ("broadcast", "reshape", "slice")
-SHARDING_GROUP = "sharding_group"
-UNDUPLICATED_OPERATIONS = ("data_flow_edge", "sharding_constraint", "stop_gradient")
+CONSTANT_OPERATIONS = (ops.constant, ops.iota)
+CONSTANT_PRESERVING_OPERATIONS = (ops.broadcast, ops.reshape, ops.slice_)
+UNDUPLICATED_OPERATIONS = (ops.data_flow_edge, ops.sharding_constraint, ops.stop_gradient)
 """Elementwise operations that are not duplicated."""
 
 
@@ -39,10 +38,10 @@ def _constants(draft: FunctionDraft) -> dict[Value, Op]:
     constants: dict[Value, Op] = {}
     expansions: dict[Value, Op] = {}
     for op in draft.walk():
-        if op.name in CONSTANT_OPERATIONS or (
+        if op.spec in CONSTANT_OPERATIONS or (
             (
-                op.name in CONSTANT_PRESERVING_OPERATIONS
-                or (is_elementwise(op) and op.name not in UNDUPLICATED_OPERATIONS)
+                op.spec in CONSTANT_PRESERVING_OPERATIONS
+                or (is_elementwise(op) and op.spec not in UNDUPLICATED_OPERATIONS)
             )
             and all(value in constants for value in op.operands)
         ):
@@ -85,7 +84,7 @@ class _ConstantSplitter:
         """Yield operations that are no constants, or constants that are not copied: scalars, or
         unused ones."""
         for op in self.draft.ops(block):
-            if op.name == SHARDING_GROUP:
+            if op.spec is ops.sharding_group:
                 continue
             if (
                 not op.results
@@ -155,7 +154,7 @@ class _ConstantSplitter:
     def _groups(self, value: Value) -> list[Op]:
         """Return the `sharding_group` operations of a value, the most recent first."""
         users = [user for user, _ in reversed(self.draft.uses_of(value))]
-        return [user for user in users if isinstance(user, Op) and user.name == SHARDING_GROUP]
+        return [user for user in users if isinstance(user, Op) and user.spec is ops.sharding_group]
 
     def _gather_groups(self, op: Op) -> None:
         """Move the `sharding_group` operations of a constant directly behind it."""

@@ -81,7 +81,7 @@ class ReshardReassociation:
     def rewrite_block(self, block: Block) -> Block:
         new_ops: list[Op] = []
         for op in block.ops:
-            if op.blocks and op.name not in UNANALYZED_REGIONS:
+            if op.blocks and op.spec not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.rewrite_block, op.blocks)))
             if op.spec is ops.slice_ and (masked := self.mask_diagonal(op)) is not None:
                 self.changed = True
@@ -160,7 +160,7 @@ class ReshardReassociation:
         a diagonal of it and the matrix is not used otherwise."""
         flat = self.uses.maker.get(op.operands[0])
         move = self.uses.maker.get(flat.operands[0]) if flat and flat.spec is ops.reshape else None
-        if move is None or move.name != "reshard" or not self.is_read_by_diagonals(move):
+        if move is None or move.spec is not ops.reshard or not self.is_read_by_diagonals(move):
             return None
         x = move.operands[0]
         source, target = (sharding_or_unsharded(v, self.mesh) for v in (x, move.result))
@@ -218,7 +218,7 @@ class ReshardReassociation:
         """Return whether all uses of a resharded matrix are slices of one diagonal each."""
         columns = move.result.type.shape[-1] if move.result.type.rank > 1 else 0
         for flat in self.uses.users.get(move.result, ()):
-            if not isinstance(flat, Op) or flat.name != "reshape":
+            if not isinstance(flat, Op) or flat.spec is not ops.reshape:
                 return False
             *batch, _, _ = move.result.type.shape
             if flat.result.type.shape[:-1] != tuple(batch):
@@ -260,7 +260,7 @@ class ReshardReassociation:
             (operand,) = op.operands
             if operand.type.rank or sharding_or_unsharded(operand, self.mesh).unreduced:
                 return False
-        elif op.name not in ("iota", "constant"):
+        elif op.spec not in (ops.iota, ops.constant):
             return False
         local_ops[value] = op
         return True

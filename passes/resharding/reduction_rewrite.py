@@ -159,7 +159,7 @@ class ReductionRewriter:
         way = self.region.paths.get(op.results[0]) if op.results else None
         if op.spec is ops.reshard:
             self.move(op, new_ops)
-        elif op.blocks and op.name not in UNANALYZED_REGIONS:
+        elif op.blocks and op.spec not in UNANALYZED_REGIONS:
             self.loop(op, new_ops, block)
         elif way is not None and way.through is op and op.result in self.chosen:
             operands = tuple(

@@ -48,7 +48,7 @@ from shardir.passes.resharding.uneven import (
 )
 from shardir.passes.rewriting import merge_in_mesh_order, rebuild_global_programs, used_names
 
-RESHARDING_OPERATIONS = ("reshard", "sharding_constraint")
+RESHARDING_OPERATIONS = (specs.reshard, specs.sharding_constraint)
 """Operations whose result equals their operand, with another sharding."""
 FALLBACK_MODES = ("replicate", "error")
 """Treatment of operations without a factor rule."""
@@ -182,7 +182,7 @@ class ReshardInserter:
         for op in block.ops:
             if op.spec is specs.sharding_group:
                 continue  # propagation has decided the group's sharding
-            if op.name in RESHARDING_OPERATIONS:
+            if op.spec in RESHARDING_OPERATIONS:
                 self.identity(op, scope, new_ops)
             elif op.spec is manual_computation:
                 self.manual(op, scope, new_ops)

@@ -37,7 +37,7 @@ from shardir.passes.rewriting import mesh_of_function
 
 RESHARD_PIPELINE = "merge-shifts,reshard,sink-reductions,sink-reshards,share-reshards"
 """Pipeline that inserts the reshards of a program, by which two programs are compared."""
-PINNED_OPERATIONS = ("sharding_constraint", "sharding_group", "reshard", "constant")
+PINNED_OPERATIONS = (specs.sharding_constraint, specs.sharding_group, specs.reshard, specs.constant)
 """Operations whose operands and results keep their shardings."""
 
 
@@ -151,7 +151,7 @@ class _ConflictSurvey:
     def block(self, block: Block, times: int) -> None:
         for op in block.ops:
             operands = dict.fromkeys(op.operands)
-            if op.name in PINNED_OPERATIONS or op.spec is specs.manual_computation:
+            if op.spec in PINNED_OPERATIONS or op.spec is specs.manual_computation:
                 self.pinned.update((*operands, *op.uses(), *op.results))
             elif op.blocks or op.spec.edges:
                 self.control(op, times)

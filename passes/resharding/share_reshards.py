@@ -99,7 +99,7 @@ class _ReshardSurvey:
             self.maker.update(dict.fromkeys(op.results, op))
             self.use(op.operands, frames)
             for inner in op.blocks:
-                if op.name in UNANALYZED_REGIONS:
+                if op.spec in UNANALYZED_REGIONS:
                     self.use(inner.captures(), frames)
                     self.block(inner, [])
                 else:

@@ -55,7 +55,7 @@ class _ReshardSinker:
         new_ops: dict[Op, None] = {}
         local: set[Value] = set()
         for op in block.ops:
-            if op.blocks and op.name not in UNANALYZED_REGIONS:
+            if op.blocks and op.spec not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
             source = self.common_source_sharding(op, local) if op.spec.elementwise else None
             if source is None:

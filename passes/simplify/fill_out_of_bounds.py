@@ -40,7 +40,7 @@ def _rewrite_function(function: Function) -> Function:
     if not any(op.spec is ops.gather for op in function.body.walk()):
         return function
     filled = partial(_append_scatter, use_counts(function.body))
-    return rewrite_each(function, "select", filled)
+    return rewrite_each(function, ops.select, filled)
 
 
 def _append_scatter(

@@ -32,7 +32,7 @@ class FoldDiagonals(Pass, name="fold-diagonals"):
 def _rewrite_function(function: Function) -> Function:
     if not any(op.spec is ops.iota for op in function.body.walk()):
         return function
-    return rewrite_each(function, "sum", _append_sum_of_diagonal)
+    return rewrite_each(function, ops.sum_, _append_sum_of_diagonal)
 
 
 def _append_sum_of_diagonal(b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:

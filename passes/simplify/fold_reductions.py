@@ -49,7 +49,7 @@ class _ReductionFolder:
         for op in block.ops:
             if op.blocks:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
-            if op.name not in FOLDED_REDUCTIONS or not self.try_fold(op):
+            if op.spec not in FOLDED_REDUCTIONS or not self.try_fold(op):
                 self.b.append(op)
                 self.record(op)
         self.b.ops = outer

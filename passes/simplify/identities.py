@@ -15,7 +15,7 @@ import numpy as np
 from shardir import ops
 from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
 from shardir.ir.module import Op, Value
-from shardir.ir.operation import OPS, Dense
+from shardir.ir.operation import OPS, Dense, OpSpec
 from shardir.ir.types import TensorType
 
 
@@ -31,20 +31,20 @@ class ValueFacts:
         for value in values:
             self.uses[value] = self.uses.get(value, 0) + 1
 
-    def maker(self, value: Value, name: str) -> Op | None:
-        """Return the operation that defines `value` if its name is `name`."""
+    def maker(self, value: Value, spec: OpSpec) -> Op | None:
+        """Return the operation that defines `value` if it is an application of `spec`."""
         op = self.makers.get(value)
-        return op if op is not None and op.name == name else None
+        return op if op is not None and op.spec is spec else None
 
-    def inner(self, op: Op, name: str) -> Op | None:
-        """Return the operation that defines the first operand if its name is `name` and it can be
-        merged with `op`."""
-        first = self.maker(op.operands[0], name)
+    def inner(self, op: Op, spec: OpSpec) -> Op | None:
+        """Return the operation that defines the first operand if it is an application of `spec` and
+        can be merged with `op`."""
+        first = self.maker(op.operands[0], spec)
         return first if op.operands[0].sharding is None else None
 
     def splat(self, value: Value) -> complex | None:
         """Return the number that all elements of a value equal, if known."""
-        op = self.maker(value, "constant")
+        op = self.maker(value, ops.constant)
         if op is None or isinstance(op.attrs["value"], Dense):
             return None
         number: complex = op.attrs["value"]
@@ -85,7 +85,7 @@ def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
     """Return the constant that a pointwise operation on constants equals."""
     if (
         not (op.spec.elementwise and op.operands and len(op.results) == 1)
-        or op.name in _UNFOLDED_OPERATIONS
+        or op.spec in _UNFOLDED_OPERATIONS
     ):
         return None
     numbers = [facts.splat(value) for value in op.operands]
@@ -98,7 +98,7 @@ def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
     return constant(op, _number(np.asarray(result), type))
 
 
-_UNFOLDED_OPERATIONS = ("sharding_constraint", "reshard", "stop_gradient")
+_UNFOLDED_OPERATIONS = (ops.sharding_constraint, ops.reshard, ops.stop_gradient)
 
 
 def _number(array: Any, type: TensorType) -> complex:
@@ -160,16 +160,16 @@ def _constant_select(op: Op, facts: ValueFacts) -> Value | None:
 
 
 @simplification_rule("neg", "not", "conj", "reverse")
-def _involution(op: Op, facts: ValueFacts) -> Value | None:
-    first = facts.inner(op, op.name)
+def _involution(op: Op, known: ValueFacts) -> Value | None:
+    first = known.inner(op, op.spec)
     return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None
 
 
 @simplification_rule("abs")
-def _nested_abs(op: Op, facts: ValueFacts) -> Value | Op | None:
-    if facts.inner(op, "abs"):
+def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
+    if known.inner(op, ops.abs_):
         return op.operands[0]
-    first = facts.inner(op, "neg")
+    first = known.inner(op, ops.neg)
     return replace(op, operands=first.operands) if first else None
 
 
@@ -196,7 +196,7 @@ def _convert(op: Op, facts: ValueFacts) -> Value | Op | None:
     (x,) = op.operands
     if x.type == op.result.type:
         return x
-    first = facts.inner(op, "convert")
+    first = facts.inner(op, ops.convert)
     if first is None:
         return None
     given, between, target = (v.type.dtype for v in (first.operands[0], x, op.result))
@@ -233,8 +233,8 @@ def _move_to_same_type(op: Op, facts: ValueFacts) -> Value | None:
 
 
 @simplification_rule("reshape")
-def _reshape_twice(op: Op, facts: ValueFacts) -> Op | None:
-    first = facts.inner(op, "reshape")
+def _reshape_twice(op: Op, known: ValueFacts) -> Op | None:
+    first = known.inner(op, ops.reshape)
     return replace(op, operands=first.operands) if first else None
 
 
@@ -243,7 +243,7 @@ def _broadcast(op: Op, facts: ValueFacts) -> Value | Op | None:
     (x,) = op.operands
     if x.type == op.result.type:
         return x
-    first = facts.inner(op, "broadcast")
+    first = facts.inner(op, ops.broadcast)
     if first is None:
         return None
     dims = tuple(op.attrs["dims"][d] for d in first.attrs["dims"])
@@ -258,7 +258,7 @@ def _transpose(op: Op, facts: ValueFacts) -> Value | Op | None:
     perm = op.attrs["perm"]
     if list(perm) == list(range(len(perm))):
         return op.operands[0]
-    first = facts.inner(op, "transpose")
+    first = facts.inner(op, ops.transpose)
     if first is None:
         return None
     joined = tuple(first.attrs["perm"][d] for d in perm)
@@ -266,8 +266,8 @@ def _transpose(op: Op, facts: ValueFacts) -> Value | Op | None:
 
 
 @simplification_rule("slice")
-def _slice_twice(op: Op, facts: ValueFacts) -> Op | None:
-    first = facts.inner(op, "slice")
+def _slice_twice(op: Op, known: ValueFacts) -> Op | None:
+    first = known.inner(op, ops.slice_)
     if first is None or not op.result.type.size:
         return None
     pairs = list(zip(first.attrs["starts"], first.attrs["strides"], strict=True))
@@ -313,9 +313,9 @@ def _same_sharding(op: Op, facts: ValueFacts) -> Value | None:
 
 
 @simplification_rule("reshard")
-def _merge_reshards(op: Op, facts: ValueFacts) -> Op | None:
-    first = facts.maker(op.operands[0], "reshard")
-    if first is None or facts.uses.get(first.result, 0) != 1:
+def _merge_reshards(op: Op, known: ValueFacts) -> Op | None:
+    first = known.maker(op.operands[0], ops.reshard)
+    if first is None or known.uses.get(first.result, 0) != 1:
         return None
     return replace(op, operands=first.operands)
 
@@ -338,6 +338,6 @@ def _is_zero_exchange(op: Op, facts: ValueFacts) -> bool:
 
 
 @simplification_rule("all-slice")
-def _slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
-    first = facts.maker(op.operands[0], "all-gather")
+def _slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
+    first = known.maker(op.operands[0], ops.all_gather)
     return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None

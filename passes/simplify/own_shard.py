@@ -10,13 +10,14 @@ along the others.
 
 from dataclasses import replace
 
+from shardir import ops
 from shardir.ir.module import Op, Value
 from shardir.passes.simplify.identities import ValueFacts, simplification_rule
 
 
 @simplification_rule("all-slice")
-def _all_slice_of_gather(op: Op, facts: ValueFacts) -> Value | Op | None:
-    gather = facts.maker(op.operands[0], "all-gather")
+def _all_slice_of_gather(op: Op, known: ValueFacts) -> Value | Op | None:
+    gather = known.maker(op.operands[0], ops.all_gather)
     if gather is None or gather.attrs["dim"] != op.attrs["dim"]:
         return None
     gathered, sliced = tuple(gather.attrs["axes"]), tuple(op.attrs["axes"])
@@ -33,7 +34,7 @@ def _all_slice_of_gather(op: Op, facts: ValueFacts) -> Value | Op | None:
 @simplification_rule("dynamic_slice")
 def _dynamic_slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
     x, *starts = op.operands
-    gather = facts.maker(x, "all-gather")
+    gather = facts.maker(x, ops.all_gather)
     if gather is None:
         return None
     dim, shard = gather.attrs["dim"], gather.operands[0]
@@ -43,18 +44,18 @@ def _dynamic_slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
     size = shard.type.shape[dim]
     start = _without_wrapping(starts[dim], facts)
     index = start if size == 1 else _factor_beside(start, size, facts)
-    position = None if index is None else facts.maker(index, "axis-index")
+    position = None if index is None else facts.maker(index, ops.axis_index)
     is_own = position is not None and tuple(position.attrs["axes"]) == tuple(gather.attrs["axes"])
     return shard if is_own else None
 
 
 def _without_wrapping(index: Value, facts: ValueFacts) -> Value:
     """Return `i` of `select(i < 0, i + n, i)`, which equals `i` for the position of a device."""
-    select = facts.maker(index, "select")
+    select = facts.maker(index, ops.select)
     if select is None:
         return index
     predicate, _, otherwise = select.operands
-    less = facts.maker(predicate, "lt")
+    less = facts.maker(predicate, ops.lt)
     if less is None or less.operands[0] is not otherwise or facts.splat(less.operands[1]) != 0:
         return index
     return otherwise
@@ -62,7 +63,7 @@ def _without_wrapping(index: Value, facts: ValueFacts) -> Value:
 
 def _factor_beside(index: Value, number: int, facts: ValueFacts) -> Value | None:
     """Return the other factor of a product with a constant number."""
-    product = facts.maker(index, "mul")
+    product = facts.maker(index, ops.mul)
     if product is None:
         return None
     x, y = product.operands

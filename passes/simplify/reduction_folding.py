@@ -19,7 +19,7 @@ from shardir.ops.indexing.layout import (
 from shardir.passes.simplify.view_folding import views
 from shardir.passes.simplify.view_folding.views import View, ViewPiece, merge_pieces
 
-FOLDED_REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
+FOLDED_REDUCTIONS = (ops.sum_, ops.prod, ops.max_, ops.min_, ops.any_, ops.all_)
 REASSOCIABLE_TYPES = ("f32", "f64", "c64", "c128", *INTEGERS)
 """Element types whose sums have range and precision for more terms.
 

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from shardir import ops
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.process_levels import ProcessLevels
 from shardir.ir.sharding import Axes
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.ops.communication.async_collectives import is_started, kind_of
+from shardir.ops.communication.async_collectives import is_started, synchronous_spec
 from shardir.ops.type_checks import Ints
 from shardir.passes.whole_program.collective_rules import record_collective
 from shardir.passes.whole_program.dim_arrangement import (
@@ -61,7 +62,7 @@ def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
             return near(merger, op)
         if not merger.atoms.levels.near_parts(axes):
             return [_append_between_processes(merger, op)]
-        if kind_of(op) != "collective-permute":
+        if synchronous_spec(op) is not ops.collective_permute:
             raise merge_error(op, "goes through two levels; run hierarchical-collectives before")
         return [_append_mixed_permute(merger, op)]
 

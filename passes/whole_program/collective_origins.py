@@ -5,6 +5,7 @@ passes keep these texts when they fold or fuse operations. A collective that no 
 more moved no data: it is a view.
 """
 
+from shardir import ops
 from shardir.ir.module import Module
 from shardir.passes.whole_program.collective_rules import collective_title
 from shardir.passes.whole_program.merge_devices import mesh_of_devices
@@ -20,10 +21,10 @@ def map_collectives_to_operations(program: Module, one: Module) -> dict[str, tup
     collectives = (op for op in program.main.body.walk() if op.spec.collective)
     result: dict[str, tuple[str, ...]] = {collective_title(op, mesh): () for op in collectives}
     for op in one.main.body.walk():
-        for name in result:
-            if name in op.why and op.name not in _VIEW_OPERATIONS:
-                result[name] = (*result[name], f"%{op.results[0].name} = {op.name}")
-    return result
+        for name in analysis:
+            if name in op.why and op.spec not in _VIEW_OPERATIONS:
+                analysis[name] = (*analysis[name], f"%{op.results[0].name} = {op.name}")
+    return analysis
 
 
-_VIEW_OPERATIONS = ("reshape", "transpose", "broadcast", "constant")
+_VIEW_OPERATIONS = (ops.reshape, ops.transpose, ops.broadcast, ops.constant)

@@ -102,6 +102,14 @@ the whole result means that the rule does not cover this case.
 """
 
 
+SelectionRule = Callable[["Op", str], tuple[tuple[int, ...], ...]]
+"""The type of a rule of an operation that selects elements:
+
+(operation, `max` or `min`) -> the groups of operands whose partial values that reduction may
+combine after the operation. See `shardir.op_rules.linearity`.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Partitioning:
     """The `partition` rule of an operation.
@@ -182,6 +190,12 @@ class OpSpec:
     """Groups of operands in which the operation is jointly linear, or a rule that returns them,
     where its jvp does not imply them; see `shardir.op_rules.linearity`.
     """
+    selection: SelectionRule | None = None
+    """The operands whose partial maxima or minima may be combined after the operation; `None`:
+    none. See `shardir.op_rules.linearity`.
+    """
+    holomorphic: bool = True
+    """False for an elementwise operation that has no complex derivative and is not linear."""
     vma: VmaRule | None = None
     """The manual axes along which operands must vary and results vary; `None`: all vary along the
     same axes. See `shardir.op_rules.vma`.

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from shardir.ir.dtypes import INEXACT, REAL_OF, represents_float
 from shardir.ir.module import Op
-from shardir.ir.operation import Attr, OpSpec
+from shardir.ir.operation import Attr, OpSpec, SelectionRule
 from shardir.ir.types import TensorType
 from shardir.op_rules.tangents import linear_tangent, multilinear_tangent
 
@@ -57,30 +57,49 @@ def _groups(
     return ()
 
 
-_DATA_MOVEMENT = ("reshape", "transpose", "broadcast", "slice", "reverse")
-_LARGEST, _SMALLEST = ("maximum", "or"), ("minimum", "and")
-_JOINT_SELECTIONS = {"max": _LARGEST, "min": _SMALLEST}
-_SINGLE_SELECTIONS = {"max": _SMALLEST, "min": _LARGEST}
-_SAME_REDUCTIONS = {"max": ("max", "any"), "min": ("min", "all")}
-
-
 def commuting_groups(op: Op, reduction: str) -> OperandGroups:
     """Return the groups of operands whose partial values `reduction` may combine after the
     operation.
     """
     if reduction == "add":
         return linear_groups(op)
-    if reduction not in _JOINT_SELECTIONS or len(op.results) != 1 or op.blocks or op.spec.edges:
+    if reduction not in ("max", "min") or len(op.results) != 1 or op.blocks or op.spec.edges:
         return ()
-    if op.name in ("or", "and") and op.result.type.dtype != "bool":
-        return ()
-    if op.name in _DATA_MOVEMENT or op.name in _SAME_REDUCTIONS[reduction]:
-        return ((0,),)
-    if op.name == "concatenate" or op.name in _JOINT_SELECTIONS[reduction]:
-        return (tuple(range(len(op.operands))),)
-    if op.name == "select":
-        return ((1, 2),)
-    return ((0,), (1,)) if op.name in _SINGLE_SELECTIONS[reduction] else ()
+    return op.spec.selection(op, reduction) if op.spec.selection else ()
+
+
+def select_from_first(op: Op, reduction: str) -> OperandGroups:
+    """Apply the rule of operations that only move elements of their first operand."""
+    return ((0,),)
+
+
+def select_from_all(op: Op, reduction: str) -> OperandGroups:
+    """Apply the rule of operations that move elements of all operands, such as `concatenate`."""
+    return (tuple(range(len(op.operands))),)
+
+
+def select_by_condition(op: Op, reduction: str) -> OperandGroups:
+    """Apply the rule of `select`."""
+    return ((1, 2),)
+
+
+def select_extremum(extremum: str, *, only_bool: bool = False) -> SelectionRule:
+    """Return the rule of a binary operation that selects the maximum or minimum (`extremum`).
+
+    A bitwise operation does so only for bool (`only_bool`).
+    """
+
+    def rule(op: Op, reduction: str) -> OperandGroups:
+        if only_bool and op.result.type.dtype != "bool":
+            return ()
+        return ((0, 1),) if reduction == extremum else ((0,), (1,))
+
+    return rule
+
+
+def reduce_to_extremum(extremum: str) -> SelectionRule:
+    """Return the rule of a reduction to the maximum or minimum (`extremum`)."""
+    return lambda op, reduction: ((0,),) if reduction == extremum else ()
 
 
 def _is_narrowing(source: TensorType, result: TensorType) -> bool:

@@ -48,7 +48,7 @@ def diagonal_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
     moving = [x for x, tangent in zip(op.operands, tangents, strict=True) if tangent is not None]
     if any(x.type != y.type for x in moving):
         return None
-    if y.type.dtype in COMPLEX and op.name in NOT_HOLOMORPHIC:
+    if y.type.dtype in COMPLEX and not op.spec.holomorphic:
         return None
     parts = []
     for i, tangent in enumerate(tangents):
@@ -57,10 +57,6 @@ def diagonal_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
             parts.append(op.spec.vjp(b, tangent, *op.operands, y, **op.rule_arguments)[i])
     given = [part for part in parts if part is not None]
     return (reduce(b.add, given) if given else None,)
-
-
-NOT_HOLOMORPHIC = ("sign",)
-"""Elementwise complex operations that are neither holomorphic nor linear."""
 
 
 def _apply_to(b: Builder, op: Op, operands: Sequence[Value]) -> Value:

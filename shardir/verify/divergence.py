@@ -18,12 +18,13 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.sub_axes import append_axis, can_coexist, is_overlapping
+from shardir.ops.communication.async_collectives import synchronous_spec
 from shardir.text.printer import find_mesh_with_axis, format_axis
 
 AxisParts = frozenset[Axis]
 """Parts of mesh axes that do not overlap."""
 NO_PARTS: AxisParts = frozenset()
-UNIFYING_COLLECTIVES = ("all-reduce", "all-gather")
+UNIFYING_COLLECTIVES = (ops.all_reduce, ops.all_gather)
 """Operations whose results are equal on all devices along their axes."""
 MAX_REFINEMENTS = 16
 """The maximum number of refinements that are tried if uses of an axis have no common one."""
@@ -148,14 +149,14 @@ class _DivergenceAnalysis:
 
     def parts_of_results(self, op: Op) -> AxisParts:
         """Return the parts along which the results of an operation without blocks differ."""
-        parts, name = self.parts_of(op.operands), op.name.removesuffix("-start")
+        parts, spec = self.parts_of(op.operands), synchronous_spec(op)
         axes = op.attrs.get("axes", ())
-        if name in UNIFYING_COLLECTIVES:
+        if spec in UNIFYING_COLLECTIVES:
             crossing = [a for a in axes if not all(can_coexist(a, p) for p in parts)]
             return (parts | self.overlapping_parts(crossing)) - self.contained_parts(axes)
-        if name == "reduce-scatter":
+        if spec is ops.reduce_scatter:
             return (parts - self.contained_parts(axes)) | self.overlapping_parts(axes)
-        if name == "collective-permute" and not axes:
+        if spec is ops.collective_permute and not axes:
             return self.parts_after_permute(parts, op.attrs["source"], op.attrs["target"])
         if op.spec.exchange is not None or op.spec.spmd:
             return parts | self.overlapping_parts(axes)

@@ -7,6 +7,7 @@ the report shows each with its line of text, the faulty part underlined, and its
 from collections.abc import Iterator
 from functools import cached_property
 
+from shardir import ops
 from shardir.errors import OperationTypeError, VerifyError, count_noun
 from shardir.ir.builder import infer_types
 from shardir.ir.mesh import Mesh
@@ -28,7 +29,7 @@ from shardir.verify.well_formed import (
     find_type_faults,
 )
 
-GLOBAL_ONLY = ("manual_computation", "reshard", "sharding_constraint")
+GLOBAL_ONLY = (ops.manual_computation, ops.reshard, ops.sharding_constraint)
 """Operations on shardings, which values of per-device programs do not have."""
 
 
@@ -142,7 +143,7 @@ class _FunctionChecker:
                             f"it has among its axes; they have {self.manual_names()}",
                             op, "attrs", i,
                         )  # fmt: skip
-        if spmd and op.name in GLOBAL_ONLY:
+        if spmd and op.spec in GLOBAL_ONLY:
             self.found.add_at_op(
                 f"{op.name} has no meaning in a spmd function, whose values are local", op
             )

@@ -9,6 +9,7 @@ from shardir.frontend.random_programs.scope import SAMPLERS, Scope, runnable_ope
 from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, SpmdInterface, Value
+from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
 from shardir.verify.verifier import GLOBAL_ONLY
 from tests.programs.hypothesis_choices import HypothesisChoices
@@ -58,7 +59,7 @@ def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
 def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
     """Draw a per-device program with collectives."""
     mesh = draw(st.sampled_from(MESHES))
-    names = [name for name in SAMPLERS if name not in GLOBAL_ONLY]
+    names = [name for name in SAMPLERS if OPS[name] not in GLOBAL_ONLY]
     function = _function(draw, mesh, names, size, spmd=True)
 
     def whole(value: Value) -> GlobalTensor:
@@ -82,7 +83,7 @@ def _function(
     draw: st.DrawFn, mesh: Mesh, names: list[str], size: int, *, spmd: bool = False
 ) -> Function:
     b = Builder()
-    inner = [n for n in runnable_operations(spmd=False) if not (spmd and n in GLOBAL_ONLY)]
+    inner = [n for n in runnable_operations(spmd=False) if not (spmd and OPS[n] in GLOBAL_ONLY)]
     scope = Scope(HypothesisChoices(draw), b, mesh, inner=inner)
     for _ in range(draw(st.integers(0, size))):
         SAMPLERS[draw(st.sampled_from(names))](scope)

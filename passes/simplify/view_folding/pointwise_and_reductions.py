@@ -85,7 +85,7 @@ def _choose_layout(
     return (best[1], chosen) if best else (None, chosen)
 
 
-IDEMPOTENT_REDUCTIONS = ("max", "min", "any", "all")
+IDEMPOTENT_REDUCTIONS = (ops.max_, ops.min_, ops.any_, ops.all_)
 
 
 def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
@@ -98,7 +98,7 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
     for d in dims:
         for piece in x.dims[d]:
             times *= piece.size if piece.dim == views.BROADCAST_DIM else 1
-    if times > 1 and op.name not in IDEMPOTENT_REDUCTIONS:
+    if times > 1 and op.spec not in IDEMPOTENT_REDUCTIONS:
         if op.spec is not ops.sum_ or not is_sum_exact_product(times, op.result.type.dtype):
             return None
     else:

@@ -48,14 +48,22 @@ done = define_op("done", type=_done_type, reference=_done, vma=join_varying, spm
 """`done(x)`: the result of a started collective."""
 
 
+_SYNCHRONOUS = {start: spec for spec, start in START_OPS.items()}
+
+
 def is_started(op: Op) -> bool:
     """Return whether an operation starts a collective."""
-    return op.name.endswith(START_SUFFIX)
+    return op.spec in _SYNCHRONOUS
+
+
+def synchronous_spec(op: Op) -> OpSpec:
+    """Return the declaration of the collective, for a synchronous or a started one."""
+    return _SYNCHRONOUS.get(op.spec, op.spec)
 
 
 def kind_of(op: Op) -> str:
     """Return the name of the collective, for a synchronous or a started one."""
-    return op.name.removesuffix(START_SUFFIX)
+    return synchronous_spec(op).name
 
 
 def find_start_misuses(block: Block) -> Iterator[tuple[Op, str]]:

@@ -23,9 +23,17 @@ from dataclasses import dataclass
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense, OpSpec, define_op
 from shardir.ir.types import TensorType
+from shardir.ops.communication.annotations import (
+    checkpoint_name,
+    data_flow_edge,
+    propagation_barrier,
+    reshard,
+    sharding_constraint,
+)
 from shardir.ops.control_flow.derivative_regions import block_edges
 from shardir.ops.elementwise.bitcast import bitcast
 from shardir.ops.elementwise.elementwise import clamp, select
+from shardir.ops.random.random_bits import random_fold_in, random_hash
 from shardir.ops.reductions.reduce import all_, any_, max_, min_, prod, sum_
 from shardir.ops.shape.create import constant, iota
 from shardir.ops.shape.rearrangements import broadcast, reshape
@@ -35,14 +43,14 @@ LoopMapping = tuple[int, ...]
 """The loop for each dimension of a value that is not of size 1."""
 
 REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
-_ANNOTATION_NAMES = (
-    "sharding_constraint",
-    "reshard",
-    "propagation_barrier",
-    "data_flow_edge",
-    "checkpoint-name",
+_ANNOTATIONS = (
+    sharding_constraint,
+    reshard,
+    propagation_barrier,
+    data_flow_edge,
+    checkpoint_name,
 )
-_HASH_NAMES = ("random_fold_in", "random_hash")
+_HASHES = (random_fold_in, random_hash)
 """Hashes run twenty rounds on pairs of words; separate loops compute them faster."""
 _REGISTER_DTYPES = ("f32", "i32", "u32", "f64", "i64", "u64")
 """Element types whose representation in registers equals that in memory."""
@@ -65,9 +73,7 @@ class FusedLoopNest:
 
 def is_pointwise(spec: OpSpec) -> bool:
     """Return whether an operation computes each element only from elements of its operands."""
-    return (
-        spec.elementwise and not spec.spmd and spec.name not in (*_ANNOTATION_NAMES, *_HASH_NAMES)
-    )
+    return spec.elementwise and not spec.spmd and spec not in (*_ANNOTATIONS, *_HASHES)
 
 
 def non_unit_dims(type: TensorType) -> tuple[int, ...]:

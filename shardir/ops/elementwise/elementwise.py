@@ -13,9 +13,18 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.builder import Builder
-from shardir.ir.operation import Attr, Cotangents, OpSpec, TangentRule, Value, define_op
+from shardir.ir.operation import (
+    Attr,
+    Cotangents,
+    OpSpec,
+    SelectionRule,
+    TangentRule,
+    Value,
+    define_op,
+)
 from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, TensorType
 from shardir.op_rules.factors import FactorRule, pointwise_rule
+from shardir.op_rules.linearity import select_by_condition, select_extremum
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise import numerics, special
 from shardir.ops.elementwise.term import Term, vjp_from_formula
@@ -73,6 +82,8 @@ def _define_elementwise(
     to: Callable[[TensorType], TensorType] = _same_type,
     jvp: TangentRule | None = None,
     linear: tuple[tuple[int, ...], ...] | None = None,
+    selection: SelectionRule | None = None,
+    holomorphic: bool = True,
 ) -> OpSpec:
     """Declare an operation on operands of one type, which determines the result type."""
     compute = numerics.compute_in_f32(numpy)
@@ -96,6 +107,8 @@ def _define_elementwise(
         vjp=vjp,
         jvp=jvp,
         linear=linear,
+        selection=selection,
+        holomorphic=holomorphic,
         elementwise=True,
     )
 
@@ -160,7 +173,7 @@ def _minimum(g: Term, x: Term, y: Term, z: Term) -> tuple[Term, Term]:
 
 neg = define_unary("neg", NUMERIC, np.negative, lambda g, x, y: -g, linear=((0,),))
 abs_ = define_unary("abs", NUMERIC, np.abs, _abs, _real_type)
-sign = define_unary("sign", NUMERIC, numerics.sign, _sign)
+sign = define_unary("sign", NUMERIC, numerics.sign, _sign, holomorphic=False)
 floor = define_unary("floor", FLOAT, np.floor)
 ceil = define_unary("ceil", FLOAT, np.ceil)
 round_ = define_unary("round", FLOAT, np.rint)
@@ -217,10 +230,14 @@ rem = define_binary(
 )
 pow_ = define_binary("pow", NUMERIC, numerics.power, _pow)
 atan2 = define_binary("atan2", FLOAT, np.arctan2, _atan2)
-maximum = define_binary("maximum", ORDERED, numerics.maximum, _maximum)
-minimum = define_binary("minimum", ORDERED, numerics.minimum, _minimum)
-and_ = define_binary("and", BITS, np.bitwise_and)
-or_ = define_binary("or", BITS, np.bitwise_or)
+maximum = define_binary(
+    "maximum", ORDERED, numerics.maximum, _maximum, selection=select_extremum("max")
+)
+minimum = define_binary(
+    "minimum", ORDERED, numerics.minimum, _minimum, selection=select_extremum("min")
+)
+and_ = define_binary("and", BITS, np.bitwise_and, selection=select_extremum("min", only_bool=True))
+or_ = define_binary("or", BITS, np.bitwise_or, selection=select_extremum("max", only_bool=True))
 xor = define_binary("xor", BITS, np.bitwise_xor)
 shift_left = define_binary("shift_left", INTEGER, numerics.shift_left)
 shift_right_logical = define_binary("shift_right_logical", INTEGER, numerics.shift_right_logical)
@@ -313,6 +330,7 @@ select = define_op(
     reference=lambda pred, x, y, *, result: np.where(pred, x, y),
     vjp=_select_vjp,
     jvp=linear_tangent,
+    selection=select_by_condition,
     elementwise=True,
 )
 """`x` where the condition is true, else `y`; the condition may be a scalar."""

@@ -8,10 +8,11 @@ import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
-from shardir.ir.operation import Cotangents, OpSpec, TangentRule, Value, define_op
+from shardir.ir.operation import Cotangents, OpSpec, SelectionRule, TangentRule, Value, define_op
 from shardir.ir.types import INTEGERS, NumpyDType, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.linearity import reduce_to_extremum
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise.elementwise import zero_vjp
 from shardir.ops.elementwise.numerics import (
@@ -54,6 +55,7 @@ def _define_reduction(
     numpy: Callable[..., Any],
     vjp: Callable[..., Any],
     jvp: TangentRule | None = None,
+    selection: SelectionRule | None = None,
 ) -> OpSpec:
     """Declare a reduction whose partial results are combined by `combine`."""
 
@@ -77,6 +79,7 @@ def _define_reduction(
         batch=shift_dims("dims"),
         vjp=vjp,
         jvp=jvp,
+        selection=selection,
     )
 
 
@@ -160,14 +163,15 @@ def _prod(x: Any, dims: Ints) -> Any:
     return np.prod(x, dims, accumulation_dtype(x.dtype))
 
 
+_MAXIMUM, _MINIMUM = reduce_to_extremum("max"), reduce_to_extremum("min")
 sum_ = _define_reduction("sum", NUMERIC, "add", _sum, _sum_vjp, linear_tangent)
 """The sum; the reference accumulates floats in f64 and rounds once."""
 prod = _define_reduction("prod", NUMERIC, "mul", _prod, _prod_vjp)
-max_ = _define_reduction("max", ORDERED, "max", _max, _extremum_vjp)
+max_ = _define_reduction("max", ORDERED, "max", _max, _extremum_vjp, None, _MAXIMUM)
 """The maximum: NaN if any element is NaN; the lowest value if there are no elements."""
-min_ = _define_reduction("min", ORDERED, "min", _min, _extremum_vjp)
-any_ = _define_reduction("any", BOOL, "or", np.any, zero_vjp)
-all_ = _define_reduction("all", BOOL, "and", np.all, zero_vjp)
+min_ = _define_reduction("min", ORDERED, "min", _min, _extremum_vjp, None, _MINIMUM)
+any_ = _define_reduction("any", BOOL, "or", np.any, zero_vjp, None, _MAXIMUM)
+all_ = _define_reduction("all", BOOL, "and", np.all, zero_vjp, None, _MINIMUM)
 
 
 def _define_index_reduction(name: str, numpy: Callable[..., Any], reduction: str) -> OpSpec:

@@ -20,6 +20,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.exchange_plan import RowRun, block_runs
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.linearity import select_from_all, select_from_first
 from shardir.op_rules.partitioning import LocalOp
 from shardir.op_rules.row_exchange import block_extents, exchange_rows, fetch_rows
 from shardir.op_rules.tangents import linear_tangent
@@ -133,6 +134,7 @@ broadcast = define_op(
     batch=shift_dims("dims", dims=0),
     vjp=_broadcast_vjp,
     jvp=linear_tangent,
+    selection=select_from_first,
 )
 """Dimension i of `x` becomes dimension dims[i]; `x` is repeated along the other dimensions."""
 
@@ -224,6 +226,7 @@ reshape = define_op(
     batch=shift_dims(),
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
     jvp=linear_tangent,
+    selection=select_from_first,
 )
 """The same elements in row-major order with another shape."""
 
@@ -253,6 +256,7 @@ transpose = define_op(
     batch=shift_dims("perm", perm=0),
     vjp=_transpose_vjp,
     jvp=linear_tangent,
+    selection=select_from_first,
 )
 """Dimension i of the result is dimension perm[i] of `x`."""
 
@@ -278,6 +282,7 @@ reverse = define_op(
     batch=shift_dims("dims"),
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
     jvp=linear_tangent,
+    selection=select_from_first,
 )
 """`x` with the order of elements along `dims` reversed."""
 
@@ -323,6 +328,7 @@ concatenate = define_op(
     batch=shift_dims("dim"),
     vjp=_concatenate_vjp,
     jvp=linear_tangent,
+    selection=select_from_all,
 )
 """The operands concatenated along `dim`."""
 

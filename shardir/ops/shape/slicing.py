@@ -11,6 +11,7 @@ from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.linearity import select_from_first
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.shape.dynamic_slice_partitioning import (
     dynamic_slice_factors,
@@ -119,6 +120,7 @@ slice_ = define_op(
     batch=shift_dims(starts=0, strides=1),
     vjp=_slice_vjp,
     jvp=linear_tangent,
+    selection=select_from_first,
 )
 """Every `strides`-th element from `starts` on, as many as the result has."""
 
