@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from time import perf_counter
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, final, overload
 
 from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
@@ -45,6 +45,12 @@ from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, RecursiveError
+from shardir.frontend.errors import (
+    ArgumentError,
+    IncompatibleDevicesError,
+    NotAnArrayError,
+    RecursiveError,
+)
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import Device, local_devices
@@ -83,10 +89,42 @@ _FastPathEntry = tuple[Launch, tree.PyTreeDef | None, TraceContext, Runnable]
 trace context in which it is valid, and the program, which states the donated arrays."""
 
 
+class Placement(Protocol):
+    """The devices on which a function wants its arguments, wherever they are.
+
+    `version` changes when a trace finds that other devices are needed.
+    """
+
+    @property
+    def version(self) -> object: ...
+
+    def place(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return the arguments of a call on these devices."""
+        ...
+
+
+@final
+class _DevicePlacement:
+    """The placement of all arguments on the `device` of `jit`."""
+
+    version = None
+
+    def __init__(self, parameters: Parameters, device: Device) -> None:
+        self._parameters, self._device = parameters, device
+
+    def place(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        dynamic, _ = self._parameters.partition_arguments(args, options)
+        return self._parameters.merge_arguments(device_put(dynamic, self._device), args, options)
+
+
 @final
 @vectorcall_class
 class JitFunction:
-    """The result of `jit`. Call it, or `lower` it for arguments without running it."""
+    """The result of `jit` or `pmap`. Call it, or `lower` it for arguments without running it."""
 
     __name__: str
     call_cache: "CallCache | None"
@@ -103,12 +141,18 @@ class JitFunction:
         device: Device | None = None,
         compiler_options: Mapping[str, Any] | None = None,
         passes: str | None = None,
+        placement: Placement | None = None,
+        transform: str = "jit",
     ) -> None:
+        """`transform` is the public function that makes it; a function of another one than `jit`
+        checks its arguments while it is traced."""
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
         self._in, self._out = in_shardings, out_shardings
         self._uneven, self._backend, self._device = uneven, backend, device
         self._compiler_options, self._passes = compiler_options, passes
+        self._transform = transform
+        self._placement = placement if device is None else _DevicePlacement(parameters, device)
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
         self._has_static = parameters.has_static
@@ -150,23 +194,38 @@ class JitFunction:
         return found and (found[0], (found[1], static))
 
     def _call_slow_path(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
-        """Call the function with any arguments: look up the program, or compile it."""
+        """Call the function with any arguments: place them, look up the program, or compile it."""
         if execution_context().jit_disabled:
             return self._fun(*args, **options)
+        placement = self._placement
+        if placement is None:
+            return self._call_placed(args, options, args, options)
+        version = placement.version
+        try:
+            return self._call_placed(*placement.place(args, options), args, options)
+        except IncompatibleDevicesError:
+            if placement.version == version:
+                raise
+        return self._call_placed(*placement.place(args, options), args, options)
+
+    def _call_placed(
+        self,
+        placed: Sequence[PyTree],
+        named: dict[str, PyTree],
+        args: tuple[PyTree, ...],
+        options: dict[str, PyTree],
+    ) -> Any:
+        """Call the function with arguments on its devices; `args` and `options` are those of the
+        user."""
         known = self._parameters
-        if self._device is not None:
-            moved = device_put(known.partition_arguments(args, options)[0], self._device)
-            positional, options = known.merge_arguments(moved, args, options)
-            args = tuple(positional)
-        dynamic, static = (
-            known.partition_arguments(args, options) if known.has_static else ((args, options), ())
-        )
+        call = tuple(placed), named
+        dynamic, static = known.partition_arguments(*call) if known.has_static else (call, ())
         try:
             leaves, tokens = tree.flatten_with_key(dynamic, Array, signature_of_leaf)
         except NotAnArrayError:
-            call = replace_float0((args, options))
-            if call[0] is not args:
-                return self._call_slow_path(*call)
+            replaced = replace_float0((args, options))
+            if replaced[0] is not args:
+                return self._call_slow_path(*replaced)
             signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
         key = tokens, static, trace_context()
@@ -176,39 +235,59 @@ class JitFunction:
                 self._programs.clear()
             prepare_backend(default_array_device().backend)
             begin = perf_counter()
-            found = self._lower(args, options).make_program()
+            found = self._lower(*call).make_program()
             seconds = perf_counter() - begin
             if known.has_donated:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
-                positions, named = known.merge_arguments(numbers, args, options)
-                found[0].donate(tree.leaves(known.donated_arguments(tuple(positions), named)))
+                positions, others = known.merge_arguments(numbers, *call)
+                found[0].donate(tree.leaves(known.donated_arguments(tuple(positions), others)))
             self._programs[key] = found  # Last, because other threads read the cache.
-            call = self._call_key(dynamic, static, key[2])
-            self._compilations.add(self._fun, known.name, call, seconds)
+            self._compilations.add(
+                self._fun, known.name, self._call_key(dynamic, static, key[2]), seconds
+            )
         program, results = found
         made = self._run(program, leaves, program)
-        out = tree.unflatten(results, made)
-        if program.launch is not None:
-            # Later calls with this signature use the fast path if all arguments are arrays.
-            alone = (self._flatten_with_static if self._has_static else flatten_arrays)(
-                args, options
-            )
-            if not program.donated and is_same_context(key[2]):
-                # Imported late for start-up time: the call cache imports the code generator.
-                from shardir.frontend.dispatch.native_call_cache import (
-                    insert_call,
-                    with_distinct_arrays,
-                )
+        if program.launch is not None and is_same_context(key[2]):
+            self._insert_call(program, results, key[2], leaves, args, options)
+        return tree.unflatten(results, made)
 
-                call = with_distinct_arrays(args, options, leaves)
-                static = known.static, known.static_names
-                insert_call(self, static, program.launch, results, *call)
-            if alone is not None:
-                if len(self._fast_path) >= MAX_CACHED_PROGRAMS:
-                    self._fast_path.clear()
-                form = None if results.is_leaf() else results
-                self._fast_path[alone[1]] = program.launch, form, key[2], program
-        return out
+    def _insert_call(
+        self,
+        program: Runnable,
+        results: tree.PyTreeDef,
+        context: TraceContext,
+        placed: Sequence[Any],
+        args: tuple[PyTree, ...],
+        options: dict[str, PyTree],
+    ) -> None:
+        """Let later calls with these signatures run the launch of a program directly.
+
+        The program took the leaves in `placed`. Where all devices share memory, its launch takes
+        the user's, too: placing them copied no elements.
+        """
+        assert program.launch is not None
+        given: Sequence[Any] = placed
+        if self._placement is not None:
+            given = tree.leaves(self._parameters.partition_arguments(args, options)[0])
+            if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
+                return
+        if not program.donated:
+            # Imported late for start-up time: the call cache imports the code generator.
+            from shardir.frontend.dispatch.native_call_cache import (
+                insert_call,
+                with_distinct_arrays,
+            )
+
+            static = self._parameters.static, self._parameters.static_names
+            call = with_distinct_arrays(args, options, given)
+            insert_call(self, static, program.launch, results, *call)
+        # Later calls with this signature use the fast path if all arguments are arrays.
+        alone = (self._flatten_with_static if self._has_static else flatten_arrays)(args, options)
+        if alone is not None:
+            if len(self._fast_path) >= MAX_CACHED_PROGRAMS:
+                self._fast_path.clear()
+            form = None if results.is_leaf() else results
+            self._fast_path[alone[1]] = program.launch, form, context, program
 
     @traceback_boundary
     def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
@@ -254,7 +333,7 @@ class JitFunction:
         return {**self.__dict__, **own}
 
     def __repr__(self) -> str:
-        return f"<jit of {self._parameters.name}>"
+        return f"<{self._transform} of {self._parameters.name}>"
 
     def _lower(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Lowered:
         known = self._parameters
@@ -341,6 +420,8 @@ class JitFunction:
 
     def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         """Inline a call into the enclosing trace."""
+        if self._transform != "jit":
+            return self._fun(*args, **options)
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name, inside=True)
         check_call_signature(self._fun, known.name, args, options)

@@ -4,28 +4,21 @@ It is a manual computation over a mesh with one axis, in which the slices are sh
 """
 
 from collections.abc import Sequence
-from functools import update_wrapper
-from types import MethodType
+from functools import wraps
 from typing import Any, final
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
-from shardir.frontend.dispatch.cache_info import CacheInfo
-from shardir.frontend.dispatch.jit import JitFunction, jit
-from shardir.frontend.dispatch.stages import Lowered
-from shardir.frontend.errors import (
-    ArgumentError,
-    IncompatibleDevicesError,
-)
+from shardir.frontend.dispatch.jit import JitFunction
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import as_device_array
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNums, Parameters
-from shardir.frontend.tracing.trace import current_trace
-from shardir.frontend.transforms.pmap_call import PmapCall, PmapParameters
+from shardir.frontend.transforms.pmap_call import PmapCall, PmapLevel, PmapParameters
 from shardir.frontend.transforms.vmap import check_axis_entries, is_axis_number
 
 
@@ -64,7 +57,7 @@ def pmap(
     are too few devices.
     """
 
-    def decorate(fun: UserFunction) -> PmapFunction:
+    def decorate(fun: UserFunction) -> JitFunction:
         if not callable(fun):
             raise ArgumentError(with_location(f"pmap takes a function, got {brief(fun)}"))
         parameters = Parameters.of(
@@ -115,75 +108,39 @@ def pmap(
         )
         mode = resolve_uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
         resolve_pipeline(passes, f"pmap of {name}")
-        return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode, passes)
+
+        @wraps(fun)
+        def call_mapped(*args: PyTree, **options: PyTree) -> Any:
+            return PmapCall(mapping, args, options).trace()
+
+        return JitFunction(
+            call_mapped,
+            Parameters.of(call_mapped, static_broadcasted_argnums, None, donate_argnums),
+            None,
+            None,
+            mode,
+            passes=passes,
+            placement=_SlicePlacement(mapping),
+            transform="pmap",
+        )
 
     return decorate if fun is None else decorate(fun)
 
 
 @final
-class PmapFunction:
-    """The result of `pmap`. Call it, or `lower` it for arguments without running it."""
+class _SlicePlacement:
+    """The placement of each slice of the arguments on its device."""
 
-    __name__: str
-    __wrapped__: UserFunction
-
-    def __init__(
-        self,
-        mapping: "PmapParameters",
-        static: ArgNums | None,
-        donated: ArgNums | None,
-        uneven: str | None,
-        passes: str | None,
-    ) -> None:
-        update_wrapper(self, mapping.fun)
+    def __init__(self, mapping: PmapParameters) -> None:
         self._mapping = mapping
 
-        def call_mapped(*args: PyTree, **options: PyTree) -> Any:
-            return PmapCall(mapping, args, options).trace()
+    @property
+    def version(self) -> tuple[PmapLevel, ...]:
+        """The nested pmaps that the last trace found; they need more devices."""
+        return tuple(self._mapping.inner)
 
-        update_wrapper(call_mapped, mapping.fun)
-        self._mapped = call_mapped
-        self._jit: JitFunction = jit(
-            call_mapped, static_argnums=static, donate_argnums=donated, uneven=uneven, passes=passes
-        )
-
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
-        """Return the results of all positions, stacked along the mapped axis."""
-        try:
-            if current_trace() is not None:
-                return self._mapped(*args, **options)
-            known = list(self._mapping.inner)
-            placed, named = PmapCall(self._mapping, args, options).place_arguments()
-            try:
-                return self._jit(*placed, **named)
-            except IncompatibleDevicesError:
-                if known == self._mapping.inner:
-                    raise
-            # Tracing has found a nested pmap, which needs more devices.
-            placed, named = PmapCall(self._mapping, args, options).place_arguments()
-            return self._jit(*placed, **named)
-        except Exception as error:
-            hide_own_frames(error)
-            raise
-
-    def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
-        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
-        return self._jit.lower(*args, **options)
-
-    def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
-        """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
-        return self._jit.eval_shape(*args, **options)
-
-    def cache_info(self) -> CacheInfo:
-        """Return the compilations of this function with the reason for each of them."""
-        return self._jit.cache_info()
-
-    def clear_cache(self) -> None:
-        """Remove all compiled programs from the cache."""
-        self._jit.clear_cache()
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<pmap of {self._mapping.name}>"
+    def place(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return the arguments of a call on the devices that need them."""
+        return PmapCall(self._mapping, args, options).place_arguments()
