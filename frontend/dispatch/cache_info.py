@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from shardir.display.representation import abbreviate
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.eager_call import TraceContext
+from shardir.frontend.dispatch.call_table import TraceContext
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import user_position

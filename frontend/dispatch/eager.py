@@ -16,14 +16,15 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shardir.backends.native import vectorcall_class
+from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_errors import (
     FOREIGN_ERRORS,
     raise_argument_error,
     raise_memory_error,
 )
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly, is_same_context
+from shardir.frontend.dispatch.call_table import is_current
+from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -83,13 +84,19 @@ class PublicFunction:
         try:
             try:
                 # The Python tier; with the native tier such calls do not get here.
-                if self.eager.launches and not options:
+                if native is None and not options:
                     key = tuple([x.signature if type(x) is Array else None for x in args])
-                    known = self.eager.launches.get(key)
-                    if known is not None and current_trace() is None and is_same_context(known[2]):
-                        made = known[0]([*args])
-                        if made is not None:
-                            return made[0] if known[1] is None else tree.unflatten(known[1], made)
+                    known = self.eager.calls.get(key)
+                    if known is not None:
+                        _, structure, launch, context = known
+                        if launch is not None and context is not None and is_current(context):
+                            made = launch(args)
+                            if made is not None:
+                                return (
+                                    made[0]
+                                    if structure is None
+                                    else tree.unflatten(structure, made)
+                                )
                 if self._has_out_sharding and "out_sharding" in options:
                     return self._call_with_out_sharding(args, dict(options))
                 if current_trace() is not None:

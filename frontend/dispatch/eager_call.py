@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from shardir.backends.base import Launch
 from shardir.backends.native import native
 from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
@@ -23,7 +22,14 @@ from shardir.frontend.dispatch.argument_signatures import (
     is_array_like,
     signature_of_leaf,
 )
-from shardir.frontend.dispatch.execution_context import ExecutionContext, execution_context
+from shardir.frontend.dispatch.call_table import (
+    MAX_CACHED_PROGRAMS,
+    CallTable,
+    CompiledCall,
+    context_objects,
+    is_current,
+    trace_context,
+)
 from shardir.frontend.dispatch.fingerprint import module_fingerprint
 from shardir.frontend.dispatch.lowering import LoweredProgram, lower
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
@@ -33,17 +39,11 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
-from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.op_rules.custom_rules import RuleSet, rules_in_force
-
-MAX_CACHED_PROGRAMS = 4096
-"""Maximum number of programs in a cache; a full cache is cleared."""
-
 
 MAX_LIST_ELEMENTS = 1024
 """Maximum number of elements in a list that an eager call accepts.
@@ -56,22 +56,6 @@ seconds.
 def _is_argument(x: Any) -> bool:
     """Return whether a leaf of an eager call is an argument of its program."""
     return is_array_like(x) and not is_wide_int(x)
-
-
-TraceContext = tuple[tuple[tuple[str, object], ...], Mesh | None, RuleSet, ExecutionContext]
-
-
-def trace_context() -> TraceContext:
-    """Return the trace context: settings, mesh, registered rules and execution context."""
-    return config.snapshot(), current_mesh(), rules_in_force(), execution_context()
-
-
-def is_same_context(before: TraceContext) -> bool:
-    """Return whether the trace context still consists of the same objects; equal ones do not
-    count."""
-    snapshot, mesh, rules, running = before
-    same = config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
-    return same and execution_context() is running
 
 
 def trace_call(
@@ -130,12 +114,7 @@ class EagerFunction:
         self.static_positions = frozenset(
             i for i, name in enumerate(self.positional) if name in self.static
         )
-        self.programs: dict[Any, Any] = {}
-        self.launches: dict[
-            tuple[ArraySignature | None, ...], tuple[Launch, tree.PyTreeDef | None, TraceContext]
-        ] = {}
-        """Without the native tier: the launch, result structure and trace context of calls with
-        positional arrays alone."""
+        self.calls = CallTable()
 
 
 def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
@@ -168,36 +147,34 @@ def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[s
         for arg in (*args, *options.values()):
             _check_list_length(arg)
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
-    where = (tuple(shape), signatures, trace_context())
-    there = eager.programs.get(where) if eager.cached else None
+    context = context_objects()
+    signature = (tuple(shape), signatures, trace_context())
+    there, captured = eager.calls.get(signature) if eager.cached else None, []
     if there is None:
-        there = _compile_call(eager, args, options, signatures)
+        there, captured = _compile_call(eager, args, options, signatures)
         if eager.cached:
-            if len(eager.programs) >= MAX_CACHED_PROGRAMS:
-                eager.programs.clear()
-            eager.programs[where] = there
-    program, structure, more = there
+            eager.calls.add(signature, there)
+    program, structure, _, _ = there
     taken = leaves
     if program.results_are_views:
         # A result must not share memory with a NumPy array, which is writable.
         taken = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
-    results = program(taken + more)
+    results = program(taken + captured)
     if placed:
         leaves = [placed.get(id(x), x) for x in leaves]
     made = results[0] if structure is None else tree.unflatten(structure, results)
     # The types of the arguments do not identify a call with a number that is part of the program.
     is_cacheable = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
     done, launch = recorded_calls.get(), program.launch if is_cacheable else None
+    if context is None or not is_current(context):
+        launch = None
     if done is not None:
-        if not is_same_context(where[2]):
-            launch = None
         done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
-    elif launch is not None and is_same_context(where[2]):
+    elif launch is not None:
         if native is None:
             if not options and all(type(x) is Array for x in given[0]):
-                if len(eager.launches) >= MAX_CACHED_PROGRAMS:
-                    eager.launches.clear()
-                eager.launches[signatures] = launch, structure, where[2]
+                call = CompiledCall(program, structure, launch, context)
+                eager.calls.add(signatures, call)
             return made
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import insert_call
@@ -297,11 +274,10 @@ def _compile_call(
     args: tuple[PyTree, ...],
     options: dict[str, PyTree],
     signatures: tuple[ArraySignature, ...],
-) -> tuple[Runnable, tree.PyTreeDef | None, list[Array]]:
+) -> tuple[CompiledCall, list[Array]]:
     """Trace and compile a call.
 
-    Return the program, the pytree structure of its results (`None` for a single array), and the
-    captured arrays that it takes in addition to the arguments.
+    Return it and the captured arrays that the program takes in addition to the arguments.
     """
     name = eager.name
     labels: list[str] = []
@@ -344,8 +320,8 @@ def _compile_call(
     )
     containers = None if structure.is_leaf() else structure
     if eager.cached:
-        return Runnable(plan, traced.results, traced.captured), containers, []
-    return compile_temporary(plan, traced), containers, list(traced.captured)
+        return CompiledCall(Runnable(plan, traced.results, traced.captured), containers), []
+    return CompiledCall(compile_temporary(plan, traced), containers), list(traced.captured)
 
 
 def _restore_original(error: NotAnArrayError, rebuilt: Any, given: Any) -> bool:

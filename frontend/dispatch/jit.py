@@ -27,15 +27,17 @@ from shardir.frontend.dispatch.argument_signatures import (
     signatures_of,
 )
 from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
-from shardir.frontend.dispatch.compilation import prepare_backend
-from shardir.frontend.dispatch.donation import run_with_donation
-from shardir.frontend.dispatch.eager_call import (
-    MAX_CACHED_PROGRAMS,
+from shardir.frontend.dispatch.call_table import (
+    CallTable,
+    CompiledCall,
     TraceContext,
-    is_same_context,
-    trace_call,
+    context_objects,
+    is_current,
     trace_context,
 )
+from shardir.frontend.dispatch.compilation import prepare_backend
+from shardir.frontend.dispatch.donation import run_with_donation
+from shardir.frontend.dispatch.eager_call import trace_call
 from shardir.frontend.dispatch.execution_context import (
     check_compiler_options,
     default_array_device,
@@ -74,19 +76,14 @@ if TYPE_CHECKING:
 
 def _flatten_positional_arrays(
     args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[list[Any], tuple[Any, ...]] | None:
-    """Return the arrays of a call and its cache key, or `None` unless all arguments are arrays that
-    are passed by position."""
-    key = [x.signature for x in args if type(x) is Array]
-    return None if options or len(key) < len(args) else (list(args), tuple(key))
+) -> tuple[Sequence[Any], tuple[Any, ...]] | None:
+    """Return the arguments of a call and their signatures, `None` for those that are no arrays."""
+    key = tuple([x.signature if type(x) is Array else None for x in args])
+    return None if options else (args, key)
 
 
 flatten_arrays = _flatten_positional_arrays if native is None else native.flatten
-"""Return the arrays of a call and its cache key, or `None` if there are other arguments."""
-
-_FastPathEntry = tuple[Launch, tree.PyTreeDef | None, TraceContext, Runnable]
-"""The launch of a call with only arrays, the structure of its results unless that is one array, the
-trace context in which it is valid, and the program, which states the donated arrays."""
+"""Return the arrays of a call and their signatures, or `None` if there are other arguments."""
 
 
 class Placement(Protocol):
@@ -153,36 +150,38 @@ class JitFunction:
         self._compiler_options, self._passes = compiler_options, passes
         self._transform = transform
         self._placement = placement if device is None else _DevicePlacement(parameters, device)
-        self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
-        self._fast_path: dict[tuple[Any, ...], _FastPathEntry] = {}
+        self._calls = CallTable()
         self._has_static = parameters.has_static
         self._compilations = CompilationLog()
 
     def __call__(self, *args: PyTree, **options: PyTree) -> Any:
         """Call the function with these arguments."""
         try:
-            if current_trace() is not None:
-                return self._inline(args, options)
-            if self._fast_path:
+            if self._calls:
                 found = (
                     self._flatten_with_static(args, options)
                     if self._has_static
                     else flatten_arrays(args, options)
                 )
-                known = None if found is None else self._fast_path.get(found[1])
-                if found is not None and known is not None and is_same_context(known[2]):
-                    launch, results, _, program = known
-                    made = self._run(launch, found[0], program)
-                    if made is not None:
-                        return made[0] if results is None else tree.unflatten(results, made)
+                known = None if found is None else self._calls.get(found[1])
+                if found is not None and known is not None:
+                    program, structure, launch, context = known
+                    if launch is not None and context is not None and is_current(context):
+                        made = (
+                            self._run_with_donation(launch, found[0], program)
+                            if program.donated
+                            else launch(found[0])
+                        )
+                        if made is not None:
+                            return made[0] if structure is None else tree.unflatten(structure, made)
+            if current_trace() is not None:
+                return self._inline(args, options)
             return self._call_slow_path(args, options)
         except Exception as error:
             hide_own_frames(error)
             raise
 
-    def _run(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
-        if not program.donated:
-            return run(leaves)
+    def _run_with_donation(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
         return run_with_donation(
             run, leaves, program.donated, self._parameters.name, program.plan.devices
         )
@@ -228,34 +227,38 @@ class JitFunction:
                 return self._call_slow_path(*replaced)
             signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
-        key = tokens, static, trace_context()
-        found = self._programs.get(key)
+        context, objects = trace_context(), context_objects()
+        signature = tokens, static, context
+        found = self._calls.get(signature)
         if found is None:
-            if len(self._programs) >= MAX_CACHED_PROGRAMS:
-                self._programs.clear()
             prepare_backend(default_array_device().backend)
             begin = perf_counter()
-            found = self._lower(*call).make_program()
+            program, structure = self._lower(*call).make_program()
             seconds = perf_counter() - begin
             if known.has_donated:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
                 positions, others = known.merge_arguments(numbers, *call)
-                found[0].donate(tree.leaves(known.donated_arguments(tuple(positions), others)))
-            self._programs[key] = found  # Last, because other threads read the cache.
+                program.donate(tree.leaves(known.donated_arguments(tuple(positions), others)))
+            found = CompiledCall(program, None if structure.is_leaf() else structure)
+            self._calls.add(signature, found)  # Last, because other threads read the table.
             self._compilations.add(
-                self._fun, known.name, self._call_key(dynamic, static, key[2]), seconds
+                self._fun, known.name, self._call_key(dynamic, static, context), seconds
             )
-        program, results = found
-        made = self._run(program, leaves, program)
-        if program.launch is not None and is_same_context(key[2]):
-            self._insert_call(program, results, key[2], leaves, args, options)
-        return tree.unflatten(results, made)
+        program = found.program
+        made = (
+            self._run_with_donation(program, leaves, program)
+            if program.donated
+            else program(leaves)
+        )
+        if program.launch is not None and objects is not None and is_current(objects):
+            self._insert_call(
+                found._replace(launch=program.launch, context=objects), leaves, args, options
+            )
+        return made[0] if found.structure is None else tree.unflatten(found.structure, made)
 
     def _insert_call(
         self,
-        program: Runnable,
-        results: tree.PyTreeDef,
-        context: TraceContext,
+        call: CompiledCall,
         placed: Sequence[Any],
         args: tuple[PyTree, ...],
         options: dict[str, PyTree],
@@ -265,7 +268,8 @@ class JitFunction:
         The program took the leaves in `placed`. Where all devices share memory, its launch takes
         the user's, too: placing them copied no elements.
         """
-        assert program.launch is not None
+        program, structure, launch, _ = call
+        assert launch is not None
         given: Sequence[Any] = placed
         if self._placement is not None:
             given = tree.leaves(self._parameters.partition_arguments(args, options)[0])
@@ -279,15 +283,11 @@ class JitFunction:
             )
 
             static = self._parameters.static, self._parameters.static_names
-            call = with_distinct_arrays(args, options, given)
-            insert_call(self, static, program.launch, results, *call)
-        # Later calls with this signature use the fast path if all arguments are arrays.
+            distinct = with_distinct_arrays(args, options, given)
+            insert_call(self, static, launch, structure, *distinct)
         alone = (self._flatten_with_static if self._has_static else flatten_arrays)(args, options)
-        if alone is not None:
-            if len(self._fast_path) >= MAX_CACHED_PROGRAMS:
-                self._fast_path.clear()
-            form = None if results.is_leaf() else results
-            self._fast_path[alone[1]] = program.launch, form, context, program
+        if alone is not None and all(type(x) is Array for x in alone[0]):
+            self._calls.add(alone[1], call)
 
     @traceback_boundary
     def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
@@ -302,7 +302,7 @@ class JitFunction:
     def cache_info(self) -> CacheInfo:
         """Return the compilations of this function with the reason for each of them."""
         entries = tuple(self._compilations.entries)
-        return CacheInfo(self._parameters.name, len(self._programs), entries)
+        return CacheInfo(self._parameters.name, self._calls.num_programs(), entries)
 
     def _call_key(self, dynamic: Any, static: Any, context: TraceContext) -> CallKey:
         known = self._parameters
@@ -319,8 +319,7 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Remove all compiled programs from the cache."""
         self._compilations.clear()
-        self._programs.clear()
-        self._fast_path.clear()
+        self._calls.clear()
         if self.call_cache is not None:
             self.call_cache.table.clear()
 
@@ -329,7 +328,7 @@ class JitFunction:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy, which compiles its own programs."""
-        own = {"_programs": {}, "_fast_path": {}, "_compilations": CompilationLog()}
+        own = {"_calls": CallTable(), "_compilations": CompilationLog()}
         return {**self.__dict__, **own}
 
     def __repr__(self) -> str:

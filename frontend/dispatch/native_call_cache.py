@@ -14,16 +14,17 @@ import numpy as np
 from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.launch import ArrayImport, import_row
 from shardir.backends.native import has_call_cache, native
-from shardir.frontend import config
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch import execution_context
 from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
+from shardir.frontend.dispatch.call_table import (
+    CONTEXT_VARIABLES,
+    CURRENT_TRACE,
+    PROCESS_RULES,
+    PROCESS_SCOPES,
+)
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
 from shardir.frontend.pytree import tree
-from shardir.frontend.shardings import mesh
-from shardir.frontend.tracing import trace
-from shardir.op_rules import custom_rules
 
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache, CallTable
@@ -34,15 +35,10 @@ NATIVE_NUMBER_DTYPES = {"bool", "i32", "i64", "f32", "f64"}
 """Element types that the native tier makes from Python numbers."""
 
 _TRACE_CONTEXT = (
-    (trace._current, recorded_calls),
-    (
-        config._block_scope,
-        mesh._entered_meshes,
-        custom_rules._block,
-        execution_context._execution_context,
-    ),
-    config._process_scopes,
-    custom_rules._process,
+    (CURRENT_TRACE, recorded_calls),
+    CONTEXT_VARIABLES,
+    PROCESS_SCOPES,
+    PROCESS_RULES,
 )
 
 StaticParameters = tuple[Iterable[int], Iterable[str]] | None

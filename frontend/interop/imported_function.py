@@ -16,7 +16,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import is_jax_key
 from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import MAX_CACHED_PROGRAMS, trace_context
+from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.jit import JitFunction, Lowered
 from shardir.frontend.errors import ArgumentError, LostUpdateError, NotAnArrayError
 from shardir.frontend.interop import (
