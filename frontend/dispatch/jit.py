@@ -158,19 +158,20 @@ class JitFunction:
         """Call the function with these arguments."""
         try:
             if self._calls:
-                found = (
-                    self._flatten_with_static(args, options)
-                    if self._has_static
-                    else flatten_arrays(args, options)
-                )
-                known = None if found is None else self._calls.get(found[1])
-                if found is not None and known is not None:
+                leaves: Sequence[Any] = args
+                if native is None and not options and not self._has_static:
+                    # Inlined, because this takes a large part of the time of the Python tier.
+                    key: Any = tuple([x.signature if type(x) is Array else None for x in args])
+                else:
+                    leaves, key = self._flatten_arrays(args, options)
+                known = self._calls.get(key)
+                if known is not None:
                     program, structure, launch, context = known
                     if launch is not None and context is not None and is_current(context):
                         made = (
-                            self._run_with_donation(launch, found[0], program)
+                            self._run_with_donation(launch, leaves, program)
                             if program.donated
-                            else launch(found[0])
+                            else launch(leaves)
                         )
                         if made is not None:
                             return made[0] if structure is None else tree.unflatten(structure, made)
@@ -181,16 +182,21 @@ class JitFunction:
             hide_own_frames(error)
             raise
 
-    def _run_with_donation(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
+    def _run_with_donation(self, run: Launch, leaves: Sequence[Any], program: Runnable) -> Any:
         return run_with_donation(
             run, leaves, program.donated, self._parameters.name, program.plan.devices
         )
 
-    def _flatten_with_static(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
-        """Return the arrays of a call, and its cache key including the static arguments."""
+    def _flatten_arrays(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Sequence[Any], Any]:
+        """Return the arrays of a call, and their signatures with the static arguments as a key of
+        the table; the key is `None` if there are other arguments."""
+        if not self._has_static:
+            return flatten_arrays(args, options) or ((), None)
         dynamic, static = self._parameters.partition_arguments(args, options)
         found = flatten_arrays(*dynamic)
-        return found and (found[0], (found[1], static))
+        return ((), None) if found is None else (found[0], (found[1], static))
 
     def _call_slow_path(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         """Call the function with any arguments: place them, look up the program, or compile it."""
@@ -285,9 +291,9 @@ class JitFunction:
             static = self._parameters.static, self._parameters.static_names
             distinct = with_distinct_arrays(args, options, given)
             insert_call(self, static, launch, structure, *distinct)
-        alone = (self._flatten_with_static if self._has_static else flatten_arrays)(args, options)
-        if alone is not None and all(type(x) is Array for x in alone[0]):
-            self._calls.add(alone[1], call)
+        leaves, key = self._flatten_arrays(args, options)
+        if key is not None and all(type(x) is Array for x in leaves):
+            self._calls.add(key, call)
 
     @traceback_boundary
     def lower(self, *args: PyTree, **options: PyTree) -> Lowered:

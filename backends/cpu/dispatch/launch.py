@@ -138,11 +138,18 @@ def _make_python_launch(
     unread = len(template)
     taken = [(unread if each.slot < 0 else each.slot, each.shape) for each in arguments]
     rows = [tuple(each) for each in results]
-    allocate, empty = memory.allocate, [*template, 0]
+    allocate = memory.allocate
+    empty: list[Any] = [*template, 0]
+    for slot, _ in taken:
+        empty[slot] = None  # The program raises an error where an argument is missing.
+    is_short = len(sizes) == len(rows) == 1 and rows[0][0] == 0
+    if program is not None and is_short and all(slot < unread for slot, _ in taken):
+        return _make_short_launch(program, kind, empty[1:-1], taken, places, sizes[0], rows[0])
 
-    def launch(leaves: list[Any], *blocks: Any) -> list[Any] | None:
+    def launch(leaves: Sequence[Any], *blocks: Any) -> list[Any] | None:
         addresses, storages = empty.copy(), []
-        for leaf, (slot, shape) in zip(leaves, taken, strict=True):
+        for k, leaf in enumerate(leaves):
+            slot, shape = taken[k]
             if type(leaf) is not kind:
                 return None
             storage = leaf.held
@@ -171,6 +178,56 @@ def _make_python_launch(
         return made
 
     launch.__dict__["keep"] = keep
+    return launch
+
+
+def _make_short_launch(
+    program: RunProgram,
+    kind: Any,
+    template: list[Any],
+    arguments: Sequence[tuple[int, tuple[int, ...] | None]],
+    places: Sequence[tuple[int, int, int]],
+    nbytes: int,
+    result: tuple[Any, ...],
+) -> Launch:
+    """Return a launch as Python code for a program that allocates one block, with one result in it.
+
+    Most functions that are called eagerly have such a program. The launch sets the fields of the
+    result itself, which takes half of the time of two constructors.
+    """
+    taken = [(slot - 1, shape) for slot, shape in arguments]
+    buffers = [(slot - 1, offset) for slot, _, offset in places]
+    _, begin, shape, dtype, signature, sharding, _ = result
+    allocate, new = memory.allocate, object.__new__
+
+    def launch(leaves: Sequence[Any], *blocks: Any) -> list[Any] | None:
+        addresses, storages = template.copy(), []
+        # A strict `zip` takes a fifth of the time of a launch.
+        for k, leaf in enumerate(leaves):
+            slot, expected = taken[k]
+            if type(leaf) is not kind:
+                return None
+            storage = leaf.held
+            if type(storage) is not Storage:
+                return None
+            if expected is not None and storage.shape != expected:
+                return None
+            addresses[slot] = storage.address
+            storages.append(storage)
+        owner = blocks[0] if blocks else allocate(nbytes)
+        start = owner.address
+        for slot, offset in buffers:
+            addresses[slot] = start + offset
+        program(*addresses)
+        made = new(Storage)
+        made.address, made.owner, made.shape, made.dtype = start + begin, owner, shape, dtype
+        made._array = None
+        array = new(kind)
+        array.signature, array.sharding, array.held = signature, sharding, made
+        array._parts = array._whole = None
+        array._gone = ""
+        return [array]
+
     return launch
 
 
