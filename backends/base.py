@@ -18,7 +18,7 @@ from shardir.ir.module import Module
 from shardir.registry import Registry
 
 Array = npt.NDArray[Any]
-Launch = Callable[[Sequence[Any]], list[Any] | None]
+Launch = Callable[[list[Any]], list[Any] | None]
 Lower = Callable[[str], Module]
 """Returns the module that a pipeline, given as text, makes; raises `MergeError` if it cannot."""
 Shards = Sequence[Array]

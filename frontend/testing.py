@@ -18,9 +18,10 @@ from shardir.errors import ShardirError, suggest_name
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import to_numpy
-from shardir.frontend.dispatch.jit import JitFunction, jit
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.runnable import default_pipeline
-from shardir.frontend.dispatch.stages import Compiled, Lowered
+from shardir.frontend.dispatch.stages.stages import Compiled, Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief

@@ -9,7 +9,11 @@ from shardir.frontend.cli.array_files import load_arguments
 from shardir.frontend.cli.files import CommandError
 from shardir.frontend.cli.options import Arguments, FileOrFunction, MeshSizes, Seed, Specs
 from shardir.frontend.cli.targets import load_target
-from shardir.frontend.dispatch.emission import MAX_SELFTEST_SECONDS, make_emission, write_files
+from shardir.frontend.dispatch.stages.emission import (
+    MAX_SELFTEST_SECONDS,
+    make_emission,
+    write_files,
+)
 from shardir.frontend.pytree import tree
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline

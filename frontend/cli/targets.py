@@ -34,7 +34,7 @@ from shardir.frontend.cli.files import (
 )
 from shardir.frontend.config import config, set_cpu_devices
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.dispatch.stages import Lowered
+from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief, quote_message

@@ -9,8 +9,8 @@ import numpy as np
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.numpy_conversion import abstract_of, narrow_array
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import run_temporary
+from shardir.frontend.dispatch.temporary_programs import run_temporary
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, CallbackShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction

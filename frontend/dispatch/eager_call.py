@@ -5,7 +5,7 @@ signatures of the arrays, and the trace context. A cache miss traces the functio
 place of the arrays, lowers and compiles it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,36 +13,33 @@ import numpy as np
 from shardir.backends.native import native
 from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
-from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, not_an_array_error
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.argument_signatures import (
-    ArgumentLeaf,
-    is_array_like,
-    signature_of_leaf,
-)
 from shardir.frontend.dispatch.call_table import (
-    MAX_CACHED_PROGRAMS,
     CallTable,
     CompiledCall,
     context_objects,
     is_current,
     trace_context,
 )
-from shardir.frontend.dispatch.fingerprint import module_fingerprint
-from shardir.frontend.dispatch.lowering import LoweredProgram, lower
+from shardir.frontend.dispatch.lowering import lower
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.scalar_arguments import is_wide_int, numbers_as_arrays
+from shardir.frontend.dispatch.temporary_programs import compile_temporary
+from shardir.frontend.dispatch.traced_calls import (
+    ArgumentLeaf,
+    is_array_like,
+    signature_of_leaf,
+    trace_call,
+)
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
-from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 
 MAX_LIST_ELEMENTS = 1024
@@ -56,45 +53,6 @@ seconds.
 def _is_argument(x: Any) -> bool:
     """Return whether a leaf of an eager call is an argument of its program."""
     return is_array_like(x) and not is_wide_int(x)
-
-
-def trace_call(
-    fun: UserFunction,
-    name: str,
-    leaves: Sequence[ArgumentLeaf],
-    rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
-    is_temporary: bool = False,
-) -> tuple[TracedFunction, tree.PyTreeDef]:
-    """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
-
-    Return the traced program and the pytree structure of its results. Raises `NotAnArrayError` when
-    `fun` returns anything other than arrays and numbers.
-    """
-    structure: list[tree.PyTreeDef] = []
-
-    def flat(tracers: list[Tracer]) -> list[Tracer]:
-        args, options = rebuild(iter(tracers))
-        results, found = tree.flatten(replace_float0(fun(*args, **options)))
-        structure.append(found)
-        return [result_tracer(result, i, found, name) for i, result in enumerate(results)]
-
-    params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
-    return trace_program(flat, params, name, is_temporary), structure[0]
-
-
-def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
-    """Return a result of a traced function as a tracer; an error names its position in the
-    result."""
-    if not is_array_like(result):
-        place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
-        raise NotAnArrayError(
-            with_location(
-                f"{name} returned {brief_with_type(result)}"
-                f"{f' at result{place}' if place else ''}, which is not an array; return arrays, "
-                "numbers and containers of them only"
-            )
-        )
-    return as_tracer(result)
 
 
 class EagerFunction:
@@ -149,7 +107,8 @@ def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[s
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
     context = context_objects()
     signature = (tuple(shape), signatures, trace_context())
-    there, captured = eager.calls.get(signature) if eager.cached else None, []
+    there = eager.calls.get(signature) if eager.cached else None
+    captured: list[Array] = []
     if there is None:
         there, captured = _compile_call(eager, args, options, signatures)
         if eager.cached:
@@ -353,51 +312,6 @@ def _array_labels(base: str, arg: Any) -> list[str]:
         for path, part in zip(structure.paths(), parts, strict=True)
         if _is_argument(part)
     ]
-
-
-_temporary_programs: dict[Any, Runnable] = {}
-
-
-def compile_temporary(plan: LoweredProgram, traced: TracedFunction) -> Runnable:
-    """Return the compiled program of a function that is traced at every call.
-
-    Two calls that trace to the same program share it; captured arrays are arguments.
-    """
-    weak = tuple(abstract.weak for abstract in traced.results)
-    key = module_fingerprint(plan.module), plan.user_shardings, plan.devices, weak, trace_context()
-    found = _temporary_programs.get(key)
-    if found is None:
-        if len(_temporary_programs) >= MAX_CACHED_PROGRAMS:
-            _temporary_programs.clear()
-        found = _temporary_programs[key] = Runnable(plan, traced.results, ())
-    return found
-
-
-def run_temporary(
-    fun: UserFunction,
-    name: str,
-    leaves: Sequence[Any],
-    labels: Sequence[str],
-    uneven: str | None = None,
-) -> Any:
-    """Trace `fun` for this call outside of a trace, run it on `leaves` and return its pytree of
-    results.
-
-    `uneven` is the option of `jit`; the setting applies if it is `None`.
-    """
-    described = [
-        ArgumentLeaf(
-            label, f"argument {label} of {name}", signature_of_leaf(leaf, f"{label} of {name}")
-        )
-        for label, leaf in zip(labels, leaves, strict=True)
-    ]
-    traced, structure = trace_call(fun, name, described, lambda each: (list(each), {}), True)
-    placed = [leaf.signature.sharding for leaf in described]
-    free = [None] * len(traced.results)
-    mode = config.uneven if uneven is None else uneven
-    plan = lower(traced, placed, free, [leaf.description for leaf in described], mode)
-    results = compile_temporary(plan, traced)([*leaves, *traced.captured])
-    return tree.unflatten(structure, results)
 
 
 def _unhashable_error(

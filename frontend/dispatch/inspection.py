@@ -9,13 +9,14 @@ from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.dispatch.argument_signatures import (
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.traced_calls import (
     ArgumentLeaf,
     is_array_like,
+    result_tracer,
     signature_of_leaf,
+    trace_call,
 )
-from shardir.frontend.dispatch.eager_call import result_tracer, trace_call
-from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function

@@ -15,7 +15,6 @@ from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.launch import ArrayImport, import_row
 from shardir.backends.native import has_call_cache, native
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
 from shardir.frontend.dispatch.call_table import (
     CONTEXT_VARIABLES,
     CURRENT_TRACE,
@@ -24,6 +23,7 @@ from shardir.frontend.dispatch.call_table import (
 )
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
+from shardir.frontend.dispatch.traced_calls import signature_of_leaf
 from shardir.frontend.pytree import tree
 
 if TYPE_CHECKING:

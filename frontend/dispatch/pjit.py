@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from shardir.frontend.dispatch.jit import JitFunction, jit
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location

@@ -15,9 +15,10 @@ import numpy as np
 from shardir.errors import ShardirError
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import is_jax_key
-from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
-from shardir.frontend.dispatch.jit import JitFunction, Lowered
+from shardir.frontend.dispatch.jit_function import JitFunction
+from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, LostUpdateError, NotAnArrayError
 from shardir.frontend.interop import (
     rules_collectives,

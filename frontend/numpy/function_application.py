@@ -9,7 +9,7 @@ from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
-from shardir.frontend.dispatch.jit import JitFunction
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.numpy.creation import array_conversion

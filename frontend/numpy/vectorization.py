@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function
-from shardir.frontend.dispatch.argument_signatures import check_traceable
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.traced_calls import check_traceable
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import map as map_rows
 from shardir.frontend.numpy.creation import array_conversion

@@ -5,7 +5,7 @@ from typing import Any
 
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.operators import Operators
-from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, StructureError
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree import tree

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection

@@ -13,8 +13,7 @@ from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import result_tracer
+from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree

@@ -5,7 +5,7 @@ from typing import Any, final
 
 from shardir.errors import VectorizeError
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.dispatch.eager_call import result_tracer
+from shardir.frontend.dispatch.traced_calls import result_tracer
 from shardir.frontend.errors import ArgumentError, BatchError
 from shardir.frontend.lax.control_flow.loops import map as map_slices
 from shardir.frontend.pytree import tree

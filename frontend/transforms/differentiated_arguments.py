@@ -6,7 +6,7 @@ from typing import Any
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.arrays.float0 import FLOAT0 as FLOAT0
-from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief, brief_with_type

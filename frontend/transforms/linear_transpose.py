@@ -5,9 +5,9 @@ from typing import Any
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
 from shardir.frontend.dispatch.inspection import eval_shape
+from shardir.frontend.dispatch.temporary_programs import run_temporary
+from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function, format_structure

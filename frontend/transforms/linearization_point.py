@@ -13,8 +13,8 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import check_call_signature, check_flag
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
+from shardir.frontend.dispatch.temporary_programs import run_temporary
+from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
-from shardir.frontend.dispatch.jit import JitFunction
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief

@@ -5,10 +5,9 @@ from functools import wraps
 from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
-from shardir.frontend.dispatch.argument_signatures import is_array_like
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.dispatch.eager_call import result_tracer
 from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree

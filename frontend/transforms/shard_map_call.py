@@ -9,8 +9,8 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import result_tracer, run_temporary
+from shardir.frontend.dispatch.temporary_programs import run_temporary
+from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix

@@ -146,7 +146,7 @@ def _make_python_launch(
     if program is not None and is_short and all(slot < unread for slot, _ in taken):
         return _make_short_launch(program, kind, empty[1:-1], taken, places, sizes[0], rows[0])
 
-    def launch(leaves: Sequence[Any], *blocks: Any) -> list[Any] | None:
+    def launch(leaves: list[Any], *blocks: Any) -> list[Any] | None:
         addresses, storages = empty.copy(), []
         for k, leaf in enumerate(leaves):
             slot, shape = taken[k]
@@ -200,7 +200,7 @@ def _make_short_launch(
     _, begin, shape, dtype, signature, sharding, _ = result
     allocate, new = memory.allocate, object.__new__
 
-    def launch(leaves: Sequence[Any], *blocks: Any) -> list[Any] | None:
+    def launch(leaves: list[Any], *blocks: Any) -> list[Any] | None:
         addresses, storages = template.copy(), []
         # A strict `zip` takes a fifth of the time of a launch.
         for k, leaf in enumerate(leaves):

@@ -6,7 +6,7 @@ from typing import Any
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.dispatch.argument_signatures import is_array_like
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from shardir.backends.emission import Emission, EmissionError
 from shardir.backends.gpu.program_text import write_program
 from shardir.errors import PartitionError
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from shardir.passes.pipeline import Pipeline
 from tests.backends.drawn_examples import draw_examples
 from tests.passes.random_cases import Case, cases

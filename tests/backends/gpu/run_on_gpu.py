@@ -17,7 +17,7 @@ from typing import Any
 
 import shardir as sd
 from shardir.backends.emission import Emission
-from shardir.frontend.dispatch.emission import make_emission, write_files
+from shardir.frontend.dispatch.stages.emission import make_emission, write_files
 from shardir.ir.module import Module
 from shardir.text.parser import parse
 from shardir.text.printer import print_module

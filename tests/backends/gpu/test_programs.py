@@ -16,7 +16,7 @@ import pytest
 import shardir as sd
 from shardir.backends.emission import Emission
 from shardir.backends.gpu.runtime_files import file_names
-from shardir.frontend.dispatch import emission as emitting
+from shardir.frontend.dispatch.stages import emission as emitting
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from tests.backends.gpu.programs import PROGRAMS
 from tests.backends.gpu.random_programs import random_emissions

@@ -22,7 +22,7 @@ from shardir.backends.gpu.runtime_files import (
     runtime_files,
 )
 from shardir.backends.gpu.vendored.program_description import Program, Tensor
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from shardir.text.parser import parse
 
 TEXT = """\

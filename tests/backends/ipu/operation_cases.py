@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shardir.backends.emission import EmissionError
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from tests.backends.ipu.host_model_execution import Case
 from tests.samples import SAMPLES
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.target import program_text
 from shardir.errors import PartitionError
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pipeline

@@ -8,7 +8,7 @@ import shardir.numpy as snp
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.lowering.lowering_table import LOWERING_RULES, REFUSED_OPERATIONS
 from shardir.backends.ipu.target import program_text
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from shardir.ir.operation import OPS
 from shardir.ops.elementwise.special import erf_inv, erf_inv_xla
 from shardir.text.parser import parse

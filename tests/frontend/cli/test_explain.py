@@ -119,7 +119,7 @@ def test_lowered_programs_have_every_explanation() -> None:
 
 def test_compilation_without_explanations_records_nothing() -> None:
     code = (
-        "import sys, shardir.frontend.dispatch.stages, shardir.frontend.cli.main\n"
+        "import sys, shardir.frontend.dispatch.stages.stages, shardir.frontend.cli.main\n"
         "assert 'shardir.passes.explain' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ import shardir.numpy as snp
 from shardir.backends.native import native
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch import eager as eager_module, eager_call
-from shardir.frontend.dispatch.jit import JitFunction
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.op_rules import custom_rules
 from shardir.op_rules.rule_notation import sharding_rule

@@ -12,7 +12,8 @@ from shardir.backends.storage import Storage
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import block_until_ready, device_put
 from shardir.frontend.config import config, enable_x64
-from shardir.frontend.dispatch.jit import JitFunction, jit
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import DeletedArrayError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.devices import devices

@@ -9,8 +9,7 @@ import pytest
 from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import from_numpy
-from shardir.frontend.dispatch.argument_signatures import ArgumentLeaf, signature_of_leaf
-from shardir.frontend.dispatch.eager_call import trace_call
+from shardir.frontend.dispatch.traced_calls import ArgumentLeaf, signature_of_leaf, trace_call
 from shardir.frontend.errors import LeakedTracerError, NotAnArrayError, TracedValueError
 from shardir.frontend.pytree import tree
 from shardir.frontend.tracing.operands import align, as_tracer, promote, promote_inexact

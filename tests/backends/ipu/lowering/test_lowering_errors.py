@@ -15,7 +15,7 @@ from shardir.backends.ipu import TARGET
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.prepare.downcast import downcast_emission
 from shardir.backends.ipu.target import MemoryWarning, program_text
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from shardir.ir.module import Loc
 from shardir.ir.operation import OPS
 from shardir.passes import Pipeline

@@ -1,6 +1,6 @@
-"""Checks of the arguments of a function that is to be traced, and their signatures and
-shardings."""
+"""Calls that are traced: checks and signatures of their arguments, and the trace."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any
@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.arrays.array import Array, signature_of_numpy
+from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
+from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -130,3 +134,42 @@ def resolve_argument_sharding(leaf: ArgumentLeaf, wanted: Sharding | None) -> Sh
             )
         )
     return given
+
+
+def trace_call(
+    fun: UserFunction,
+    name: str,
+    leaves: Sequence[ArgumentLeaf],
+    rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
+    is_temporary: bool = False,
+) -> tuple[TracedFunction, tree.PyTreeDef]:
+    """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
+
+    Return the traced program and the pytree structure of its results. Raises `NotAnArrayError` when
+    `fun` returns anything other than arrays and numbers.
+    """
+    structure: list[tree.PyTreeDef] = []
+
+    def flat(tracers: list[Tracer]) -> list[Tracer]:
+        args, options = rebuild(iter(tracers))
+        results, found = tree.flatten(replace_float0(fun(*args, **options)))
+        structure.append(found)
+        return [result_tracer(result, i, found, name) for i, result in enumerate(results)]
+
+    params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
+    return trace_program(flat, params, name, is_temporary), structure[0]
+
+
+def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
+    """Return a result of a traced function as a tracer; an error names its position in the
+    result."""
+    if not is_array_like(result):
+        place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
+        raise NotAnArrayError(
+            with_location(
+                f"{name} returned {brief_with_type(result)}"
+                f"{f' at result{place}' if place else ''}, which is not an array; return arrays, "
+                "numbers and containers of them only"
+            )
+        )
+    return as_tracer(result)

@@ -11,18 +11,19 @@ from shardir.display.program_html import program_html
 from shardir.display.representation import abbreviate
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
-from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.config import resolve_pipeline
-from shardir.frontend.dispatch.argument_signatures import signature_of_leaf
-from shardir.frontend.dispatch.cost_analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.dispatch.donation import run_with_donation
 from shardir.frontend.dispatch.lowering import LoweredProgram
 from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.dispatch.stages.argument_check import check_arguments, check_structure
+from shardir.frontend.dispatch.stages.cost_analysis import (
+    MemoryAnalysis,
+    cost_analysis,
+    memory_analysis,
+)
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree
-from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
@@ -34,7 +35,7 @@ from shardir.text.printer import print_module
 
 if TYPE_CHECKING:
     from shardir.backends.emission import Emission
-    from shardir.frontend.dispatch.emission import BoundaryNames
+    from shardir.frontend.dispatch.stages.emission import BoundaryNames
     from shardir.frontend.report.build import ReportInput
     from shardir.frontend.report.program_report import ProgramReport
     from shardir.passes.explain.collective_causes import CollectiveCause
@@ -228,7 +229,7 @@ class Lowered:
         default), and for features that the target does not support. `options` are options of the
         target.
         """
-        from shardir.frontend.dispatch import emission as emitting  # For start-up time.
+        from shardir.frontend.dispatch.stages import emission as emitting  # For start-up time.
 
         emission = self.emission(
             target,
@@ -252,7 +253,7 @@ class Lowered:
     ) -> "Emission":
         """Return the input of the target for `emit`: the program of one device, after the target's
         passes."""
-        from shardir.frontend.dispatch import emission  # For start-up time.
+        from shardir.frontend.dispatch.stages import emission  # For start-up time.
 
         seconds = emission.MAX_SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds
         given = None
@@ -273,7 +274,7 @@ class Lowered:
     @property
     def naming(self) -> "BoundaryNames":
         """The names of arguments and results in the user's program."""
-        from shardir.frontend.dispatch.emission import BoundaryNames  # For start-up time.
+        from shardir.frontend.dispatch.stages.emission import BoundaryNames  # For start-up time.
 
         numbered = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
         return BoundaryNames(
@@ -314,7 +315,7 @@ class Lowered:
 
     def _global_arrays(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
         """Return the global NumPy arrays of a call's arguments, with any placement."""
-        leaves = self._check_structure(args, options)
+        leaves = check_structure(self.module.main.name, self.in_tree, args, options)
         return [
             leaf.read()
             if isinstance(leaf, Array)
@@ -322,53 +323,13 @@ class Lowered:
             for leaf, label in zip(leaves, self._labels, strict=False)
         ]
 
-    def _check_structure(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
-        """Return the leaves of a call's arguments; raises `ArgumentError` for another pytree
-        structure."""
-        leaves, structure = tree.flatten((args, options))
-        if structure != self.in_tree:
-            raise ArgumentError(
-                with_location(
-                    f"{self.module.main.name} was compiled for arguments "
-                    f"{format_structure(self.in_tree)}, "
-                    f"and called with {format_structure(structure)}"
-                )
-            )
-        return leaves
-
     def check_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
         """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
         structures."""
-        leaves = self._check_structure(args, options)
-        name = self.module.main.name
-        for leaf, label, abstract, sharding in zip(
-            leaves, self._labels, self._traced.params, self._plan.params, strict=False
-        ):
-            signature = signature_of_leaf(leaf, f"argument {label} of {name}")
-            if not self._is_compatible(signature, abstract.type, sharding):
-                raise ArgumentError(
-                    with_location(
-                        f"argument {label} of {name} is {signature.abstract.type}"
-                        f"{_sharding_suffix(signature.sharding)}, and it was compiled for "
-                        f"{abstract.type}{_sharding_suffix(sharding)}; lower it for such arguments"
-                    )
-                )
+        leaves = check_structure(self.module.main.name, self.in_tree, args, options)
+        params = [value.type for value in self._traced.params]
+        check_arguments(self.module.main.name, leaves, self._labels, params, self._plan.params)
         return leaves
-
-    def _is_compatible(self, signature: ArraySignature, type: Any, sharding: Any) -> bool:
-        given = signature.sharding
-        return bool(signature.abstract.type == type) and (
-            given is None
-            or (
-                sharding is not None
-                and given.device_assignment == sharding.device_assignment
-                and given.is_equivalent_to(sharding, type.rank)
-            )
-        )
-
-
-def _sharding_suffix(sharding: Any) -> str:
-    return "" if sharding is None else f" placed as {sharding}"
 
 
 @final

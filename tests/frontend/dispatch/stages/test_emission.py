@@ -14,7 +14,7 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.backends import emission as emissions
 from shardir.backends.emission import Emission, EmissionError, Target, get_target
-from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.dispatch.stages.emission import make_emission
 from shardir.frontend.errors import ArgumentError
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.sharding import PartitionSpec as P

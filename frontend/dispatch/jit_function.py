@@ -1,0 +1,459 @@
+"""Functions made by `jit` and `pmap`: a call looks up the program, or compiles it, and runs it.
+
+Inside of another trace the function is inlined into the enclosing program.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import update_wrapper
+from time import perf_counter
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from shardir.backends.native import native, vectorcall_class
+from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.float0 import replace_float0
+from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
+from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
+from shardir.frontend.dispatch.call_table import (
+    CallTable,
+    CompiledCall,
+    TraceContext,
+    context_objects,
+    is_current,
+    trace_context,
+)
+from shardir.frontend.dispatch.compilation import prepare_backend
+from shardir.frontend.dispatch.donation import run_with_donation
+from shardir.frontend.dispatch.execution_context import (
+    check_compiler_options,
+    default_array_device,
+    execution_context,
+)
+from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
+from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.dispatch.traced_calls import (
+    ArgumentLeaf,
+    check_argument_leaf,
+    is_array_like,
+    resolve_argument_sharding,
+    signature_of_leaf,
+    signatures_of,
+    trace_call,
+)
+from shardir.frontend.errors import (
+    ArgumentError,
+    IncompatibleDevicesError,
+    NotAnArrayError,
+    RecursiveError,
+)
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.shardings.devices import Device, local_devices
+from shardir.frontend.shardings.requested_sharding import (
+    broadcast_sharding_requests,
+    resolve_sharding,
+)
+from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import find_definition, with_location
+from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from shardir.backends._native import CallCache
+
+
+def _flatten_positional_arrays(
+    args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Sequence[Any], tuple[Any, ...]] | None:
+    """Return the arguments of a call and their signatures, `None` for those that are no arrays."""
+    key = tuple([x.signature if type(x) is Array else None for x in args])
+    return None if options else (args, key)
+
+
+flatten_arrays = _flatten_positional_arrays if native is None else native.flatten
+"""Return the arrays of a call and their signatures, or `None` if there are other arguments."""
+
+
+class Placement(Protocol):
+    """The devices on which a function wants its arguments, wherever they are.
+
+    `version` changes when a trace finds that other devices are needed.
+    """
+
+    @property
+    def version(self) -> object: ...
+
+    def place(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return the arguments of a call on these devices."""
+        ...
+
+
+@final
+class _DevicePlacement:
+    """The placement of all arguments on the `device` of `jit`."""
+
+    version = None
+
+    def __init__(self, parameters: Parameters, device: Device) -> None:
+        self._parameters, self._device = parameters, device
+
+    def place(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        dynamic, _ = self._parameters.partition_arguments(args, options)
+        return self._parameters.merge_arguments(device_put(dynamic, self._device), args, options)
+
+
+@final
+@vectorcall_class
+class JitFunction:
+    """The result of `jit` or `pmap`. Call it, or `lower` it for arguments without running it."""
+
+    __name__: str
+    call_cache: "CallCache | None"
+    __wrapped__: UserFunction
+
+    def __init__(
+        self,
+        fun: UserFunction,
+        parameters: Parameters,
+        in_shardings: Any,
+        out_shardings: Any,
+        uneven: str | None = None,
+        backend: str | None = None,
+        device: Device | None = None,
+        compiler_options: Mapping[str, Any] | None = None,
+        passes: str | None = None,
+        placement: Placement | None = None,
+        transform: str = "jit",
+    ) -> None:
+        """`transform` is the public function that makes it; a function of another one than `jit`
+        checks its arguments while it is traced."""
+        update_wrapper(self, fun)
+        self._fun, self._parameters = fun, parameters
+        self._in, self._out = in_shardings, out_shardings
+        self._uneven, self._backend, self._device = uneven, backend, device
+        self._compiler_options, self._passes = compiler_options, passes
+        self._transform = transform
+        self._placement = placement if device is None else _DevicePlacement(parameters, device)
+        self._calls = CallTable()
+        self._has_static = parameters.has_static
+        self._compilations = CompilationLog()
+
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+        """Call the function with these arguments."""
+        try:
+            if self._calls:
+                leaves: Any = args
+                if native is None and not options and not self._has_static:
+                    # Inlined, because this takes a large part of the time of the Python tier.
+                    key: Any = tuple([x.signature if type(x) is Array else None for x in args])
+                else:
+                    leaves, key = self._flatten_arrays(args, options)
+                known = self._calls.get(key)
+                if known is not None:
+                    program, structure, launch, context = known
+                    if launch is not None and context is not None and is_current(context):
+                        made = (
+                            self._run_with_donation(launch, leaves, program)
+                            if program.donated
+                            else launch(leaves)
+                        )
+                        if made is not None:
+                            return made[0] if structure is None else tree.unflatten(structure, made)
+            if current_trace() is not None:
+                return self._inline(args, options)
+            return self._call_slow_path(args, options)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
+
+    def _run_with_donation(self, run: Any, leaves: list[Any], program: Runnable) -> Any:
+        return run_with_donation(
+            run, leaves, program.donated, self._parameters.name, program.plan.devices
+        )
+
+    def _flatten_arrays(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> tuple[Any, Any]:
+        """Return the arrays of a call, and their signatures with the static arguments as a key of
+        the table; the key is `None` if there are other arguments."""
+        if not self._has_static:
+            return flatten_arrays(args, options) or ((), None)
+        dynamic, static = self._parameters.partition_arguments(args, options)
+        found = flatten_arrays(*dynamic)
+        return ((), None) if found is None else (found[0], (found[1], static))
+
+    def _call_slow_path(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+        """Call the function with any arguments: place them, look up the program, or compile it."""
+        if execution_context().jit_disabled:
+            return self._fun(*args, **options)
+        placement = self._placement
+        if placement is None:
+            return self._call_placed(args, options, args, options)
+        version = placement.version
+        try:
+            return self._call_placed(*placement.place(args, options), args, options)
+        except IncompatibleDevicesError:
+            if placement.version == version:
+                raise
+        return self._call_placed(*placement.place(args, options), args, options)
+
+    def _call_placed(
+        self,
+        placed: Sequence[PyTree],
+        named: dict[str, PyTree],
+        args: tuple[PyTree, ...],
+        options: dict[str, PyTree],
+    ) -> Any:
+        """Call the function with arguments on its devices; `args` and `options` are those of the
+        user."""
+        known = self._parameters
+        call = tuple(placed), named
+        dynamic, static = known.partition_arguments(*call) if known.has_static else (call, ())
+        try:
+            leaves, tokens = tree.flatten_with_key(dynamic, Array, signature_of_leaf)
+        except NotAnArrayError:
+            replaced = replace_float0((args, options))
+            if replaced[0] is not args:
+                return self._call_slow_path(*replaced)
+            signatures_of(known, tree.leaves(dynamic), dynamic)
+            raise
+        context, objects = trace_context(), context_objects()
+        signature = tokens, static, context
+        found = self._calls.get(signature)
+        if found is None:
+            prepare_backend(default_array_device().backend)
+            begin = perf_counter()
+            program, structure = self._lower(*call).make_program()
+            seconds = perf_counter() - begin
+            if known.has_donated:
+                numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
+                positions, others = known.merge_arguments(numbers, *call)
+                program.donate(tree.leaves(known.donated_arguments(tuple(positions), others)))
+            found = CompiledCall(program, None if structure.is_leaf() else structure)
+            self._calls.add(signature, found)  # Last, because other threads read the table.
+            self._compilations.add(
+                self._fun, known.name, self._call_key(dynamic, static, context), seconds
+            )
+        program = found.program
+        made = (
+            self._run_with_donation(program, leaves, program)
+            if program.donated
+            else program(leaves)
+        )
+        if program.launch is not None and objects is not None and is_current(objects):
+            self._insert_call(
+                found._replace(launch=program.launch, context=objects), leaves, args, options
+            )
+        return made[0] if found.structure is None else tree.unflatten(found.structure, made)
+
+    def _insert_call(
+        self,
+        call: CompiledCall,
+        placed: Sequence[Any],
+        args: tuple[PyTree, ...],
+        options: dict[str, PyTree],
+    ) -> None:
+        """Let later calls with these signatures run the launch of a program directly.
+
+        The program took the leaves in `placed`. Where all devices share memory, its launch takes
+        the user's, too: placing them copied no elements.
+        """
+        program, structure, launch, _ = call
+        assert launch is not None
+        given: Sequence[Any] = placed
+        if self._placement is not None:
+            given = tree.leaves(self._parameters.partition_arguments(args, options)[0])
+            if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
+                return
+        if not program.donated:
+            # Imported late for start-up time: the call cache imports the code generator.
+            from shardir.frontend.dispatch.native_call_cache import (
+                insert_call,
+                with_distinct_arrays,
+            )
+
+            static = self._parameters.static, self._parameters.static_names
+            distinct = with_distinct_arrays(args, options, given)
+            insert_call(self, static, launch, structure, *distinct)
+        leaves, key = self._flatten_arrays(args, options)
+        if key is not None and all(type(x) is Array for x in leaves):
+            self._calls.add(key, call)
+
+    @traceback_boundary
+    def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
+        return self._lower(args, options)
+
+    @traceback_boundary
+    def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
+        """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
+        return self._lower(args, options).out_info
+
+    def cache_info(self) -> CacheInfo:
+        """Return the compilations of this function with the reason for each of them."""
+        entries = tuple(self._compilations.entries)
+        return CacheInfo(self._parameters.name, self._calls.num_programs(), entries)
+
+    def _call_key(self, dynamic: Any, static: Any, context: TraceContext) -> CallKey:
+        known = self._parameters
+        leaves, structure = tree.flatten(dynamic)
+        named = [(known.label(i) if isinstance(i, int) else i, value) for i, value in static]
+        return CallKey(
+            structure,
+            tuple(known.labels(*dynamic)),
+            signatures_of(known, leaves, dynamic),
+            tuple(named),
+            context,
+        )
+
+    def clear_cache(self) -> None:
+        """Remove all compiled programs from the cache."""
+        self._compilations.clear()
+        self._calls.clear()
+        if self.call_cache is not None:
+            self.call_cache.table.clear()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for a copy, which compiles its own programs."""
+        own = {"_calls": CallTable(), "_compilations": CompilationLog()}
+        return {**self.__dict__, **own}
+
+    def __repr__(self) -> str:
+        return f"<{self._transform} of {self._parameters.name}>"
+
+    def _lower(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Lowered:
+        known = self._parameters
+        check_compiler_options(self._compiler_options, known.name)
+        check_call_signature(self._fun, known.name, args, options)
+        dynamic, _ = known.partition_arguments(args, options)
+        leaves, structure = tree.flatten(dynamic)
+        labels = known.labels(*dynamic)
+        signatures = signatures_of(known, leaves, dynamic)
+        described = [
+            ArgumentLeaf(label, f"argument {label} of {known.name}", signature)
+            for label, signature in zip(labels, signatures, strict=True)
+        ]
+        wanted = self._resolve_in_shardings(dynamic, len(leaves))
+        homes = [
+            resolve_argument_sharding(leaf, sharding)
+            for leaf, sharding in zip(described, wanted, strict=True)
+        ]
+        uneven = resolve_uneven_mode(self._uneven, known.name)
+        for given, leaf, sharding in zip(leaves, described, homes, strict=True):
+            # A committed array was checked when it was placed.
+            there = type(given) is Array and leaf.signature.sharding is not None
+            if sharding is not None and not there:
+                check_boundary_divides(
+                    leaf.description, sharding, leaf.signature.abstract.type, uneven
+                )
+
+        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
+            return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
+
+        traced, results = trace_call(self._fun, known.name, described, rebuild)
+        plan = lower(
+            traced,
+            homes,
+            self._resolve_out_shardings(results),
+            [leaf.description for leaf in described],
+            uneven,
+            None if self._backend is None else local_devices(backend=self._backend)[0],
+            resolve_pipeline(self._passes, known.name),
+        )
+        filled, named = known.merge_arguments(
+            tree.unflatten(structure, range(len(leaves))), args, options
+        )
+        donated = (
+            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.has_donated else []
+        )
+        return Lowered(
+            plan, traced, structure, results, labels, find_definition(self._fun), donated
+        )
+
+    def _resolve_in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
+        """Return the requested sharding of each argument."""
+        if self._device is not None:
+            return [SingleDeviceSharding(self._device)] * count
+        if self._in is None:
+            return [None] * count
+        args, options = dynamic
+        if options:
+            raise ArgumentError(
+                with_location(
+                    f"{self._parameters.name} has in_shardings, which are for positional "
+                    f"arguments, and was called with {', '.join(options)} by name; pass all "
+                    "arguments by position"
+                )
+            )
+        word = f"in_shardings of {self._parameters.name}"
+        return [
+            resolve_sharding(request, word)
+            for request in broadcast_sharding_requests(self._in, args, word)
+        ]
+
+    def _resolve_out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
+        """Return the requested sharding of each result."""
+        if self._device is not None:
+            return [SingleDeviceSharding(self._device)] * results.num_leaves
+        if self._out is None:
+            return [None] * results.num_leaves
+        whole = tree.unflatten(results, range(results.num_leaves))
+        word = f"out_shardings of {self._parameters.name}"
+        return [
+            resolve_sharding(request, word)
+            for request in broadcast_sharding_requests(self._out, whole, word)
+        ]
+
+    def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+        """Inline a call into the enclosing trace."""
+        if self._transform != "jit":
+            return self._fun(*args, **options)
+        known = self._parameters
+        check_compiler_options(self._compiler_options, known.name, inside=True)
+        check_call_signature(self._fun, known.name, args, options)
+        dynamic, _ = known.partition_arguments(args, options)
+        leaves, structure = tree.flatten(dynamic)
+        for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
+            if not is_array_like(leaf):
+                check_argument_leaf(known, leaf, label)
+        wanted = self._resolve_in_shardings(dynamic, len(leaves))
+        tracers = [
+            as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
+            for leaf, sharding in zip(leaves, wanted, strict=True)
+        ]
+        filled, named = known.merge_arguments(tree.unflatten(structure, tracers), args, options)
+        try:
+            result = self._fun(*filled, **named)
+        except RecursionError:
+            raise RecursiveError(
+                with_location(
+                    f"{known.name} calls itself without end: tracing enters every branch of a "
+                    "program, whatever the values; loop with lax.while_loop or lax.fori_loop, or "
+                    "end the recursion on a value known while tracing, such as a static argument"
+                )
+            ) from None
+        if self._out is None and self._device is None:
+            return result
+        outs, results = tree.flatten(result)
+        requested = self._resolve_out_shardings(results)
+        return tree.unflatten(
+            results,
+            [
+                out if sharding is None else constrain(as_tracer(out), sharding)
+                for out, sharding in zip(outs, requested, strict=True)
+            ],
+        )
