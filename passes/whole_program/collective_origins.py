@@ -21,10 +21,10 @@ def map_collectives_to_operations(program: Module, one: Module) -> dict[str, tup
     collectives = (op for op in program.main.body.walk() if op.spec.collective)
     result: dict[str, tuple[str, ...]] = {collective_title(op, mesh): () for op in collectives}
     for op in one.main.body.walk():
-        for name in analysis:
+        for name in result:
             if name in op.why and op.spec not in _VIEW_OPERATIONS:
-                analysis[name] = (*analysis[name], f"%{op.results[0].name} = {op.name}")
-    return analysis
+                result[name] = (*result[name], f"%{op.results[0].name} = {op.name}")
+    return result
 
 
 _VIEW_OPERATIONS = (ops.reshape, ops.transpose, ops.broadcast, ops.constant)
