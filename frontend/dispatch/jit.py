@@ -4,62 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
-from shardir.frontend.dispatch.argument_signatures import (
-    ArgumentLeaf,
-    check_argument_leaf,
-    check_traceable,
-    is_array_like,
-    resolve_argument_sharding,
-    signature_of_leaf,
-    signatures_of,
-)
-from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
-from shardir.frontend.dispatch.call_table import (
-    CallTable,
-    CompiledCall,
-    TraceContext,
-    context_objects,
-    is_current,
-    trace_context,
-)
-from shardir.frontend.dispatch.compilation import prepare_backend
-from shardir.frontend.dispatch.donation import run_with_donation
-from shardir.frontend.dispatch.eager_call import trace_call
-from shardir.frontend.dispatch.execution_context import (
-    check_compiler_options,
-    default_array_device,
-    execution_context,
-)
-from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
-from shardir.frontend.dispatch.runnable import Runnable
-from shardir.frontend.dispatch.stages import Compiled as Compiled, Lowered as Lowered
-from shardir.frontend.errors import ArgumentError, NotAnArrayError, RecursiveError
-from shardir.frontend.errors import (
-    ArgumentError,
-    IncompatibleDevicesError,
-    NotAnArrayError,
-    RecursiveError,
-)
-from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.shardings.devices import Device, local_devices
-from shardir.frontend.shardings.requested_sharding import (
-    broadcast_sharding_requests,
-    check_sharding_requests,
-    resolve_sharding,
-)
-from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
-from shardir.frontend.shardings.traced_constraints import constrain
-from shardir.frontend.source_locations import find_definition, with_location
-from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
-from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.dispatch.traced_calls import check_traceable
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import (
+    ArgumentError,
+)
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.shardings.devices import Device
-from shardir.frontend.shardings.requested_sharding import check_sharding_requests
+from shardir.frontend.shardings.requested_sharding import (
+    check_sharding_requests,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name

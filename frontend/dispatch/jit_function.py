@@ -57,7 +57,7 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
-from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer

@@ -12,10 +12,8 @@ from typing import Any
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.eager_call import run_temporary
-from shardir.frontend.numpy.creation import diagonal_matrices, filling, ranges
 from shardir.frontend.dispatch.temporary_programs import run_temporary
-from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.creation import diagonal_matrices, filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.shaping import reshaping

@@ -13,16 +13,8 @@ from typing import Any
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.argument_signatures import is_array_like
-from shardir.frontend.dispatch.eager_call import result_tracer
-from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
-from shardir.frontend.errors import (
-    ArgumentError,
-    AxisError,
-    BatchError,
-    NotAnArrayError,
-)
+from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction

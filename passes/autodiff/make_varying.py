@@ -54,8 +54,8 @@ def make_varying_explicit(
     """Return the block with `vary` operations where values become varying along `axes`.
 
     `initial` holds the varying axes of parameters and captured values; `returns` the minimum
-    varying axes of the results. Only some devices along `within` run the block. New values take names from
-    `names`. Derivative rules may use values whose varying axes `outside` returns.
+    varying axes of the results. Only some devices along `within` run the block. New values take
+    names from `names`. Derivative rules may use values whose varying axes `outside` returns.
     """
     varying_axes = infer_varying_axes(block, initial, axes, within)
     making = _VaryInserter(varying_axes, axes, names, outside)

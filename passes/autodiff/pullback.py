@@ -84,7 +84,9 @@ class Pullback:
         if op.spec.vjp is None:
             raise error(f"%{op.results[0].name} = {op.name} has no derivative", op)
         g = cotangents[0] if len(op.results) == 1 else cotangents
-        cotangents_of_operands = op.spec.vjp(self.b, g, *op.operands, *op.results, **op.rule_arguments)
+        cotangents_of_operands = op.spec.vjp(
+            self.b, g, *op.operands, *op.results, **op.rule_arguments
+        )
         for value, cotangent in zip(op.operands, cotangents_of_operands, strict=True):
             if cotangent is not None and value in self.active and cotangent.type != value.type:
                 raise error(

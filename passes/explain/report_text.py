@@ -40,7 +40,6 @@ from shardir.passes.explain.row_folding import (
     without_numbers,
 )
 from shardir.passes.explain.xla import LineComparison, XlaCommunication, XlaComparison
-from shardir.sizes import show_bytes
 
 MAX_ROWS = 20
 """Maximum number of table rows that are shown."""

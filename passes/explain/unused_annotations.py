@@ -98,10 +98,10 @@ class AnnotationTrial:
         self.params = set(body.params)
         self.entangled = set(prepared.owners)
         """The values of whose annotations more depends than what their cells begin with."""
-        ops, originals = list(prepared.draft.walk()), set(body.walk())
+        draft_ops, originals = list(prepared.draft.walk()), set(body.walk())
         # A copy of a constant shares its attributes and its annotation.
-        copied = {id(op.attrs) for op in ops if op not in originals}
-        for op in ops:
+        copied = {id(op.attrs) for op in draft_ops if op not in originals}
+        for op in draft_ops:
             if op.spec is ops.sharding_constraint or id(op.attrs) in copied:
                 self.entangled.update(op.operands, prepared.draft.inputs(op), op.results)
             elif len(op.results) > 1:

@@ -16,8 +16,8 @@ from shardir.passes.simplify.identities import ValueFacts, simplification_rule
 
 
 @simplification_rule("all-slice")
-def _all_slice_of_gather(op: Op, known: ValueFacts) -> Value | Op | None:
-    gather = known.maker(op.operands[0], ops.all_gather)
+def _all_slice_of_gather(op: Op, facts: ValueFacts) -> Value | Op | None:
+    gather = facts.maker(op.operands[0], ops.all_gather)
     if gather is None or gather.attrs["dim"] != op.attrs["dim"]:
         return None
     gathered, sliced = tuple(gather.attrs["axes"]), tuple(op.attrs["axes"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shardir.errors import ShardirError
-from shardir.ir.operation import Loc
+from shardir.ir.location import Loc
 
 MAX_DEVICES = 1 << 20
 """The maximum number of partitions, and of replicas, of a module."""

@@ -19,7 +19,7 @@ from shardir.hlo.module import (
     Shape,
     parse_number,
 )
-from shardir.ir.operation import Loc
+from shardir.ir.location import Loc
 
 _INDEX_COMMENT = re.compile(r"/\*index=\d+\*/")
 _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{[^{}]*\})?")

@@ -12,12 +12,12 @@ import numpy as np
 
 from shardir.ir.device_groups import device_groups, device_positions, permute_senders
 from shardir.ir.mesh import Mesh
-from shardir.ir.operation import Result, define_op
+from shardir.ir.operation import Result, Varying, Vma, define_op
 from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
-from shardir.op_rules.vma import Varying, Vma, exchange_varying, reduce_varying, vary_along
+from shardir.op_rules.vma import exchange_varying, reduce_varying, vary_along
 from shardir.ops.communication.collective_attributes import (
     AllReduceAttributes,
     AllToAllAttributes,
@@ -206,7 +206,7 @@ def _slice(
     mesh: Mesh, parts: Parts, *, attributes: ShardedDimAttributes, result: TensorType
 ) -> list[Array]:
     dim, axes = attributes.dim, attributes.axes
-    made: dict[tuple[int, int], Array] = {}
+    slices: dict[tuple[int, int], Array] = {}
     results = []
     for (array,), position in zip(parts, device_positions(mesh, axes).tolist(), strict=True):
         key = (id(array), position)

@@ -42,8 +42,11 @@ def test_collectives_of_loops_are_compared_with_the_plan(tmp_path: Path) -> None
     script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == """\
+    assert (
+        done.stdout
+        == """\
 [('all-reduce', ('model',), 6, 512)]
 [('reduce-scatter', ('model',), 6, 256)]
 ['loop.py:16'] 1536
 """
+    )
