@@ -7,6 +7,7 @@ it.
 
 from collections.abc import Iterator
 
+from shardir import ops
 from shardir.ir.module import Value
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.custom_rules import rules_in_force
