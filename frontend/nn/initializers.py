@@ -52,6 +52,8 @@ __all__ = [
 ]
 
 Initializer = Callable[..., Any]
+"""A function of a key, a shape and an element type that returns the initial values of an array."""
+
 Axes = int | Sequence[int]
 
 TRUNCATED_NORMAL_STDDEV = 0.87962566103423978

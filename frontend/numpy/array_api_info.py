@@ -14,6 +14,7 @@ from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.types import NUMPY_DTYPES, NumpyDType
 
 __array_api_version__ = "2024.12"
+"""The version of the Array API standard that the namespace implements."""
 ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _DEFAULT_DTYPES = {
     "real floating": "f64",

@@ -38,11 +38,17 @@ from shardir.ir.types import (
 )
 
 pi: Final = float(np.pi)
+"""The ratio of the circumference of a circle to its diameter."""
 e: Final = float(np.e)
+"""The base of natural logarithms."""
 euler_gamma: Final = float(np.euler_gamma)
+"""Euler's constant, the limit of 1 + 1/2 + ... + 1/n - log(n)."""
 inf: Final = float("inf")
+"""Positive infinity."""
 nan: Final = float("nan")
+"""Not a number; no number is equal to it, and it is not equal to itself."""
 newaxis: Final = None
+"""An index that adds a dimension of size 1."""
 
 # The type families of `issubdtype`.
 generic, number, inexact = np.generic, np.number, np.inexact

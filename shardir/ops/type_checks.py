@@ -28,16 +28,22 @@ class DtypeDomain:
 
 BOOL = DtypeDomain("bool", ("bool",))
 FLOAT = DtypeDomain("floating-point", FLOATS)
+"""Floating-point types."""
 COMPLEX_PART = DtypeDomain("f32 or f64", ("f32", "f64"))
 COMPLEX_ONLY = DtypeDomain("complex", COMPLEX)
 INTEGER = DtypeDomain("integer", INTEGERS)
+"""Integer types, signed and unsigned."""
 BITS = DtypeDomain("bool or integer", ("bool", *INTEGERS))
 REAL = DtypeDomain("integer or floating-point", (*INTEGERS, *FLOATS))
+"""Integer and floating-point types."""
 INEXACT = DtypeDomain("floating-point or complex", (*FLOATS, *COMPLEX))
+"""Floating-point and complex types."""
 NUMERIC = DtypeDomain("integer, floating-point or complex", (*INTEGERS, *FLOATS, *COMPLEX))
+"""All types except bool."""
 ORDERED = DtypeDomain("bool, integer or floating-point", ("bool", *INTEGERS, *FLOATS))
 ARITHMETIC = DtypeDomain("bool, integer, floating-point or complex", ("bool", *NUMERIC.dtypes))
 ANY_DTYPE = DtypeDomain("any", DTYPES)
+"""All types."""
 
 
 def common_type(*operands: TensorType) -> TensorType:

@@ -331,4 +331,13 @@ def _is_range(key: object) -> bool:
     return numbers and not any(isinstance(each, (str, bytes)) for each in bounds) and key.step != 0
 
 
-mgrid, ogrid = GridIndexer("mgrid", np.mgrid), GridIndexer("ogrid", np.ogrid)
+mgrid = GridIndexer("mgrid", np.mgrid)
+"""`mgrid[0:3, 0:1:5j]` returns the coordinates of a dense grid as one array.
+
+A step of nj means n values, ends included.
+"""
+ogrid = GridIndexer("ogrid", np.ogrid)
+"""`ogrid[0:3, 0:1:5j]` returns the coordinates of a grid as arrays that broadcast to it.
+
+A step of nj means n values, ends included.
+"""

@@ -23,7 +23,9 @@ class IndexExpression:
 
 
 s_ = IndexExpression(always_tuple=False)
+"""`s_[2:5, 0]` returns the index between the brackets."""
 index_exp = IndexExpression(always_tuple=True)
+"""`index_exp[2:5]` returns the index between the brackets, always as a tuple."""
 
 
 @final
@@ -96,4 +98,6 @@ def _expand_range(item: slice) -> Any:
 
 
 r_ = Concatenator(0, 1, -1)
+"""`r_[0:3, 7, x]` concatenates ranges, numbers and arrays along their first dimension."""
 c_ = Concatenator(-1, 2, 0)
+"""`c_[x, y]` concatenates along the last dimension; vectors become columns."""

@@ -159,6 +159,7 @@ norm = Distribution(
     special.ndtri,
     lambda q: -special.ndtri(q),
 )
+"""The normal distribution."""
 uniform = Distribution(
     "uniform",
     0,
@@ -167,6 +168,7 @@ uniform = Distribution(
     logsf=lambda x: math_functions.log1p(-_uniform_cdf(x)),
     ppf=lambda q: q,
 )
+"""The uniform distribution between `loc` and `loc + scale`."""
 expon = Distribution(
     "expon",
     0,
@@ -178,6 +180,7 @@ expon = Distribution(
     ppf=lambda q: -math_functions.log1p(-q),
     isf=lambda q: -math_functions.log(q),
 )
+"""The exponential distribution."""
 logistic = Distribution(
     "logistic",
     0,
@@ -191,6 +194,7 @@ logistic = Distribution(
     ppf=special.logit,
     isf=lambda q: -special.logit(q),
 )
+"""The logistic distribution."""
 laplace = Distribution(
     "laplace",
     0,
@@ -200,6 +204,7 @@ laplace = Distribution(
     _laplace_logcdf,
     lambda x: _laplace_logcdf(-x),
 )
+"""The Laplace distribution."""
 cauchy = Distribution(
     "cauchy",
     0,
@@ -211,6 +216,7 @@ cauchy = Distribution(
     ppf=_cauchy_ppf,
     isf=lambda q: -_cauchy_ppf(q),
 )
+"""The Cauchy distribution."""
 gamma = Distribution(
     "gamma",
     1,
@@ -218,6 +224,7 @@ gamma = Distribution(
     lambda x, a: special.gammainc(a, _clamp_to_positive(x)),
     lambda x, a: special.gammaincc(a, _clamp_to_positive(x)),
 )
+"""The gamma distribution with the shape parameter `a`."""
 beta = Distribution(
     "beta",
     2,
@@ -225,7 +232,9 @@ beta = Distribution(
     lambda x, a, b: special.betainc(a, b, selection.clip(x, 0, 1)),
     _beta_sf,
 )
+"""The beta distribution with the shape parameters `a` and `b`."""
 t = Distribution("t", 1, _t_logpdf, _t_cdf, lambda x, df: _t_cdf(-x, df))
+"""Student's t distribution with `df` degrees of freedom."""
 chi2 = Distribution(
     "chi2",
     1,
@@ -233,6 +242,7 @@ chi2 = Distribution(
     lambda x, df: special.gammainc(df / 2, _clamp_to_positive(x) / 2),
     lambda x, df: special.gammaincc(df / 2, _clamp_to_positive(x) / 2),
 )
+"""The chi-squared distribution with `df` degrees of freedom."""
 pareto = Distribution(
     "pareto",
     1,
@@ -246,3 +256,4 @@ pareto = Distribution(
     ppf=lambda q, b: math_functions.exp(-math_functions.log1p(-q) / b),
     isf=lambda q, b: arithmetic.power(q, -1 / b),
 )
+"""The Pareto distribution with the shape parameter `b`."""

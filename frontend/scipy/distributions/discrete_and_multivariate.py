@@ -162,11 +162,16 @@ bernoulli = SimpleNamespace(
     cdf=_bernoulli_cdf,
     ppf=_bernoulli_ppf,
 )
+"""The Bernoulli distribution with the probability `p` of 1."""
 poisson = SimpleNamespace(
     logpmf=_poisson_logpmf, pmf=_exponentiate(_poisson_logpmf), cdf=_poisson_cdf
 )
+"""The Poisson distribution with the mean `mu`."""
 geom = SimpleNamespace(logpmf=_geom_logpmf, pmf=_exponentiate(_geom_logpmf))
+"""The geometric distribution with the probability `p` of success."""
 multivariate_normal = SimpleNamespace(
     logpdf=_multivariate_normal_logpdf, pdf=_exponentiate(_multivariate_normal_logpdf)
 )
+"""The normal distribution of vectors with a mean and a covariance matrix."""
 dirichlet = SimpleNamespace(logpdf=_dirichlet_logpdf, pdf=_exponentiate(_dirichlet_logpdf))
+"""The Dirichlet distribution with the concentrations `alpha`."""
