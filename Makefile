@@ -54,6 +54,11 @@ jax-documents: $(VENV)/.test ## pages written for JAX, run as they stand: make j
 mutation: $(VENV)/.test ## guards that no test needs: make mutation FILES=passes/simplify
 	$(BIN)/python -m tests.mutation $(FILES)
 
+.PHONY: docs
+docs: $(VENV)/.docs ## the documentation site, in build/docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going docs build/docs
+	@echo "open build/docs/index.html"
+
 .PHONY: bench
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
@@ -80,11 +85,11 @@ stories: $(VENV)/.test ## rewrite the .ir stories of tests/ from the current out
 
 .PHONY: clean
 clean: ## remove what the other commands made
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/reference *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment holds what pyproject.toml says, so it is made again when that file changes.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.jax: $(VENV)/.%: $(VENV)/.python pyproject.toml
+$(VENV)/.demo $(VENV)/.test $(VENV)/.jax $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 

@@ -116,9 +116,9 @@ def _define_elementwise(
 def define_unary(name: str, *row: Any, **more: Any) -> OpSpec:
     """Declare an elementwise operation with one operand.
 
-    The row states the element types that it takes, the NumPy function, and optionally the formula of
-    the cotangents, the function from the operand's type to the result's, the tangent rule, and the
-    operands in which it is linear.
+    The row states the element types that it takes, the NumPy function, and optionally the formula
+    of the cotangents, the function from the operand's type to the result's, the tangent rule, and
+    the operands in which it is linear.
     """
     return _define_elementwise(1, name, *row, **more)
 
@@ -126,9 +126,9 @@ def define_unary(name: str, *row: Any, **more: Any) -> OpSpec:
 def define_binary(name: str, *row: Any, **more: Any) -> OpSpec:
     """Declare an elementwise operation with two operands.
 
-    The row states the element types that it takes, the NumPy function, and optionally the formula of
-    the cotangents, the function from the operand's type to the result's, the tangent rule, and the
-    operands in which it is linear.
+    The row states the element types that it takes, the NumPy function, and optionally the formula
+    of the cotangents, the function from the operand's type to the result's, the tangent rule, and
+    the operands in which it is linear.
     """
     return _define_elementwise(2, name, *row, **more)
 

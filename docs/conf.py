@@ -1,0 +1,65 @@
+"""The documentation site: `make docs` builds it into `build/docs`.
+
+The pages of `docs/` are read as they stand; `docs/generation` writes the reference pages into
+`docs/reference/` before each build.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))
+
+# These imports need the path of the repository, which Sphinx does not add.
+from docs.generation.pages import write_pages  # noqa: E402
+from shardir import __version__  # noqa: E402
+from shardir.text.pygments_lexer import IrLexer  # noqa: E402
+
+project = "shardir"
+author = "the authors of shardir"
+version = release = __version__
+
+extensions = ["myst_nb"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+exclude_patterns = ["emitted", "generation"]
+# Annotations state only the last part of a name such as `Mesh`, which several modules have.
+suppress_warnings = ["ref.python"]
+
+# A test runs the tutorial and compares its outputs, so the site shows the stored ones.
+nb_execution_mode = "off"
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+
+language = "en"
+smartquotes = False
+highlight_language = "text"
+python_maximum_signature_line_length = 88
+python_display_short_literal_types = True
+toc_object_entries_show_parents = "hide"
+
+html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
+html_title = f"shardir {version}"
+html_copy_source = False
+html_show_copyright = False
+
+IR_TEXT = re.compile(r"^(mesh|func|spmd func) @", re.MULTILINE)
+
+
+def highlight_ir(app: Sphinx, document: nodes.document) -> None:
+    """Highlight blocks of text that contain a program."""
+    for block in document.findall(nodes.literal_block):
+        if block.get("language") == "text" and IR_TEXT.search(block.astext()):
+            block["language"] = "shardir"
+
+
+def setup(app: Sphinx) -> None:
+    """Write the reference pages before Sphinx looks for source files."""
+    app.add_lexer("shardir", IrLexer)
+    app.connect("builder-inited", lambda app: write_pages(DOCS / "reference"))
+    app.connect("doctree-read", highlight_ir)
