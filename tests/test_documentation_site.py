@@ -6,7 +6,6 @@ except the API pages of the large namespaces.
 
 import subprocess
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
