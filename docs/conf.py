@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 
 # These imports need the path of the repository, which Sphinx does not add.
+from docs.generation.api_reference import class_names  # noqa: E402
 from docs.generation.pages import write_pages  # noqa: E402
 from shardir import __version__  # noqa: E402
 from shardir.text.pygments_lexer import IrLexer  # noqa: E402
@@ -26,8 +28,6 @@ version = release = __version__
 extensions = ["myst_nb"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["emitted", "generation"]
-# Annotations state only the last part of a name such as `Mesh`, which several modules have.
-suppress_warnings = ["ref.python"]
 
 # A test runs the tutorial and compares its outputs, so the site shows the stored ones.
 nb_execution_mode = "off"
@@ -58,8 +58,24 @@ def highlight_ir(app: Sphinx, document: nodes.document) -> None:
             block["language"] = "shardir"
 
 
+def resolve_annotations(app: Sphinx, document: nodes.document) -> None:
+    """Refer to the first public name of each class in annotations, which state its last part.
+
+    Sphinx would search all names for each annotation, and find several for a name such as `Mesh`.
+    """
+    names = class_names()
+    for reference in [*document.findall(addnodes.pending_xref)]:
+        if reference.get("refdomain") == "py" and reference.hasattr("refspecific"):
+            if (target := names.get(reference["reftarget"])) is not None:
+                reference["reftarget"] = target
+                del reference["refspecific"]
+            else:
+                reference.replace_self(reference.children)
+
+
 def setup(app: Sphinx) -> None:
     """Write the reference pages before Sphinx looks for source files."""
     app.add_lexer("shardir", IrLexer)
     app.connect("builder-inited", lambda app: write_pages(DOCS / "reference"))
     app.connect("doctree-read", highlight_ir)
+    app.connect("doctree-read", resolve_annotations)

@@ -22,21 +22,68 @@ from docs.generation.public_names import (
 NO_REFERENCE = (type(None), bool, int, float, str, tuple)
 """Types whose equal objects are not aliases of each other."""
 
+MOST_NAMES_WITHOUT_TOPICS = 60
+FEWEST_NAMES_OF_TOPIC = 5
+
+TOPIC_TITLES = {
+    "": "Other",
+    "collective_ops": "Collectives",
+    "dtypes": "Element types and constants",
+    "gather_scatter": "Gather and scatter",
+    "ir": "Programs of the IR",
+    "numpy": "Element types and constants",
+    "polynomial_fitting": "Polynomials",
+    "tracer_helpers": "Properties of arrays",
+}
+"""The titles of topics that are not the name of the folder or file."""
+
 
 def module_page(module: str) -> str:
     """Return the Markdown page of a public module."""
-    names = public_names(module)
-    rows = [
-        f"| {{py:obj}}`{name} <{module}.{name}>` | {_summary(module, name)} |" for name in names
-    ]
     parts = [
         f"# {module}",
         f"```{{py:module}} {module}\n```",
         as_markdown(inspect.getdoc(import_module(module)) or ""),
-        "\n".join(["| name | summary |", "| --- | --- |", *rows]),
-        *(_entry(module, name) for name in names),
     ]
+    for topic, names in _topics(module).items():
+        rows = [
+            f"| {{py:obj}}`{name} <{module}.{name}>` | {_summary(module, name)} |" for name in names
+        ]
+        parts += [
+            f"## {topic}" if topic else "",
+            "\n".join(["| name | summary |", "| --- | --- |", *rows]),
+            *(_entry(module, name) for name in names),
+        ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _topics(module: str) -> dict[str, list[str]]:
+    """Return the public names of a module by topic; a module with few names has one topic."""
+    names = public_names(module)
+    if len(names) <= MOST_NAMES_WITHOUT_TOPICS:
+        return {"": names}
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(_topic(module, getattr(import_module(module), name)), []).append(name)
+    others = found.pop(TOPIC_TITLES[""], [])
+    for topic in [each for each in found if len(found[each]) < FEWEST_NAMES_OF_TOPIC]:
+        others += found.pop(topic)
+    others.sort(key=str.casefold)
+    return {topic: found[topic] for topic in sorted(found)} | ({"Other": others} if others else {})
+
+
+def _topic(module: str, value: object) -> str:
+    """Return the topic of a public name: the folder or file of the code below its namespace."""
+    if isinstance(value, ModuleType):
+        return "Modules"
+    if isinstance(value, float | None):
+        return TOPIC_TITLES["dtypes"]
+    home = str(getattr(value, "__module__", ""))
+    below = home.removeprefix("shardir.").removeprefix("frontend.")
+    if module != "shardir":
+        below = below.removeprefix(module.removeprefix("shardir.") + ".")
+    word = below.partition(".")[0]
+    return TOPIC_TITLES.get(word, word.replace("_", " ").capitalize())
 
 
 def as_markdown(text: str) -> str:
@@ -140,6 +187,17 @@ def _places() -> dict[int, str]:
 
 def _first_place(value: object) -> str | None:
     return _places().get(id(value))
+
+
+@cache
+def class_names() -> dict[str, str]:
+    """Return the first full public name of each public class, by its last part."""
+    found: dict[str, str] = {}
+    for module in public_modules():
+        for name in public_names(module):
+            if isinstance(getattr(import_module(module), name), type):
+                found.setdefault(name, f"{module}.{name}")
+    return found
 
 
 def _with_signature(name: str, value: Any) -> str:
