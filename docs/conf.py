@@ -51,6 +51,14 @@ html_show_copyright = False
 IR_TEXT = re.compile(r"^(mesh|func|spmd func) @", re.MULTILINE)
 
 
+def omit_empty_patterns(app: Sphinx, page: str, source: list[str]) -> None:
+    """Omit the entries of the first page that match no file, which Sphinx reports as warnings."""
+    if page == "index":
+        lines = source[0].splitlines()
+        kept = [each for each in lines if not each.endswith("*") or any(DOCS.glob(f"{each}.*"))]
+        source[0] = "\n".join(kept)
+
+
 def highlight_ir(app: Sphinx, document: nodes.document) -> None:
     """Highlight blocks of text that contain a program."""
     for block in document.findall(nodes.literal_block):
@@ -77,5 +85,6 @@ def setup(app: Sphinx) -> None:
     """Write the reference pages before Sphinx looks for source files."""
     app.add_lexer("shardir", IrLexer)
     app.connect("builder-inited", lambda app: write_pages(DOCS / "reference"))
+    app.connect("source-read", omit_empty_patterns)
     app.connect("doctree-read", highlight_ir)
     app.connect("doctree-read", resolve_annotations)
