@@ -2,28 +2,40 @@
 
 The Python blocks of a document run in order, as one program. A block whose first line is a comment
 with the name of a file is that file, and is not run. A block of text right after one is
-what it prints. A block of `console` shows commands of `shardir` behind `$` and what they print;
-its files are those that the document's Python blocks wrote.
+what it prints. A block of `console` shows commands behind `$` and what they print; its files are
+those that the document's Python blocks wrote. The commands are `shardir`, `python` and `mpiexec`.
 """
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.frontend.cli.command import run
+from tests.optional_dependencies import require
 from tests.registries import restored_registries
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"(?:#|//) (\w+\.\w+)\n")
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "how_to").glob("*.md")),
+]
+PROGRAMS = {
+    "python": sys.executable,
+    "mpiexec": str(Path(sys.executable).parent / "mpiexec"),
+}
+"""The files of programs that commands of `console` blocks start in another process."""
 ELSEWHERE = ("errors.md",)
 """Documents whose blocks are programs of their own, with tests of their own."""
 
@@ -38,8 +50,12 @@ def test_examples_of_a_document_have_the_stated_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    imported = set(sys.modules)
     with restored_registries():
         _check_document(path)
+    for name in set(sys.modules) - imported:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]  # Another document may contain a file of the same name.
 
 
 def _check_document(path: Path) -> None:
@@ -72,30 +88,38 @@ def _run(body: str, name: str, namespace: dict[str, Any]) -> str:
 
 
 def _run_commands(body: str) -> None:
-    """Check that each `$ shardir ...` line prints the lines that follow it."""
+    """Check that each `$ ...` line prints the lines that follow it."""
     parts = re.split(r"^\$ (.*)\n", body, flags=re.MULTILINE)
     for command, wanted in zip(parts[1::2], parts[2::2], strict=True):
         words = shlex.split(command)
-        if words[0] != "shardir":
-            continue
-        assert _printed_by(words) == wanted
+        if words[0] in ("shardir", *PROGRAMS):
+            assert _printed_by(words) == wanted
 
 
 def _printed_by(words: list[str]) -> str:
-    """Return the output of a command of shardir. Most commands run in this process, because the
+    """Return the output of a command. Most commands of shardir run in this process, because the
     imports of another one take longer than they do."""
+    if words[0] == "mpiexec":
+        require("mpi4py")
+    if words[0] in PROGRAMS:
+        return _output_of_process(PROGRAMS[word] if word in PROGRAMS else word for word in words)
     if words[1] == "as-jax":
-        done = subprocess.run(
-            [sys.executable, "-X", "utf8", "-m", *words],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-        )
-        return done.stdout + done.stderr
+        return _output_of_process((sys.executable, "-X", "utf8", "-m", *words))
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         run(*words[1:])
     return out.getvalue() + errors.getvalue()
+
+
+def _output_of_process(words: Iterable[str]) -> str:
+    done = subprocess.run(
+        list(words),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return done.stdout + done.stderr
 
 
 def test_the_makefile_has_the_targets_that_documents_name() -> None:
