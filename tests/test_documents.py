@@ -102,7 +102,7 @@ def _printed_by(words: list[str]) -> str:
     if words[0] == "mpiexec":
         require("mpi4py")
     if words[0] in PROGRAMS:
-        return _output_of_process(PROGRAMS[word] if word in PROGRAMS else word for word in words)
+        return _output_of_process(PROGRAMS.get(word, word) for word in words)
     if words[1] == "as-jax":
         return _output_of_process((sys.executable, "-X", "utf8", "-m", *words))
     out, errors = io.StringIO(), io.StringIO()
