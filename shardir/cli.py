@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from shardir.errors import ShardirError
-from shardir.frontend.cli.files import CommandError
 from shardir.frontend.cli.main import app, main as main
-from shardir.frontend.cli.options import with_load
-from shardir.frontend.distributed.initialize import is_initialized
+from shardir.frontend.cli.options import CommandError, with_load
 
 
 @app.command(
@@ -35,7 +33,8 @@ def as_jax(
 
     The redirection also applies to modules in the script's folder, and to no other modules.
     """
-    # Imported late: the module is needed for this command alone.
+    # For start-up time.
+    from shardir.frontend.distributed.initialize import is_initialized
     from shardir.interop.in_place_of_jax import run_script
 
     if not script.is_file():

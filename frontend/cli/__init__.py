@@ -1,6 +1,6 @@
-"""The commands `shardir opt`, `passes`, `run`, `explain`, `emit` and `test`.
+"""The commands `shardir opt`, `run`, `explain`, `emit`, `draw`, `profile`, `passes` and `test`.
 
-Input: files of IR text, StableHLO or `module:function`. Output: text on stdout, files. `targets`
-resolves what a command works on, `files` reads modules, `options` declares shared options. Start
-with `main`.
+Input: files of IR text, StableHLO or `module:function`. Output: text on stdout, files. Start with
+`main` and `commands`, which declare the commands without importing the compiler; a command then
+imports the module of its name. `targets` resolves what it works on, `files` reads modules.
 """

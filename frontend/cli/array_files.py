@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.cli.files import CommandError
+from shardir.frontend.cli.options import CommandError
 from shardir.interpret.random_arguments import parameter_types
 from shardir.ir.module import Module
 

@@ -1,42 +1,24 @@
 """`shardir draw` draws the graph of a program."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from shardir.frontend.cli.files import CommandError
-from shardir.frontend.cli.options import Arguments, FileOrFunction, MeshSizes, Specs
+from shardir.frontend.cli.options import CommandError
 from shardir.frontend.cli.targets import load_target
+from shardir.graph import to_dot, to_svg
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 
-EXAMPLES = """Examples:
 
-  shardir draw mlp.ir > mlp.dot
-
-  shardir draw mymodule:train_step --mesh data=4 --passes default -o step.svg"""
-
-
-def draw(
-    file: FileOrFunction,
-    mesh: MeshSizes = None,
-    args: Arguments = None,
-    specs: Specs = None,
-    passes: Annotated[
-        str | None, typer.Option(help="the pipeline before the drawing (default: none)")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="a .dot or .svg file (default: print DOT)"),
-    ] = None,
+def draw_program(
+    file: str,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
+    passes: str | None,
+    out: Path | None,
 ) -> None:
-    """Draw the first function of a program: operations as boxes, values as edges.
-
-    SVG requires Graphviz.
-    """
-    # Imported late for start-up time: networkx.
-    from shardir.graph import to_dot, to_svg
-
+    """Draw the first function of a program into a file, or print it as DOT."""
     if out is not None and out.suffix not in (".dot", ".svg"):
         raise CommandError(f"cannot draw into {str(out)!r}; name a .dot or .svg file")
     module = load_target(file, mesh, args, specs).module

@@ -1,13 +1,13 @@
 """`shardir emit` writes a program as source text that runs without shardir."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from shardir.frontend.cli.array_files import load_arguments
-from shardir.frontend.cli.files import CommandError
-from shardir.frontend.cli.options import Arguments, FileOrFunction, MeshSizes, Seed, Specs
+from shardir.frontend.cli.options import (
+    CommandError,
+)
 from shardir.frontend.cli.targets import load_target
 from shardir.frontend.dispatch.stages.emission import (
     MAX_SELFTEST_SECONDS,
@@ -18,43 +18,20 @@ from shardir.frontend.pytree import tree
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 
-EXAMPLES = """Examples:
 
-  shardir emit mlp.ir --target gpu -o mlp/
-
-  shardir emit mymodule:train_step --mesh data=4,model=2 --target gpu -o step/ --selftest
-
-  shardir emit mlp.ir --target gpu -o mlp/ --passes default,overlap
-
-  shardir opt mlp.ir | shardir emit - --target ipu -o mlp/"""
-
-
-def emit(
-    file: FileOrFunction,
-    target: Annotated[str, typer.Option(help="the target: gpu or ipu")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="output folder")],
-    mesh: MeshSizes = None,
-    passes: Annotated[
-        str | None,
-        typer.Option(help="the pipeline, such as default,overlap (default: the default pipeline)"),
-    ] = None,
-    args: Arguments = None,
-    specs: Specs = None,
-    selftest: Annotated[
-        bool,
-        typer.Option("--selftest", help="add random arguments and the expected results"),
-    ] = False,
-    seed: Seed = 0,
-    selftest_seconds: Annotated[
-        float, typer.Option(help="time limit for computing the results of the self-test")
-    ] = MAX_SELFTEST_SECONDS,
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option("--input", help="a .npy file for each argument of the self-test, in order"),
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="an option of the target, such as name=value")
-    ] = None,
+def emit_program(
+    file: str,
+    target: str,
+    out: Path,
+    mesh: str | None,
+    passes: str | None,
+    args: str | None,
+    specs: str | None,
+    selftest: bool,
+    seed: int,
+    selftest_seconds: float | None,
+    inputs: list[Path] | None,
+    option: list[str] | None,
 ) -> None:
     """Write a program as source text for a target, and print the names of the files."""
     options = _parse_options(option or ())
@@ -71,7 +48,7 @@ def emit(
             samples=selftest or given is not None,
             seed=seed,
             arguments=given,
-            seconds=selftest_seconds,
+            seconds=MAX_SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds,
         )
     else:
         if passes is not None:

@@ -6,105 +6,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shardir.frontend.cli.files import CommandError, read_hlo
+from typing import Any
+from shardir.frontend.cli import program_reports
 from shardir.frontend.cli.options import (
-    Arguments,
-    FileOrFunction,
-    MeshSizes,
+    CommandError,
     ReportFormat,
-    RuleTexts,
-    Specs,
     parse_rules,
 )
 from shardir.frontend.cli.targets import is_function_name, load_target, parse_mesh
 from shardir.op_rules.custom_rules import rules
-from shardir.passes import Pipeline, Propagate
+from shardir.passes import Pipeline, Propagate, explain as explaining
 from shardir.passes.pipeline import DEFAULT_PIPELINE
-
-if TYPE_CHECKING:
-    from shardir.hlo.module import HloModule
-
-EXAMPLES = """Examples:
-
-  shardir explain mlp.ir
-
-  shardir explain mlp.ir --value %h
-
-  shardir explain mlp.ir --conflicts
-
-  shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x
-
-  shardir explain mlp.ir --order
-
-  shardir explain mlp.ir --coverage
-
-  shardir explain mymodule:train_step --mesh data=16,model=16
-
-  shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html
-
-  shardir explain model.mlir --html model.html
-
-  shardir explain module_0012.jit_step.cpu_after_optimizations.txt
-
-  shardir explain after_optimizations.txt --program step.mlir"""
 
 
 def explain(
-    file: FileOrFunction,
-    mesh: MeshSizes = None,
-    args: Arguments = None,
-    specs: Specs = None,
-    value: Annotated[
-        list[str] | None,
-        typer.Option(help="origin of each mesh axis of a value, and why others are absent"),
-    ] = None,
-    conflicts: Annotated[
-        bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
-    ] = False,
-    what_if: Annotated[
-        list[str] | None,
-        typer.Option(help="changes with an annotation such as %w: f32[128, 256@model]"),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="changes without the annotation of %w, or of `result 0`"),
-    ] = None,
-    order: Annotated[
-        bool, typer.Option("--order", help="values that depend on the propagation order")
-    ] = False,
-    coverage: Annotated[
-        bool,
-        typer.Option("--coverage", help="operations without rules, annotations without effect"),
-    ] = False,
-    communication: Annotated[
-        bool, typer.Option("--communication", help="tables of collectives by kind, axes, line")
-    ] = False,
-    collective: Annotated[
-        list[str] | None,
-        typer.Option(help="cause of the collective that makes this value"),
-    ] = None,
-    function: Annotated[
-        str | None, typer.Option(help="function of the values (default: the first)")
-    ] = None,
-    passes: Annotated[
-        str, typer.Option(help="the propagation pass, such as propagate{level=basic}")
-    ] = "propagate",
-    rule: RuleTexts = None,
-    program: Annotated[
-        str | None,
-        typer.Option(help="the program that XLA received, to compare XLA's collectives with ours"),
-    ] = None,
-    html: Annotated[
-        str | None, typer.Option(help="write a page with all stages and explanations to this file")
-    ] = None,
-    to: Annotated[
-        ReportFormat | None, typer.Option(help="print all numbers of that page in this form")
-    ] = None,
+    file: str,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
+    value: list[str] | None,
+    conflicts: bool,
+    what_if: list[str] | None,
+    without: list[str] | None,
+    order: bool,
+    coverage: bool,
+    communication: bool,
+    collective: list[str] | None,
+    function: str | None,
+    passes: str,
+    rule: list[str] | None,
+    html: str | None,
+    to: ReportFormat | None,
 ) -> None:
-    """Explain the shardings of a program, and the effect of other annotations."""
-    # Imported late for start-up time.
-    from shardir.frontend.cli import program_reports
-    from shardir.passes import explain as explaining
-
+    """Print explanations of the shardings of a program."""
     with rules(parse_rules(rule or ())):
         if (hlo := read_hlo(file)) is not None:
             typer.echo(str(_explain_xla(hlo, program, mesh, args, specs)))

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from enum import StrEnum
 from pathlib import Path
 
 import typer
@@ -10,6 +9,8 @@ import typer
 from shardir.errors import ShardirError, bound_message
 from shardir.hlo.module import HloModule
 from shardir.hlo.parser import is_hlo, parse_hlo
+from shardir.errors import bound_message
+from shardir.frontend.cli.options import CommandError, ModuleFormat
 from shardir.ir.module import Module
 from shardir.ops.opaque import unknown_operations
 from shardir.text.definition_locations import DefinitionLocations, find_definition_locations
@@ -18,17 +19,6 @@ from shardir.verify.verifier import verify
 
 STDIN = "<stdin>"
 """The name of standard input in errors."""
-
-
-class CommandError(ShardirError):
-    """A command has an invalid argument or input file."""
-
-
-class ModuleFormat(StrEnum):
-    """The languages in which a module can be read and printed."""
-
-    ir = "ir"
-    stablehlo = "stablehlo"
 
 
 def read_module(file: str) -> Module:

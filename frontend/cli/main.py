@@ -6,35 +6,55 @@ import sys
 import warnings
 from contextlib import suppress
 from errno import EPIPE
-from importlib.metadata import version
 from io import TextIOWrapper
-from typing import Annotated, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
 
+from shardir import __version__
 from shardir.errors import ShardirError, bound_message
-from shardir.frontend.cli import draw, emit, explain, opt, passes, profile, run, story_tests
+from shardir.frontend.cli import commands
 from shardir.frontend.cli.options import with_load
 
+
+class _CommandGroup(TyperGroup):
+    """The commands.
+
+    Typer converts absent options with pydantic, whose import takes 0.15 s, unless the default of
+    a flag is a `bool`.
+    """
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        params: list[Any] = super().get_params(ctx)
+        for param in params:
+            if getattr(param, "is_flag", False) and param.default is None:
+                param.default = False
+        return params
+
+
 app = typer.Typer(
-    add_completion=False,
+    cls=_CommandGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="shardir: compile programs whose arrays are sharded over a mesh of devices.",
 )
-app.command(epilog=opt.EXAMPLES)(with_load(opt.opt))
-app.command(epilog=run.EXAMPLES)(with_load(run.run))
-app.command(epilog=explain.EXAMPLES)(with_load(explain.explain))
-app.command(epilog=emit.EXAMPLES)(with_load(emit.emit))
-app.command(epilog=draw.EXAMPLES)(with_load(draw.draw))
-app.command(epilog=profile.EXAMPLES)(with_load(profile.profile))
-app.command(epilog=passes.EXAMPLES)(with_load(passes.passes))
-app.command(name="test", epilog=story_tests.EXAMPLES)(with_load(story_tests.check_stories))
+for _command, _examples, _name in (
+    (commands.opt, commands.OPT_EXAMPLES, "opt"),
+    (commands.run, commands.RUN_EXAMPLES, "run"),
+    (commands.explain, commands.EXPLAIN_EXAMPLES, "explain"),
+    (commands.emit, commands.EMIT_EXAMPLES, "emit"),
+    (commands.draw, commands.DRAW_EXAMPLES, "draw"),
+    (commands.profile, commands.PROFILE_EXAMPLES, "profile"),
+    (commands.passes, commands.PASSES_EXAMPLES, "passes"),
+    (commands.check_stories, commands.TEST_EXAMPLES, "test"),
+):
+    app.command(name=_name, epilog=_examples)(with_load(_command))
 
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        typer.echo(f"shardir {version('shardir')}")
+        typer.echo(f"shardir {__version__}")
         raise typer.Exit
 
 

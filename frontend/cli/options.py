@@ -1,4 +1,4 @@
-"""Options shared by several commands."""
+"""Options shared by several commands, and the error of an invalid command."""
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -8,8 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from shardir.frontend.cli.files import CommandError
+from shardir.errors import ShardirError
 from shardir.registry import load_plugin
+
+
+class CommandError(ShardirError):
+    """A command has an invalid argument or input file."""
+
+
+class ModuleFormat(StrEnum):
+    """The languages in which a module can be read and printed."""
+
+    ir = "ir"
+    stablehlo = "stablehlo"
 
 
 class ReportFormat(StrEnum):

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import fields
 from inspect import getdoc
-from typing import Annotated
 
 import typer
 
 from shardir.errors import suggest_name
-from shardir.frontend.cli.files import CommandError
+from shardir.frontend.cli.options import CommandError
 from shardir.passes import PASSES
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (
@@ -20,19 +19,9 @@ from shardir.passes.pipeline import (
 )
 from shardir.registry import OWN_ORIGIN
 
-EXAMPLES = """Examples:
 
-  shardir passes
-
-  shardir passes reshard"""
-
-
-def passes(
-    name: Annotated[
-        str | None, typer.Argument(help="a pass to describe completely (default: list all)")
-    ] = None,
-) -> None:
-    """List the passes and their options, or describe one pass."""
+def list_passes(name: str | None) -> None:
+    """Print the passes and their options, or describe one pass."""
     if name is None:
         for each in PASSES.names():
             typer.echo(f"{each}: {_summary(PASSES[each])}{_origin(each)}")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import typer
 
-from shardir.frontend.cli.files import CommandError
-from shardir.frontend.cli.options import ReportFormat
+from shardir.frontend.cli.options import CommandError, ReportFormat
 from shardir.frontend.cli.targets import CommandTarget
 from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.mlir_locations import find_mlir_locations

@@ -1,14 +1,13 @@
 """`shardir run` executes a program on all devices of its mesh."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 
 from shardir.backends.numpy import BACKEND
 from shardir.frontend.cli.array_files import load_arguments, make_folder, save_array
-from shardir.frontend.cli.options import Arguments, FileOrFunction, MeshSizes, Seed, Specs
 from shardir.frontend.cli.targets import load_target
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.machine_limits import check_runnable
@@ -23,31 +22,16 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.printer import Printer
 from shardir.verify.verifier import verify
 
-EXAMPLES = """Examples:
 
-  shardir run mlp.ir
-
-  shardir run mlp.ir x.npy w1.npy b1.npy w2.npy b2.npy --save out/
-
-  shardir run mymodule:train_step --mesh data=4,model=2
-
-  shardir run mlp.ir --seed 7 --passes "propagate,reshard,partition" """
-
-
-def run(
-    file: FileOrFunction,
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="one .npy file per argument (default: the arrays of example_args, or random ones)"
-        ),
-    ] = None,
-    passes: Annotated[str | None, typer.Option(help="the pipeline as text")] = None,
-    seed: Seed = 0,
-    save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,
-    mesh: MeshSizes = None,
-    args: Arguments = None,
-    specs: Specs = None,
+def run_program(
+    file: str,
+    inputs: list[Path] | None,
+    passes: str | None,
+    seed: int,
+    save: Path | None,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
 ) -> None:
     """Run a program on all devices of its mesh and print its results and their shardings."""
     program = load_target(file, mesh, args, specs)

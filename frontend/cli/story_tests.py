@@ -3,13 +3,11 @@ functions: their sharded programs compute the same results as the unsharded ones
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from shardir.errors import ShardirError, count_noun
-from shardir.frontend.cli.files import CommandError
-from shardir.frontend.cli.options import Arguments, MeshSizes, Specs
+from shardir.frontend.cli.options import CommandError
 from shardir.frontend.cli.targets import check_file_options, is_function_name, load_target
 from shardir.frontend.stories.pipeline_check import result_difference
 from shardir.frontend.stories.story_files import (
@@ -24,41 +22,16 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.verify.verifier import verify
 
-EXAMPLES = """Examples:
-
-  shardir test stories/mlp.ir
-
-  shardir test stories/
-
-  shardir test stories/ --update
-
-  shardir test mymodule:train_step --mesh data=4,model=2"""
-
 
 def check_stories(
-    path: Annotated[
-        str, typer.Argument(help="a story file, a folder of story files, or module:function")
-    ],
-    update: Annotated[
-        bool,
-        typer.Option("--update", help="rewrite the stories with the results of their pipelines"),
-    ] = False,
-    passes: Annotated[
-        str | None,
-        typer.Option(help="the pipeline of a function, such as default,overlap"),
-    ] = None,
-    mesh: MeshSizes = None,
-    args: Arguments = None,
-    specs: Specs = None,
+    path: str,
+    update: bool,
+    passes: str | None,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
 ) -> None:
-    """Check that the pipelines of story files make the programs that the files show.
-
-    A story file is IR text. A heading such as // ===== propagate names the pipeline that makes the
-    program below the heading of the program above it. The results of all programs must be equal.
-
-    For a function, check that its program on the devices of the mesh computes the same results as
-    the unsharded program, for the arrays of its example arguments or random ones.
-    """
+    """Check the story files that a path names, or a function."""
     if is_function_name(path):
         if update:
             raise CommandError(f"--update is for story files, and {path!r} is a function")

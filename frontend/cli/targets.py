@@ -27,11 +27,11 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.cli.files import (
-    CommandError,
     definition_locations,
     parse_single_module,
     read_text,
 )
+from shardir.frontend.cli.options import CommandError
 from shardir.frontend.config import config, set_cpu_devices
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages.stages import Lowered

@@ -1,12 +1,14 @@
 """The command line: passes on text, programs on arrays, and errors without tracebacks."""
 
 import io
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shardir.frontend.dispatch.emission import MAX_SELFTEST_SECONDS
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
@@ -223,3 +225,42 @@ def test_execution_of_opaque_text_operations_is_an_error(
         "error: stablehlo.custom_call @mine at one.mlir:2 is carried through as text, and cannot "
         "run; put operations of StableHLO in its place"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["--version"],
+        *(
+            [command, "--help"]
+            for command in (
+                ["as-jax", "draw", "emit", "explain", "opt", "passes", "profile", "run", "test"]
+            )
+        ),
+    ],
+    ids=" ".join,
+)
+def test_help_imports_no_compiler(words: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from shardir.cli import main\n"
+        f"sys.argv = ['shardir', *{words}]\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as stop:\n"
+        "    assert not stop.code\n"
+        "slow = {'lark', 'llvmlite', 'ml_dtypes', 'networkx', 'numpy', 'optree', 'pydantic',"
+        " 'rich', 'shardir.backends', 'shardir.ir', 'shardir.passes'}\n"
+        "print(*slow & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "\n"
+    assert done.stdout.startswith(("Usage: shardir", "shardir "))
+
+
+def test_the_help_of_emit_states_the_default_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("emit", "--help") == 0
+
+    assert f"(default: {MAX_SELFTEST_SECONDS:g})" in capsys.readouterr().out

@@ -1,0 +1,451 @@
+"""The commands, with their options and the examples of their help texts.
+
+Each command calls the module of its name (`test`: `story_tests`), which is imported on the call:
+`shardir --help`, and the completion of a shell, start without the compiler.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shardir.frontend.cli.completion import complete_pass, complete_pipeline, complete_target
+from shardir.frontend.cli.options import (
+    Arguments,
+    FileOrFunction,
+    MeshSizes,
+    ModuleFormat,
+    ReportFormat,
+    RuleTexts,
+    Seed,
+    Specs,
+)
+
+OPT_EXAMPLES = """Examples:
+
+  shardir opt mlp.ir --passes propagate
+
+  shardir opt mlp.ir --passes "propagate,reshard,partition" --verify
+
+  shardir opt mymodule:train_step --mesh data=4,model=2 --passes propagate
+
+  shardir opt mlp.ir --dump-dir stages/
+
+  shardir opt mlp.ir --passes propagate --to stablehlo
+
+  shardir opt mlp.mlir --passes propagate
+
+  shardir opt mlp.mlir --passes propagate --rule "my_op: i j, j k -> i k reduction={j}"
+
+  cat mlp.ir | shardir opt - --passes cse,dce --locations"""
+
+
+def opt(
+    file: FileOrFunction = "-",
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="the pipeline as text; `none` only verifies and prints "
+            "(default: the default pipeline, which `shardir passes` prints)",
+            autocompletion=complete_pipeline,
+        ),
+    ] = None,
+    verify_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="run the program before and after each pass and compare the results"
+        ),
+    ] = False,
+    dump_dir: Annotated[
+        Path | None, typer.Option(help="write the program after each pass into this folder")
+    ] = None,
+    locations: Annotated[
+        bool, typer.Option("--locations", help="print the source location of each operation")
+    ] = False,
+    from_: Annotated[
+        ModuleFormat | None,
+        typer.Option("--from", help="format of the file (default: detected)"),
+    ] = None,
+    to: Annotated[
+        ModuleFormat, typer.Option(help="format of the printed result")
+    ] = ModuleFormat.ir,
+    rule: RuleTexts = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+) -> None:
+    """Run passes on a module and print the result.
+
+    The parts of a .mlir file between lines of // ----- are separate modules.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.opt import run_passes
+
+    run_passes(
+        file=file,
+        passes=passes,
+        verify_numbers=verify_numbers,
+        dump_dir=dump_dir,
+        locations=locations,
+        from_=from_,
+        to=to,
+        rule=rule,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+    )
+
+
+RUN_EXAMPLES = """Examples:
+
+  shardir run mlp.ir
+
+  shardir run mlp.ir x.npy w1.npy b1.npy w2.npy b2.npy --save out/
+
+  shardir run mymodule:train_step --mesh data=4,model=2
+
+  shardir run mlp.ir --seed 7 --passes "propagate,reshard,partition" """
+
+
+def run(
+    file: FileOrFunction,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="one .npy file per argument (default: the arrays of example_args, or random ones)"
+        ),
+    ] = None,
+    passes: Annotated[
+        str | None, typer.Option(help="the pipeline as text", autocompletion=complete_pipeline)
+    ] = None,
+    seed: Seed = 0,
+    save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+) -> None:
+    """Run a program on all devices of its mesh and print its results and their shardings."""
+    # For start-up time.
+    from shardir.frontend.cli.run import run_program
+
+    run_program(
+        file=file,
+        inputs=inputs,
+        passes=passes,
+        seed=seed,
+        save=save,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+    )
+
+
+EXPLAIN_EXAMPLES = """Examples:
+
+  shardir explain mlp.ir
+
+  shardir explain mlp.ir --value %h
+
+  shardir explain mlp.ir --conflicts
+
+  shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x
+
+  shardir explain mlp.ir --order
+
+  shardir explain mlp.ir --coverage
+
+  shardir explain mymodule:train_step --mesh data=16,model=16
+
+  shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html
+
+  shardir explain model.mlir --html model.html"""
+
+
+def explain(
+    file: FileOrFunction,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(help="origin of each mesh axis of a value, and why others are absent"),
+    ] = None,
+    conflicts: Annotated[
+        bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="changes with an annotation such as %w: f32[128, 256@model]"),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="changes without the annotation of %w, or of `result 0`"),
+    ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="values that depend on the propagation order")
+    ] = False,
+    coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="operations without rules, annotations without effect"),
+    ] = False,
+    communication: Annotated[
+        bool, typer.Option("--communication", help="tables of collectives by kind, axes, line")
+    ] = False,
+    collective: Annotated[
+        list[str] | None,
+        typer.Option(help="cause of the collective that makes this value"),
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(help="function of the values (default: the first)")
+    ] = None,
+    passes: Annotated[
+        str,
+        typer.Option(
+            help="the propagation pass, such as propagate{level=basic}",
+            autocompletion=complete_pipeline,
+        ),
+    ] = "propagate",
+    rule: RuleTexts = None,
+    html: Annotated[
+        str | None, typer.Option(help="write a page with all stages and explanations to this file")
+    ] = None,
+    to: Annotated[
+        ReportFormat | None, typer.Option(help="print all numbers of that page in this form")
+    ] = None,
+) -> None:
+    """Explain the shardings of a program, and the effect of other annotations."""
+    # For start-up time.
+    from shardir.frontend.cli.explain import explain_program
+
+    explain_program(
+        file=file,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+        value=value,
+        conflicts=conflicts,
+        what_if=what_if,
+        without=without,
+        order=order,
+        coverage=coverage,
+        communication=communication,
+        collective=collective,
+        function=function,
+        passes=passes,
+        rule=rule,
+        html=html,
+        to=to,
+    )
+
+
+EMIT_EXAMPLES = """Examples:
+
+  shardir emit mlp.ir --target gpu -o mlp/
+
+  shardir emit mymodule:train_step --mesh data=4,model=2 --target gpu -o step/ --selftest
+
+  shardir emit mlp.ir --target gpu -o mlp/ --passes default,overlap
+
+  shardir opt mlp.ir | shardir emit - --target ipu -o mlp/"""
+
+
+def emit(
+    file: FileOrFunction,
+    target: Annotated[
+        str, typer.Option(help="the target: gpu or ipu", autocompletion=complete_target)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="output folder")],
+    mesh: MeshSizes = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="the pipeline, such as default,overlap (default: the default pipeline)",
+            autocompletion=complete_pipeline,
+        ),
+    ] = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    selftest: Annotated[
+        bool,
+        typer.Option("--selftest", help="add random arguments and the expected results"),
+    ] = False,
+    seed: Seed = 0,
+    selftest_seconds: Annotated[
+        float | None,
+        typer.Option(help="time limit in seconds for the results of the self-test (default: 60)"),
+    ] = None,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option("--input", help="a .npy file for each argument of the self-test, in order"),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="an option of the target, such as name=value")
+    ] = None,
+) -> None:
+    """Write a program as source text for a target, and print the names of the files."""
+    # For start-up time.
+    from shardir.frontend.cli.emit import emit_program
+
+    emit_program(
+        file=file,
+        target=target,
+        out=out,
+        mesh=mesh,
+        passes=passes,
+        args=args,
+        specs=specs,
+        selftest=selftest,
+        seed=seed,
+        selftest_seconds=selftest_seconds,
+        inputs=inputs,
+        option=option,
+    )
+
+
+DRAW_EXAMPLES = """Examples:
+
+  shardir draw mlp.ir > mlp.dot
+
+  shardir draw mymodule:train_step --mesh data=4 --passes default -o step.svg"""
+
+
+def draw(
+    file: FileOrFunction,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="the pipeline before the drawing (default: none)", autocompletion=complete_pipeline
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="a .dot or .svg file (default: print DOT)"),
+    ] = None,
+) -> None:
+    """Draw the first function of a program: operations as boxes, values as edges.
+
+    SVG requires Graphviz.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.draw import draw_program
+
+    draw_program(
+        file=file,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+        passes=passes,
+        out=out,
+    )
+
+
+PROFILE_EXAMPLES = """Examples:
+
+  shardir profile mymodule:train_step --mesh data=4,model=2
+
+  shardir profile mymodule:train_step --runs 20 --trace step.json"""
+
+
+def profile(
+    function: Annotated[str, typer.Argument(help="the function, as module:function")],
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    runs: Annotated[int, typer.Option(min=1, help="number of measured runs")] = 5,
+    trace: Annotated[
+        Path | None, typer.Option(help="file for the last run, which Perfetto shows")
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Run a function on virtual CPU devices, and print the time of each operation.
+
+    Arguments of which example_args have a shape only are random.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.profile import profile_function
+
+    profile_function(
+        function=function,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+        runs=runs,
+        trace=trace,
+        seed=seed,
+    )
+
+
+PASSES_EXAMPLES = """Examples:
+
+  shardir passes
+
+  shardir passes reshard"""
+
+
+def passes(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="a pass to describe completely (default: list all)", autocompletion=complete_pass
+        ),
+    ] = None,
+) -> None:
+    """List the passes and their options, or describe one pass."""
+    # For start-up time.
+    from shardir.frontend.cli.passes import list_passes
+
+    list_passes(name)
+
+
+TEST_EXAMPLES = """Examples:
+
+  shardir test stories/mlp.ir
+
+  shardir test stories/
+
+  shardir test stories/ --update
+
+  shardir test mymodule:train_step --mesh data=4,model=2"""
+
+
+def check_stories(
+    path: Annotated[
+        str, typer.Argument(help="a story file, a folder of story files, or module:function")
+    ],
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="rewrite the stories with the results of their pipelines"),
+    ] = False,
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="the pipeline of a function, such as default,overlap",
+            autocompletion=complete_pipeline,
+        ),
+    ] = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+) -> None:
+    """Check that the pipelines of story files make the programs that the files show.
+
+    A story file is IR text. A heading such as // ===== propagate names the pipeline that makes the
+    program below the heading of the program above it. The results of all programs must be equal.
+
+    For a function, check that its program on the devices of the mesh computes the same results as
+    the unsharded program, for the arrays of its example arguments or random ones.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.story_tests import check_stories
+
+    check_stories(
+        path=path,
+        update=update,
+        passes=passes,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+    )

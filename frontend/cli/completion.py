@@ -1,0 +1,27 @@
+"""Completion of words by a shell: passes, pipelines and targets.
+
+Each function returns the possible continuations of a word, and imports the table of the names only
+then, so that other completions start without the compiler.
+"""
+
+
+def complete_pass(incomplete: str) -> list[str]:
+    """Return the names of passes that begin with a word."""
+    # For start-up time.
+    from shardir.passes import PASSES
+
+    return [name for name in PASSES.names() if name.startswith(incomplete)]
+
+
+def complete_pipeline(incomplete: str) -> list[str]:
+    """Return the pipelines that continue the last pass of a pipeline."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in complete_pass(last)]
+
+
+def complete_target(incomplete: str) -> list[str]:
+    """Return the names of targets that begin with a word."""
+    # For start-up time.
+    from shardir.backends.emission import TARGETS
+
+    return [name for name in TARGETS.names() if name.startswith(incomplete)]
