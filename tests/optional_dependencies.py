@@ -9,6 +9,7 @@ import pytest
 
 EXTRAS = (
     "absl",
+    "axe_core_python",
     "equinox",
     "flax",
     "jax",

@@ -158,7 +158,11 @@ EXPLAIN_EXAMPLES = """Examples:
 
   shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html
 
-  shardir explain model.mlir --html model.html"""
+  shardir explain model.mlir --html model.html
+
+  shardir explain module_0012.jit_step.cpu_after_optimizations.txt
+
+  shardir explain after_optimizations.txt --program step.mlir"""
 
 
 def explain(
@@ -206,6 +210,10 @@ def explain(
         ),
     ] = "propagate",
     rule: RuleTexts = None,
+    program: Annotated[
+        str | None,
+        typer.Option(help="the program that XLA received, to compare XLA's collectives with ours"),
+    ] = None,
     html: Annotated[
         str | None, typer.Option(help="write a page with all stages and explanations to this file")
     ] = None,
@@ -233,6 +241,7 @@ def explain(
         function=function,
         passes=passes,
         rule=rule,
+        program=program,
         html=html,
         to=to,
     )

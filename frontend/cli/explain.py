@@ -1,19 +1,15 @@
 """`shardir explain` explains the shardings and the collectives of a program."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
-from shardir.frontend.cli.files import CommandError, read_hlo
-from typing import Any
 from shardir.frontend.cli import program_reports
-from shardir.frontend.cli.options import (
-    CommandError,
-    ReportFormat,
-    parse_rules,
-)
+from shardir.frontend.cli.files import read_hlo
+from shardir.frontend.cli.options import CommandError, ReportFormat, parse_rules
 from shardir.frontend.cli.targets import is_function_name, load_target, parse_mesh
+from shardir.hlo.module import HloModule
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline, Propagate, explain as explaining
 from shardir.passes.pipeline import DEFAULT_PIPELINE
@@ -35,6 +31,7 @@ def explain(
     function: str | None,
     passes: str,
     rule: list[str] | None,
+    program: str | None,
     html: str | None,
     to: ReportFormat | None,
 ) -> None:
@@ -97,11 +94,9 @@ def explain(
 
 
 def _explain_xla(
-    hlo: "HloModule", program: str | None, mesh: str | None, args: str | None, specs: str | None
+    hlo: HloModule, program: str | None, mesh: str | None, args: str | None, specs: str | None
 ) -> object:
     """Return the report about XLA's collectives, beside our plan if the program is known."""
-    from shardir.passes import explain as explaining  # For start-up time.
-
     if program is None:
         sizes = None if mesh is None else dict(parse_mesh(mesh).shape)
         return explaining.xla_communication(hlo, sizes)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import typer
 
-from shardir.errors import ShardirError, bound_message
-from shardir.hlo.module import HloModule
-from shardir.hlo.parser import is_hlo, parse_hlo
 from shardir.errors import bound_message
 from shardir.frontend.cli.options import CommandError, ModuleFormat
+from shardir.hlo.module import HloModule
+from shardir.hlo.parser import is_hlo, parse_hlo
 from shardir.ir.module import Module
 from shardir.ops.opaque import unknown_operations
 from shardir.text.definition_locations import DefinitionLocations, find_definition_locations

@@ -24,6 +24,7 @@ from shardir.backends.storage import Storage
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import block_until_ready
 from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.stages import Compiled
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import (
     OperationProfile,
@@ -63,7 +64,7 @@ def profile(
         raise NumberRangeError(with_location(f"profile makes {runs!r} runs; pass at least 1"))
     if not isinstance(trace, (str, PathLike, NoneType)):
         raise ArgumentError(with_location(f"the trace of profile is a file's path, not {trace!r}"))
-    compiled = fun if hasattr(fun, "lower") else jit(fun)
+    compiled = fun if isinstance(fun, Compiled) or hasattr(fun, "lower") else jit(fun)
     found = machine_limits()
     begin = time.monotonic_ns()
     block_until_ready(compiled(*_copy_arguments(args)))
@@ -82,7 +83,9 @@ def profile(
                 made.append(ProfiledRun(begin, end, tuple(spans), watch.dropped_tasks))
     workers, machine = found if found is not None else (None, None)
     result = Profile(
-        getattr(fun, "__name__", type(fun).__name__),
+        fun.module.main.name
+        if isinstance(fun, Compiled)
+        else getattr(fun, "__name__", type(fun).__name__),
         first,
         tuple(made),
         workers,

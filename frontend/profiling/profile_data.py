@@ -253,7 +253,7 @@ def _trace_events(profile: Profile) -> list[dict[str, Any]]:
     """Return the last run as events of Chrome's trace format."""
     run = profile.runs[-1]
     threads = sorted({span.thread for span in run.spans})
-    tracks = {"calls": 0, "operations": 1} | {_track_name(t): 2 + i for i, t in enumerate(threads)}
+    tracks = {"calls": 0, "operations": 1} | {thread_name(t): 2 + i for i, t in enumerate(threads)}
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"shardir {profile.name}"}}
     ]
@@ -292,7 +292,7 @@ def _trace_events(profile: Profile) -> list[dict[str, Any]]:
     for span in run.spans:
         where = format_locations(span.activity.op)
         args = {"operation": activity_name(span.activity), "task": span.task, "where": where}
-        add(span.label, _track_name(span.thread), span.begin, span.end, "task", **args)
+        add(span.label, thread_name(span.thread), span.begin, span.end, "task", **args)
     return events
 
 
@@ -310,7 +310,8 @@ def _group_by_execution(spans: Sequence[Span]) -> list[list[Span]]:
     return made
 
 
-def _track_name(thread: int) -> str:
+def thread_name(thread: int) -> str:
+    """Return the display name of the thread of a span."""
     if thread == PYTHON_THREAD:
         return "numpy"
     if thread >= 1000:

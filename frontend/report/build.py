@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from shardir.cost.op_cost import cost_of_block
 from shardir.errors import ShardirError
+from shardir.frontend.profiling.profile_data import Profile
 from shardir.frontend.report.findings import (
     collective_records,
     conflict_records,
@@ -15,6 +16,7 @@ from shardir.frontend.report.findings import (
     unruled_records,
     unsharded_records,
 )
+from shardir.frontend.report.measured_run import run_record
 from shardir.frontend.report.records import MeshRecord, ReportData
 from shardir.frontend.report.stages import (
     StageRecorder,
@@ -43,6 +45,7 @@ class ReportInput:
     `module` is the traced program, `pipeline` the passes to the program of each device, and
     `backend_pipeline` those after it. `places` are the lines of values without a line of their own,
     `sources` the texts of files that cannot be read by name. `texts` are shown as further stages.
+    `profile` is a profile of the program, whose last run is shown.
     """
 
     module: Module
@@ -51,6 +54,7 @@ class ReportInput:
     places: Mapping[tuple[str, str], Loc] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    profile: Profile | None = None
 
 
 def build_report(given: ReportInput) -> ReportData:
@@ -115,6 +119,7 @@ def build_report(given: ReportInput) -> ReportData:
         dependences=tuple(dependence_records(order.rows if order else (), tables)),
         source=tuple(timeline.source_lines(schedule)),
         schedule=schedule,
+        run=None if given.profile is None else run_record(given.profile),
         notes=tuple(notes),
     )
     files = tables.files

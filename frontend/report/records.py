@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 FORMAT = "shardir-report"
-VERSION = 1
+VERSION = 2
 """The version of the structure; it changes when a field changes or disappears."""
 
 Location = tuple[int, int, int]
@@ -330,6 +330,49 @@ class ScheduleRecord:
 
 
 @dataclass(frozen=True)
+class ActivityRecord:
+    """An operation or a copy in a measured run: its text (`%y = dot`), its kernel, its lines.
+
+    `collective` states whether it belongs to a collective. The lines are empty where none are
+    known.
+    """
+
+    name: str
+    kernel: str
+    where: str
+    collective: bool
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """A task that a thread executed; `activity` and `lane` are indices of the run.
+
+    Times are nanoseconds, from the beginning of the run.
+    """
+
+    activity: int
+    lane: int
+    start: int
+    duration: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The last run of a profile: the tasks of each thread, which is a lane.
+
+    `busy` are the number of tasks and the busy nanoseconds of each lane, `total` the nanoseconds of
+    the run, and `lost` the number of tasks at its beginning that were not recorded.
+    """
+
+    lanes: tuple[str, ...]
+    busy: tuple[tuple[int, int], ...]
+    activities: tuple[ActivityRecord, ...]
+    tasks: tuple[TaskRecord, ...]
+    total: int
+    lost: int
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All data of a report. `sharded` of the `tensors` are sharded."""
 
@@ -361,5 +404,7 @@ class ReportData:
     dependences: tuple[DependenceRecord, ...]
     source: tuple[SourceLineRecord, ...]
     schedule: ScheduleRecord
+    run: RunRecord | None = None
+    """The measured run, if the report has a profile."""
     notes: tuple[str, ...] = field(default=())
     """Parts that are missing, with the reason."""

@@ -209,8 +209,9 @@ function render() {
 
 function renderTabs() {
   $("tabs").replaceChildren(...TABS.map(([id, label]) => h("button", {
-    type: "button", role: "tab", "aria-selected": String(id === state.view), onclick: () => go({view: id}),
-  }, label)), h("span", {style: "flex:1"}), h("button", {type: "button", onclick: showHelp, "aria-selected": "false"}, "Keys ?"));
+    type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(id === state.view), "aria-controls": "view", onclick: () => go({view: id}),
+  }, label)));
+  $("view").setAttribute("aria-labelledby", `tab-${state.view}`);
 }
 
 function renderFacts() {
@@ -634,7 +635,7 @@ function usesOf(fn, name) {
 function table(heads, rows, options = {}) {
   const sort = options.sort;
   const body = h("tbody", {}, rows);
-  return h("table", {className: options.className, "aria-label": options.label}, h("thead", {}, h("tr", {}, heads.map(([label, kind, key]) =>
+  return h("table", {className: options.className, "aria-label": options.label}, h("thead", {}, h("tr", {}, heads.map(([label, kind, key]) => label === "" ? h("td", {}) :
     h("th", {className: kind === "n" ? "n" : "", scope: "col", "aria-sort": sort && key === sort.key ? (sort.up ? "ascending" : "descending") : undefined},
       key && sort ? h("button", {type: "button", onclick: () => sort.by(key)}, label, key === sort.key ? (sort.up ? " ^" : " v") : "") : label)))), body);
 }
@@ -755,45 +756,66 @@ function renderFindings(view) {
 
 // Schedule and memory
 
-let range = null; // The visible part of the schedule, in nanoseconds.
+const LEFT = 84; // Width of the labels of lanes, in pixels.
+const TOP = 24; // Height of the labels of times, in pixels.
+const MOVES = "wheel or + - zooms, drag or arrows move, 0 shows all, a click selects the value";
+const visible = {}; // The visible part of each time axis, in nanoseconds.
 
-function renderSchedule(view) {
-  const s = R.schedule;
-  range ??= [0, Math.max(s.total, 1)];
-  const lanes = h("canvas", {tabIndex: 0, role: "img", "aria-label": "Lanes of the estimated schedule", height: 30 + 34 * s.lanes.length, style: `height:${30 + 34 * s.lanes.length}px`});
-  const curve = h("canvas", {tabIndex: 0, role: "img", "aria-label": "Memory over the schedule", height: 170, style: "height:170px;margin-top:6px"});
-  const draw = () => { drawLanes(lanes); drawCurve(curve); };
-  const zoom = (factor, at = 0.5) => {
-    const [a, b] = range, c = a + (b - a) * at, w = Math.min(Math.max((b - a) * factor, 20), Math.max(s.total, 1));
-    move(c - w * at, w);
-  };
+const laneHeight = (lanes) => (lanes.length > 12 ? 20 : 34);
+function timeCanvas(label, height) {
+  return h("canvas", {tabIndex: 0, role: "img", "aria-label": label, style: `height:${height}px;margin-top:6px`});
+}
+const laneCanvas = (label, lanes) => timeCanvas(label, TOP + 6 + laneHeight(lanes) * lanes.length);
+
+// Zoom and move canvases over a time axis; return a function that draws them. `at(t, lane)` is the
+// index of a box, `describe` its tip, `choose` the value that a click selects.
+function timeAxis({name, total, lanes, canvases, draw, at, describe, choose}) {
+  const whole = Math.max(total, 1), range = visible[name] ??= [0, whole];
+  const drawAll = () => canvases.forEach((canvas, i) => draw[i](prepare(canvas, range)));
   const move = (start, width) => {
-    const a = Math.min(Math.max(start, 0), Math.max(0, Math.max(s.total, 1) - width));
-    range = [a, a + width];
-    requestAnimationFrame(draw);
+    range[0] = Math.min(Math.max(start, 0), Math.max(0, whole - width));
+    range[1] = range[0] + width;
+    requestAnimationFrame(drawAll);
   };
-  const where = (canvas, e) => { const box = canvas.getBoundingClientRect(); return (e.clientX - box.left - LEFT) / (box.width - LEFT); };
-  for (const canvas of [lanes, curve]) {
-    canvas.addEventListener("wheel", (e) => { e.preventDefault(); zoom(e.deltaY > 0 ? 1.25 : 0.8, Math.max(0, where(canvas, e))); }, {passive: false});
+  const zoom = (factor, share = 0.5) => {
+    const width = Math.min(Math.max((range[1] - range[0]) * factor, 20), whole);
+    move(range[0] + (range[1] - range[0] - width) * share, width);
+  };
+  canvases.forEach((canvas, i) => {
+    const share = (e) => { const box = canvas.getBoundingClientRect(); return (e.clientX - box.left - LEFT) / (box.width - LEFT); };
+    const found = (e) => at(range[0] + share(e) * (range[1] - range[0]), i ? -1 : Math.floor((e.offsetY - TOP) / laneHeight(lanes)));
+    canvas.addEventListener("wheel", (e) => { e.preventDefault(); zoom(e.deltaY > 0 ? 1.25 : 0.8, Math.max(0, share(e))); }, {passive: false});
     canvas.addEventListener("mousemove", (e) => {
-      if (e.buttons === 1) { move(range[0] - e.movementX / (canvas.clientWidth - LEFT) * (range[1] - range[0]), range[1] - range[0]); return; }
-      const t = range[0] + where(canvas, e) * (range[1] - range[0]);
-      const lane = canvas === lanes ? Math.floor((e.offsetY - 24) / 34) : -1;
-      const found = boxAt(t, lane);
-      if (found) tip(e, `${found.name} = ${found.op}\n${s.lanes[found.lane]}: ${time(found.duration)} from ${time(found.start)}${found.waits ? `\nafter waiting ${time(found.waits)}` : ""}\n${bytes(found.alive)} alive`);
-      else hideTip();
+      const width = range[1] - range[0];
+      if (e.buttons === 1) return move(range[0] - e.movementX / (canvas.clientWidth - LEFT) * width, width);
+      const box = share(e) < 0 ? null : found(e);
+      return box ? tip(e, describe(box)) : hideTip();
     });
     canvas.addEventListener("mouseleave", hideTip);
     canvas.addEventListener("click", (e) => {
-      const found = boxAt(range[0] + where(canvas, e) * (range[1] - range[0]), canvas === lanes ? Math.floor((e.offsetY - 24) / 34) : -1);
-      if (found?.name.startsWith("%")) selectValue(R.name, found.name.split(", ")[0]);
+      const value = share(e) < 0 ? "" : choose(found(e));
+      if (value) selectValue(R.name, value);
     });
     canvas.addEventListener("keydown", (e) => {
       const width = range[1] - range[0];
-      const act = {"+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1.4), ArrowLeft: () => move(range[0] - width / 6, width), ArrowRight: () => move(range[0] + width / 6, width), "0": () => move(0, Math.max(s.total, 1))}[e.key];
+      const act = {"+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1.4), ArrowLeft: () => move(range[0] - width / 6, width),
+        ArrowRight: () => move(range[0] + width / 6, width), "0": () => move(0, whole)}[e.key];
       if (act) { e.preventDefault(); e.stopPropagation(); act(); }
     });
-  }
+    new ResizeObserver(drawAll).observe(canvas);
+  });
+  return drawAll;
+}
+
+function renderSchedule(view) {
+  const s = R.schedule;
+  const lanes = laneCanvas("Lanes of the estimated schedule; the view Stages lists the operations", s.lanes);
+  const curve = timeCanvas("Memory over the schedule; the peak is described below", 170);
+  const drawAll = timeAxis({
+    name: "schedule", total: s.total, lanes: s.lanes, canvases: [lanes, curve], draw: [drawSchedule, drawCurve],
+    at: (t, lane) => boxAt(s.boxes, t, lane), choose: (box) => firstValue(box?.name),
+    describe: (box) => `${box.name} = ${box.op}\n${s.lanes[box.lane]}: ${time(box.duration)} from ${time(box.start)}${box.waits ? `\nafter waiting ${time(box.waits)}` : ""}\n${bytes(box.alive)} alive`,
+  });
   const peak = s.boxes[s.peak_box];
   const most = Math.max(1, s.peak);
   const folded = new Map();
@@ -805,34 +827,49 @@ function renderSchedule(view) {
   const alive = groups.map((g) => h("tr", {}, h("td", {}, nameLinks(g[0].name), g.length > 1 ? h("span", {className: "times num", title: g.map((r) => r.name).slice(0, 60).join("\n")}, `x ${g.length}`) : ""), h("td", {className: "mono"}, typeSpans(g[0].type)),
     numbers(bytes(g[0].nbytes)), h("td", {}, h("span", {className: "meter", style: `width:${Math.round(160 * g[0].nbytes * g.length / most)}px`})), h("td", {}, g[0].role), h("td", {}, lineLink(g[0].location))));
   const page = h("div", {className: "page"},
+    R.run ? renderRun(R.run) : "",
     h("h2", {}, "Estimated schedule of each device: ", num(time(s.total)), ", of which computation waits ", num(time(s.waiting))),
     h("p", {className: "faint"}, "Operations in program order on a machine of ", s.machine.map(([word, value]) => `${value.toExponential().replace(/e\+?/, "e")} ${word}`).join(", "), ". Only ratios of these times are meaningful."),
-    h("div", {className: "legend"}, h("span", {}, h("i", {style: "background:var(--accent)"}), "computation"), h("span", {}, h("i", {style: "background:#b4005a"}), "transfer"),
-      h("span", {}, h("i", {style: "background:repeating-linear-gradient(45deg,var(--wait) 0 2px,transparent 2px 5px)"}), "computation waits"), h("span", {}, "wheel or + - zooms, drag or arrows move, 0 shows all, a click selects the value")),
+    h("div", {className: "legend"}, h("span", {}, h("i", {style: "background:var(--accent)"}), "computation"), h("span", {}, h("i", {style: "background:var(--coll)"}), "transfer"),
+      h("span", {}, h("i", {style: "background:repeating-linear-gradient(45deg,var(--wait) 0 2px,transparent 2px 5px)"}), "computation waits"), h("span", {}, MOVES)),
     lanes, curve,
     h("h2", {}, "Alive at the peak: ", num(bytes(s.peak)), peak ? [" at ", nameLinks(peak.name), " = ", peak.op] : ""),
     h("p", {}, num(bytes(s.arguments)), " of arguments, ", num(bytes(s.results)), " of results, ", num(bytes(s.temporaries)), " of temporaries"),
     table([["value"], ["type"], ["bytes", "n"], [""], ["role"], ["line"]], alive, {label: "Alive at the peak"}));
   view.replaceChildren(page);
-  const observer = new ResizeObserver(draw);
-  observer.observe(lanes);
-  draw();
+  drawAll();
   pickRows([...page.querySelectorAll("tbody tr")].map((e) => { e.tabIndex = 0; return e; }), () => {});
 }
-const LEFT = 84; // Width of the labels of lanes, in pixels.
 
-function boxAt(t, lane) {
-  const s = R.schedule;
-  if (t < 0) return null;
+// The lanes of a measured run, one for each worker, and the time that each was busy.
+function renderRun(run) {
+  const tasks = run.tasks, canvas = laneCanvas("Lanes of the workers; the table below sums them up", run.lanes);
+  timeAxis({
+    name: "run", total: run.total, lanes: run.lanes, canvases: [canvas], draw: [(p) => drawRun(p, run)],
+    at: (t, lane) => boxAt(tasks, t, lane), choose: (task) => firstValue(run.activities[task?.activity]?.name),
+    describe: (task) => {
+      const a = run.activities[task.activity];
+      return `${a.name}\n${run.lanes[task.lane]}: ${a.kernel}, ${time(task.duration)} from ${time(task.start)}${a.where ? `\n${a.where}` : ""}`;
+    },
+  });
+  const rows = run.lanes.map((name, i) => h("tr", {}, h("td", {}, name), numbers(run.busy[i][0], time(run.busy[i][1]), `${decimal(100 * run.busy[i][1] / Math.max(run.total, 1))}%`)));
+  return [h("h2", {}, "Measured run: ", num(time(run.total)), " on ", num(plural(run.lanes.length, "thread"))),
+    run.lost ? h("p", {role: "note"}, num(plural(run.lost, "task")), " at the beginning were not recorded.") : "",
+    h("div", {className: "legend"}, h("span", {}, h("i", {style: "background:var(--accent)"}), "computation"), h("span", {}, h("i", {style: "background:var(--coll)"}), "communication"), h("span", {}, MOVES)),
+    canvas,
+    table([["thread"], ["tasks", "n"], ["busy", "n"], ["of the run", "n"]], rows, {label: "Threads of the measured run"})];
+}
+const firstValue = (name) => /^%(?:[\w.$-]+|"[^"]*")/.exec(name ?? "")?.[0];
+
+// Return the last box at a time, in one lane or, with -1, in any.
+function boxAt(boxes, t, lane) {
   let best = null;
-  for (const box of s.boxes) {
-    if (lane >= 0 && box.lane !== lane) continue;
-    if (box.start <= t && t < box.start + Math.max(box.duration, 1)) best = box;
-    if (box.start > t && lane < 0) break;
+  for (const box of boxes) {
+    if ((lane < 0 || box.lane === lane) && box.start <= t && t < box.start + Math.max(box.duration, 1)) best = box;
   }
   return best;
 }
-function prepare(canvas) {
+function prepare(canvas, range) {
   const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = parseFloat(canvas.style.height);
   canvas.width = width * ratio;
   canvas.height = height * ratio;
@@ -841,9 +878,9 @@ function prepare(canvas) {
   g.clearRect(0, 0, width, height);
   g.font = "12px system-ui, sans-serif";
   const css = getComputedStyle(document.documentElement);
-  return {g, width, height, color: (name) => css.getPropertyValue(name).trim(), x: (t) => LEFT + (t - range[0]) / (range[1] - range[0]) * (width - LEFT)};
+  return {g, range, width, height, color: (name) => css.getPropertyValue(name).trim(), x: (t) => LEFT + (t - range[0]) / (range[1] - range[0]) * (width - LEFT)};
 }
-function drawTicks({g, width, height, color, x}) {
+function drawTicks({g, range, width, height, color, x}) {
   const step = 10 ** Math.floor(Math.log10((range[1] - range[0]) / 4));
   const wide = [1, 2, 5, 10].map((m) => m * step).find((m) => (range[1] - range[0]) / m <= 8) ?? step * 10;
   g.fillStyle = color("--faint");
@@ -853,31 +890,42 @@ function drawTicks({g, width, height, color, x}) {
     g.beginPath(); g.moveTo(x(t), 4); g.lineTo(x(t), height); g.stroke();
   }
   g.clearRect(0, 0, LEFT - 1, height);
-  return width;
 }
-function drawLanes(canvas) {
-  const p = prepare(canvas), {g, color, x} = p, s = R.schedule;
-  drawTicks(p);
-  const colors = [color("--accent"), "#b4005a"];
+// Draw boxes in lanes; `look` returns the color of a box, its text, and whether it is selected.
+function drawLanes(p, lanes, boxes, look) {
+  const {g, range, color, x} = p, tall = laneHeight(lanes);
   const drawn = new Map(); // Neighbouring boxes narrower than a pixel are drawn once.
-  for (const box of s.boxes) {
-    if (box.waits && box.start > range[0] && box.start - box.waits < range[1]) hatch(g, Math.max(LEFT, x(box.start - box.waits)), 24 + 6, Math.min(x(box.start), p.width), 22, color("--wait"));
+  for (const box of boxes) {
+    const y = TOP + box.lane * tall;
+    if (box.waits && box.start > range[0] && box.start - box.waits < range[1]) hatch(g, Math.max(LEFT, x(box.start - box.waits)), y + 6, Math.min(x(box.start), p.width), tall - 12, color("--wait"));
     const a = Math.max(LEFT, x(box.start)), b = Math.min(p.width, x(box.start + box.duration));
     if (b < LEFT || a > p.width || b <= a) continue;
-    const last = drawn.get(box.lane) ?? -1;
-    if (b - a < 1 && Math.floor(a) === last) continue;
+    if (b - a < 1 && Math.floor(a) === drawn.get(box.lane)) continue;
     drawn.set(box.lane, Math.floor(a));
-    g.fillStyle = colors[box.lane ? 1 : 0];
-    g.globalAlpha = box.name === state.value ? 1 : 0.75;
-    g.fillRect(a, 24 + box.lane * 34 + 4, Math.max(b - a - (b - a > 3 ? 1 : 0), 1), 26);
-    g.globalAlpha = 1;
+    const [fill, label, chosen] = look(box);
+    g.fillStyle = fill;
+    g.fillRect(a, y + 2, Math.max(b - a - (b - a > 3 ? 1 : 0), 1), tall - 4);
+    if (chosen) { g.strokeStyle = color("--text"); g.lineWidth = 2; g.strokeRect(a, y + 2, Math.max(b - a - 1, 1), tall - 4); g.lineWidth = 1; }
     if (b - a > 46) {
-      g.save(); g.beginPath(); g.rect(a, 24 + box.lane * 34, b - a - 3, 34); g.clip();
-      g.fillStyle = "#ffffff"; g.fillText(`${box.op} ${box.name}`, a + 4, 24 + box.lane * 34 + 21); g.restore();
+      g.save(); g.beginPath(); g.rect(a, y, b - a - 3, tall); g.clip();
+      g.fillStyle = color("--back"); g.fillText(label, a + 4, y + tall / 2 + 4); g.restore();
     }
   }
   g.fillStyle = color("--text");
-  s.lanes.forEach((name, i) => g.fillText(name, 4, 24 + i * 34 + 21, LEFT - 8));
+  lanes.forEach((name, i) => g.fillText(name, 4, TOP + (i + 0.5) * tall + 4, LEFT - 8));
+}
+function drawSchedule(p) {
+  const s = R.schedule, colors = [p.color("--accent"), p.color("--coll")];
+  drawTicks(p);
+  drawLanes(p, s.lanes, s.boxes, (box) => [colors[box.lane ? 1 : 0], `${box.op} ${box.name}`, box.name === state.value]);
+}
+function drawRun(p, run) {
+  const colors = [p.color("--accent"), p.color("--coll")];
+  drawTicks(p);
+  drawLanes(p, run.lanes, run.tasks, (task) => {
+    const a = run.activities[task.activity];
+    return [colors[a.collective ? 1 : 0], a.name, !!state.value && firstValue(a.name) === state.value];
+  });
 }
 function hatch(g, a, y, b, height, color) {
   if (b - a < 1) return;
@@ -886,8 +934,8 @@ function hatch(g, a, y, b, height, color) {
   for (let k = a - height; k < b; k += 6) { g.moveTo(k, y + height); g.lineTo(k + height, y); }
   g.stroke(); g.restore();
 }
-function drawCurve(canvas) {
-  const p = prepare(canvas), {g, color, x, height} = p, s = R.schedule;
+function drawCurve(p) {
+  const {g, color, x, height} = p, s = R.schedule;
   drawTicks(p);
   const top = Math.max(1, ...[s.peak]), y = (n) => height - 4 - n / top * (height - 26);
   const area = (value, fill) => {
@@ -938,7 +986,7 @@ function renderSource(view) {
     R.files[file].text ? "" : h("p", {className: "faint"}, "The text of this file could not be read when the report was made."),
     none && (none.flops || none.memory) ? h("p", {className: "faint"}, "operations without a line: ", num(flops(none.flops)), " flops, ", num(bytes(none.memory)), ", ", num(bytes(none.sent)), " sent") : "",
     state.line ? lineCard(file, state.line) : "",
-    table([["", "n"], ["flops", "n"], [""], ["bytes", "n"], ["sent", "n"], ["at the peak", "n"], [""]], rows, {className: "source", label: "Source with costs of one run on each device"}));
+    table([["line", "n"], ["flops", "n"], [""], ["bytes", "n"], ["sent", "n"], ["at the peak", "n"], ["text"]], rows, {className: "source", label: "Source with costs of one run on each device"}));
   view.replaceChildren(page);
   if (state.line) page.querySelector(`[data-line="${state.line}"]`)?.scrollIntoView({block: "center"});
   const hot = rows.filter((r) => r.classList.contains("hot"));
@@ -991,6 +1039,7 @@ async function start() {
   for (const stage of R.stages) stage.lines = stage.line_runs.flatMap(([first, count]) => Array.from({length: count}, (_, i) => first + i));
   index = makeIndex();
   renderFacts();
+  $("keys").addEventListener("click", showHelp);
   addEventListener("hashchange", render);
   render();
   document.body.dataset.ready = "1";

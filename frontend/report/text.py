@@ -10,6 +10,7 @@ from shardir.frontend.report.records import (
     Location,
     PlanRecord,
     ReportData,
+    RunRecord,
     StageRecord,
     TotalRecord,
 )
@@ -28,6 +29,7 @@ def format_report(data: ReportData) -> str:
         _source(data),
         _memory(data),
         _schedule(data),
+        *([] if data.run is None else [_run(data.run)]),
         _values(data),
     )
     return "\n\n".join("\n".join(section) for section in sections)
@@ -267,6 +269,27 @@ def _schedule(data: ReportData) -> Iterator[str]:
             for box in schedule.boxes
         ],
     )
+
+
+def _run(run: RunRecord) -> Iterator[str]:
+    threads = count_noun(len(run.lanes), "thread")
+    yield f"measured run of {format_time(run.total)} on {threads}"
+    if run.lost:
+        yield f"{count_noun(run.lost, 'task')} at the beginning were not recorded"
+    yield from _table(
+        ("thread", "tasks", "busy", "of the run"),
+        [
+            (name, str(count), format_time(busy), f"{100 * busy / max(run.total, 1):.1f}%")
+            for name, (count, busy) in zip(run.lanes, run.busy, strict=True)
+        ],
+    )
+    rows = []
+    for task in run.tasks:
+        activity = run.activities[task.activity]
+        start, duration = format_time(task.start), format_time(task.duration)
+        thread = run.lanes[task.lane]
+        rows.append((activity.name, activity.kernel, thread, start, duration, activity.where))
+    yield from _table(("operation", "kernel", "thread", "start", "duration", "line"), rows)
 
 
 def _values(data: ReportData) -> Iterator[str]:

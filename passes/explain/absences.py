@@ -95,6 +95,17 @@ class PlaceGraph:
         self._places: list[list[CellDim]] = []
         self._has_finding: dict[tuple[int, Axis, Mesh], bool] = {}
         self._findings: dict[tuple[Axis, Mesh], dict[CellDim, PlaceFindings]] = {}
+        self._is_stated: dict[Axis, bool] = {}
+
+    def is_stated(self, axis: Axis) -> bool:
+        """Return whether an annotation states the axis."""
+        found = self._is_stated.get(axis)
+        if found is None:
+            stated = self.history.stated.values()
+            found = self._is_stated[axis] = any(
+                overlaps_any(axis, list(each.sharding.used_axes())) for each in stated
+            )
+        return found
 
     def neighbours(self, cell_dim: CellDim) -> tuple[CellDim, ...]:
         """Return the places that share a factor with a place."""
@@ -237,8 +248,7 @@ class _AbsenceSearch:
         return [_plain(self.text, RefusalReason.CLOSED, str(self.history.annotation(said)))]
 
     def explain_missing_request(self) -> list[Absence]:
-        said = self.history.stated.values()
-        asked = any(overlaps_any(self.axis, list(each.sharding.used_axes())) for each in said)
+        asked = place_graph(self.history).is_stated(self.axis)
         return [] if asked else [_plain(self.text, RefusalReason.UNASKED)]
 
     # Refusals by operations

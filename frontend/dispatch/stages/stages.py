@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, final
 
 from shardir.cost.communication import Collective, list_collectives
@@ -36,6 +37,7 @@ from shardir.text.printer import print_module
 if TYPE_CHECKING:
     from shardir.backends.emission import Emission
     from shardir.frontend.dispatch.stages.emission import BoundaryNames
+    from shardir.frontend.profiling.profile_data import Profile
     from shardir.frontend.report.build import ReportInput
     from shardir.frontend.report.program_report import ProgramReport
     from shardir.passes.explain.collective_causes import CollectiveCause
@@ -383,17 +385,32 @@ class Compiled:
         """Return the cause of a collective; see `Lowered.explain_collective`."""
         return self._lowered.explain_collective(collective)
 
-    def report(self, path: str | os.PathLike[str] | None = None) -> "ProgramReport":
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        profile: "Profile | None" = None,
+    ) -> "ProgramReport":
         """Return a report of the program; see `Lowered.report`.
 
-        It includes the passes of the backend, and the schedule of its workers.
+        It includes the passes of the backend, and the schedule of its workers. With `profile`, the
+        result of `shardir.profile`, it shows which thread executed which kernel in the last run.
         """
-        from shardir.frontend.report import program_report  # For start-up time.
+        # For start-up time.
+        from shardir.frontend.profiling.profile_data import Profile
+        from shardir.frontend.report import program_report
 
+        if not isinstance(profile, (Profile, NoneType)):
+            raise ArgumentError(
+                with_location(
+                    f"the profile of a report is a result of shardir.profile, not {brief(profile)}"
+                )
+            )
         given = replace(
             self._lowered._report_input(),
             backend_pipeline="" if self._program.is_abstract else self._program.backend_passes(),
             texts=self._program.stage_texts(),
+            profile=profile,
         )
         found = program_report.report(given)
         if path is not None:

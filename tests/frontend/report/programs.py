@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import numpy as np
+
 import shardir as sd
 from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.program_report import ProgramReport, report
@@ -57,6 +59,14 @@ def deep_text(layers: int = LAYERS, odd_layer: int | None = None) -> str:
         f"mesh @grid = [data=2, model=4]\n\nfunc @deep(\n  %x0: f32[32@data, 64],\n{params}"
         f") -> (f32[32, 64]) {{\n{body}\n  return %x{layers}\n}}\n"
     )
+
+
+@cache
+def profiled_report() -> ProgramReport:
+    """Return the report of a compiled function with the profile of a run."""
+    x, w = np.ones((64, 32), "float32"), np.ones((32, 16), "float32")
+    compiled = jitted.lower(x, w).compile()
+    return compiled.report(profile=sd.profile(compiled, x, w, runs=1))
 
 
 @sd.jit

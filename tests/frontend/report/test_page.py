@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from shardir.passes.explain import explain
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
 from tests.frontend.report.browser import Page, find_browser, open_browser
-from tests.frontend.report.programs import deep_text, mlp_report, report_of_text
+from tests.frontend.report.programs import (
+    deep_text,
+    mlp_report,
+    profiled_report,
+    report_of_text,
+)
 from tests.passes.explain.programs import MLP
 
 pytestmark = pytest.mark.skipif(
@@ -21,6 +27,17 @@ pytestmark = pytest.mark.skipif(
 )
 _QUANTITY = re.compile(r"[\d.]+(?: (?:[KMGTP]iB|[KMGTP]|B|ns|us|ms|s)\b)?")
 VIEWS = ("stages", "communication", "findings", "schedule", "source")
+DETAILS = (
+    "view=stages&diff=1",
+    "view=communication&row=0",
+    "view=stages&fn=mlp&value=%25h",
+    "view=source&file=0&line=5",
+)
+"""Fragments that show more than a view."""
+AXE_VIOLATIONS = """\
+axe.run(document).then((found) => found.violations.flatMap((each) =>
+  each.nodes.map((node) => [each.id, node.html, node.failureSummary])))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +160,56 @@ def test_the_keyboard_reaches_everything(page: Page, tmp_path: Path) -> None:
     page.press("?")
     assert page.run("document.getElementById('help').open")
     check(page, path)
+
+
+def test_a_measured_run_has_a_lane_for_each_thread(page: Page, tmp_path: Path) -> None:
+    report = profiled_report()
+    run = report.data.run
+    assert run is not None
+    path = show(page, report, tmp_path, "#view=schedule")
+    label = "Lanes of the workers; the table below sums them up"
+    height = page.run(f"document.querySelector('canvas[aria-label=\"{label}\"]').offsetHeight")
+    assert height == 24 + 6 + 34 * len(run.lanes)
+    rows = page.texts("table[aria-label='Threads of the measured run'] tbody td:first-child")
+    assert rows == list(run.lanes)
+    quantities = {found for each in numbers_of(page) for found in _QUANTITY.findall(each)}
+    assert quantities - set(_QUANTITY.findall(report.to_text())) == set()
+    # A click in the middle of the longest task selects its value.
+    longest = max(run.tasks, key=lambda task: task.duration)
+    share = (longest.start + longest.duration / 2) / run.total
+    page.run(
+        f"""(() => {{
+          const canvas = document.querySelector('canvas'), box = canvas.getBoundingClientRect();
+          const x = box.left + 84 + {share} * (box.width - 84);
+          const y = box.top + 24 + 34 * {longest.lane} + 17;
+          canvas.dispatchEvent(new MouseEvent("click", {{clientX: x, clientY: y}}));
+        }})()"""
+    )
+    page.settle()
+    value = run.activities[longest.activity].name.partition(" ")[0]
+    assert page.run("new URLSearchParams(location.hash.slice(1)).get('value')") == value
+    check(page, path)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_are_accessible(page: Page, tmp_path: Path, dark: bool) -> None:
+    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
+    script = files(axe).joinpath("axe.min.js").read_text("utf-8")
+    page.resize(1500, 950, dark=dark)
+    try:
+        for report, fragments in (
+            (mlp_report(), (*(f"view={view}" for view in VIEWS), *DETAILS)),
+            (profiled_report(), ("view=schedule",)),
+        ):
+            path = show(page, report, tmp_path)
+            page.run(f"{script}; 1")
+            for fragment in fragments:
+                page.run(f"location.hash = '#{fragment}'")
+                page.settle()
+                assert page.run(AXE_VIOLATIONS) == [], fragment
+            check(page, path)
+    finally:
+        page.resize(1500, 950)
 
 
 def test_repeated_layers_are_folded(page: Page, tmp_path: Path) -> None:

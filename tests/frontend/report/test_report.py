@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import shardir as sd
 from shardir.cost.memory import estimate_memory
 from shardir.cost.op_cost import cost_of_block
 from shardir.display.byte_sizes import show_bytes
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.program_report import report
 from shardir.frontend.report.records import OriginRecord, ReportData
@@ -233,6 +235,38 @@ def test_a_compiled_function_reports(tmp_path: Path) -> None:
     assert repr(made).startswith("ProgramReport('jitted', ")
 
 
+def test_the_threads_of_a_profiled_run_are_in_the_report(tmp_path: Path) -> None:
+    x, w = np.ones((64, 32), "float32"), np.ones((32, 16), "float32")
+    compiled = jitted.lower(x, w).compile()
+    profile = sd.profile(compiled, x, w, runs=1)
+    page = tmp_path / "run.html"
+    made = compiled.report(page, profile=profile)
+    found, measured = made.data.run, profile.runs[-1]
+    assert profile.name == "jitted"
+    assert found is not None
+    assert found.total == measured.end - measured.begin
+    assert [(task.start, task.duration) for task in found.tasks] == [
+        (span.begin - measured.begin, span.end - span.begin) for span in measured.spans
+    ]
+    assert [found.activities[task.activity].kernel for task in found.tasks] == [
+        span.label for span in measured.spans
+    ]
+    assert sum(count for count, _ in found.busy) == len(found.tasks)
+    assert sum(busy for _, busy in found.busy) == sum(task.duration for task in found.tasks)
+    assert any("dot" in each.name for each in found.activities)
+    assert load(page) == made
+    assert f"measured run of {format_time(found.total)} on {len(found.lanes)} thread" in str(made)
+
+
+def test_the_profile_of_a_report_is_a_profile() -> None:
+    compiled = jitted.lower(np.ones((8, 16), "float32"), np.ones((16, 4), "float32")).compile()
+    wrong: Any = 5
+    with pytest.raises(ArgumentError) as raised:
+        compiled.report(profile=wrong)
+    first, _, _ = str(raised.value).partition("\n")
+    assert first == "the profile of a report is a result of shardir.profile, not 5"
+
+
 def test_a_program_without_a_mesh_reports() -> None:
     text = "func @f(%x: f32[4]) -> (f32[4]) {\n  %y = sin(%x) : f32[4]\n  return %y\n}\n"
     data = report_of_text(text).data
@@ -284,9 +318,9 @@ def test_text_of_the_program_cannot_end_the_script() -> None:
         ('{"format": "other"}',
          'r.json is not a report: it has no field "format" with "shardir-report"'),
         ('{"format": "shardir-report", "version": 9}',
-         "r.json is a report of version 9, and this shardir reads version 1; write the report "
+         "r.json is a report of version 9, and this shardir reads version 2; write the report "
          "again, or read it with the shardir that wrote it"),
-        ('{"format": "shardir-report", "version": 1}',
+        ('{"format": "shardir-report", "version": 2}',
          "r.json: the report lacks the field 'name'"),
         ("<html></html>", 'r.json is not a report: it has no element "shardir-report"'),
         ('<script type="application/gzip" id="shardir-report">AAAA</script>',
