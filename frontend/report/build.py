@@ -31,7 +31,7 @@ from shardir.passes.explain.collective_causes import CollectiveCauses
 from shardir.passes.explain.communication import communication
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.coverage import coverage_of
-from shardir.passes.explain.order_sensitivity import order_sensitive
+from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import PropagatedProgram, propagate_with_history
 from shardir.passes.explain.reports import Coverage
 from shardir.passes.pipeline import Pipeline
@@ -81,7 +81,7 @@ def build_report(given: ReportInput) -> ReportData:
     traffic = communication(device_program, places=given.places)
     collectives = tuple(collective_records(traffic, causes, tables))
     coverage = coverage_of(run, propagate) if run else Coverage((), (), ())
-    order = order_sensitive(given.module, propagate=propagate, places=given.places) if run else None
+    order = order_sensitivity_of(run, propagate) if run else None
     conflicts = [row for history in histories for row in conflicts_of(history)]
 
     timeline = Timeline(device_program, given.places, tables)

@@ -18,7 +18,10 @@ class ReportError(ShardirError, ValueError):
 def to_json(data: ReportData) -> str:
     """Return the data as JSON, with the same bytes for the same data."""
     whole = {"format": FORMAT, "version": VERSION, **_plain(data)}
-    return json.dumps(whole, separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n"
+    packed = json.dumps(
+        whole, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain
+    )
+    return packed + "\n"
 
 
 def from_json(text: str, name: str) -> ReportData:
@@ -43,14 +46,9 @@ def from_json(text: str, name: str) -> ReportData:
     return data
 
 
-def _plain(value: Any) -> Any:
-    """Return records as dicts and tuples as lists."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if is_dataclass(value):
-        kind: type = type(value)
-        return {key: _plain(getattr(value, key)) for key in _field_names(kind)}
-    return value
+def _plain(record: Any) -> dict[str, Any]:
+    """Return the fields of a record, without its cached properties."""
+    return {key: getattr(record, key) for key in _field_names(type(record))}
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.sharding import Axis, Sharding, count_positions
+from shardir.op_rules.factors import FactorRule
 from shardir.passes.explain.axis_origins import origins_of
 from shardir.passes.explain.factor_precedence import delay_reason, lost_to
 from shardir.passes.explain.history import (
@@ -96,6 +97,7 @@ class PlaceGraph:
         self._has_finding: dict[tuple[int, Axis, Mesh], bool] = {}
         self._findings: dict[tuple[Axis, Mesh], dict[CellDim, PlaceFindings]] = {}
         self._is_stated: dict[Axis, bool] = {}
+        self._dims: dict[int, tuple[tuple[tuple[int, int], ...], ...]] = {}
 
     def is_stated(self, axis: Axis) -> bool:
         """Return whether an annotation states the axis."""
@@ -119,9 +121,21 @@ class PlaceGraph:
     def _find_neighbours(self, cell_dim: CellDim) -> Iterator[CellDim]:
         cell, dim = cell_dim
         for step, tensor in self.history.final_visits.get(cell, ()):
+            dims = self._dims_of_factors(step.rule)
             for factor in step.rule.tensors[tensor][dim]:
-                for other, there in enumerate(step.cells):
-                    yield from ((there, d) for d in dims_of(step.rule, other, factor))
+                yield from ((step.cells[other], d) for other, d in dims[factor])
+
+    def _dims_of_factors(self, rule: FactorRule) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Return for each factor of a rule the tensors that have it, with the dimensions."""
+        # By identity: a comparison of rules is slow, and the history keeps the rules alive.
+        found = self._dims.get(id(rule))
+        if found is None:
+            count = len(rule.tensors)
+            found = self._dims[id(rule)] = tuple(
+                tuple((t, d) for t in range(count) for d in dims_of(rule, t, factor))
+                for factor in range(len(rule.factors))
+            )
+        return found
 
     def findings(self, cell_dim: CellDim, search: "_AbsenceSearch") -> PlaceFindings:
         """Return what a search for an axis finds at a place."""

@@ -9,7 +9,7 @@ from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import axis_chains, origin_annotations
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
-from shardir.passes.explain.order_sensitivity import order_sensitive
+from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import ExplainError, Program, propagate_with_history
 from shardir.passes.explain.reports import Annotation, Chain, Explanation, Summary
 from shardir.passes.explain.unused_annotations import stated_annotations
@@ -108,7 +108,7 @@ def summarize(
         len(values),
         sum(1 for v in values if v.sharding and any(v.sharding.axes)),
         tuple(row for history in histories for row in conflicts_of(history)),
-        len(order_sensitive(program, propagate=propagate, places=places).rows),
+        len(order_sensitivity_of(run, propagate or Propagate()).rows),
         sum(len(history.story.impassable) for history in histories),
         communication_totals(run.module, propagate or Propagate()),
     )

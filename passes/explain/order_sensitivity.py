@@ -11,8 +11,13 @@ from dataclasses import replace
 from shardir.ir.sharding import Sharding
 from shardir.passes.explain.axis_origins import origin_annotations
 from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
-from shardir.passes.explain.propagated_program import Program, propagate_with_history
+from shardir.passes.explain.propagated_program import (
+    Program,
+    PropagatedProgram,
+    propagate_with_history,
+)
 from shardir.passes.explain.reports import Annotation, Dependence, OrderSensitivity
+from shardir.passes.explain.what_if import changes
 from shardir.passes.propagation.propagate import Propagate
 
 
@@ -21,8 +26,19 @@ def order_sensitive(
 ) -> OrderSensitivity:
     """Return the values whose sharding differs between the worklist orders `lifo` and `fifo`."""
     chosen = propagate or Propagate()
-    lifo = propagate_with_history(program, replace(chosen, order="lifo"), places)
-    fifo = propagate_with_history(program, replace(chosen, order="fifo"), places)
+    return order_sensitivity_of(propagate_with_history(program, chosen, places), chosen)
+
+
+def order_sensitivity_of(run: PropagatedProgram, propagate: Propagate) -> OrderSensitivity:
+    """Return the values of a program whose sharding differs in the other worklist order."""
+    is_lifo = propagate.order == "lifo"
+    changed = replace(propagate, order="fifo" if is_lifo else "lifo")
+    # A record of the other order is needed for the origins of differing shardings only.
+    if not run.histories or not changes(run.propagated, changed(run.module)):
+        return OrderSensitivity(())
+    places = next(iter(run.histories.values())).places
+    other = propagate_with_history(run.module, changed, places)
+    lifo, fifo = (run, other) if is_lifo else (other, run)
     return OrderSensitivity(tuple(
         row
         for name, history in lifo.histories.items()

@@ -72,8 +72,9 @@ def _repetition_at(lines: Sequence[int], start: int, unit: int, min_unit: int) -
         gap = next(
             (
                 gap
-                for gap in range(2 * unit + 1)
-                if lines[at + gap : at + gap + unit] == first
+                for gap in range(min(2 * unit, len(lines) - at - unit) + 1)
+                # The comparison of one line avoids that of most slices.
+                if lines[at + gap] == first[0] and lines[at + gap : at + gap + unit] == first
             ),
             None,
         )  # fmt: skip
