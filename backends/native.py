@@ -4,12 +4,16 @@
 
 `native` is the C extension `_native`. It is `None` where the package was installed without a C
 compiler, on free-threaded builds of Python, and with the environment variable
-`SHARDIR_NATIVE_DISPATCH=0`. Python code then runs every call, with the same results.
+`SHARDIR_NATIVE_DISPATCH=0`. Python code then runs every call, with the same results. The setting
+`native_dispatch` of `shardir.frontend.config` shows and validates that variable.
 """
 
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
+
+FALSE_WORDS = frozenset({"0", "false", "off", "no"})
+"""The words for `False` in environment variables, in lower case."""
 
 if TYPE_CHECKING:
     import shardir.backends._native as native
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     )
 else:
     native = None
-    if os.environ.get("SHARDIR_NATIVE_DISPATCH", "1") != "0":
+    if os.environ.get("SHARDIR_NATIVE_DISPATCH", "").lower() not in FALSE_WORDS:
         with suppress(ImportError):
             import shardir.backends._native as native
     if native is not None:
@@ -47,6 +51,7 @@ else:
 
 
 __all__ = [
+    "FALSE_WORDS",
     "ArrayFields",
     "BlockFields",
     "StorageFields",

@@ -192,6 +192,15 @@ class Config:
         return bool(_read_setting("debug_nans"))
 
     @property
+    def native_dispatch(self) -> bool:
+        """True if the C extension, where it is installed, runs calls whose signature was seen
+        before (yes; `SHARDIR_NATIVE_DISPATCH`).
+
+        The import of shardir determines this setting; only the environment variable changes it.
+        """
+        return bool(_read_setting("native_dispatch"))
+
+    @property
     def traceback(self) -> str:
         """Frames in the tracebacks of errors in the user's program (`SHARDIR_TRACEBACK`).
 
@@ -212,6 +221,7 @@ class Config:
     def update(self, name: str, value: object) -> None:
         """Change a setting in the enclosing block, or outside of any block for the process."""
         setting = find_setting(name)
+        setting.check_changeable()
         kept = setting.validate(value, f"the setting {setting.name}")
         changed = _ConfigScope({**_current_scope().chosen, setting.name: kept})
         if _block_scope.get() is None:
@@ -224,6 +234,8 @@ class Config:
         local.
         """
         found = [(find_setting(name), value) for name, value in settings.items()]
+        for setting, _ in found:
+            setting.check_changeable()
         kept = {s.name: s.validate(value, f"the setting {s.name}") for s, value in found}
         return _enter_settings(kept)
 

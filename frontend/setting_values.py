@@ -2,6 +2,7 @@
 
 import os
 
+from shardir.backends.native import FALSE_WORDS
 from shardir.errors import PipelineError
 from shardir.text.decimal_text import parse_natural_number
 
@@ -11,7 +12,7 @@ def as_switch(value: object) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("1", "true", "on", "yes"):
         return True
-    if isinstance(value, str) and value.lower() in ("0", "false", "off", "no"):
+    if isinstance(value, str) and value.lower() in FALSE_WORDS:
         return False
     raise ValueError("True or False (in the environment: 1 or 0)")
 

@@ -30,6 +30,16 @@ class Setting:
     check: Callable[[object], object]
     affects_programs: bool = True
     """True if functions are traced again after a change of the setting."""
+    is_fixed: bool = False
+    """True if the import of shardir determines the setting."""
+
+    def check_changeable(self) -> None:
+        """Raise `SettingError` if the setting cannot change."""
+        if self.is_fixed:
+            raise SettingError(
+                f"the setting {self.name} cannot change after the import of shardir; set the "
+                f"environment variable {self.variable} before Python starts"
+            )
 
     def validate(self, value: object, source: str) -> object:
         """Return the normalized `value`; `source` names its origin in errors."""
@@ -59,6 +69,14 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("log_compiles", False, "SHARDIR_LOG_COMPILES", as_switch, affects_programs=False),
         Setting("debug_nans", False, "SHARDIR_DEBUG_NANS", as_switch),
         Setting("traceback", "short", "SHARDIR_TRACEBACK", as_traceback, affects_programs=False),
+        Setting(
+            "native_dispatch",
+            True,
+            "SHARDIR_NATIVE_DISPATCH",
+            as_switch,
+            affects_programs=False,
+            is_fixed=True,
+        ),
     )
 }
 

@@ -31,11 +31,11 @@ from shardir.frontend.settings import read_environment
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
     "shardy_exact, passes, isolated, gather, check_replicated_inputs, shown_platform, "
-    "num_gpu_devices, log_compiles, debug_nans, traceback"
+    "num_gpu_devices, log_compiles, debug_nans, traceback, native_dispatch"
 )
 VARIABLES = (
     "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER, "
-    "SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, TRACEBACK"
+    "SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, TRACEBACK, NATIVE_DISPATCH"
 )
 
 
@@ -51,7 +51,7 @@ def test_defaults() -> None:
         "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, passes=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
-        "log_compiles=False, debug_nans=False, traceback='short')"
+        "log_compiles=False, debug_nans=False, traceback='short', native_dispatch=True)"
     )
 
 
@@ -215,6 +215,41 @@ def test_the_error_of_an_environment_variable_names_it() -> None:
     assert str(caught.value) == (
         "the environment variable SHARDIR_CPU_DEVICES is 'many'; it must be an integer of at least "
         "1"
+    )
+
+
+def test_the_setting_of_the_native_tier_cannot_change() -> None:
+    message = (
+        "the setting native_dispatch cannot change after the import of shardir; set the "
+        "environment variable SHARDIR_NATIVE_DISPATCH before Python starts"
+    )
+    with pytest.raises(SettingError) as updated:
+        config.update("native_dispatch", False)
+    with pytest.raises(SettingError) as entered:
+        config(native_dispatch=True)
+    assert [str(updated.value), str(entered.value)] == [message, message]
+
+
+@pytest.mark.parametrize("word", ["off", "No"])
+def test_the_words_of_switches_turn_the_native_tier_off(word: str) -> None:
+    program = (
+        "from shardir import config\n"
+        "from shardir.backends.native import native\n"
+        "print(native, config.native_dispatch)"
+    )
+    environment = {**os.environ, "SHARDIR_NATIVE_DISPATCH": word}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None False\n"
+
+
+def test_another_word_for_the_native_tier_is_an_error() -> None:
+    with pytest.raises(SettingError) as caught:
+        read_environment({"SHARDIR_NATIVE_DISPATCH": "maybe"})
+    assert str(caught.value) == (
+        "the environment variable SHARDIR_NATIVE_DISPATCH is 'maybe'; it must be True or False (in "
+        "the environment: 1 or 0)"
     )
 
 

@@ -23,8 +23,11 @@ from shardir.frontend.dispatch.stages.cost_analysis import (
     cost_analysis,
     memory_analysis,
 )
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
