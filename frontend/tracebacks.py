@@ -7,11 +7,17 @@ Errors of this package itself (bugs) keep all frames, and so does every error if
 A boundary is a `try` statement in the outermost function of the package, because Python adds a
 frame to a traceback before it enters an `except` clause of that frame, and not again when the
 clause raises the error again.
+
+Many public functions are plain functions that call boundaries, such as `jnp.split`. A `try`
+statement in each would be a call more, so the hooks for uncaught exceptions remove their frames.
 """
 
 import os
+import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from traceback import walk_tb
 from types import CodeType, TracebackType
@@ -61,6 +67,35 @@ def traceback_boundary(function: Function) -> Function:
             raise
 
     return cast(Function, wrapper)
+
+
+def install_exception_hooks() -> None:
+    """Remove the frames of this package from uncaught exceptions before the present hooks show
+    them.
+    """
+    show, show_in_thread = sys.excepthook, threading.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, place: TracebackType | None) -> None:
+        show(kind, error, _filter_uncaught(error, place))
+
+    def hook_in_thread(given: threading.ExceptHookArgs) -> None:
+        if given.exc_value is not None:
+            place = _filter_uncaught(given.exc_value, given.exc_traceback)
+            shown = given.exc_type, given.exc_value, place, given.thread
+            given = threading.ExceptHookArgs(shown)
+        show_in_thread(given)
+
+    sys.excepthook, threading.excepthook = hook, hook_in_thread
+
+
+def _filter_uncaught(error: BaseException, place: TracebackType | None) -> TracebackType | None:
+    """Return the traceback of an uncaught exception without the frames of this package."""
+    if not isinstance(error, Exception) or error.__traceback__ is not place:
+        return place
+    # An invalid environment variable is an error of every setting; the exception is still shown.
+    with suppress(ShardirError):
+        hide_own_frames(error)
+    return error.__traceback__
 
 
 def _is_own_bug(error: Exception) -> bool:
@@ -113,3 +148,6 @@ def _filter_traceback(error: BaseException) -> bool:
         kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
     error.__traceback__ = kept
     return True
+
+
+install_exception_hooks()

@@ -1,5 +1,6 @@
 """Tracebacks of the user's errors have the user's frames; those of bugs have all frames."""
 
+import os
 import subprocess
 import sys
 import traceback
@@ -59,6 +60,73 @@ def test_the_traceback_of_a_program_has_its_own_frames(tmp_path: Path) -> None:
     file.write_text(PROGRAM, encoding="utf-8")
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr.replace(f"{tmp_path}/", "") == OUTPUT
+
+
+UNCAUGHT = {
+    "split": "jnp.split(x, 4)",
+    "array_split": "jnp.array_split(x, 0)",
+    "pad": "jnp.pad(x, ((1, 2), (3, 4)))",
+    "einsum": "jnp.einsum('ij,jk', x, x)",
+    "linspace": "jnp.linspace(0, 1, -1)",
+    "searchsorted": "jnp.searchsorted(x, x, side='middle')",
+    "interp": "jnp.interp(x, x, jnp.ones(2))",
+    "at": "x.at[0, 0].set(1)",
+    "bool": "bool(x)",
+    "iter": "iter(jnp.float32(1))",
+    "conv": "sd.lax.conv(x, x, (1,), 'SAME')",
+    "tree.map": "sd.tree.map(lambda a, b: a, [1], [1, 2])",
+    "adam": "sd.optim.adam('x')",
+    "ravel_pytree": "sd.flatten_util.ravel_pytree(object())",
+    "config.update": "sd.config.update('unknown', 3)",
+}
+"""Eager calls with an error in functions of the package that are no boundaries."""
+
+UNCAUGHT_PROGRAM = """\
+import sys, threading
+import shardir as sd, shardir.numpy as jnp
+import shardir.flatten_util, shardir.optim
+x = jnp.arange(6.0)
+calls = {calls}
+for call in calls:
+    code = compile(call, call, "eval")
+    try:
+        eval(code)
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        print("---", file=sys.stderr)
+thread = threading.Thread(target=lambda: jnp.split(x, 4))
+thread.start()
+thread.join()
+"""
+
+
+def test_uncaught_errors_of_eager_calls_have_the_frames_of_the_user(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(UNCAUGHT_PROGRAM.format(calls=list(UNCAUGHT.values())), encoding="utf-8")
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0
+    *texts, in_thread = done.stderr.split("---\n")
+    for call, text in zip(UNCAUGHT.values(), texts, strict=True):
+        frames = [line.strip() for line in text.splitlines() if line.startswith("  File ")]
+        assert frames == [
+            f'File "{file}", line 9, in <module>',
+            f'File "{call}", line 1, in <module>',
+        ], text
+        assert text.endswith(f"{HIDDEN_FRAMES_NOTE}\n"), text
+    assert "concatenation.py" not in in_thread
+    assert f'File "{file}", line 13, in <lambda>' in in_thread
+
+
+def test_uncaught_errors_have_all_frames_if_the_setting_is_full() -> None:
+    program = "import shardir.numpy as jnp; jnp.split(jnp.ones(6), 4)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "SHARDIR_TRACEBACK": "full"},
+        capture_output=True,
+        text=True,
+    )
+    assert "concatenation.py" in done.stderr
+    assert HIDDEN_FRAMES_NOTE not in done.stderr
 
 
 def multiply(x: Any) -> Any:
