@@ -10,7 +10,9 @@ heartbeat thread, while they are still running.
 
 A note may be outdated: its sender may have continued since. A process that reads a note of a
 process that waits for it therefore requests another one. The answer arrives after all messages that
-were sent before it.
+were sent before it. It states what its sender lacks after the request has arrived, and which
+messages it is still sending: a large message of a started collective may be in flight while both
+processes wait.
 """
 
 import time
@@ -45,12 +47,14 @@ class NoteKind(Enum):
 
 @dataclass(frozen=True)
 class StatusNote:
-    """The status of a process: the processes that it waits for, the tag, and its operation."""
+    """The status of a process: the processes that it waits for, the tag, the receivers and tags of
+    the messages that it is sending, and its operation."""
 
     process: int
     kind: NoteKind
     lacking: tuple[int, ...] = ()
     tag: int = 0
+    sending: tuple[tuple[int, int], ...] = ()
     where: ExecutionPoint = ExecutionPoint("")
 
 
@@ -67,19 +71,38 @@ class DeadlockDetector:
         self._asked: tuple[int, frozenset[int]] = (0, frozenset())
         self._posted: list[MPI.Request] = []
 
-    def find_deadlock(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
-        """Return why a message from a process of `lacking` cannot arrive; empty if it can."""
-        with self._lock:
-            return self._find_deadlock(lacking, tag, where)
+    def find_deadlock(
+        self,
+        find_lacking: Callable[[], tuple[int, ...]],
+        find_sending: Callable[[], tuple[tuple[int, int], ...]],
+        tag: int,
+        where: ExecutionPoint,
+    ) -> str:
+        """Return why a message with a tag cannot arrive; empty if it can.
 
-    def _find_deadlock(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
-        self._listen()
+        The functions return the processes from which this message has not arrived, and the
+        receivers and tags of the messages that are being sent.
+        """
+        with self._lock:
+            self._listen()
+            # An answer must not state that a message is missing that has arrived before the request.
+            return self._find_deadlock(find_lacking(), find_sending(), tag, where)
+
+    def _find_deadlock(
+        self,
+        lacking: tuple[int, ...],
+        sending: tuple[tuple[int, int], ...],
+        tag: int,
+        where: ExecutionPoint,
+    ) -> str:
         asked = self._asked[1] if self._asked[0] == tag else frozenset()
         for process in lacking:
             if process in self._ended:
                 return f"{self.who(process)} has ended its program"
             note = self._waiting.get(process)
             if note is None or self.rank not in note.lacking or note.tag == tag:
+                continue
+            if (process, note.tag) in sending or (self.rank, tag) in note.sending:
                 continue
             if process in asked:
                 reason = self._deadlock_reason(where, note)
@@ -88,7 +111,7 @@ class DeadlockDetector:
             del self._waiting[process]
             self._write([process], StatusNote(self.rank, NoteKind.ASKS))
         self._asked = tag, asked
-        mine = StatusNote(self.rank, NoteKind.WAITS, tuple(lacking), tag, where)
+        mine = StatusNote(self.rank, NoteKind.WAITS, lacking, tag, sending, where)
         if mine != self._last_note:
             self._last_note = mine
             self._write(lacking, mine)

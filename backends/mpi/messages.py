@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -42,6 +42,7 @@ class PostedMessages:
 
     requests: list[MPI.Request]
     sources: tuple[tuple[int, MPI.Request], ...]
+    targets: tuple[tuple[int, MPI.Request], ...]
     kept: tuple[Any, ...]
     tag: int
     what: Callable[[], ExecutionPoint]
@@ -69,6 +70,7 @@ class MessageChannel:
         self._tags = limit if isinstance(limit, int) else 32767
         self.notes = DeadlockDetector(comm.Dup(), self.process_name)
         self._recent: deque[str] = deque(maxlen=MAX_LISTED_EXCHANGES)
+        self._in_flight: dict[int, PostedMessages] = {}
 
     def process_name(self, process: int) -> str:
         """Return the name of a process in errors."""
@@ -98,13 +100,15 @@ class MessageChannel:
             for source, place in places.items()
             if place.nbytes or source in heads.received
         )
-        sends = [
-            self._send(row, heads.sent.get(target), target, tag)
+        targets = tuple(
+            (target, self._send(row, heads.sent.get(target), target, tag))
             for target, row in rows.items()
             if row.nbytes or target in heads.sent
-        ]
-        requests = [*(request for _, request in sources), *sends]
-        return PostedMessages(requests, sources, (rows, places, heads), tag, what)
+        )
+        requests = [request for _, request in (*sources, *targets)]
+        posted = PostedMessages(requests, sources, targets, (rows, places, heads), tag, what)
+        self._in_flight[id(posted)] = posted
+        return posted
 
     def _send(self, row: Array, head: Array | None, target: int, tag: int) -> MPI.Request:
         if head is None:
@@ -126,6 +130,7 @@ class MessageChannel:
         """Return when the messages have been sent and received; end the job if they are not."""
         if not MPI.Request.Testall(posted.requests):
             self._wait(posted)
+        del self._in_flight[id(posted)]
         what = posted.what().words
         if not self._recent or self._recent[-1] != what:  # One exchange may take several messages.
             self._recent.append(what)
@@ -155,18 +160,29 @@ class MessageChannel:
         Return the reason if no process can send them. A reason that is `known` since the last check
         has left enough time for messages that were sent before it.
         """
-        lacking = [source for source, request in posted.sources if not request.Get_status()]
-        news = self.notes.find_deadlock(lacking, posted.tag, posted.what())
+
+        def find_lacking() -> tuple[int, ...]:
+            return _unfinished(posted.sources)
+
+        news = self.notes.find_deadlock(find_lacking, self._sent_tags, posted.tag, posted.what())
         if news and news == known:
             self.fail(f"{self._describe_wait(posted)} waits for ever: {news}")
         if waited > self.seconds:
-            names = ", ".join(map(self.process_name, lacking)) or "the receivers"
+            names = ", ".join(map(self.process_name, find_lacking())) or "the receivers"
             self.fail(
                 f"{self._describe_wait(posted)} timed out after {self.seconds:g} s, waiting for "
                 f"{names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
         return news
+
+    def _sent_tags(self) -> tuple[tuple[int, int], ...]:
+        """Return the receiver and the tag of each message that is being sent."""
+        return tuple(
+            (target, posted.tag)
+            for posted in tuple(self._in_flight.values())
+            for target in _unfinished(posted.targets)
+        )
 
     def _describe_wait(self, posted: PostedMessages) -> str:
         return f"{self.process_name(self.rank)}: {posted.what().words}"
@@ -190,6 +206,11 @@ def end_job(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
         signal.alarm(ABORT_SECONDS)
     comm.Abort(code)
     os._exit(code)
+
+
+def _unfinished(requests: Iterable[tuple[int, MPI.Request]]) -> tuple[int, ...]:
+    """Return the processes whose messages have not been sent or received."""
+    return tuple(process for process, request in requests if not request.Get_status())
 
 
 def _as_bytes(array: Array) -> Array:
