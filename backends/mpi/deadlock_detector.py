@@ -85,7 +85,7 @@ class DeadlockDetector:
         """
         with self._lock:
             self._listen()
-            # An answer must not state that a message is missing that has arrived before the request.
+            # An answer must not list a message that has arrived before the request.
             return self._find_deadlock(find_lacking(), find_sending(), tag, where)
 
     def _find_deadlock(

@@ -58,14 +58,15 @@ def cheapest_alignment(
     first = align(rule, bare, cuttable, uneven)
     if all(a.axes == b.axes for a, b in zip(first.tensors, bare, strict=True)):
         return first
-    most = (
-        _iterations_per_device(rule, first, _partially_unsharded_factors(rule, bare))
-        if rule.of_kind(FactorKind.REDUCE)
-        else None
-    )
+    is_contraction = bool(rule.of_kind(FactorKind.REDUCE))
+    unsharded = _partially_unsharded_factors(rule, bare)
+    most = _iterations_per_device(rule, first, unsharded) if is_contraction else None
     best, least = first, alignment_reshard_cost(rule, first, places, types, reduction)
     limit = least[0]
-    for led in _candidate_shardings(rule, bare, types):
+    for led in (
+        *_candidate_shardings(rule, bare, types),
+        *_gathered_candidates(rule, first, unsharded),
+    ):
         other = align(rule, led, cuttable, uneven)
         if most is not None and _iterations_per_device(rule, other) > most:
             continue
@@ -98,6 +99,25 @@ def _candidate_shardings(
             sharding_of_factors(mapping, factor_axes, sharding.mesh)
             for mapping, sharding in zip(rule.tensors, places, strict=True)
         )
+
+
+def _gathered_candidates(
+    rule: FactorRule, alignment: Alignment, unsharded: frozenset[int]
+) -> Iterator[tuple[Sharding, ...]]:
+    """Yield the shardings of an alignment without the axes of the reduced factors `unsharded`.
+
+    All other factors keep their axes, which no tensor that leads may have together.
+    """
+    gathered = [i for i in sorted(unsharded) if alignment.factor_axes[i]]
+    for removed in (gathered, *([i] for i in gathered if len(gathered) > 1)):
+        if removed:
+            factor_axes = [
+                () if i in removed else axes for i, axes in enumerate(alignment.factor_axes)
+            ]
+            yield tuple(
+                sharding_of_factors(mapping, factor_axes, tensor.mesh)
+                for mapping, tensor in zip(rule.tensors, alignment.tensors, strict=True)
+            )
 
 
 def free_prefix(axes: Axes, taken: Sequence[Axis]) -> Axes:

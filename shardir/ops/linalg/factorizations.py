@@ -102,9 +102,11 @@ def _lu_type(x: TensorType, *, result: Result) -> tuple[TensorType, TensorType, 
 def _lu_factors(x: TensorType, *, result: Result) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
     builder = batch_factors(x, *result)
-    builder.add([row], [row, None, row], x.shape[row], FactorKind.REPLICATE)
+    builder.add([row], [None, None, None], x.shape[row], FactorKind.REPLICATE)
     builder.add([column], [column, None, None], x.shape[column], FactorKind.REPLICATE)
     builder.add([None], [None, row, None], result[1].shape[row], FactorKind.REPLICATE)
+    # The rows of the factors are in the order of the permutation: they are not those of `x`.
+    builder.add([None], [row, None, row], x.shape[row], FactorKind.REPLICATE)
     return builder.build()
 
 

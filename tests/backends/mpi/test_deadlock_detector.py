@@ -8,7 +8,10 @@ from tests.optional_dependencies import require
 
 require("mpi4py")
 
-from shardir.backends.mpi.deadlock_detector import DeadlockDetector, ExecutionPoint
+from shardir.backends.mpi.deadlock_detector import (  # noqa: E402 (mpi4py is optional)
+    DeadlockDetector,
+    ExecutionPoint,
+)
 
 SUM_TAG, MAX_TAG = 100, 200
 REASON = "process 1 is at the maximum; all processes must run the same programs in the same order"
