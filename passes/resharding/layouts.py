@@ -36,6 +36,8 @@ from shardir.passes.resharding.cost import (
 
 LAYOUT_POLICIES = ("cheapest", "shardy")
 """Policies that decide with which shardings an operation runs."""
+MAX_BYTES_RATIO = 2
+"""Fewer collectives do not justify this many times the bytes of another candidate."""
 MAX_LEADERS = 4
 """Maximum number of tensors of an operation that may lead; the largest ones."""
 
@@ -61,21 +63,23 @@ def cheapest_alignment(
     is_contraction = bool(rule.of_kind(FactorKind.REDUCE))
     unsharded = _partially_unsharded_factors(rule, bare)
     most = _iterations_per_device(rule, first, unsharded) if is_contraction else None
-    best, least = first, alignment_reshard_cost(rule, first, places, types, reduction)
-    limit = least[0]
+    costs = {first: alignment_reshard_cost(rule, first, places, types, reduction)}
+    limit = costs[first][0]
     for led in (
         *_candidate_shardings(rule, bare, types),
         *_gathered_candidates(rule, first, unsharded),
     ):
         other = align(rule, led, cuttable, uneven)
-        if most is not None and _iterations_per_device(rule, other) > most:
+        if other in costs or (most is not None and _iterations_per_device(rule, other) > most):
             continue
-        cost = alignment_reshard_cost(rule, other, places, types, reduction)
-        if cost[0] <= limit and scalar_cost(cost, COLLECTIVE_LATENCY_BYTES) < scalar_cost(
-            least, COLLECTIVE_LATENCY_BYTES
-        ):
-            best, least = other, cost
-    return best
+        costs[other] = alignment_reshard_cost(rule, other, places, types, reduction)
+    fewest = min(nbytes for nbytes, _ in costs.values())
+    offered = [
+        each
+        for each, (nbytes, _) in costs.items()
+        if nbytes == fewest or nbytes <= min(limit, (MAX_BYTES_RATIO * fewest) - 1)
+    ]
+    return min(offered, key=lambda each: scalar_cost(costs[each], COLLECTIVE_LATENCY_BYTES))
 
 
 def _candidate_shardings(
