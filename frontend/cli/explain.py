@@ -15,7 +15,7 @@ from shardir.passes import Pipeline, Propagate, explain as explaining
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 
 
-def explain(
+def explain_program(
     file: str,
     mesh: str | None,
     args: str | None,

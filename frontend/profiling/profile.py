@@ -24,7 +24,7 @@ from shardir.backends.storage import Storage
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import block_until_ready
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.dispatch.stages import Compiled
+from shardir.frontend.dispatch.stages.stages import Compiled
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import (
     OperationProfile,

@@ -46,13 +46,13 @@ def from_json(text: str, name: str) -> ReportData:
     return data
 
 
-def _plain(record: Any) -> dict[str, Any]:
+def _plain(record: object) -> dict[str, Any]:
     """Return the fields of a record, without its cached properties."""
     return {key: getattr(record, key) for key in _field_names(type(record))}
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shardir.frontend.dispatch.emission import MAX_SELFTEST_SECONDS
+from shardir.frontend.dispatch.stages.emission import MAX_SELFTEST_SECONDS
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
