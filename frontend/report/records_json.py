@@ -48,11 +48,12 @@ def from_json(text: str, name: str) -> ReportData:
 
 def _plain(record: object) -> dict[str, Any]:
     """Return the fields of a record, without its cached properties."""
-    return {key: getattr(record, key) for key in _field_names(type(record))}
+    kind: type = type(record)
+    return {key: getattr(record, key) for key in _field_names(kind)}
 
 
 @cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
+def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
