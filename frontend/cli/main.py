@@ -12,7 +12,6 @@ from typing import Annotated, Any, NoReturn, TextIO
 import typer
 from typer.core import TyperGroup
 
-from shardir import __version__
 from shardir.errors import ShardirError, bound_message
 from shardir.frontend.cli import commands
 from shardir.frontend.cli.options import with_load
@@ -54,7 +53,9 @@ for _command, _examples, _name in (
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        typer.echo(f"shardir {__version__}")
+        from importlib.metadata import version  # For start-up time.
+
+        typer.echo(f"shardir {version('shardir')}")
         raise typer.Exit
 
 
