@@ -12,6 +12,7 @@ EXTRAS = (
     "axe_core_python",
     "equinox",
     "flax",
+    "highspy",
     "jax",
     "jaxlib",
     "mpi4py",

@@ -458,3 +458,36 @@ def check_stories(
         args=args,
         specs=specs,
     )
+
+
+SOLVE_EXAMPLES = """Examples:
+
+  shardir solve G.json.gz --seconds 120
+
+  shardir solve G.json.gz --output plan.json
+
+  shardir solve G.json.gz --start plan.json --evaluate"""
+
+
+def solve(
+    file: Annotated[Path, typer.Argument(help="a planning problem: JSON, possibly with gzip")],
+    seconds: Annotated[float, typer.Option(help="time limit")] = 60.0,
+    start: Annotated[
+        Path | None, typer.Option(help="JSON list of strategies to begin with")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file that receives the strategies as a JSON list")
+    ] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="print the cost and the peak of --start only")
+    ] = False,
+) -> None:
+    """Choose a strategy for each node of a planning problem, at least cost within its memory.
+
+    The format is that of the IOPDDL contest. The solver is HiGHS (extra `exact`); it prints a lower
+    bound that no solution can be below. Ctrl-C ends the search with the best solution so far.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.solve import solve_instance
+
+    solve_instance(file, seconds, start, output, evaluate)

@@ -1,5 +1,6 @@
 """The command line: `opt` runs passes, `passes` lists them, `run` runs a program, `explain`
-explains shardings, `emit` writes source code for other machines, `test` checks story files."""
+explains shardings, `emit` writes source code for other machines, `test` checks story files,
+`solve` solves planning problems."""
 
 import os
 import sys
@@ -47,6 +48,7 @@ for _command, _examples, _name in (
     (commands.profile, commands.PROFILE_EXAMPLES, "profile"),
     (commands.passes, commands.PASSES_EXAMPLES, "passes"),
     (commands.check_stories, commands.TEST_EXAMPLES, "test"),
+    (commands.solve, commands.SOLVE_EXAMPLES, "solve"),
 ):
     app.command(name=_name, epilog=_examples)(with_load(_command))
 
