@@ -124,11 +124,14 @@ def _is_comparable(old: Value, new: Value, function: Function) -> bool:
 
 
 def _evaluate_values(
-    module: Module, values: Sequence[Value], whole: Sequence[Value], arguments: Sequence[Array]
+    module: Module,
+    values: Sequence[Value],
+    global_values: Sequence[Value],
+    arguments: Sequence[Array],
 ) -> list[Any]:
     """Return values of the first function; `None` where replicas on devices differ.
 
-    `whole` holds the value of the unpartitioned program that each is a shard of.
+    `global_values` holds the value of the unpartitioned program that each is a shard of.
     """
     function = module.main
     body = Block(function.body.params, function.body.ops, tuple(values))
@@ -143,7 +146,7 @@ def _evaluate_values(
     per_device = run_devices(replace(function, body=body), mesh, shards)
     return [
         _join_shards([results[i] for results in per_device], value, mesh)
-        for i, value in enumerate(whole)
+        for i, value in enumerate(global_values)
     ]
 
 

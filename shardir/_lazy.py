@@ -127,9 +127,9 @@ def _make_lazy_module(
 
 
 def _unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
-    whole = f"{face}.{name}"
-    if whole in MODULES_ONLY_IN_JAX:
-        return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(whole)}")
+    full_name = f"{face}.{name}"
+    if full_name in MODULES_ONLY_IN_JAX:
+        return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(full_name)}")
     close = get_close_matches(name, names, 1)
     return UnknownName(
         f"{face} has no name {name!r}" + (f"; did you mean {close[0]!r}" if close else "")

@@ -94,7 +94,7 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
     body = replace(body, ops=(*body.ops, *still))
     handover = find_residuals(body, moving, names)
     params = {value: replace(value) for value in handover.saved}
-    whole = Block(
+    backward = Block(
         (*params.values(), *moving.params), (*handover.recompute, *moving.ops), moving.returns
     )
     return LinearizedForward(
@@ -105,7 +105,7 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
         ),
         Function(
             f"{function.name}.pushforward",
-            substitute(whole, handover.new | params),
+            substitute(backward, handover.new | params),
             (None,) * len(tangents),
         ),
         len(params),

@@ -90,9 +90,11 @@ class _VaryInserter:
             self.homes.update(dict.fromkeys(new_op.results, b))
             if new_op.spec is specs.broadcast:
                 self.broadcasts[new_op.result] = new_op
-        wanted = (NOT_VARYING,) * len(block.returns) if returns is None else returns
-        given = tuple(self.vary_along(v, w) for v, w in zip(block.returns, wanted, strict=True))
-        return Block(block.params, tuple(b.ops), given)
+        result_axes = (NOT_VARYING,) * len(block.returns) if returns is None else returns
+        new_returns = tuple(
+            self.vary_along(v, w) for v, w in zip(block.returns, result_axes, strict=True)
+        )
+        return Block(block.params, tuple(b.ops), new_returns)
 
     def op(self, op: Op, b: Builder, within: Varying) -> Op:
         if op.spec in CUSTOM_RULE_OPERATIONS:
@@ -194,12 +196,12 @@ class _VaryInserter:
                     result[value] = self.outside(value)
         return result
 
-    def vary_all(self, values: Sequence[Value], wanted: Varying) -> tuple[Value, ...]:
-        return tuple(self.vary_along(value, wanted) for value in values)
+    def vary_all(self, values: Sequence[Value], along: Varying) -> tuple[Value, ...]:
+        return tuple(self.vary_along(value, along) for value in values)
 
-    def vary_along(self, value: Value, wanted: Varying) -> Value:
+    def vary_along(self, value: Value, along: Varying) -> Value:
         """Return the value, varying at least along the wanted axes."""
-        missing = wanted - self.found.get(value, NOT_VARYING)
+        missing = along - self.found.get(value, NOT_VARYING)
         axes = tuple(axis for axis in self.axes if axis in missing)
         if not axes or value.type.dtype not in INEXACT:
             return value
@@ -210,7 +212,7 @@ class _VaryInserter:
             if source is None:
                 new_value: Value = home.vary(value, axes=axes, name=f"{value.name}.varying")
             else:  # The sum is cheaper before the broadcast.
-                operand = self.vary_along(source.operands[0], wanted)
+                operand = self.vary_along(source.operands[0], along)
                 name = self.names.fresh(f"{value.name}.varying")
                 new_value = replace(value, name=name)
                 home.append(replace(source, operands=(operand,), results=(new_value,)))
@@ -252,8 +254,10 @@ def _rewrite_rule(
     residuals = [varying_axes.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
     names = [*("result" for _ in ends), *("" for _ in residuals)]
     ahead = _rewrite_rule_block(op, ahead, starts, [*ends, *residuals], names, making, within)
-    given = [*residuals, *moved, *starts[count:]]
-    return ahead, _rewrite_rule_block(op, back, given, moving, ["" for _ in moving], making, within)
+    param_axes = [*residuals, *moved, *starts[count:]]
+    return ahead, _rewrite_rule_block(
+        op, back, param_axes, moving, ["" for _ in moving], making, within
+    )
 
 
 def _is_differentiable(value: Value) -> bool:

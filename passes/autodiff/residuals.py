@@ -39,12 +39,12 @@ class ResidualSet:
 def eliminate_dead_operations(ops: Sequence[Op], returns: Iterable[Value]) -> tuple[Op, ...]:
     """Return the operations that `returns` depend on, and those with effects."""
     needed = set(returns)
-    kept = []
+    live_ops = []
     for op in reversed(ops):
         if has_nested_effect(op) or any(value in needed for value in op.results):
-            kept.append(op)
+            live_ops.append(op)
             needed.update(op.uses())
-    return tuple(reversed(kept))
+    return tuple(reversed(live_ops))
 
 
 def find_residuals(forward: Block, back: Block, names: UniqueNames) -> ResidualSet:
@@ -57,8 +57,8 @@ def find_residuals(forward: Block, back: Block, names: UniqueNames) -> ResidualS
             v in cheap or v not in defined for v in op.operands
         ):
             cheap[op.result] = op
-    wanted = [cheap[value] for value in used if value in cheap]
-    repeated = eliminate_dead_operations([*cheap.values()], [op.result for op in wanted])
+    cheap_ops = [cheap[value] for value in used if value in cheap]
+    repeated = eliminate_dead_operations([*cheap.values()], [op.result for op in cheap_ops])
     new: dict[Value, Value] = {}
     again = []
     for op in repeated:

@@ -147,10 +147,10 @@ class _ResidualStacking:
         )
         self.stacks = [stacked[value] for value in handover.saved]
         slices = {v: Value(v.type, self._names.fresh(v.name)) for v in handover.saved}
-        whole = Block(
+        step_block = Block(
             (*back.params, *slices.values()), (*handover.recompute, *back.ops), back.returns
         )
-        return substitute(whole, handover.new | slices)
+        return substitute(step_block, handover.new | slices)
 
 
 def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
@@ -162,7 +162,7 @@ def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
 
     # Residuals of one type from different branches share a result.
     places: list[Value] = []
-    kept: list[list[Value | None]] = []
+    saved_values: list[list[Value | None]] = []
     shown = []
     for branch, back in zip(branches, backs, strict=True):
         handover = find_residuals(branch.forward, back, outer.b.names)
@@ -178,14 +178,14 @@ def _pull_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
                 free = [len(places) - 1]
             mine[free[0]] = value
             seen[value] = places[free[0]]
-        kept.append(mine)
+        saved_values.append(mine)
         saved = {value: seen[value] for value in handover.saved}
-        whole = replace(back, ops=(*handover.recompute, *back.ops))
-        shown.append(substitute(whole, handover.new | saved))
+        branch_block = replace(back, ops=(*handover.recompute, *back.ops))
+        shown.append(substitute(branch_block, handover.new | saved))
 
     forwards = [
         branch.return_residuals([*mine, *[None] * (len(places) - len(mine))], places)
-        for branch, mine in zip(branches, kept, strict=True)
+        for branch, mine in zip(branches, saved_values, strict=True)
     ]
     new_cotangents = as_values(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
     for value, cotangent in zip(outside, new_cotangents, strict=True):
@@ -204,10 +204,10 @@ class _ReverseBranch:
 
     def back(self, outside: Sequence[Value]) -> Block:
         """Return the block that computes the cotangents of `outside`."""
-        given = [self.pullback.cotangents.get(value) for value in outside]
+        outside_cotangents = [self.pullback.cotangents.get(value) for value in outside]
         returns = tuple(
             _materialize(self.pullback, cotangent, value.type)
-            for value, cotangent in zip(outside, given, strict=True)
+            for value, cotangent in zip(outside, outside_cotangents, strict=True)
         )
         return Block((), eliminate_dead_operations(self.pullback.b.ops, returns), returns)
 

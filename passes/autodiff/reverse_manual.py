@@ -65,8 +65,8 @@ class _VaryingTypes:
     def of(cls, op: Op) -> "_VaryingTypes":
         axes = op.attrs["axes"]
         dim_axes = (*op.attrs["in_axes"], *op.attrs["out_axes"])
-        whole = all(axis in axes for each in dim_axes for axis in sharding_axes(each))
-        return cls(op, op.attrs.get("check_vma", True) and whole)
+        is_fully_manual = all(axis in axes for each in dim_axes for axis in sharding_axes(each))
+        return cls(op, op.attrs.get("check_vma", True) and is_fully_manual)
 
     @property
     def axes(self) -> Axes:
@@ -122,9 +122,11 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     b = pullback.b
 
     # Cotangents have the shardings of the results.
-    given = [i for i, g in enumerate(cotangents) if g is not None]
-    params = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in given]
-    for i, param in zip(given, params, strict=True):
+    result_positions = [i for i, g in enumerate(cotangents) if g is not None]
+    params = [
+        b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in result_positions
+    ]
+    for i, param in zip(result_positions, params, strict=True):
         share = count_positions(types.axes_to_divide(i, varies.get(body.returns[i], NOT_VARYING)))
         piece = param if share == 1 else b.div(param, b.full(share, param.type))
         pullback.accumulate(body.returns[i], piece)
@@ -147,12 +149,12 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     gradients = as_values(
         outer.b.emit(
             manual_computation,
-            *(g for i in given if (g := cotangents[i]) is not None),
+            *(g for i in result_positions if (g := cotangents[i]) is not None),
             *saving.operands,
             blocks=(back,),
             **{
                 **op.attrs,
-                "in_axes": (*(outs[i] for i in given), *saving.dim_axes),
+                "in_axes": (*(outs[i] for i in result_positions), *saving.dim_axes),
                 "out_axes": tuple(ins[i] for i, _ in position_gradients),
             },
         )
@@ -223,15 +225,17 @@ class _ManualResiduals:
             else:
                 saved = self._names.fresh(f"{value.name.removesuffix('.saved')}.saved")
                 shards = self._types.stacked_axes(varies.get(value, NOT_VARYING))
-                kept, dim_axes = value, ((),) * value.type.rank
+                residual, dim_axes = value, ((),) * value.type.rank
                 if shards:
                     dim_axes = (shards, *dim_axes)
-                    kept = stacking.reshape(
+                    residual = stacking.reshape(
                         value, result=value.type.with_shape((1, *value.type.shape))
                     )
-                operand = Value(manual_global_type(kept.type, dim_axes, op.attrs["axes"]), saved)
-                more.append((kept, operand, dim_axes))
-                param = Value(kept.type, self._names.fresh(value.name))
+                operand = Value(
+                    manual_global_type(residual.type, dim_axes, op.attrs["axes"]), saved
+                )
+                more.append((residual, operand, dim_axes))
+                param = Value(residual.type, self._names.fresh(value.name))
                 new[value] = opening.reshape(param, result=value.type) if shards else param
             params.append(param)
             self.operands.append(operand)
@@ -251,8 +255,8 @@ class _ManualResiduals:
                 ),
             ),
         )
-        whole = Block((*back.params, *params), (*handover.recompute, *back.ops), back.returns)
-        renamed = substitute(whole, new)
+        block = Block((*back.params, *params), (*handover.recompute, *back.ops), back.returns)
+        renamed = substitute(block, new)
         return replace(renamed, ops=(*opening.ops, *renamed.ops))
 
 

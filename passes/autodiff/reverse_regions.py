@@ -38,9 +38,11 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     b = outer.b
     b.why = f"recomputed for the gradient of %{op.results[0].name}"
     inputs = list(dict.fromkeys((*op.operands, *body.captures())))
-    given = _behind_barrier(outer, op, [*inputs, *(g for g in cotangents if g is not None)])
-    seen = dict(zip(inputs, given, strict=False))
-    given_back = iter(given[len(inputs) :])
+    barrier_results = _behind_barrier(
+        outer, op, [*inputs, *(g for g in cotangents if g is not None)]
+    )
+    seen = dict(zip(inputs, barrier_results, strict=False))
+    given_back = iter(barrier_results[len(inputs) :])
 
     new = {**seen, **{p: seen[x] for p, x in zip(body.params, op.operands, strict=True)}}
     again = [replace(copy_op(inner, new, b.names), why=b.why) for inner in body.ops]
@@ -61,10 +63,10 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         for value in inner.results
     }
     rerun = tuple(o for o in rerun if not o.spec.effect and not primal_of.keys() >= set(o.results))
-    whole = substitute(Block((), (*rerun, *way.b.ops), ()), primal_of).ops
+    all_ops = substitute(Block((), (*rerun, *way.b.ops), ()), primal_of).ops
     value_cotangents = [(x, primal_of.get(g, g)) for x, g in gradients if g is not None]
-    again_ops = eliminate_dead_operations(whole, [g for _, g in value_cotangents])
-    if given and b.ops and b.ops[-1].results == tuple(given):
+    again_ops = eliminate_dead_operations(all_ops, [g for _, g in value_cotangents])
+    if barrier_results and b.ops and b.ops[-1].results == tuple(barrier_results):
         b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in value_cotangents])
     b.ops.extend(again_ops)
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
@@ -79,10 +81,10 @@ def _restrict_barrier(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) 
     """Return the barrier restricted to the values that are used behind it."""
     used = set(returns).union(*(op.uses() for op in ops))
     pairs = zip(barrier.operands, barrier.results, strict=True)
-    kept = [(operand, result) for operand, result in pairs if result in used]
-    if not kept:
+    used_pairs = [(operand, result) for operand, result in pairs if result in used]
+    if not used_pairs:
         return []
-    operands, results = zip(*kept, strict=True)
+    operands, results = zip(*used_pairs, strict=True)
     return [replace(barrier, operands=operands, results=results)]
 
 
@@ -100,8 +102,8 @@ def _pull_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     forward, places = inline_block(ahead, op.operands, op.results, op)
     residuals = [places.get(value, value) for value in ahead.returns[len(op.results) :]]
     count = len(op.operands) - op.attrs.get("closed", 0)
-    given = list(_materialize_cotangents(outer, op, cotangents))
-    gradients = inline(outer.b, back, [*residuals, *given, *op.operands[count:]])
+    result_cotangents = list(_materialize_cotangents(outer, op, cotangents))
+    gradients = inline(outer.b, back, [*residuals, *result_cotangents, *op.operands[count:]])
     moving = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
     for x, gradient in zip(moving, gradients, strict=True):
         outer.accumulate(x, gradient)
@@ -138,9 +140,9 @@ def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     nothing = {tangent: zero.full(0, tangent.type) for tangent in tangents}
     returns = rule.returns[:num_results]
     used = Block((), tuple(way.b.ops), ()).captures()
-    kept = eliminate_dead_operations(rerun, [*returns, *used])
-    whole = substitute(Block(rule.params[:count], (*zero.ops, *still, *kept), returns), nothing)
-    forward, places = inline_block(whole, op.operands, op.results, op)
+    live_ops = eliminate_dead_operations(rerun, [*returns, *used])
+    block = substitute(Block(rule.params[:count], (*zero.ops, *still, *live_ops), returns), nothing)
+    forward, places = inline_block(block, op.operands, op.results, op)
     new = {**dict(zip(rule.params[:count], op.operands, strict=True)), **places, **nothing}
     back = substitute(Block((), tuple(way.b.ops), ()), new)
     b.ops.extend(back.ops)

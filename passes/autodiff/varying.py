@@ -80,7 +80,7 @@ def divergent_axes(op: Op, varying_axes: Mapping[Value, Varying]) -> Varying:
 
 
 class _VaryingInference:
-    """Extends `found` to a fixed point."""
+    """Inference of varying axes, which extends a mapping to a fixed point."""
 
     def __init__(self, varying_axes: dict[Value, Varying], axes: Axes) -> None:
         self.found, self.axes = varying_axes, axes

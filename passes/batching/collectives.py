@@ -74,8 +74,8 @@ def _permute(outer: Batcher, op: Op) -> Sequence[Value]:
     )
     if len(sender) == size:
         return [moved]
-    given = Dense(np.array([i in sender for i in range(size)]))
-    receives = b.constant(value=given, result=TensorType((size,), "bool"))
+    receives_table = Dense(np.array([i in sender for i in range(size)]))
+    receives = b.constant(value=receives_table, result=TensorType((size,), "bool"))
     return [
         b.select(broadcast_batch_scalars(b, receives, moved.type), moved, b.full(0, moved.type))
     ]

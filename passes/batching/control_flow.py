@@ -122,14 +122,14 @@ def _masked_while(
     step.run(body.ops)
     step.b.why = "those that are done keep what they have"
     news = _batch_where(step, body.returns, carried)
-    kept = [
+    selected = [
         step.b.select(broadcast_batch_scalars(step.b, going, new.type), new, old)
         if flag and new != old
         else old
         for new, old, flag in zip(news, params, carried, strict=True)
     ]
-    further = _condition(step, condition, kept)
-    stepped = step.b.block([going, *params], [further, *kept])
+    further = _condition(step, condition, selected)
+    stepped = step.b.block([going, *params], [further, *selected])
 
     first = _condition(outer, condition, inits)
     results = as_values(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))

@@ -69,15 +69,15 @@ def _vectorize_block(
     return vectorize_with(handlers, function, flags, size, axis=axis).body
 
 
-def _batch_results(old: Block, new: Block, wanted: Sequence[bool | None]) -> Block:
-    """Return the block with results batched as `wanted`; `None` accepts either."""
+def _batch_results(old: Block, new: Block, flags: Sequence[bool | None]) -> Block:
+    """Return the block with results batched as `flags`; `None` accepts either."""
     b = Builder(used_names(Function("rule", new, ())))
     returns = []
     size = next(
         (n.type.shape[0] for o, n in zip(old.params, new.params, strict=True) if _is_batched(o, n)),
         0,
     )
-    for before, after, flag in zip(old.returns, new.returns, wanted, strict=True):
+    for before, after, flag in zip(old.returns, new.returns, flags, strict=True):
         if flag is None or flag == _is_batched(before, after):
             returns.append(after)
         elif flag:
@@ -111,14 +111,14 @@ def _batch_vjp_rule(
     residuals = len(first.returns) - num_results
     ahead = many(first, flags)
     ahead = _batch_results(first, ahead, [*[True] * num_results, *[None] * residuals])
-    kept = [_is_batched(o, n) for o, n in zip(first.returns, ahead.returns, strict=True)][
+    residual_flags = [_is_batched(o, n) for o, n in zip(first.returns, ahead.returns, strict=True)][
         num_results:
     ]
     moving = [
         flag for x, flag in zip(op.operands[:count], flags, strict=False) if x.type.dtype in INEXACT
     ]
     cotangents = len(last.params) - residuals - (len(op.operands) - count)
-    back = many(last, [*kept, *[True] * cotangents, *flags[count:]])
+    back = many(last, [*residual_flags, *[True] * cotangents, *flags[count:]])
     return ahead, _batch_results(last, back, moving)
 
 

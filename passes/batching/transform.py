@@ -66,7 +66,7 @@ def _restore_names_and_shardings(
     """
     values = list(dict.fromkeys(all_values(block)))
     names = UniqueNames([heirs[value].name for value in values if value in heirs])
-    given: set[Value] = set()
+    named: set[Value] = set()
     new: dict[Value, Value] = {}
     for value in values:
         old = heirs.get(value)
@@ -74,8 +74,8 @@ def _restore_names_and_shardings(
             wish = "" if value.name.isdigit() else value.name
             new[value] = Value(value.type, names.fresh(wish), value.sharding)
             continue
-        name = names.fresh(old.name) if old in given else old.name
-        given.add(old)
+        name = names.fresh(old.name) if old in named else old.name
+        named.add(old)
         sharding = old.sharding
         if sharding is not None and value.type.rank > old.type.rank:
             sharding = place(sharding)

@@ -151,12 +151,12 @@ class _UniformControlRewriter:
         going = step.param(FLAG_TYPE, name)
         self.write(step, body.ops, going)
         step.loc, step.why = op.loc, "a device on which the loop has ended keeps what it has"
-        kept = [
+        selected = [
             old if new is old else step.select(going, new, old)
             for new, old in zip(body.returns, body.params, strict=True)
         ]
-        further = self._condition(step, op, kept, going)
-        stepped = step.block([going, *body.params], [further, *kept])
+        further = self._condition(step, op, selected, going)
+        stepped = step.block([going, *body.params], [further, *selected])
 
         results = (Value(FLAG_TYPE, self.names.fresh(name)), *op.results)
         operands, blocks = (first, *op.operands), (tested, stepped)
@@ -193,10 +193,10 @@ def _not_any(b: Builder, flags: Sequence[Value]) -> Value:
     """Return whether no flag holds."""
     if not flags:
         return b.full(True, FLAG_TYPE)
-    held = flags[0]
+    any_flag = flags[0]
     for flag in flags[1:]:
-        held = b.or_(held, flag)
-    negated: Value = b.not_(held)
+        any_flag = b.or_(any_flag, flag)
+    negated: Value = b.not_(any_flag)
     return negated
 
 

@@ -63,11 +63,11 @@ def absences(history: FunctionHistory, value: Value) -> Iterator[Absence]:
     for axis in used:
         yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused()
     for name, size in mesh.axes:
-        whole = Axis(name, 1, size)
+        full_axis = Axis(name, 1, size)
         if size == 1:
-            yield _plain(history.axis(whole, mesh), RefusalReason.UNIT)
+            yield _plain(history.axis(full_axis, mesh), RefusalReason.UNIT)
         else:
-            for part in difference_of_axes(whole, used):
+            for part in difference_of_axes(full_axis, used):
                 yield from _AbsenceSearch(history, value, cell, part, mesh).run()
 
 

@@ -143,12 +143,12 @@ class CollectiveCauses:
         return {op: i for i, op in enumerate(self.before.main.body.walk())}
 
 
-def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
-    if not isinstance(wanted, str | Collective):
+def _row(rows: list[Collective], collective: Collective | str) -> Collective:
+    if not isinstance(collective, str | Collective):
         raise ExplainError(
-            f"a collective is a `Collective` or the name of its result, got {wanted!r}"
+            f"a collective is a `Collective` or the name of its result, got {collective!r}"
         )
-    name = (wanted if isinstance(wanted, str) else wanted.value).removeprefix("%")
+    name = (collective if isinstance(collective, str) else collective.value).removeprefix("%")
     for row in rows:
         if row.value == name:
             return row
@@ -190,9 +190,9 @@ def _alternatives(
 ) -> Iterator[ReshardAlternative]:
     """Yield alternative plans: Shardy's, and those via unsharded or reduced tensors."""
     yield _alternative(plan_reshard(old, new, type, "greedy"))
-    whole = Sharding.fully_replicated(old.mesh, type.rank)
+    replicated = Sharding.fully_replicated(old.mesh, type.rank)
     completed = Sharding.of(old.mesh, old.axes)
-    for middle in (completed, whole):
+    for middle in (completed, replicated):
         if middle not in (old, new) and not new.unreduced:
             steps = plan_reshard(old, middle, type) + plan_reshard(middle, new, type)
             yield _alternative(steps, words.format_sharding(middle))

@@ -93,11 +93,11 @@ def _operation_shardings(
     history: FunctionHistory, step: PropagationStep, written: tuple[Sharding | None, ...]
 ) -> "_OperationShardings | None":
     """Return the shardings with which an operation runs; `None` if no tensor is resharded."""
-    whole = history.mesh(None).name
+    mesh_name = history.mesh(None).name
     shardings = tuple(
         close_sharding(sharding, value.type.shape, pads=True)
         if sharding is not None
-        else Sharding.fully_replicated(whole, value.type.rank)
+        else Sharding.fully_replicated(mesh_name, value.type.rank)
         for sharding, value in zip(written, step.tensors, strict=True)
     )
     meshes = {sharding.mesh for sharding in shardings}

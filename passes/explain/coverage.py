@@ -31,12 +31,12 @@ def coverage(
 def coverage_of(run: PropagatedProgram, propagate: Propagate) -> Coverage:
     """Return the coverage of a program that was propagated with a record."""
     histories = run.histories.values()
-    whole = [row for history in histories for row in _unsharded_dims(history)]
+    all_rows = [row for history in histories for row in _unsharded_dims(history)]
     return Coverage(
         tuple(
             _without_rule(history, op) for history in histories for op in history.story.impassable
         ),
-        tuple(sorted(whole, key=lambda row: -row.nbytes)),
+        tuple(sorted(all_rows, key=lambda row: -row.nbytes)),
         tuple(unused_annotations(run, propagate)),
     )
 

@@ -219,7 +219,7 @@ def _(report: Coverage) -> str:
     folded = fold_rows(
         report.whole, lambda w: (without_numbers(w.value), w.dim, w.size, w.axes, w.nbytes)
     )
-    whole = [
+    all_rows = [
         (
             f"  {w.value}{format_times(group)}",
             f"dimension {w.dim} of {w.size}",
@@ -230,7 +230,7 @@ def _(report: Coverage) -> str:
     ]
     dims = count_noun(len(report.whole), "dimension")
     lines += ["", f"{dims} unsharded although an axis is free"]
-    lines += [*_columns(_first_rows(whole)), *_omitted_rows(whole)]
+    lines += [*_columns(_first_rows(all_rows)), *_omitted_rows(all_rows)]
     lines += ["", f"{count_noun(len(report.idle), 'annotation')} without effect"]
     return "\n".join([*lines, *_annotations(report.idle)])
 

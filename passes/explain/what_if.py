@@ -130,11 +130,11 @@ def _function(module: Module, name: str | None) -> Function:
 
 def _value(function: Function, name: str) -> Value:
     values = {value_text(value): value for value in all_values(function.body)}
-    wanted = name if name.startswith("%") else f"%{format_name(name)}"
-    if wanted not in values:
-        hint = suggest_name(wanted, values) or "`shardir opt` prints the program with all names"
+    key = name if name.startswith("%") else f"%{format_name(name)}"
+    if key not in values:
+        hint = suggest_name(key, values) or "`shardir opt` prints the program with all names"
         raise ExplainError(f"@{function.name} has no value called {name!r}; {hint}")
-    return values[wanted]
+    return values[key]
 
 
 def _check(name: str, has: TensorType, said: TensorType | None) -> None:

@@ -96,13 +96,13 @@ class _FusedOperationBuilder:
 
     def live_operations(self, outside: Set[Value]) -> list[Op]:
         """Return the operations that values used outside depend on."""
-        wanted = {value for value in self.provided if value in outside}
+        live = {value for value in self.provided if value in outside}
         result = list[Op]()
         for number in reversed(self.group.ops):
             op = self.block.ops[number]
-            if op.result in wanted:
+            if op.result in live:
                 result.append(op)
-                wanted.update(map(self.groups.base, op.operands))
+                live.update(map(self.groups.base, op.operands))
         return result[::-1]
 
     def uses(self, outside: Set[Value]) -> list[Value]:

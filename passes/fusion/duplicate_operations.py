@@ -88,8 +88,8 @@ class _Duplicator:
         else:
             return
         for user, again in plan.items():
-            kept = [value for value in self.reads[user] if value not in values]
-            if len({*kept, *again.leaves}) > most_operands:
+            other_reads = [value for value in self.reads[user] if value not in values]
+            if len({*other_reads, *again.leaves}) > most_operands:
                 return
         for user, again in plan.items():
             user.ops = sorted({*user.ops, *again.ops})
@@ -121,19 +121,19 @@ class _Duplicator:
         too many."""
         duplications: dict[FusionGroup, _Duplication] = {}
         for user in dict.fromkeys(user for value in values for user in self.users[value]):
-            wanted = [value for value in values if user in self.users[value]]
-            again = self.closure(group, user, wanted)
+            read_values = [value for value in values if user in self.users[value]]
+            again = self.closure(group, user, read_values)
             if len(again.ops) > MAX_DUPLICATED_OPERATIONS:
                 return None
             duplications[user] = again
         return duplications
 
     def closure(
-        self, group: FusionGroup, user: FusionGroup, wanted: Sequence[Value]
+        self, group: FusionGroup, user: FusionGroup, read_values: Sequence[Value]
     ) -> _Duplication:
         ops: dict[int, None] = {}
         leaves: dict[Value, None] = {}
-        left = list(wanted)
+        left = list(read_values)
         while left:
             value = left.pop()
             number = self.maker.get(value, -1)

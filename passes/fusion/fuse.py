@@ -67,8 +67,8 @@ def fuse(
     allows."""
 
     def is_fusible(op: Op) -> bool:
-        held = is_pointwise(op.spec) or op.spec in REDUCTIONS or is_same_width_bitcast(op)
-        return held and accepts(op)
+        is_supported = is_pointwise(op.spec) or op.spec in REDUCTIONS or is_same_width_bitcast(op)
+        return is_supported and accepts(op)
 
     limits = FusionLimits(is_fusible, most_operands, most_ops)
     functions = tuple(_fuse_function(f, limits) for f in module.functions)

@@ -229,18 +229,18 @@ class _Grouping:
             return level
         if level or extents(value) != group.shape:
             return None
-        kept = [axis for axis in range(len(group.shape)) if axis not in group.reduced]
+        remaining_axes = [axis for axis in range(len(group.shape)) if axis not in group.reduced]
         places = non_unit_dims(value.type)
         lies = [places.index(op.attrs["dims"][dim]) for dim in non_unit_dims(x.type)]
-        return True if lies == kept else None
+        return True if lies == remaining_axes else None
 
-    def can_merge(self, own: FusionGroup, taken: list[FusionGroup], whole: bool) -> bool:
+    def can_merge(self, own: FusionGroup, taken: list[FusionGroup], is_full: bool) -> bool:
         """Return whether an operation and these groups can be merged."""
-        shapes = {group.shape for group in taken} | ({own.shape} if whole else set())
+        shapes = {group.shape for group in taken} | ({own.shape} if is_full else set())
         ends = {group.reduced for group in (own, *taken) if group.reduced}
         if len(shapes) > 1 or len(ends) > 1:
             return False
-        if not whole and any(not group.reduced for group in taken):
+        if not is_full and any(not group.reduced for group in taken):
             return False
         if sum(len(group.ops) for group in taken) + 1 > self.limits.most_ops:
             return False

@@ -74,7 +74,7 @@ def _analyze_operation(op: Op, padded: dict[Value, PaddedDims]) -> None:
     if rule is None:
         return
     crossed = op.attrs.get("axes", ()) if op.spec.spmd else ()
-    kept: dict[int, set[PaddedDim | None]] = {}
+    padding_of_factor: dict[int, set[PaddedDim | None]] = {}
     for value, mapping in zip(op.operands, rule.operands, strict=True):
         dims = _dims(value, padded)
         for size, factors, dim in zip(value.type.shape, mapping, dims, strict=True):
@@ -82,15 +82,17 @@ def _analyze_operation(op: Op, padded: dict[Value, PaddedDims]) -> None:
                 continue
             moved = any(axis.overlaps(other) for axis in dim.axes for other in crossed)
             for number in factors:
-                whole = len(factors) == 1 and rule.factors[number].size == size
-                kept.setdefault(number, set()).add(dim if whole and not moved else None)
+                is_full_factor = len(factors) == 1 and rule.factors[number].size == size
+                padding_of_factor.setdefault(number, set()).add(
+                    dim if is_full_factor and not moved else None
+                )
 
     def padding(size: int, factors: Sequence[int]) -> PaddedDim | None:
         factor = rule.factors[factors[0]] if len(factors) == 1 else None
         if factor is None or factor.size != size:
             return None
         stays = factor.kind is FactorKind.PASS or op.spec in POSITION_PRESERVING_OPERATIONS
-        seen = kept.get(factors[0], set())
+        seen = padding_of_factor.get(factors[0], set())
         return next(iter(seen)) if stays and len(seen) == 1 else None
 
     for result, mapping in zip(op.results, rule.results, strict=True):

@@ -124,15 +124,15 @@ def _possible_axes(
             refuse(factor, number, axis, RefusalReason.LOST if lost else RefusalReason.USED)
         return part
 
-    kept = truncate_axes(axes, can)
-    kept = (
-        truncate_axes(kept, free)
-        if is_strict_prefix(factor_sharding.axes, kept)
+    result = truncate_axes(axes, can)
+    result = (
+        truncate_axes(result, free)
+        if is_strict_prefix(factor_sharding.axes, result)
         else factor_sharding.axes
     )
-    if refuse and kept != axes:
-        record_axes_behind(axes, kept, factor, number, refuse)
-    return kept
+    if refuse and result != axes:
+        record_axes_behind(axes, result, factor, number, refuse)
+    return result
 
 
 def _truncate_to_results(

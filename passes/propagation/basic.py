@@ -61,9 +61,9 @@ def _truncate_at_conflicts(
             part = free
         return part
 
-    kept = truncate_axes(axes, keep)
-    if refuse and kept != axes:
+    result = truncate_axes(axes, keep)
+    if refuse and result != axes:
         for number, view in enumerate(views):
             if factor in view.factor_shardings:
-                record_axes_behind(axes, kept, factor, number, refuse)
-    return kept
+                record_axes_behind(axes, result, factor, number, refuse)
+    return result

@@ -150,10 +150,12 @@ def _subtract_axes(
     return part, (reason if part == axis else why)
 
 
-def record_axes_behind(axes: Axes, kept: Axes, factor: int, tensor: int, refuse: Refuse) -> None:
+def record_axes_behind(
+    axes: Axes, truncated: Axes, factor: int, tensor: int, refuse: Refuse
+) -> None:
     """Record the axes after the one that was refused or shortened as refused."""
-    shortened = bool(kept) and kept[-1] != axes[len(kept) - 1]
-    for axis in axes[len(kept) + (not shortened) :]:
+    shortened = bool(truncated) and truncated[-1] != axes[len(truncated) - 1]
+    for axis in axes[len(truncated) + (not shortened) :]:
         refuse(factor, tensor, axis, RefusalReason.BEHIND)
 
 

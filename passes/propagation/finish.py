@@ -74,7 +74,7 @@ def trim_at_boundary(
             if count_positions(own) > count_positions(axes):
                 axes = own
         if dim.open and border is BoundaryKind.FUNCTION:
-            whole = [axis.is_full(mesh) for axis in axes]
-            axes = axes[: whole.index(False)] if False in whole else axes
+            is_full = [axis.is_full(mesh) for axis in axes]
+            axes = axes[: is_full.index(False)] if False in is_full else axes
         dims.append(DimSharding(axes, dim.open))
     return replace(sharding, dims=tuple(dims))

@@ -71,17 +71,17 @@ class BoundaryConversion:
         return self.shardings.number(remove_manual_axes(sharding, self.axes))
 
 
-def add_manual_axes(free: Sharding, whole: Sharding, dim_axes: ManualDimAxes) -> Sharding:
+def add_manual_axes(free: Sharding, outer: Sharding, dim_axes: ManualDimAxes) -> Sharding:
     """Return the sharding of a global tensor whose free axes are those of `free`.
 
-    Replicated and unreduced axes are those of `whole`.
+    Replicated and unreduced axes are those of `outer`.
     """
     dims = tuple(
         DimSharding(manual + dim.axes, dim.open, dim.priority)
         for manual, dim in zip(dim_axes, free.dims, strict=True)
     )
-    return replace(free, dims=dims, replicated=whole.replicated, unreduced=whole.unreduced,
-                   reduction=whole.reduction)  # fmt: skip
+    return replace(free, dims=dims, replicated=outer.replicated, unreduced=outer.unreduced,
+                   reduction=outer.reduction)  # fmt: skip
 
 
 def remove_manual_axes(sharding: Sharding, axes: Axes) -> Sharding:
@@ -147,9 +147,9 @@ def state_boundary_shardings(
             used = {axis.name for dim in dim_axes for axis in dim}
             idle = tuple(axis for axis in axes if axis.name not in used)
             replicated = _in_order((*free.replicated, *idle), mesh)
-            whole = replace(add_manual_axes(free, free, dim_axes), replicated=replicated)
-            said[value] = free if inwards else whole
-            bridges[value] = BoundaryConversion(shardings, whole, dim_axes, axes, inwards)
+            outer = replace(add_manual_axes(free, free, dim_axes), replicated=replicated)
+            said[value] = free if inwards else outer
+            bridges[value] = BoundaryConversion(shardings, outer, dim_axes, axes, inwards)
     return bridges
 
 

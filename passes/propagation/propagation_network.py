@@ -140,15 +140,15 @@ class _NetworkBuilder:
         OpenXLA Shardy.
         """
         network = self.network
-        given: list[GroupMember] = []
+        group_members: list[GroupMember] = []
         for value in members:
             cell = network.cells[value]
             own = network.owners[cell] is value
             wakes = network.wakes[cell] if own else tuple(dict.fromkeys(self.users(value)))
-            given.append((cell, wakes))
-        for value, mine in zip(members, given, strict=True):
+            group_members.append((cell, wakes))
+        for value, mine in zip(members, group_members, strict=True):
             if network.owners[mine[0]] is value:
-                network.groups[mine[0]] = tuple(each for each in given if each is not mine)
+                network.groups[mine[0]] = tuple(each for each in group_members if each is not mine)
 
     def cell(self, value: Value) -> int:
         """Return the cell of a value, a new one the first time."""

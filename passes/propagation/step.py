@@ -203,8 +203,8 @@ class RuleStepper:
             for factor, factor_sharding in new[number].factor_shardings.items():
                 if factor_sharding.axes == old[number].factor_shardings[factor].axes:
                     continue
-                kept = result.factor_shardings.get(factor)
-                if kept is None or kept.axes != factor_sharding.axes:
+                new_sharding = result.factor_shardings.get(factor)
+                if new_sharding is None or new_sharding.axes != factor_sharding.axes:
                     for axis in factor_sharding.axes:
                         if axis not in old[number].factor_shardings[factor].axes:
                             refuse(factor, number, axis, RefusalReason.STRIDED)

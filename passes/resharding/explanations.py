@@ -51,19 +51,19 @@ class Explanations:
         cuttable = shardable_factors(op, rule)
         said: dict[str, None] = {}
         for dim, loops in zip(value.sharding.dims, rule.operands[operand], strict=True):
-            kept = [axis for i in loops for axis in fitting.factor_axes[i]]
-            lost = tuple(a for a in dim.axes if not any(a.overlaps(b) for b in kept))
+            remaining_axes = [axis for i in loops for axis in fitting.factor_axes[i]]
+            lost = tuple(a for a in dim.axes if not any(a.overlaps(b) for b in remaining_axes))
             if not lost or not loops:
                 continue
             name = factor_name(op, rule, loops[0])
-            whole = [i for i in loops if i not in cuttable]
+            unshardable = [i for i in loops if i not in cuttable]
             other = [
                 i
                 for i, axes in enumerate(fitting.factor_axes)
                 if any(a.overlaps(b) for a in lost for b in axes)
             ]
-            if whole:
-                said[f"{factor_name(op, rule, whole[0])} must be unsharded"] = None
+            if unshardable:
+                said[f"{factor_name(op, rule, unshardable[0])} must be unsharded"] = None
             elif other:
                 names = " and ".join(dict.fromkeys(factor_name(op, rule, i) for i in other))
                 said[f"{self.format_axes(lost)} shards {names}, not {name}"] = None
@@ -149,14 +149,14 @@ class Explanations:
     ) -> str:
         """Explain why an operation computes `raw` although `result` is needed."""
         sharding = raw.sharding or Sharding.fully_replicated(self.mesh.name, raw.type.rank)
-        wanted = result.sharding or Sharding.fully_replicated(self.mesh.name, result.type.rank)
+        required = result.sharding or Sharding.fully_replicated(self.mesh.name, result.type.rank)
         if rule and fitting and sharding.unreduced:
             loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.factor_axes[i]]
             word = REDUCTION_NOUNS[sharding.reduction]
             over = " and ".join(factor_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
         name = f"%{result.name} = {op.name}"
-        computed, needed = self.format_sharding(sharding), self.format_sharding(wanted)
+        computed, needed = self.format_sharding(sharding), self.format_sharding(required)
         return f"{name} is computed {computed} and needed {needed}"
 
 

@@ -31,9 +31,11 @@ def greedy_collectives(
     meshes of both have a different device order, so that a permutation is needed in any case.
     """
     same = source.reduction == target.reduction
-    kept = tuple(a for a in source.unreduced if same and a in target.unreduced)
-    due = tuple(a for a in source.unreduced if a not in kept)
-    reduced = replace(source, unreduced=kept, reduction=source.reduction if kept else "add")
+    still_unreduced = tuple(a for a in source.unreduced if same and a in target.unreduced)
+    due = tuple(a for a in source.unreduced if a not in still_unreduced)
+    reduced = replace(
+        source, unreduced=still_unreduced, reduction=source.reduction if still_unreduced else "add"
+    )
     plan = GreedyPlan(reduced, target, shape, reordered=reordered)
     for _ in range(MAX_ROUNDS):
         if plan.is_done:

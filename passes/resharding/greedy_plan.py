@@ -112,13 +112,14 @@ class GreedyPlan:
         if not here or self.coming[dim] or here[-1] not in homes:
             return []
         target, position = homes[here[-1]]
-        wanted, used = self.coming[target], self.in_use()
-        ahead = [*wanted[position + 1 :]]
+        target_axes, used = self.coming[target], self.in_use()
+        ahead = [*target_axes[position + 1 :]]
         if self.leaving[target] or not ahead or ahead[0] in used:
             return []
         shared = 0
         while (
-            shared < min(len(here), position + 1) and here[-1 - shared] == wanted[position - shared]
+            shared < min(len(here), position + 1)
+            and here[-1 - shared] == target_axes[position - shared]
         ):
             shared += 1
         if any(homes.get(axis, (-1, 0))[0] == target for axis in here[: len(here) - shared]):
@@ -136,10 +137,10 @@ class GreedyPlan:
     def slice_to_target(self, dim: int, gained: list[Axes], elsewhere: list[Axis]) -> None:
         """Slice `dim` along the axes of its target; axes that do not fit are added to
         `elsewhere`."""
-        here, wanted, used = self.leaving[dim], self.coming[dim], self.in_use()
+        here, target_axes, used = self.leaving[dim], self.coming[dim], self.in_use()
         i = 0
-        while i < len(wanted):
-            axis = wanted[i]
+        while i < len(target_axes):
+            axis = target_axes[i]
             if axis in used:
                 i += 1
                 continue
@@ -151,14 +152,14 @@ class GreedyPlan:
             gained[dim] = append_axis(gained[dim], part)
             if i == 0 and not here:
                 self.placed[dim].append(part)
-                del wanted[0]
+                del target_axes[0]
             else:
                 here.append(part)
                 used.add(part)
-                wanted[i] = part
+                target_axes[i] = part
                 i += 1
             if rest is not None:
-                wanted.insert(i, rest)
+                target_axes.insert(i, rest)
                 elsewhere.append(rest)
                 i += 1
 
@@ -218,15 +219,15 @@ class GreedyPlan:
         own: list[list[Axis]] = []
         away: list[Axis] = []
         for dim in self.dims:
-            here, wanted = self.leaving[dim], self.coming[dim]
+            here, target_axes = self.leaving[dim], self.coming[dim]
             pieces = self.room[dim] = count_positions(here)
-            while self.room[dim] > 1 and wanted:
-                part, rest = self.take_fitting_part(wanted[0], dim)
+            while self.room[dim] > 1 and target_axes:
+                part, rest = self.take_fitting_part(target_axes[0], dim)
                 if part is None:
                     break
                 self.placed[dim].append(part)
-                wanted[:1] = [] if rest is None else [rest]
-            away.extend(wanted)
+                target_axes[:1] = [] if rest is None else [rest]
+            away.extend(target_axes)
             dropped = [axis for axis in here if axis not in homes]
             own.append(_move_to_end(dropped, pieces // self.room[dim]))
             here.clear()
@@ -243,10 +244,10 @@ class GreedyPlan:
         new: Axis | None = None
         old: Axis | None = None
         for dim in self.dims:
-            here, wanted = self.leaving[dim], self.coming[dim]
-            if here and wanted and _is_divisible(here[0], wanted[0]):
+            here, target_axes = self.leaving[dim], self.coming[dim]
+            if here and target_axes and _is_divisible(here[0], target_axes[0]):
                 return True
-            new = next((axis for axis in reversed(wanted) if axis not in used), new)
+            new = next((axis for axis in reversed(target_axes) if axis not in used), new)
             last: tuple[int, int] | None = None
             seen: set[int] = set()
             for axis in here:
@@ -256,7 +257,7 @@ class GreedyPlan:
                     if (home[0] == dim or home[0] in seen) and not follows:
                         return True
                     seen.add(home[0])
-                elif last is not None and not wanted:
+                elif last is not None and not target_axes:
                     return True
                 else:
                     old = axis

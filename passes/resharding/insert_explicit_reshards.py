@@ -129,20 +129,22 @@ class _ShardyReshardInserter(ReshardInserter):
         Axes that shard a tensor of the operation do not stay unreduced: the operand is reduced
         before.
         """
-        wanted = places[count].unreduced if len(places) > count else ()
+        unreduced_axes = places[count].unreduced if len(places) > count else ()
         cuts = [axis for each in aligned.tensors for cut in each.axes for axis in cut]
         used = (*cuts, *aligned.pending)
-        wanted = tuple(axis for axis in wanted if take_disjoint_part(axis, used) == axis)
+        unreduced_axes = tuple(
+            axis for axis in unreduced_axes if take_disjoint_part(axis, used) == axis
+        )
         tensors = [
             with_unreduced(
-                sharding, _intersection(placement.unreduced, wanted), placement.reduction
+                sharding, _intersection(placement.unreduced, unreduced_axes), placement.reduction
             )
             for sharding, placement in zip(aligned.tensors[:count], places, strict=False)
         ]
-        kept = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
+        unreduced = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
         reduction = next((each.reduction for each in tensors if each.unreduced), "add")
         results = (
-            with_unreduced(sharding, kept, reduction) for sharding in aligned.tensors[count:]
+            with_unreduced(sharding, unreduced, reduction) for sharding in aligned.tensors[count:]
         )
         return replace(aligned, tensors=(*tensors, *results))
 

@@ -67,7 +67,7 @@ class ReshardProblem:
         old = tuple(a[n:] for a, n in zip(old, shared, strict=True))
         new = tuple(a[n:] for a, n in zip(new, shared, strict=True))
         waiting, end = split(source.unreduced), split(target.unreduced)
-        kept = end if source.reduction == target.reduction else ()
+        shared_axes = end if source.reduction == target.reduction else ()
         atoms = tuple(dict.fromkeys(a for axes in (*old, *new, waiting) for a in axes))
         fine = _prime_parts(atoms) if self.solvable else {atom: (atom,) for atom in atoms}
         self.atoms = tuple(part for atom in atoms for part in fine[atom])
@@ -78,7 +78,7 @@ class ReshardProblem:
 
         self.sizes = tuple(atom.size for atom in self.atoms)
         self.start: LatticeState = tuple(map(number_atoms, old)), frozenset(number_atoms(waiting))
-        keep = frozenset(number_atoms(tuple(a for a in waiting if a in kept)))
+        keep = frozenset(number_atoms(tuple(a for a in waiting if a in shared_axes)))
         self.goal: LatticeState = tuple(map(number_atoms, new)), keep
         self.goal_atoms = tuple(a for cut in self.goal[0] for a in cut)
         self.goal_dim = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
@@ -88,7 +88,9 @@ class ReshardProblem:
             for size, axes in zip(type.shape, self.prefix, strict=True)
         )
         self.itemsize = type.numpy.itemsize
-        self.begins_unreduced = merge_axes([a for a in end if a not in kept or a not in waiting])
+        self.begins_unreduced = merge_axes(
+            [a for a in end if a not in shared_axes or a not in waiting]
+        )
         # A search asks for the same few again and again.
         self._pieces: dict[tuple[int, ...], int] = {}
         self._held: dict[DimAtoms, int] = {}
@@ -123,14 +125,17 @@ class ReshardProblem:
         after, room = before * self.shard_count(atoms), self.room[dim]
         if not self.uneven[dim]:
             return room % after == 0
-        whole = before == 1 and not self.prefix[dim]
-        return whole or before * -(-room // before) == after * -(-room // after)
+        is_unsharded = before == 1 and not self.prefix[dim]
+        return is_unsharded or before * -(-room // before) == after * -(-room // after)
 
     def distributed_bytes(self, dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
         """Return the bytes of the shard for each device when a dimension is distributed over
         `atoms`."""
-        held, after = self.local_bytes(dim_atoms), self.local_size(dim, (*dim_atoms[dim], *atoms))
-        return held // max(self.local_size(dim, dim_atoms[dim]), 1) * after
+        local_bytes, after = (
+            self.local_bytes(dim_atoms),
+            self.local_size(dim, (*dim_atoms[dim], *atoms)),
+        )
+        return local_bytes // max(self.local_size(dim, dim_atoms[dim]), 1) * after
 
     def sharding(self, state: LatticeState) -> Sharding:
         """Return a state as a sharding, including the common prefixes."""

@@ -29,7 +29,7 @@ class LatticeMove:
 def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[LatticeMove]:
     """Yield every transition from a state that may be useful."""
     dim_atoms, pending = state
-    held = problem.local_bytes(dim_atoms)
+    local_bytes = problem.local_bytes(dim_atoms)
     used = {a for cut in dim_atoms for a in cut}
     dims = range(len(dim_atoms))
     for a in problem.goal_atoms:
@@ -44,13 +44,13 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
             yield LatticeMove("all-slice", (after, pending), (0, 0, 1), atoms, dim)
     for dim in dims:
         for at in range(len(dim_atoms[dim])):
-            kept, moved = dim_atoms[dim][:at], dim_atoms[dim][at:]
+            remaining, moved = dim_atoms[dim][:at], dim_atoms[dim][at:]
             pieces = problem.shard_count(moved)
-            less = with_dim_atoms(dim_atoms, dim, kept)
+            less = with_dim_atoms(dim_atoms, dim, remaining)
             if problem.uneven[dim] and not problem.can_shard(less, dim, moved):
                 continue
             yield LatticeMove(
-                "all-gather", (less, pending), (held * (pieces - 1), 1, 0), moved, dim
+                "all-gather", (less, pending), (local_bytes * (pieces - 1), 1, 0), moved, dim
             )
             for other in dims:
                 towards = problem.is_full_search or problem.goal_dim.get(moved[0]) == other
@@ -59,17 +59,21 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
                     cost = (problem.distributed_bytes(dim_atoms, other, moved) * (pieces - 1), 1, 0)
                     yield LatticeMove("all-to-all", (after, pending), cost, moved, dim, other)
     for after in _permuted_states(problem, dim_atoms, pending):
-        yield LatticeMove("collective-permute", (after, pending), (held, 1, 0))
-    yield from _reductions(problem, state, held)
+        yield LatticeMove("collective-permute", (after, pending), (local_bytes, 1, 0))
+    yield from _reductions(problem, state, local_bytes)
 
 
-def _reductions(problem: ReshardProblem, state: LatticeState, held: int) -> Iterator[LatticeMove]:
+def _reductions(
+    problem: ReshardProblem, state: LatticeState, local_bytes: int
+) -> Iterator[LatticeMove]:
     dim_atoms, pending = state
     due = tuple(sorted(pending - problem.goal[1]))
     if due:
         after = dim_atoms, problem.goal[1]
         pieces = problem.shard_count(due)
-        yield LatticeMove("all-reduce", after, (2 * held * (pieces - 1) // pieces, 1, 0), due)
+        yield LatticeMove(
+            "all-reduce", after, (2 * local_bytes * (pieces - 1) // pieces, 1, 0), due
+        )
     for a in due:
         for dim in range(len(dim_atoms)):
             if a in problem.goal_atoms and problem.can_shard(dim_atoms, dim, (a,)):

@@ -161,11 +161,11 @@ def _partially_unsharded_factors(rule: FactorRule, places: tuple[Sharding, ...])
 
 
 def _iterations_per_device(
-    rule: FactorRule, fitting: Alignment, whole: frozenset[int] = frozenset()
+    rule: FactorRule, fitting: Alignment, unsharded: frozenset[int] = frozenset()
 ) -> int:
-    """Return the number of iterations per device if the factors in `whole` are not sharded."""
+    """Return the number of iterations per device if the factors in `unsharded` are not sharded."""
     return prod(
-        -(-factor.size // (1 if i in whole else count_positions(axes)))
+        -(-factor.size // (1 if i in unsharded else count_positions(axes)))
         for i, (factor, axes) in enumerate(zip(rule.factors, fitting.factor_axes, strict=True))
     )
 

@@ -58,9 +58,9 @@ def _merge_slice_of_pad(op: Op, makers: DefiningOps) -> Op | None:
     low, high = list(inner.attrs["low"]), list(inner.attrs["high"])
     moved = [
         d
-        for d, (size, kept) in enumerate(zip(op.operands[0].type.shape, op.result.type.shape,
+        for d, (size, result_size) in enumerate(zip(op.operands[0].type.shape, op.result.type.shape,
                                              strict=True))
-        if (op.attrs["starts"][d], op.attrs["strides"][d], kept) != (0, 1, size)
+        if (op.attrs["starts"][d], op.attrs["strides"][d], result_size) != (0, 1, size)
     ]  # fmt: skip
     if any(op.attrs["strides"][d] != 1 or inner.attrs["interior"][d] for d in moved):
         return None

@@ -88,10 +88,12 @@ def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
     source, target, type = problem.source, problem.target, problem.type
     begun = problem.begins_unreduced
     # In terms of sub-axes, a pending reduction that remains is in both source and target.
-    kept = merge_axes([problem.atoms[a] for a in sorted(problem.goal[1])])
+    still_unreduced = merge_axes([problem.atoms[a] for a in sorted(problem.goal[1])])
     due = merge_axes([problem.atoms[a] for a in sorted(problem.start[1] - problem.goal[1])])
-    start = replace(source, unreduced=(*kept, *due))
-    end = replace(target, unreduced=kept, reduction=source.reduction if kept else "add")
+    start = replace(source, unreduced=(*still_unreduced, *due))
+    end = replace(
+        target, unreduced=still_unreduced, reduction=source.reduction if still_unreduced else "add"
+    )
     before = source
     for collective in greedy_collectives(start, end, type.shape):
         for step in _split_collective_by_dim(collective, before, source.reduction, type):
@@ -106,17 +108,20 @@ def _split_collective_by_dim(
     collective: GreedyCollective, before: Sharding, reduction: str, type: TensorType
 ) -> Iterator[PlanStep]:
     """Yield one collective on all dimensions as steps on one dimension each."""
-    held = type.with_shape(before.local_shape(type.shape)).nbytes
+    local_bytes = type.with_shape(before.local_shape(type.shape)).nbytes
     op = ("op", Symbol(reduction))
     if collective.name == "collective-permute":
         yield PlanStep(
-            collective.name, _replaced_axes(before, collective.sharding), collective.sharding, held
+            collective.name,
+            _replaced_axes(before, collective.sharding),
+            collective.sharding,
+            local_bytes,
         )
         return
     if collective.name == "all-reduce":
         (axes,) = collective.axes
         pieces = count_positions(axes)
-        nbytes = 2 * held * (pieces - 1) // pieces
+        nbytes = 2 * local_bytes * (pieces - 1) // pieces
         yield PlanStep(collective.name, (("axes", axes), op), collective.sharding, nbytes)
         return
     touched = [dim for dim, axes in enumerate(collective.axes) if axes]
@@ -128,20 +133,23 @@ def _split_collective_by_dim(
         )
         if collective.name == "all-to-all":
             attrs = (("split", collective.target), ("concat", dim), ("axes", axes))
-            yield PlanStep(collective.name, attrs, after, held - held // pieces)
+            yield PlanStep(collective.name, attrs, after, local_bytes - local_bytes // pieces)
         elif collective.name == "all-gather":
             yield PlanStep(
-                collective.name, (("dim", dim), ("axes", axes)), after, held * (pieces - 1)
+                collective.name, (("dim", dim), ("axes", axes)), after, local_bytes * (pieces - 1)
             )
-            held *= pieces
+            local_bytes *= pieces
         elif collective.name == "reduce-scatter":
             yield PlanStep(
-                collective.name, (("dim", dim), ("axes", axes), op), after, held - held // pieces
+                collective.name,
+                (("dim", dim), ("axes", axes), op),
+                after,
+                local_bytes - local_bytes // pieces,
             )
-            held //= pieces
+            local_bytes //= pieces
         else:
             yield PlanStep(collective.name, (("dim", dim), ("axes", axes)), after, 0)
-            held //= pieces
+            local_bytes //= pieces
         before = after
 
 

@@ -150,13 +150,13 @@ class ReductionRegion:
         A collective weighs as much as `latency` bytes; if the program would then send more bytes
         than before, bytes alone decide.
         """
-        network, _, kept = self.network(latency)
+        network, _, old_weight = self.network(latency)
         weight, side = network.minimum_cut()
-        if latency and weight < kept:
+        if latency and weight < old_weight:
             _, exact, before = self.network(0)
             if _cut_cost(exact, side) > before:
                 return self.choose_unreduced_flows(0)
-        if weight >= kept:
+        if weight >= old_weight:
             return self.choose_unreduced_flows(0) if latency else None
         return {flow for flow, node in self.nodes.items() if node in side}
 
@@ -232,9 +232,9 @@ class ReductionRegion:
     def move(self, value: Value, op: Op, start: int, node: dict[Value, int]) -> Iterator[CutArc]:
         """Yield the arcs of a reshard, which may complete the reduction of its operand."""
         target = self.place(op.result)
-        whole = self.cost(self.complete_sharding(value), target, op.result)
+        completed_cost = self.cost(self.complete_sharding(value), target, op.result)
         completing = self.cost(self.unreduced_sharding(value), target, op.result)
-        yield from _conditional_arc(start, completing - whole)
+        yield from _conditional_arc(start, completing - completed_cost)
         end = node.get(op.result)
         if end is not None and self.paths[op.result].through is op:
             along = self.cost(

@@ -235,13 +235,13 @@ class ReshardInserter:
             op, replace(op, operands=tuple(moved)), results, raw, scope, new_ops, rule, fitting
         )
 
-    def fallback(self, op: Op, value: Value, whole: Sharding) -> str:
+    def fallback(self, op: Op, value: Value, replicated: Sharding) -> str:
         """Describe the bytes received because an operation without factor rule needs an unsharded
         operand.
 
         Raises `PartitionError` if `on_fallback` is `error`.
         """
-        nbytes, _ = reshard_cost(self.sharding_of(value), whole, value.type)
+        nbytes, _ = reshard_cost(self.sharding_of(value), replicated, value.type)
         if self.on_fallback == "error" and nbytes:
             at = f" (from {op.loc})" if op.loc else ""
             raise PartitionError(
@@ -282,8 +282,8 @@ class ReshardInserter:
 
     def unresharded_result(self, result: Value, sharding: Sharding) -> Value:
         """Return the value that an operation defines before the reshard to `result`."""
-        wanted = self.sharding_of(result)
-        if self.same(wanted, sharding):
+        required = self.sharding_of(result)
+        if self.same(required, sharding):
             return result
         suffix = "partial" if sharding.unreduced else "before_reshard"
         return Value(

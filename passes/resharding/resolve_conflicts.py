@@ -209,15 +209,15 @@ class _ConflictResolver:
             if not has_conflict(op, (*places, self.place(op.result))):
                 continue
             now = self.reshard_cost(op)
-            kept, least = None, now
+            best, least = None, now
             for offer in result_candidates(op, places, self.place(op.result)):
                 if not is_extension(offer, op.result.sharding, op.result):
                     continue
                 cost = operation_reshard_cost(op, (*places, offer))
                 if cost[0] < now[0] and cost < least:
-                    kept, least = offer, cost
-            if kept is not None:
-                self.changed[op.result] = kept
+                    best, least = offer, cost
+            if best is not None:
+                self.changed[op.result] = best
 
     def is_open(self, value: Value) -> bool:
         sharding = value.sharding
@@ -254,8 +254,10 @@ def is_extension(sharding: Sharding, stated: Sharding | None, value: Value) -> b
     evenly."""
     if stated is None or uneven_dims(sharding, value.type.shape):
         return False
-    kept = set(stated.replicated)
-    return not any(axis.overlaps(other) for axis in sharding.used_axes() for other in kept) and all(
+    replicated = set(stated.replicated)
+    return not any(
+        axis.overlaps(other) for axis in sharding.used_axes() for other in replicated
+    ) and all(
         new.axes[: len(old.axes)] == old.axes and (old.open or new.axes == old.axes)
         for new, old in zip(sharding.dims, stated.dims, strict=True)
     )

@@ -93,13 +93,13 @@ def _result_candidates(
 ) -> tuple[Sharding, ...]:
     sizes = tuple(factor.size for factor in rule.factors)
     operands = [project_to_factors(m, s, sizes) for m, s in zip(rule.operands, places, strict=True)]
-    given = [
+    operand_axes = [
         {i: cut.axes for i, cut in view.factor_shardings.items() if cut.axes} for view in operands
     ]
     walked = {i for dim in rule.results[0] for i in dim}
     shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
     candidates: dict[Sharding, None] = {}
-    for chosen in _factor_axes_candidates(given, shared, len(sizes)):
+    for chosen in _factor_axes_candidates(operand_axes, shared, len(sizes)):
         factor_axes = [axes if i in cuttable else () for i, axes in enumerate(chosen)]
         if any(
             axes and not can_shard_factor(rule, factor_axes, i, axes)
@@ -114,12 +114,12 @@ def _result_candidates(
 
 
 def _factor_axes_candidates(
-    given: list[dict[int, Axes]], shared: list[int], count: int
+    operand_axes: list[dict[int, Axes]], shared: list[int], count: int
 ) -> Iterator[list[Axes]]:
     """Yield axes of the factors: those of each operand extended by the others, and with one factor
     moved."""
-    for leader in range(min(len(given), MAX_TRIED_OPERANDS)):
-        order = (given[leader], *given[:leader], *given[leader + 1 :])
+    for leader in range(min(len(operand_axes), MAX_TRIED_OPERANDS)):
+        order = (operand_axes[leader], *operand_axes[:leader], *operand_axes[leader + 1 :])
         for longer in (False, True):
             factor_axes: list[Axes] = [()] * count
             for cut in order:
@@ -130,11 +130,11 @@ def _factor_axes_candidates(
                     for axis in free_prefix(axes, taken):
                         factor_axes[i] = append_axis(factor_axes[i], axis)
             yield factor_axes
-        for i, axes in given[leader].items():
+        for i, axes in operand_axes[leader].items():
             for other in shared:
-                if other not in given[leader]:
+                if other not in operand_axes[leader]:
                     moved: list[Axes] = [()] * count
-                    for j, kept in given[leader].items():
-                        moved[j] = kept
+                    for j, axes_of_factor in operand_axes[leader].items():
+                        moved[j] = axes_of_factor
                     moved[i], moved[other] = (), axes
                     yield moved

@@ -79,13 +79,13 @@ def _paddable_factors(
     declared = spec.partition is not None and spec.partition.uneven is not None
     if spec.partition is not None and spec.partition.uneven is not None:
         result = results[0] if len(results) == 1 else results
-        given = spec.rule_arguments(dict(attrs))
-        chosen = set(spec.partition.uneven(rule, *operands, result=result, **given))
+        arguments = spec.rule_arguments(dict(attrs))
+        chosen = set(spec.partition.uneven(rule, *operands, result=result, **arguments))
     for type, mapping in zip((*operands, *results), rule.tensors, strict=True):
         for size, factors in zip(type.shape, mapping, strict=True):
-            whole = len(factors) == 1 and rule.factors[factors[0]].size == size
+            is_full_factor = len(factors) == 1 and rule.factors[factors[0]].size == size
             # A declared rule can handle permuted positions, but not factors without positions.
             moves = declared and len(factors) == 1 and rule.factors[factors[0]].size > 1
-            if not whole and not moves:
+            if not is_full_factor and not moves:
                 chosen.difference_update(factors)
     return tuple(sorted(chosen))

@@ -58,9 +58,9 @@ def _annotate_function(function: Function) -> Function:
                 op = replace(op, blocks=tuple(map(block, op.blocks)))
             slices = readers.get(op, [])
             if slices and len(slices) == uses[op.result]:
-                wanted = _read_positions(slices, op.attrs["dim"])
-                if len(wanted) <= MAX_WANTED_POSITIONS:
-                    op = replace(op, attrs={**op.attrs, "wanted": wanted})
+                read_positions = _read_positions(slices, op.attrs["dim"])
+                if len(read_positions) <= MAX_WANTED_POSITIONS:
+                    op = replace(op, attrs={**op.attrs, "wanted": read_positions})
             ops.append(op)
         return replace(old, ops=tuple(ops))
 

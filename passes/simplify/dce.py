@@ -47,7 +47,7 @@ class _DeadCodeSweeper:
 
     def block(self, block: Block, live: set[Value]) -> Block:
         """Return the block without dead operations; all used values are added to `live`."""
-        kept: list[Op] = []
+        live_ops: list[Op] = []
         for op in reversed(block.ops):
             if not any(result in live for result in op.results) and not has_nested_effect(
                 op, self.keeps
@@ -56,12 +56,12 @@ class _DeadCodeSweeper:
             if op.blocks:
                 op = _REGION_SWEEPERS.get(op.name, _DeadCodeSweeper.keep_all)(self, op, live)
             live.update(op.operands)
-            kept.append(op)
+            live_ops.append(op)
         return (
             block
-            if len(kept) == len(block.ops)
-            and all(a is b for a, b in zip(reversed(kept), block.ops, strict=True))
-            else Block(block.params, tuple(reversed(kept)), block.returns)
+            if len(live_ops) == len(block.ops)
+            and all(a is b for a, b in zip(reversed(live_ops), block.ops, strict=True))
+            else Block(block.params, tuple(reversed(live_ops)), block.returns)
         )
 
     def body(self, block: Block, live: set[Value]) -> Block:
@@ -84,12 +84,12 @@ class _DeadCodeSweeper:
     def while_(self, op: Op, live: set[Value]) -> Op:
         condition, body = op.blocks
         asked = self.dependences(condition, condition.returns)
-        wanted = {
+        live_carries = {
             i
             for i, result in enumerate(op.results)
             if result in live or condition.params[i] in asked
         }
-        places = self.needed_carries(body, len(op.results), wanted)
+        places = self.needed_carries(body, len(op.results), live_carries)
         return replace(
             op,
             operands=_select(op.operands, places),
@@ -107,17 +107,19 @@ class _DeadCodeSweeper:
         (body,) = op.blocks
         carries: int = op.attrs["carries"]
         live_stacked = [i for i in range(carries, len(op.results)) if op.results[i] in live]
-        wanted = {i for i in range(carries) if op.results[i] in live}
-        kept = self.needed_carries(body, carries, wanted, _select(body.returns, live_stacked))
-        returns = _select(body.returns, [*kept, *live_stacked])
+        live_results = {i for i in range(carries) if op.results[i] in live}
+        live_carries = self.needed_carries(
+            body, carries, live_results, _select(body.returns, live_stacked)
+        )
+        returns = _select(body.returns, [*live_carries, *live_stacked])
         used = self.dependences(body, returns)
         taken = [i for i in range(carries, len(op.operands)) if body.params[i] in used]
-        new = Block(_select(body.params, [*kept, *taken]), body.ops, returns)
+        new = Block(_select(body.params, [*live_carries, *taken]), body.ops, returns)
         return replace(
             op,
-            operands=_select(op.operands, [*kept, *taken]),
-            results=_select(op.results, [*kept, *live_stacked]),
-            attrs={**op.attrs, "carries": len(kept)},
+            operands=_select(op.operands, [*live_carries, *taken]),
+            results=_select(op.results, [*live_carries, *live_stacked]),
+            attrs={**op.attrs, "carries": len(live_carries)},
             blocks=(self.body(new, live),),
         )
 
@@ -142,17 +144,17 @@ class _DeadCodeSweeper:
         )
 
     def needed_carries(
-        self, body: Block, carries: int, wanted: set[int], others: Sequence[Value] = ()
+        self, body: Block, carries: int, live: set[int], others: Sequence[Value] = ()
     ) -> list[int]:
-        """Return the carried values that those at `wanted`, or `others`, depend on in some
+        """Return the carried values that those at `live`, or `others`, depend on in some
         iteration."""
         number = {param: i for i, param in enumerate(body.params[:carries])}
         while True:
-            used = self.dependences(body, [*(body.returns[i] for i in wanted), *others])
-            more = wanted | {number[v] for v in used if v in number}
-            if more == wanted:
-                return sorted(wanted)
-            wanted = more
+            used = self.dependences(body, [*(body.returns[i] for i in live), *others])
+            more = live | {number[v] for v in used if v in number}
+            if more == live:
+                return sorted(live)
+            live = more
 
     def dependences(self, block: Block, ends: Sequence[Value]) -> set[Value]:
         """Return all values of a block that `ends` depend on."""

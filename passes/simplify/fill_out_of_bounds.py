@@ -58,11 +58,11 @@ def _append_scatter(
         or isinstance(number.attrs["value"], Dense)
     ):
         return False
-    dims, (is_in_bounds,), whole = tuple(spread.attrs["dims"]), spread.operands, op.result.type
+    dims, (is_in_bounds,), full_type = tuple(spread.attrs["dims"]), spread.operands, op.result.type
     count, kind = is_in_bounds.type.shape, is_in_bounds.type.with_dtype("i32")
     if (
-        tuple(whole.shape[d] for d in dims) != count
-        or whole.size < MIN_ROW_ELEMENTS * is_in_bounds.type.size
+        tuple(full_type.shape[d] for d in dims) != count
+        or full_type.size < MIN_ROW_ELEMENTS * is_in_bounds.type.size
     ):
         return False
     if not dims or max(count) >= MAX_ROWS:
@@ -74,7 +74,7 @@ def _append_scatter(
     row_indices = b.concatenate(*columns, dim=len(dims)) if columns[1:] else columns[0]
     attrs = {
         "op": "set",
-        "update_window_dims": tuple(d for d in range(whole.rank) if d not in dims),
+        "update_window_dims": tuple(d for d in range(full_type.rank) if d not in dims),
         "inserted_window_dims": dims,
         "scatter_dims": dims,
     }

@@ -151,8 +151,9 @@ def _complete_dims(base: Value, gone: Sequence[ViewPiece]) -> tuple[int, ...] | 
 
 def _remaining_view(base: Value, gone: Sequence[int], left: ViewDims) -> View:
     """Return the remaining view after its base has lost the dimensions `gone`."""
-    kept = [d for d in range(base.type.rank + len(gone)) if d not in gone]
+    remaining_dims = [d for d in range(base.type.rank + len(gone)) if d not in gone]
     dims = tuple(
-        tuple(piece._replace(dim=kept.index(piece.dim)) for piece in pieces) for pieces in left
+        tuple(piece._replace(dim=remaining_dims.index(piece.dim)) for piece in pieces)
+        for pieces in left
     )
     return View(base, dims)

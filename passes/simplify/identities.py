@@ -57,8 +57,8 @@ class ValueFacts:
 
 
 def _bits(number: complex) -> tuple[complex, float, float]:
-    whole = complex(number)
-    return whole, copysign(1, whole.real), copysign(1, whole.imag)
+    complex_number = complex(number)
+    return complex_number, copysign(1, complex_number.real), copysign(1, complex_number.imag)
 
 
 SimplificationRule = Callable[[Op, ValueFacts], Value | Op | None]
@@ -199,15 +199,15 @@ def _convert(op: Op, facts: ValueFacts) -> Value | Op | None:
     first = facts.inner(op, ops.convert)
     if first is None:
         return None
-    given, between, target = (v.type.dtype for v in (first.operands[0], x, op.result))
-    if not _can_represent(between, given):
+    source, between, target = (v.type.dtype for v in (first.operands[0], x, op.result))
+    if not _can_represent(between, source):
         return None
     # An integer out of range wraps when it is converted from an integer type, but saturates when it
     # is converted from a floating-point type.
-    saturates = between in FLOATS and given in INTEGERS and target in INTEGERS
+    saturates = between in FLOATS and source in INTEGERS and target in INTEGERS
     return (
         None
-        if saturates and not _can_represent(target, given)
+        if saturates and not _can_represent(target, source)
         else replace(op, operands=first.operands)
     )
 
@@ -333,8 +333,8 @@ def _communicate_zeros(op: Op, facts: ValueFacts) -> Op | None:
 
 
 def _is_zero_exchange(op: Op, facts: ValueFacts) -> bool:
-    kept = op.attrs.get("op") in (None, "add", "max", "min", "or", "and")
-    return kept and facts.all_are(op.operands[0], 0)
+    preserves_zero = op.attrs.get("op") in (None, "add", "max", "min", "or", "and")
+    return preserves_zero and facts.all_are(op.operands[0], 0)
 
 
 @simplification_rule("all-slice")

@@ -50,8 +50,8 @@ def _shape_without(value: Value, dims: Sequence[int]) -> tuple[int, ...]:
 
 def _reduction(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value:
     (x,) = maker.operands
-    kept = [d for d in range(x.type.rank) if d not in maker.attrs["dims"]]
-    every = tuple(sorted((*maker.attrs["dims"], *(kept[d] for d in dims))))
+    remaining_dims = [d for d in range(x.type.rank) if d not in maker.attrs["dims"]]
+    every = tuple(sorted((*maker.attrs["dims"], *(remaining_dims[d] for d in dims))))
     result = fold_reduction(b, makers, x, maker.name, every)
     if result is None:
         result = b.emit(maker.spec, x, dims=every)
@@ -75,9 +75,9 @@ def _dot(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> 
         if own:
             operands[i] = b.sum(operands[i], dims=tuple(sorted(map(term.index, own))))
             terms[i] = "".join(letter for letter in term if letter not in own)
-    kept = "".join(letter for d, letter in enumerate(output) if d not in dims)
+    remaining_letters = "".join(letter for d, letter in enumerate(output) if d not in dims)
     type = maker.result.type.with_shape(_shape_without(maker.result, dims))
-    result: Value = b.dot(*operands, dims=f"{','.join(terms)}->{kept}", result=type)
+    result: Value = b.dot(*operands, dims=f"{','.join(terms)}->{remaining_letters}", result=type)
     return result
 
 
@@ -120,10 +120,10 @@ def _broadcast_without(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
     for d in range(repeat.result.type.rank):
         if d not in along:
             position_of[d] = len(position_of)
-    kept = [i for i, d in enumerate(repeat.attrs["dims"]) if d in position_of]
-    if len(kept) < x.type.rank:
-        x = b.reshape(x, result=x.type.with_shape([x.type.shape[i] for i in kept]))
-    dims = tuple(position_of[repeat.attrs["dims"][i]] for i in kept)
+    remaining = [i for i, d in enumerate(repeat.attrs["dims"]) if d in position_of]
+    if len(remaining) < x.type.rank:
+        x = b.reshape(x, result=x.type.with_shape([x.type.shape[i] for i in remaining]))
+    dims = tuple(position_of[repeat.attrs["dims"][i]] for i in remaining)
     type = repeat.result.type.with_shape(_shape_without(repeat.result, along))
     result: Value = x if x.type == type else b.broadcast(x, dims=dims, result=type)
     return result
@@ -153,8 +153,10 @@ def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
     less = fold_reduction(b, makers, maker.operands[0], "sum", gone)
     if less is None:
         return None
-    kept = [d for d in range(len(perm)) if d not in gone]
-    result: Value = b.transpose(less, perm=tuple(kept.index(d) for d in perm if d not in gone))
+    remaining_dims = [d for d in range(len(perm)) if d not in gone]
+    result: Value = b.transpose(
+        less, perm=tuple(remaining_dims.index(d) for d in perm if d not in gone)
+    )
     return result
 
 

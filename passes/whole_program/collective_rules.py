@@ -70,9 +70,9 @@ def is_sum_exact_product(count: int, dtype: str) -> bool:
 def _reduce_bitwise(merger: DeviceMerger, value: Value, dims: Sequence[int], op: str) -> Value:
     """Return the bitwise reduction of integers by repeated halving."""
     b = merger.b
-    kept = [d for d in range(value.type.rank) if d not in dims]
+    remaining_dims = [d for d in range(value.type.rank) if d not in dims]
     split = [(size,) for size in value.type.shape]
-    order: list[Ints] = [tuple(dims), *((d,) for d in kept)]
+    order: list[Ints] = [tuple(dims), *((d,) for d in remaining_dims)]
     result = arrange_dims(b, value, split, order)
     shape = result.type.shape[1:]
     while (count := result.type.shape[0]) > 1:
@@ -148,13 +148,13 @@ def _distribute_own_shards(
     ]  # fmt: skip
     square = arrange_dims(b, value, split, order)
     count = prod(axis_sizes(shared))
-    kept = square.type.shape[2 * len(shared) :]
-    flat = reshape_if_needed(b, square, (count * count, *kept))
-    steps = (count + 1, *(1 for _ in kept))
-    to = value.type.with_shape((count, *kept))
-    line = b.slice(flat, starts=(0,) * (1 + len(kept)), strides=steps, result=to)
+    shard_shape = square.type.shape[2 * len(shared) :]
+    flat = reshape_if_needed(b, square, (count * count, *shard_shape))
+    steps = (count + 1, *(1 for _ in shard_shape))
+    to = value.type.with_shape((count, *shard_shape))
+    line = b.slice(flat, starts=(0,) * (1 + len(shard_shape)), strides=steps, result=to)
     now = (*shared, *others)
-    apart = [axis_sizes(shared), *((n,) for n in kept)]
+    apart = [axis_sizes(shared), *((n,) for n in shard_shape)]
     back = [(now.index(atom),) for atom in all_atoms]
     back += [(d,) for d in range(len(now), len(now) + len(rest))]
     return BatchedValue(arrange_dims(b, line, apart, back), all_atoms)

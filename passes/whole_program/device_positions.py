@@ -71,12 +71,12 @@ def append_batched(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 
 def known_offsets(
-    merger: DeviceMerger, starts: Sequence[Value], whole: Sequence[int], size: Sequence[int]
+    merger: DeviceMerger, starts: Sequence[Value], full_shape: Sequence[int], size: Sequence[int]
 ) -> list[tuple[Array, Axes]] | None:
     """Return for each dimension the offsets over sub-axes, clamped as by `dynamic_slice`; `None` if
     unknown."""
     result: list[tuple[Array, Axes]] = []
-    for start, n, m in zip(starts, whole, size, strict=True):
+    for start, n, m in zip(starts, full_shape, size, strict=True):
         value, atoms = merger.get(start)
         numbers = merger.known_elements(value)
         if n == m:
@@ -128,8 +128,8 @@ def _slice_window(
             if atom in own:
                 part = slice_rows(b, part, own.index(atom), i, 1)
         part = slice_rows(b, part, at, int(starts[position]), size)
-        kept = [n for i, n in enumerate(part.type.shape) if i >= len(own) or own[i] not in atoms]
-        parts.append(reshape_if_needed(b, part, (1, *kept)))
+        shape = [n for i, n in enumerate(part.type.shape) if i >= len(own) or own[i] not in atoms]
+        parts.append(reshape_if_needed(b, part, (1, *shape)))
     stacked = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
     rest = [atom for atom in own if atom not in atoms]
     all_atoms = merger.atoms.union(own, atoms)
@@ -185,10 +185,12 @@ def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     # Shards may extend past the end, where their content is undefined.
     ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, offsets, piece, strict=True)]
     full_type = op.result.type.with_shape((*value.type.shape, *shape))
-    whole = b.emit(
+    full_value = b.emit(
         OPS[kind], value, result=full_type, scheme=op.attrs.get("scheme", "partitionable")
     )
-    spread = BatchedValue(_extend_by_repetition(b, whole, [0] * value.type.rank, shape, ends), own)
+    spread = BatchedValue(
+        _extend_by_repetition(b, full_value, [0] * value.type.rank, shape, ends), own
+    )
     for dim, ((numbers, atoms), size) in enumerate(zip(offsets, piece, strict=True)):
         spread = _slice_window(
             merger, spread, outer + dim, *drop_constant_axes(numbers, atoms), size
@@ -258,8 +260,8 @@ def _at_position(merger: DeviceMerger, value: Value, own: Axes, at: dict[Axis, i
     for i, atom in enumerate(own):
         if atom in at:
             value = slice_rows(merger.b, value, i, at[atom], 1)
-    kept = [n for i, n in enumerate(value.type.shape) if i >= len(own) or own[i] not in at]
-    return reshape_if_needed(merger.b, value, kept)
+    shape = [n for i, n in enumerate(value.type.shape) if i >= len(own) or own[i] not in at]
+    return reshape_if_needed(merger.b, value, shape)
 
 
 DYNAMIC_UPDATE_RULES: dict[str, MergeRule] = {"dynamic_update_slice": _update}

@@ -85,8 +85,8 @@ def _match_neighbor_rows(
     if merger.atoms.levels.far_parts(axes):
         return None
     count = prod(axis.size for axis in axes)
-    wanted = {(i, i + step) for i in range(count) if 0 <= i + step < count}
-    if set(permute.attrs["pairs"]) != wanted:
+    neighbor_pairs = {(i, i + step) for i in range(count) if 0 <= i + step < count}
+    if set(permute.attrs["pairs"]) != neighbor_pairs:
         return None
     (sent,) = permute.operands
     if sent is x:
@@ -165,17 +165,17 @@ def _convolve_all_rows(
     distributed."""
     _, _, to = parse_dims(op.attrs["dims"])
     inside = halos[-1].rows
-    whole, shape = merger.get(inside), list(inside.type.shape)
+    gathered, shape = merger.get(inside), list(inside.type.shape)
     padding, full_shape = list(op.attrs["padding"]), list(op.result.type.shape)
     for halo in halos:
         atoms, spatial_index = merger.atoms.of(halo.axes), _spatial_index(op, halo)
-        whole = gather_shards(merger, whole, halo.dim, atoms)
+        gathered = gather_shards(merger, gathered, halo.dim, atoms)
         shape[halo.dim] *= prod(axis_sizes(atoms))
         padding[spatial_index] = (halo.low, halo.high)
         if deals:
             full_shape[to.spatial[spatial_index]] *= prod(axis_sizes(atoms))
     x = Value(inside.type.with_shape(shape))
-    merger.bind(x, whole)
+    merger.bind(x, gathered)
     result = Value(op.result.type.with_shape(full_shape), op.result.name)
     attrs = {**op.attrs, "padding": tuple(padding)}
     joined = replace(op, operands=(x, by), results=(result,), attrs=attrs)

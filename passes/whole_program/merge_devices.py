@@ -146,8 +146,8 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     b = merger.b
     cuts = _sub_axes_of_dims(merger, outer)
     pieces = zip(old.type.shape, cuts, strict=True)
-    whole = old.type.with_shape([n * prod(axis_sizes(cut)) for n, cut in pieces])
-    param = Value(whole, old.name)
+    full_type = old.type.with_shape([n * prod(axis_sizes(cut)) for n, cut in pieces])
+    param = Value(full_type, old.name)
     own = merger.atoms.union(*cuts) if cuts else ()
     split = [(*axis_sizes(cut), n) for cut, n in zip(cuts, old.type.shape, strict=True)]
     parts = number_parts(split)
@@ -193,23 +193,23 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
     """Return the global array of the shards that the devices return."""
     b = merger.b
     cuts = _sub_axes_of_dims(merger, outer)
-    wanted = merger.atoms.union(*cuts) if cuts else ()
+    result_atoms = merger.atoms.union(*cuts) if cuts else ()
     spread = merger.get(old)
-    b.why = f"the global array of %{old.name}" if wanted else ""
+    b.why = f"the global array of %{old.name}" if result_atoms else ""
     pending = merger.atoms.of(outer.sharding.unreduced)
     if pending:
         spread = reduce_sub_axes(merger, spread, pending, outer.sharding.reduction)
     value, own = spread
-    extra = [i for i, atom in enumerate(own) if atom not in wanted]
+    extra = [i for i, atom in enumerate(own) if atom not in result_atoms]
     if extra:
         # Replicas are equal, so the first device of each group represents all.
         for i in extra:
             value = slice_rows(b, value, i, 0, 1)
-        kept = [n for i, n in enumerate(value.type.shape) if i not in extra]
-        value = b.reshape(value, result=value.type.with_shape(kept))
-        own = tuple(atom for atom in own if atom in wanted)
-    value = merger.widen(BatchedValue(value, own), wanted)
-    order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
+        shape = [n for i, n in enumerate(value.type.shape) if i not in extra]
+        value = b.reshape(value, result=value.type.with_shape(shape))
+        own = tuple(atom for atom in own if atom in result_atoms)
+    value = merger.widen(BatchedValue(value, own), result_atoms)
+    order = [(*map(result_atoms.index, cut), len(result_atoms) + d) for d, cut in enumerate(cuts)]
     start = len(b.ops)
     result = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
     return merger.rename_last(result, f"{old.name}.unsharded", start)

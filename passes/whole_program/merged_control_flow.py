@@ -35,14 +35,16 @@ def _carried_axes(
 
 
 def _with_sub_axes(
-    merger: DeviceMerger, values: Sequence[Value], wanted: Sequence[Axes]
+    merger: DeviceMerger, values: Sequence[Value], sub_axes: Sequence[Axes]
 ) -> list[Value]:
     """Return the replacements of the values with the wanted sub-axes."""
-    return [merger.broadcast_to(value, atoms) for value, atoms in zip(values, wanted, strict=True)]
+    return [
+        merger.broadcast_to(value, atoms) for value, atoms in zip(values, sub_axes, strict=True)
+    ]
 
 
-def _make_params(merger: DeviceMerger, block: Block, wanted: Sequence[Axes]) -> list[Value]:
-    pairs = zip(block.params, wanted, strict=True)
+def _make_params(merger: DeviceMerger, block: Block, sub_axes: Sequence[Axes]) -> list[Value]:
+    pairs = zip(block.params, sub_axes, strict=True)
     return [merger.param(value, atoms) for value, atoms in pairs]
 
 
@@ -148,16 +150,16 @@ def _masked_while(
     params = _make_params(step, body, carried)
     step.run(body.ops)
     step.b.why = "devices that are done keep what they have"
-    kept = []
+    selected = []
     pairs = zip(_with_sub_axes(step, body.returns, carried), params, carried, strict=True)
     for new, old, atoms in pairs:
-        kept.append(
+        selected.append(
             new
             if new is old
             else _select_by_flag(step, BatchedValue(going, differs), new, old, atoms)
         )
-    further = _evaluate_condition(step, _copy_block(merger, condition), kept, carried, differs)
-    stepped = step.b.block([going, *params], [further, *kept])
+    further = _evaluate_condition(step, _copy_block(merger, condition), selected, carried, differs)
+    stepped = step.b.block([going, *params], [further, *selected])
 
     first = _evaluate_condition(merger, condition, inits, carried, differs)
     return _as_tuple(merger.b.emit(while_, first, *inits, blocks=(tested, stepped)))[1:]
@@ -213,15 +215,15 @@ def _merge_case(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     for branch in op.blocks:
         inners.append(merger.inner())
         inners[-1].run(branch.ops)
-    wanted = [
+    sub_axes = [
         merger.union([branch.returns[i] for branch in op.blocks]) for i in range(len(op.results))
     ]
     blocks = tuple(
-        inner.b.block([], _with_sub_axes(inner, branch.returns, wanted))
+        inner.b.block([], _with_sub_axes(inner, branch.returns, sub_axes))
         for inner, branch in zip(inners, op.blocks, strict=True)
     )
     results = _as_tuple(merger.b.emit(case, index.value, blocks=blocks))
-    return list(map(BatchedValue, results, wanted))
+    return list(map(BatchedValue, results, sub_axes))
 
 
 def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Sequence[BatchedValue]:

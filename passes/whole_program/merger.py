@@ -370,9 +370,11 @@ def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
             (atom, *has) if more else has for has, more in zip(axes_of_results, grown, strict=True)
         ]
         ops = batcher.b.ops
-    given = dict(zip(operands, (merger.get(value).value for value in op.operands), strict=True))
-    merger.b.ops.extend(substitute(Block((), tuple(ops), ()), given).ops)
+    new_operands = dict(
+        zip(operands, (merger.get(value).value for value in op.operands), strict=True)
+    )
+    merger.b.ops.extend(substitute(Block((), tuple(ops), ()), new_operands).ops)
     return [
-        BatchedValue(given.get(value, value), has)
+        BatchedValue(new_operands.get(value, value), has)
         for value, has in zip(results, axes_of_results, strict=True)
     ]

@@ -143,8 +143,8 @@ def _gather_rows(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
     )
     if None not in senders:
         return moved
-    given = Dense(np.array([of is not None for of in senders]))
-    receives = b.constant(value=given, result=TensorType((count,), "bool"))
+    receives_table = Dense(np.array([of is not None for of in senders]))
+    receives = b.constant(value=receives_table, result=TensorType((count,), "bool"))
     moved = b.select(broadcast_batch_scalars(b, receives, moved.type), moved, b.full(0, moved.type))
     return moved
 

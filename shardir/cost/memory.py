@@ -64,13 +64,13 @@ def memory_timeline(module: Module) -> MemoryTimeline:
         for value in op.results
         if last[value] >= position or i == position
     ]
-    held = sum(value.type.nbytes for value in values)
+    captured_bytes = sum(value.type.nbytes for value in values)
     return MemoryTimeline(
         sum(value.type.nbytes for value in body.params),
         tuple(alive),
         position,
         tuple(values),
-        alive[position] - held if alive else 0,
+        alive[position] - captured_bytes if alive else 0,
     )
 
 

@@ -27,13 +27,13 @@ def tag(name: str, *children: str | Iterable[str], **attributes: str | None) -> 
 
     An attribute is omitted if it is `None`; `class_` stands for `class`.
     """
-    given = "".join(
+    attributes_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
         for key, value in attributes.items()
         if value is not None
     )
     end = "" if name == "br" else f"</{name}>"
-    return Html(f"<{name}{given}>{join(children)}{end}")
+    return Html(f"<{name}{attributes_text}>{join(children)}{end}")
 
 
 def join(children: Iterable[str | Iterable[str]]) -> Html:

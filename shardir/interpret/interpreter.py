@@ -177,8 +177,8 @@ def execute_collective(
 ) -> list[Any]:
     """Execute one collective operation for all devices."""
     assert op.spec.exchange is not None
-    given = op.spec.rule_arguments({**op.attrs, **attrs})
-    return list(op.spec.exchange(mesh, parts, result=_result_types(op), **given))
+    arguments = op.spec.rule_arguments({**op.attrs, **attrs})
+    return list(op.spec.exchange(mesh, parts, result=_result_types(op), **arguments))
 
 
 def _describe_position(meeting: Rendezvous | None) -> str:

@@ -41,10 +41,10 @@ def check_runnable(module: Module, memory: int | None = None) -> None:
                 f"%{value.name} has {value.type.rank} dimensions, and arrays have at most "
                 f"{MAX_RANK} when a program runs; merge some by reshape"
             )
-    whole = 0
+    global_bytes = 0
     if main.spmd is not None:
-        whole = sum(each.type.nbytes for each in (*main.spmd.params, *main.spmd.results))
-    needed = max(whole, estimate_memory(module).peak)
+        global_bytes = sum(each.type.nbytes for each in (*main.spmd.params, *main.spmd.results))
+    needed = max(global_bytes, estimate_memory(module).peak)
     available = physical_memory_bytes() if memory is None else memory
     if available is not None and needed > available:
         raise InterpretError(

@@ -70,19 +70,19 @@ def assemble_shards(
         spec = OPS["all-reduce"]
         assert spec.exchange is not None
         attrs = {"axes": sharding.unreduced, "op": sharding.reduction}
-        given = spec.rule_arguments(attrs)
-        shards = list(spec.exchange(mesh, [(shard,) for shard in shards], result=type, **given))
-    whole = np.empty(type.shape, type.numpy)
+        arguments = spec.rule_arguments(attrs)
+        shards = list(spec.exchange(mesh, [(shard,) for shard in shards], result=type, **arguments))
+    result = np.empty(type.shape, type.numpy)
     written: dict[tuple[tuple[int, int], ...], int] = {}
     for device, shard in enumerate(shards):
         shard_index = shard_slices(sharding, type.shape, mesh, device)
         own = shard[tuple(slice(s.stop - s.start) for s in shard_index)]
         earlier = written.setdefault(tuple((s.start, s.stop) for s in shard_index), device)
         if earlier == device:
-            whole[shard_index] = own
-        elif whole[shard_index].tobytes() != np.ascontiguousarray(own).tobytes():
+            result[shard_index] = own
+        elif result[shard_index].tobytes() != np.ascontiguousarray(own).tobytes():
             raise InterpretError(
                 f"devices {earlier} and {device} hold different values for the same shard of "
                 f"a tensor {type}"
             )
-    return whole
+    return result

@@ -54,8 +54,8 @@ def infer_types(
     """Return the result types of an operation; errors name the operation."""
     extra = {"blocks": blocks} if spec.blocks else {}
     try:
-        given = attrs if spec.attributes is None else spec.rule_arguments(attrs)
-        types = spec.type(*(v.type for v in operands), result=result, **given, **extra)
+        arguments = attrs if spec.attributes is None else spec.rule_arguments(attrs)
+        types = spec.type(*(v.type for v in operands), result=result, **arguments, **extra)
     except TypeError as error:
         reason = str(error)
     else:

@@ -90,17 +90,17 @@ def truncate_axes(axes: Axes, keep: Callable[[Axis, int], Axis | None]) -> Axes:
     `keep` receives an axis and the number of shards along the axes before it. It returns the axis,
     a part of it (which then ends the list), or `None` to reject it.
     """
-    kept: list[Axis] = []
+    result: list[Axis] = []
     pieces = 1
     for axis in axes:
         part = keep(axis, pieces)
         if part is None:
             break
-        kept.append(part)
+        result.append(part)
         if part != axis:
             break
         pieces *= axis.size
-    return tuple(kept)
+    return tuple(result)
 
 
 def take_dividing_prefix(axes: Axes, size: int) -> Axes:

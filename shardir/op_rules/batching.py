@@ -75,13 +75,13 @@ def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **_: object
     Scalar operands stay scalars unless they are batched.
     """
     result = many.results[0]
-    given = []
+    new_operands = []
     for x, old, batched in zip(operands, many.op.operands, many.batched, strict=True):
         if old.type.shape == result.shape[1:]:
-            given.append(x if batched else broadcast_over_batch(b, x, many.size))
+            new_operands.append(x if batched else broadcast_over_batch(b, x, many.size))
         else:
-            given.append(broadcast_batch_scalars(b, x, result) if batched else x)
-    made: Value = b.emit(many.op.spec, *given, result=many.emit_result, **many.op.attrs)
+            new_operands.append(broadcast_batch_scalars(b, x, result) if batched else x)
+    made: Value = b.emit(many.op.spec, *new_operands, result=many.emit_result, **many.op.attrs)
     return made
 
 

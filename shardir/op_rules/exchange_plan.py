@@ -76,11 +76,16 @@ def block_runs(size: int, block: int, count: int) -> list[list[RowRun]]:
     ]
 
 
-def plan_transfers(held: RowRuns, wanted: RowRuns, *, local: bool = False) -> Iterator[RowTransfer]:
-    """Yield a transfer for each wanted row that is held; `local` devices all hold `held[0]`."""
-    owners = sorted((run.start, j, run) for j, runs in enumerate(held) for run in runs)
+def plan_transfers(
+    owned_rows: RowRuns, needed_rows: RowRuns, *, local: bool = False
+) -> Iterator[RowTransfer]:
+    """Yield a transfer for each needed row that a device owns.
+
+    With `local`, all devices have the rows `owned_rows[0]`.
+    """
+    owners = sorted((run.start, j, run) for j, runs in enumerate(owned_rows) for run in runs)
     starts = [start for start, _, _ in owners]
-    for i, runs in enumerate(wanted):
+    for i, runs in enumerate(needed_rows):
         for run in runs:
             end = run.start + run.length
             for start, j, own in owners[max(bisect_right(starts, run.start) - 1, 0) :]:
@@ -174,12 +179,12 @@ def are_disjoint(steps: Sequence[ExchangeRound], size: int) -> bool:
     return at <= size
 
 
-def is_zero_elsewhere(steps: Sequence[ExchangeRound], wanted: RowRuns) -> bool:
+def is_zero_elsewhere(steps: Sequence[ExchangeRound], needed_rows: RowRuns) -> bool:
     """Return whether missing rows are zero without masking: no received block covers them."""
     for step in steps:
         edges = {edge.receiver: edge for edge in step.transfers}
         start, stop = step.targets[0], step.targets[0] + step.length
-        for i, runs in enumerate(wanted):
+        for i, runs in enumerate(needed_rows):
             edge = edges.get(i)
             if edge is None and not step.is_local:
                 continue  # A device that receives nothing in a collective-permute gets zeros.

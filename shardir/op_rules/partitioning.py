@@ -28,11 +28,11 @@ def default_shardable_factors(rule: FactorRule) -> tuple[int, ...]:
     These are the pass-through factors that a result has, and the reduced ones if partial results
     can be combined.
     """
-    kept = {i for mapping in rule.results for dim in mapping for i in dim}
+    result_factors = {i for mapping in rule.results for dim in mapping for i in dim}
     return tuple(
         i
         for i, factor in enumerate(rule.factors)
-        if (factor.kind is FactorKind.PASS and i in kept)
+        if (factor.kind is FactorKind.PASS and i in result_factors)
         or (factor.kind is FactorKind.REDUCE and rule.reduction is not None)
     )
 

@@ -1,8 +1,8 @@
 """Row exchange: collective permutes that bring each device the rows of a dimension that it needs.
 
-A dimension is sharded along some axes, so that the device at each position holds some of its rows
-(`held`). For its part of a result it needs other rows (`wanted`, as `RowRun`s), which may be
-held by neighbouring devices, by distant devices, or by no device. `exchange_rows` fetches them.
+A dimension is sharded along some axes, so that the device at each position owns some of its rows
+(`owned_rows`). For its part of a result it needs other rows (`needed_rows`, as `RowRun`s), which
+may be owned by adjacent devices, by distant devices, or by no device. `exchange_rows` fetches them.
 Rows with the same offset between source and target move together in one collective-permute;
 otherwise each permute carries one run per device. If the permutes would move more bytes than an
 all-gather of the dimension, the dimension is gathered. Plans depend only on the positions along the
@@ -38,19 +38,19 @@ def exchange_rows(
     x: Value,
     dim: int,
     axes: Axes,
-    held: RowRuns,
-    wanted: RowRuns,
+    owned_rows: RowRuns,
+    needed_rows: RowRuns,
     size: int,
     fill: Any = None,
 ) -> Any:
     """Return `size` rows of dimension `dim` on every device: the rows that the device needs.
 
-    `held[i]` and `wanted[i]` are the rows that the device at position i along `axes` has in `x` and
-    needs in the result. Needed rows that no device holds are `fill`, a number or a scalar value;
-    without `fill` they are unspecified, like the rows that are not needed.
+    `owned_rows[i]` and `needed_rows[i]` are the rows that the device at position i along `axes`
+    has in `x` and needs in the result. Needed rows that no device owns are `fill`, a number or a
+    scalar value; without `fill` they are unspecified, like the rows that are not needed.
     """
     fetch = _RowExchange(b, x, dim, axes, size, fill)
-    return fetch.run(held, wanted)
+    return fetch.run(owned_rows, needed_rows)
 
 
 @dataclass
@@ -62,14 +62,14 @@ class _RowExchange:
     size: int
     fill: Any
 
-    def run(self, held: RowRuns, wanted: RowRuns) -> Any:
+    def run(self, owned_rows: RowRuns, needed_rows: RowRuns) -> Any:
         rows = self.x.type.shape[self.dim]
-        edges = list(plan_transfers(held, wanted))
+        edges = list(plan_transfers(owned_rows, needed_rows))
         local = plan_rounds([e for e in edges if e.sender == e.receiver], rows)
         remote = plan_rounds([e for e in edges if e.sender != e.receiver], rows)
-        if sum(step.length for step in remote) > rows * len(held):
-            return self.gather_and_select(held, wanted, rows)
-        return self.assemble(merge_local(local, remote), held, wanted)
+        if sum(step.length for step in remote) > rows * len(owned_rows):
+            return self.gather_and_select(owned_rows, needed_rows, rows)
+        return self.assemble(merge_local(local, remote), owned_rows, needed_rows)
 
     # Assembly of the received rows
 
@@ -107,14 +107,14 @@ class _RowExchange:
             rows = b.select(b.and_(b.ge(index, start), b.lt(index, stop)), room, rows)
         return rows
 
-    def fill_missing(self, rows: Any, held: RowRuns, wanted: RowRuns) -> Any:
-        """Write `fill` into needed rows before the first or after the last held row."""
+    def fill_missing(self, rows: Any, owned_rows: RowRuns, needed_rows: RowRuns) -> Any:
+        """Write `fill` into needed rows before the first or after the last owned row."""
         if self.fill is None:
             return rows
-        begin = min((run.start for runs in held for run in runs), default=0)
-        end = max((run.start + run.length for runs in held for run in runs), default=0)
+        begin = min((run.start for runs in owned_rows for run in runs), default=0)
+        end = max((run.start + run.length for runs in owned_rows for run in runs), default=0)
         low, high, needs_low, needs_high = {}, {}, False, False
-        for i, runs in enumerate(wanted):
+        for i, runs in enumerate(needed_rows):
             for run in runs:
                 low[i], high[i] = (edge - run.start + run.offset for edge in (begin, end))
                 needs_low |= run.start < begin and run.length > 0
@@ -138,11 +138,11 @@ class _RowExchange:
             part, axes=self.axes, pairs=pairs, name=f"{self.x.name}.halo"
         )
 
-    def gather_and_select(self, held: RowRuns, wanted: RowRuns, rows: int) -> Any:
+    def gather_and_select(self, owned_rows: RowRuns, needed_rows: RowRuns, rows: int) -> Any:
         """All-gather the dimension, then select the needed rows on each device."""
-        whole = self.b.all_gather(self.x, dim=self.dim, axes=self.axes)
+        gathered = self.b.all_gather(self.x, dim=self.dim, axes=self.axes)
         everything: list[RowRun] = []
-        for j, runs in enumerate(held):
+        for j, runs in enumerate(owned_rows):
             for run in runs:
                 offset = run.offset + j * rows
                 if everything and everything[-1].is_continued_by(offset, run.start):
@@ -151,18 +151,22 @@ class _RowExchange:
                 else:
                     run = run._replace(offset=offset)
                 everything.append(run)
-        copies = [everything] * len(held)
-        edges = list(plan_transfers([everything], wanted, local=True))
-        return replace(self, x=whole).assemble(plan_rounds(edges, rows * len(held)), copies, wanted)
+        copies = [everything] * len(owned_rows)
+        edges = list(plan_transfers([everything], needed_rows, local=True))
+        return replace(self, x=gathered).assemble(
+            plan_rounds(edges, rows * len(owned_rows)), copies, needed_rows
+        )
 
-    def assemble(self, steps: Sequence[ExchangeRound], held: RowRuns, wanted: RowRuns) -> Any:
+    def assemble(
+        self, steps: Sequence[ExchangeRound], owned_rows: RowRuns, needed_rows: RowRuns
+    ) -> Any:
         steps = sorted(steps, key=lambda step: min(step.targets))
         if not all(step.is_static for step in steps) or not are_disjoint(steps, self.size):
             return self.scatter_rows(steps)
         result = self.concatenate_rows(steps)
-        if self.is_zero() and is_zero_elsewhere(steps, wanted):
+        if self.is_zero() and is_zero_elsewhere(steps, needed_rows):
             return result
-        return self.fill_missing(result, held, wanted)
+        return self.fill_missing(result, owned_rows, needed_rows)
 
     # Helpers
 
@@ -263,14 +267,14 @@ def fetch_rows(
     piece: Value,
     value: Value,
     dim: int,
-    wanted: RowRuns,
+    needed_rows: RowRuns,
     size: int,
     fill: Any = None,
 ) -> Any:
     """Exchange rows of a device's shard `piece` of `value`, which is sharded along `dim`."""
     axes = local.sharding_axes(value, dim)
-    held = block_runs(value.type.shape[dim], piece.type.shape[dim], len(wanted))
-    return exchange_rows(b, piece, dim, axes, held, wanted, size, fill)
+    owned_rows = block_runs(value.type.shape[dim], piece.type.shape[dim], len(needed_rows))
+    return exchange_rows(b, piece, dim, axes, owned_rows, needed_rows, size, fill)
 
 
 def block_extents(size: int, block: int, count: int) -> list[tuple[int, int]]:

@@ -55,8 +55,8 @@ def diagonal_tangent(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:
         if tangent is not None:
             assert op.spec.vjp is not None
             parts.append(op.spec.vjp(b, tangent, *op.operands, y, **op.rule_arguments)[i])
-    given = [part for part in parts if part is not None]
-    return (reduce(b.add, given) if given else None,)
+    terms = [part for part in parts if part is not None]
+    return (reduce(b.add, terms) if terms else None,)
 
 
 def _apply_to(b: Builder, op: Op, operands: Sequence[Value]) -> Value:

@@ -33,12 +33,12 @@ class ModuleReader(ModuleSymbols):
     def read_module(self) -> Module:
         self.declare(self.source.module().statements)
         called = self.called_functions()
-        kept = [
+        definitions = [
             written
             for name, written in self.functions.items()
             if written.body and not (name in called and written.visibility == "private")
         ]
-        functions = [self.read_function(written) for written in kept]
+        functions = [self.read_function(written) for written in definitions]
         functions.sort(key=lambda function: function.name != "main")
         return Module(tuple(self.shardings.meshes.values()), tuple(functions))
 

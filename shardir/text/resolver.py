@@ -44,9 +44,11 @@ class SyntaxResolver:
         mesh = Mesh(name, tuple(axes.items()))
         if written.devices is not None:
             ids = self.resolve_attr("devices", written.devices)
-            wanted = "one device id" if not axes else f"the ids 0 to {mesh.size - 1} in some order"
+            expected = (
+                "one device id" if not axes else f"the ids 0 to {mesh.size - 1} in some order"
+            )
             if len(ids) != mesh.size or not (_is_permutation(ids) if axes else _is_id(ids[0])):
-                raise fail(f"mesh @{name} needs {wanted}", written.name)
+                raise fail(f"mesh @{name} needs {expected}", written.name)
             mesh = Mesh(name, mesh.axes, ids)
         self.meshes[name] = mesh
 

@@ -39,11 +39,11 @@ class SourceText:
 
     def _make_parse_error(self, error: UnexpectedInput, base: int, text: str) -> ParseError:
         if isinstance(error, UnexpectedToken):
-            token, wanted = error.token, error.accepts or error.expected
+            token, expected = error.token, error.accepts or error.expected
             if token.type != "$END":
                 token_text, position, width = repr(str(token)), token.start_pos or 0, len(token)
                 return self.error(
-                    f"unexpected {token_text}{self._format_expected(wanted)}",
+                    f"unexpected {token_text}{self._format_expected(expected)}",
                     base + position,
                     width,
                 )

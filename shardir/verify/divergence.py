@@ -169,9 +169,9 @@ class _DivergenceAnalysis:
         old, new = self.overlapping_parts(source), self.overlapping_parts(target)
         if not parts & (old | new):
             return parts
-        kept = parts - self.contained_parts(source) - self.contained_parts(target)
-        kept |= new if parts & old else NO_PARTS
-        return kept | (old - new if parts & (new - old) else NO_PARTS)
+        result = parts - self.contained_parts(source) - self.contained_parts(target)
+        result |= new if parts & old else NO_PARTS
+        return result | (old - new if parts & (new - old) else NO_PARTS)
 
     def find_collectives(
         self, block: Block, under: tuple[Op, Value] | None

@@ -137,7 +137,7 @@ class _FunctionChecker:
                 )
             for i, (name, attr) in enumerate(op.attrs.items()):
                 for axis in mesh_axes(attr) if self.manual and name in AXIS_ATTRIBUTES else ():
-                    if not any(whole.contains(axis) for whole in self.manual_axes()):
+                    if not any(manual_axis.contains(axis) for manual_axis in self.manual_axes()):
                         self.found.add_at_op(
                             f"{op.name} is along {axis.name!r}, which no manual_computation around "
                             f"it has among its axes; they have {self.manual_names()}",
@@ -290,8 +290,8 @@ class _FunctionChecker:
                     f"@{function.name} has {count_noun(len(values), noun)}, "
                     f"but declares the global tensors of {len(outer)}"
                 )
-            for i, (value, whole) in enumerate(zip(values, outer, strict=False)):
-                for message in self.find_shard_faults(value, whole):
+            for i, (value, global_tensor) in enumerate(zip(values, outer, strict=False)):
+                for message in self.find_shard_faults(value, global_tensor):
                     if noun == "result":
                         self.found.add_at_signature(message, i)
                     else:

@@ -155,8 +155,8 @@ def _find_overlap_faults(axes: list[Axis], mesh: Mesh) -> Iterator[str]:
 def _find_unmerged_faults(axes: Axes, mesh: Mesh) -> Iterator[str]:
     for a, b in pairwise(axes):
         if a.name == b.name and a.next == b.pre:
-            whole = Axis(a.name, a.pre, a.size * b.size)
+            merged = Axis(a.name, a.pre, a.size * b.size)
             yield (
                 f"{format_axis(a, mesh)} and {format_axis(b, mesh)} follow one another; "
-                f"write {format_axis(whole, mesh)}"
+                f"write {format_axis(merged, mesh)}"
             )

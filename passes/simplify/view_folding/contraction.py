@@ -66,14 +66,16 @@ def _dot(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View]
         values.append(reshape_if_needed(folder.b, view.base, [sizes[loop] for loop in mine]))
         spellings.append("".join(spelled[loop] for loop in mine))
     order = {loop: i for i, loop in enumerate(_flatten_parts(output, loops))}
-    kept = sorted((c for c in chains if c[0][0] in output), key=lambda chain: order[chain[-1]])
-    output_spelling = "".join(spelled[chain[0]] for chain in kept)
-    type = op.result.type.with_shape([sizes[chain[0]] for chain in kept])
+    output_chains = sorted(
+        (c for c in chains if c[0][0] in output), key=lambda chain: order[chain[-1]]
+    )
+    output_spelling = "".join(spelled[chain[0]] for chain in output_chains)
+    type = op.result.type.with_shape([sizes[chain[0]] for chain in output_chains])
     text = f"{','.join(spellings)}->{output_spelling}"
     value = folder.emit(op, values, type, {**op.attrs, "dims": text})
     folder.contracted.add(value)
     new: dict[LetterPart, ViewPiece] = {}
-    for d, chain in enumerate(kept):
+    for d, chain in enumerate(output_chains):
         stride = 1
         for loop in reversed(chain):
             size = _extent(loop, places)
@@ -157,9 +159,9 @@ def _next_part(loop: LetterPart, pieces: dict[LetterPart, ViewPiece]) -> LetterP
 def _assign_letters(chains: Sequence[Sequence[LetterPart]]) -> dict[LetterPart, str] | None:
     """Return a letter for each chain: that of its last part unless it is taken."""
     spelled: dict[LetterPart, str] = {}
-    wanted = [chain[-1][0] for chain in chains]
-    free = [letter for letter in ascii_letters if letter not in wanted]
-    for chain, wish in zip(chains, wanted, strict=True):
+    preferred = [chain[-1][0] for chain in chains]
+    free = [letter for letter in ascii_letters if letter not in preferred]
+    for chain, wish in zip(chains, preferred, strict=True):
         if wish in spelled.values():
             if not free:
                 return None

@@ -97,19 +97,19 @@ def _concatenate(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
         return None
     view, at = split
     others = _without(view.dims, dim)
-    given = []
+    new_operands = []
     for each in operands:
         if each is lead:
-            given.append(view.base)
+            new_operands.append(view.base)
             continue
         seen = views.view_in_base_of(_without(each.dims, dim), View(view.base, others))
         if seen is None:
             return None
         dims = (*seen[: at[dim]], each.dims[dim], *seen[at[dim] + 1 :])
-        given.append(folder.materialize(View(each.base, dims)))
+        new_operands.append(folder.materialize(View(each.base, dims)))
     shape = list(view.base.type.shape)
     shape[at[dim]] = op.result.type.shape[dim]
-    value = folder.emit(op, given, op.result.type.with_shape(shape), {"dim": at[dim]})
+    value = folder.emit(op, new_operands, op.result.type.with_shape(shape), {"dim": at[dim]})
     grown = (ViewPiece(at[dim], 1, shape[at[dim]]),) if shape[at[dim]] != 1 else ()
     return [View(value, (*view.dims[:dim], grown, *view.dims[dim + 1 :]))]
 

@@ -61,9 +61,9 @@ def _dynamic_update_slice(
     return [View(folder.emit(op, values, view.base.type, op.attrs), view.dims)]
 
 
-def _partial_dims(whole: Value, window: Value) -> list[int]:
+def _partial_dims(operand: Value, window: Value) -> list[int]:
     """Return the dimensions that a window does not cover."""
-    pairs = zip(whole.type.shape, window.type.shape, strict=True)
+    pairs = zip(operand.type.shape, window.type.shape, strict=True)
     return [d for d, (n, m) in enumerate(pairs) if n != m]
 
 

@@ -37,16 +37,16 @@ def _elementwise(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
         lead, placed = _choose_layout(folder, [(i, operands[i]) for i in full])
         if lead is None:
             return None
-    given = []
+    new_operands = []
     for i, view in enumerate(operands):
         if i not in placed:
-            given.append(folder.materialize(view))
+            new_operands.append(folder.materialize(view))
         elif (dims := placed[i]) is None:
-            given.append(view.base)
+            new_operands.append(view.base)
         else:
-            given.append(folder.materialize(View(view.base, dims)))
+            new_operands.append(folder.materialize(View(view.base, dims)))
     type = op.results[0].type.with_shape(lead.base.type.shape)
-    return [View(folder.emit(op, given, type, op.attrs), lead.dims)]
+    return [View(folder.emit(op, new_operands, type, op.attrs), lead.dims)]
 
 
 def _choose_layout(
@@ -104,9 +104,9 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
     else:
         times = 1
     view, kinds = folder.split_by_kind(x, [int(d in dims) for d in range(len(x.dims))])
-    kept = [d for d, kind in enumerate(kinds) if not kind]
+    remaining_dims = [d for d, kind in enumerate(kinds) if not kind]
     gone = tuple(d for d, kind in enumerate(kinds) if kind)
-    position_of = {d: i for i, d in enumerate(kept)}
+    position_of = {d: i for i, d in enumerate(remaining_dims)}
     left: ViewDims = tuple(
         tuple(
             p if p.dim == views.BROADCAST_DIM else p._replace(dim=position_of[p.dim])
@@ -115,7 +115,10 @@ def _reduction(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence
         for d, pieces in enumerate(view.dims)
         if d not in dims
     )
-    value, type = view.base, op.result.type.with_shape([view.base.type.shape[d] for d in kept])
+    value, type = (
+        view.base,
+        op.result.type.with_shape([view.base.type.shape[d] for d in remaining_dims]),
+    )
     if times == 1:
         if gone:
             value = folder.emit(op, [value], type, {"dims": gone})

@@ -69,12 +69,12 @@ class shardir_as_jax:
 
 
 def _import(
-    name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
+    name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
 ) -> Any:
     """Import a module for a namespace with an open context, otherwise with the original
     `__import__`.
     """
     for namespace, program in reversed(_open_contexts.get()):
         if scope is namespace:
-            return program.import_module(name, scope, local, wanted, level)
-    return _original[0](name, scope, local, wanted, level)
+            return program.import_module(name, scope, local, fromlist, level)
+    return _original[0](name, scope, local, fromlist, level)

@@ -186,11 +186,13 @@ def apply_environment() -> bool:
     Variables without effect here are reported on stderr, each once. Raises `SettingError` for an
     invalid value.
     """
-    given = {name: text for name, text in os.environ.items() if name.startswith("JAX_") and text}
+    variables = {
+        name: text for name, text in os.environ.items() if name.startswith("JAX_") and text
+    }
     switches = ("JAX_ENABLE_X64", "JAX_THREEFRY_PARTITIONABLE", "JAX_DISABLE_JIT")
-    truths = {name: _parse_boolean(name, given[name]) for name in switches if name in given}
+    truths = {name: _parse_boolean(name, variables[name]) for name in switches if name in variables}
     for name, setting in ENVIRONMENT_SETTINGS.items():
-        text = given.get(name)
+        text = variables.get(name)
         if text is None or (name == "JAX_NUM_CPU_DEVICES" and text.strip() == "-1"):
             continue
         value = truths.get(name, text)
@@ -202,7 +204,7 @@ def apply_environment() -> bool:
         if name == "JAX_NUM_CPU_DEVICES":
             _applied_xla_flags.set(os.environ.get("XLA_FLAGS", ""))
     ignored = sorted(
-        given.keys() - ENVIRONMENT_SETTINGS.keys() - {"JAX_DISABLE_JIT"} - _reported_variables
+        variables.keys() - ENVIRONMENT_SETTINGS.keys() - {"JAX_DISABLE_JIT"} - _reported_variables
     )
     if ignored:
         _reported_variables.update(ignored)

@@ -61,20 +61,20 @@ class Program:
         exec(code, namespace)
 
     def import_module(
-        self, name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
+        self, name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
         """Implement `__import__` for the program."""
         top = name.partition(".")[0]
         if level == 0 and top == "jax":
-            return _import_jax(name, tuple(wanted or ()))
+            return _import_jax(name, tuple(fromlist or ()))
         if level == 0 and top in LIBRARIES_ON_JAX and top not in self._names:
             raise UncoveredImport(with_location(explain_library(top)), name=name)
         if level:
             top = str((scope or {}).get("__package__") or "").partition(".")[0]
         if top not in self._names:
-            return importlib.__import__(name, scope, local, wanted, level)
+            return importlib.__import__(name, scope, local, fromlist, level)
         with self._modules_in_sys():
-            return importlib.__import__(name, scope, local, wanted, level)
+            return importlib.__import__(name, scope, local, fromlist, level)
 
     @contextmanager
     def _modules_in_sys(self) -> Iterator[None]:
@@ -116,19 +116,19 @@ def _module_names_in(folder: str | Path | None) -> list[str]:
     return [name for name in names if name.isidentifier() and name not in taken]
 
 
-def _import_jax(name: str, wanted: tuple[str, ...]) -> Any:
+def _import_jax(name: str, fromlist: tuple[str, ...]) -> Any:
     """Return the result of `import name`, or of `from name import wanted`."""
     apply_xla_flags()
     try:
         result = look_up_jax(name)
     except MissingNameError:
         raise UncoveredImport(with_location(explain_uncovered(name)), name=name) from None
-    for each in wanted:
+    for each in fromlist:
         if each != "*" and not hasattr(result, each):
             raise UncoveredImport(with_location(explain_uncovered(f"{name}.{each}")), name=name)
-    if "*" in wanted:
+    if "*" in fromlist:
         result.__all__ = [each for each in dir(result) if hasattr(result, each)]
-    return result if wanted else JAX_MODULE
+    return result if fromlist else JAX_MODULE
 
 
 class _ProgramFinder(MetaPathFinder):

@@ -91,10 +91,10 @@ def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> 
 
     `options` concern TPU topologies and have no effect.
     """
-    given = list(all_devices() if devices is None else devices)
-    if default_backend() == "tpu" and [device.id for device in given] == [*range(8)]:
-        given = [given[position] for position in TPU_RING_ORDER]
-    return create_device_mesh(mesh_shape, given)
+    device_list = list(all_devices() if devices is None else devices)
+    if default_backend() == "tpu" and [device.id for device in device_list] == [*range(8)]:
+        device_list = [device_list[position] for position in TPU_RING_ORDER]
+    return create_device_mesh(mesh_shape, device_list)
 
 
 all_devices = devices
@@ -130,5 +130,5 @@ def safe_map(function: Callable[..., Any], *sequences: Any) -> list[Any]:
 
 def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return the first elements and the second elements of pairs."""
-    kept = list(pairs)
-    return tuple(one for one, _ in kept), tuple(other for _, other in kept)
+    pair_list = list(pairs)
+    return tuple(one for one, _ in pair_list), tuple(other for _, other in pair_list)

@@ -51,8 +51,8 @@ def _merge_dim(b: Builder, x: Value, dim: int, outer: int = 1) -> Value:
     apart = (size, *shape[:dim], outer, inner, *shape[dim + 1 :])
     perm = (*range(1, dim + 2), 0, *range(dim + 2, len(apart)))
     moved = b.transpose(b.reshape(x, result=x.type.with_shape(apart)), perm=perm)
-    whole = (*shape[:dim], outer * size * inner, *shape[dim + 1 :])
-    merged: Value = b.reshape(moved, result=x.type.with_shape(whole))
+    merged_shape = (*shape[:dim], outer * size * inner, *shape[dim + 1 :])
+    merged: Value = b.reshape(moved, result=x.type.with_shape(merged_shape))
     return merged
 
 
@@ -63,6 +63,6 @@ def _unmerge_dim(b: Builder, y: Value, dim: int, size: int, outer: int) -> Value
     apart = (*shape[:dim], outer, size, inner, *shape[dim + 1 :])
     perm = (dim + 1, *(d for d in range(len(apart)) if d != dim + 1))
     moved = b.transpose(b.reshape(y, result=y.type.with_shape(apart)), perm=perm)
-    whole = (size, *shape[:dim], outer * inner, *shape[dim + 1 :])
-    taken: Value = b.reshape(moved, result=y.type.with_shape(whole))
+    unmerged_shape = (size, *shape[:dim], outer * inner, *shape[dim + 1 :])
+    taken: Value = b.reshape(moved, result=y.type.with_shape(unmerged_shape))
     return taken

@@ -51,8 +51,8 @@ def parse_dims(dims: str) -> tuple[ConvolutionDims, ConvolutionDims, Convolution
     operands, arrow, output = dims.partition("->")
     terms = (*operands.split(","), output)
     digits = "".join(map(str, range(len(output) - 2)))
-    wanted = [sorted(letters + digits) for letters in ("bf", "io", "bf")]
-    if not arrow or [sorted(term) for term in terms] != wanted or len(digits) > 10:
+    expected = [sorted(letters + digits) for letters in ("bf", "io", "bf")]
+    if not arrow or [sorted(term) for term in terms] != expected or len(digits) > 10:
         raise TypeError(f'dims={dims!r} is not a convolution such as "b01f,01io->b01f"')
     places = [
         ConvolutionDims(

@@ -88,10 +88,10 @@ def _cotangent(b: Builder, g: Value, other: Value, to: TensorType, dims: str, te
     """Return a dot of `g` and the other operand, broadcast along letters of this operand only."""
     if g.type.dtype != other.type.dtype:
         other = b.convert(other, result=other.type.with_dtype(g.type.dtype))
-    kept = "".join(letter for letter in term if letter in dims)
-    part = b.dot(g, other, dims=dims + kept)
-    if kept != term:
-        spread = tuple(i for i, letter in enumerate(term) if letter in kept)
+    shared_letters = "".join(letter for letter in term if letter in dims)
+    part = b.dot(g, other, dims=dims + shared_letters)
+    if shared_letters != term:
+        spread = tuple(i for i, letter in enumerate(term) if letter in shared_letters)
         part = b.broadcast(part, dims=spread, result=to.with_dtype(part.type.dtype))
     return part if part.type == to else b.convert(part, result=to)
 

@@ -19,10 +19,10 @@ from shardir.ir.types import TensorType
 Types = tuple[TensorType, ...]
 
 
-def _check_types(what: str, values: Sequence[Value], wanted: Sequence[TensorType]) -> None:
+def _check_types(what: str, values: Sequence[Value], expected: Sequence[TensorType]) -> None:
     types = [value.type for value in values]
-    if types != list(wanted):
-        raise TypeError(f"{what} ({_format_types(types)}), wanted ({_format_types(wanted)})")
+    if types != list(expected):
+        raise TypeError(f"{what} ({_format_types(types)}), wanted ({_format_types(expected)})")
 
 
 def _format_types(types: Sequence[TensorType]) -> str:

@@ -29,9 +29,9 @@ def _primal_types(operands: Types, blocks: tuple[Block, ...]) -> Types:
     return tuple(value.type for value in blocks[0].returns)
 
 
-def _check_types(what: str, values: tuple[TensorType, ...], wanted: Types) -> None:
-    if values != wanted:
-        raise TypeError(f"{what} ({_format_types(values)}), wanted ({_format_types(wanted)})")
+def _check_types(what: str, values: tuple[TensorType, ...], expected: Types) -> None:
+    if values != expected:
+        raise TypeError(f"{what} ({_format_types(values)}), wanted ({_format_types(expected)})")
 
 
 def _checkpoint_type(
@@ -50,13 +50,13 @@ def _checkpoint_type(
 def block_edges(op: Op) -> tuple[DataFlowEdge, ...]:
     """Return the data flow edges of an operation that runs its first block once."""
     block = op.blocks[0]
-    given = [
+    param_edges = [
         DataFlowEdge((x,), (param,)) for x, param in zip(op.operands, block.params, strict=True)
     ]
     results = [
         DataFlowEdge((y,), (result,)) for y, result in zip(block.returns, op.results, strict=True)
     ]
-    return (*given, *results)
+    return (*param_edges, *results)
 
 
 checkpoint = define_op("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)
@@ -109,8 +109,10 @@ def _custom_vjp_type(
         gives = tuple(value.type for value in ahead.returns)
         _check_types("its forward rule takes", takes, operands)
         _check_types("its forward rule gives", gives[: len(results)], results)
-        wanted = (*gives[len(results) :], *_differentiable(results), *operands[count:])
-        _check_types("its backward rule takes", tuple(value.type for value in back.params), wanted)
+        expected = (*gives[len(results) :], *_differentiable(results), *operands[count:])
+        _check_types(
+            "its backward rule takes", tuple(value.type for value in back.params), expected
+        )
         gradients = tuple(value.type for value in back.returns)
         _check_types("its backward rule gives", gradients, _differentiable(operands[:count]))
     return results

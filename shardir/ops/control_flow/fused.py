@@ -259,8 +259,8 @@ def _fused_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]
     (block,) = blocks
     takes = tuple(value.type for value in block.params)
     if takes != operands:
-        wanted, got = (", ".join(map(str, types)) for types in (operands, takes))
-        raise TypeError(f"its block takes ({got}), wanted ({wanted})")
+        expected, got = (", ".join(map(str, types)) for types in (operands, takes))
+        raise TypeError(f"its block takes ({got}), wanted ({expected})")
     if not block.returns:
         raise TypeError("its block yields nothing; it has at least one result")
     build_loop_nest(block)

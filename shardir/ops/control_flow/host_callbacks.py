@@ -54,18 +54,18 @@ def _call(
         inner = tuple(type.with_shape(type.shape[batch:]) for type in types)
         for at in product(*map(range, sizes)):
             parts = _check_results(function, called(*(x[at] for x in arrays)), inner)
-            for whole, part in zip(results, parts, strict=True):
-                whole[at] = part
+            for result_array, part in zip(results, parts, strict=True):
+                result_array[at] = part
     return results[0] if isinstance(result, TensorType) else results
 
 
 def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tuple[Any, ...]:
-    given = () if not types else tuple(results)
-    if len(given) != len(types):
+    result_list = () if not types else tuple(results)
+    if len(result_list) != len(types):
         raise InterpretError(
-            f"{name} returned {len(given)} arrays, and it is to return {len(types)}"
+            f"{name} returned {len(result_list)} arrays, and it is to return {len(types)}"
         )
-    arrays = tuple(np.asarray(x) for x in given)
+    arrays = tuple(np.asarray(x) for x in result_list)
     for array, type in zip(arrays, types, strict=True):
         if array.shape != type.shape or array.dtype != type.numpy:
             raise InterpretError(
@@ -85,17 +85,17 @@ def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Any:
         )
     if method == "expand_dims":
         pairs = zip(xs, many.batched, strict=True)
-        given = [
+        operands = [
             x if has else b.reshape(x, result=x.type.with_shape((1, *x.type.shape)))
             for x, has in pairs
         ]
     elif method == "legacy_vectorized":
-        given = list(xs)
+        operands = list(xs)
     else:
-        given = list(many.batch_all(b, xs))
+        operands = list(many.batch_all(b, xs))
     if method == "sequential":
         attrs["batch"] = attrs.get("batch", 0) + 1
-    return b.emit(many.op.spec, *given, result=many.emit_result, **attrs)
+    return b.emit(many.op.spec, *operands, result=many.emit_result, **attrs)
 
 
 def _define(name: str, **more: Any) -> OpSpec:

@@ -91,11 +91,13 @@ def _type(
         raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
     if len(out_axes) != len(body.returns):
         raise TypeError(f"out_axes lists {len(out_axes)} results, not {len(body.returns)}")
-    wanted = [manual_local_type(x, dim_axes, axes) for x, dim_axes in zip(xs, in_axes, strict=True)]
+    expected = [
+        manual_local_type(x, dim_axes, axes) for x, dim_axes in zip(xs, in_axes, strict=True)
+    ]
     params = [param.type for param in body.params]
-    if params != wanted:
+    if params != expected:
         raise TypeError(
-            f"its body takes ({_format_types(params)}), wanted ({_format_types(wanted)})"
+            f"its body takes ({_format_types(params)}), wanted ({_format_types(expected)})"
         )
     returned = (value.type for value in body.returns)
     return tuple(

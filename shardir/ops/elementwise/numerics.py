@@ -70,8 +70,8 @@ def total_order_key(x: Array) -> Array:
     """Return values that compare as `x`; for floats, integers in IEEE's total order."""
     if not is_float(x):
         return x
-    whole = as_signed(x)
-    return np.where(whole < 0, whole ^ np.iinfo(whole.dtype).max, whole)
+    bits = as_signed(x)
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -206,9 +206,9 @@ def shift_right_arithmetic(x: Array, amount: Array) -> Array:
 
 def make_complex(real: Array, imag: Array) -> Array:
     """Return real + imag * 1j without arithmetic, which would change infinities and -0."""
-    whole = np.empty(real.shape, np.result_type(real, np.complex64))
-    whole.real, whole.imag = real, imag
-    return whole
+    result = np.empty(real.shape, np.result_type(real, np.complex64))
+    result.real, result.imag = real, imag
+    return result
 
 
 def convert(x: Array, to: TensorType) -> Array:
@@ -236,9 +236,9 @@ def round_to(x: Array, dtype: NumpyDType) -> Array:
 
 def _saturate(x: Array, dtype: NumpyDType) -> Array:
     minimum_value, maximum_value = np.iinfo(dtype).min, np.iinfo(dtype).max
-    whole = np.trunc(x.astype(np.float64))
-    below, above = whole <= float(minimum_value), whole >= float(maximum_value)
-    inside = np.where(below | above | np.isnan(whole), 0, whole).astype(dtype)
+    truncated = np.trunc(x.astype(np.float64))
+    below, above = truncated <= float(minimum_value), truncated >= float(maximum_value)
+    inside = np.where(below | above | np.isnan(truncated), 0, truncated).astype(dtype)
     return np.where(
         below, dtype.type(minimum_value), np.where(above, dtype.type(maximum_value), inside)
     )

@@ -62,9 +62,9 @@ def scatter_batch(
     attributes: ScatterAttributes,
 ) -> Value:
     """Make the new dimension part of both operand and updates."""
-    own, places, given = many.batched
+    own, places, has_batched_updates = many.batched
     x = x if own else broadcast_over_batch(b, x, many.size)
-    updates = updates if given else broadcast_over_batch(b, updates, many.size)
+    updates = updates if has_batched_updates else broadcast_over_batch(b, updates, many.size)
     read = _add_batch_dim(attributes.dims, True, places)
     result: Value = b.scatter(x, indices, updates, op=attributes.op, **SCATTER.to_attrs(read))
     return result

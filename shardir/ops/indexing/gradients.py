@@ -108,11 +108,11 @@ def _update_positions(
 ) -> UpdatePositions:
     layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, dims)
     shape = updates.type.shape
-    whole = layout.full_window_dims(shape)
-    led = tuple(s for s in range(len(shape)) if s not in whole)
+    full_dims = layout.full_window_dims(shape)
+    led = tuple(s for s in range(len(shape)) if s not in full_dims)
     if indices.type.numpy.itemsize < 4:
         indices = b.convert(indices, result=indices.type.with_dtype("i64"))
-    moving = {s: d for s, d in layout.window.items() if s not in whole}
+    moving = {s: d for s, d in layout.window.items() if s not in full_dims}
     if moving:
         indices, dims = _expand_windows(b, layout, indices, dims, moving, led, shape)
     inside = None
@@ -194,18 +194,18 @@ def _is_last_update(places: UpdatePositions, x: Value) -> Value:
     """Return which updates are not overwritten, by scattering and gathering their numbers."""
     b, dims = places.b, places.dims
     free = (*dims.dropped, *dims.operand_batching)
-    kept = [d for d in range(x.type.rank) if d in free]
+    remaining_dims = [d for d in range(x.type.rank) if d in free]
     sizes = tuple(places.shape[s] for s in places.leading_dims)
     counted = b.iota(dim=0, result=TensorType((prod(sizes),), "i64"))
     numbers = b.reshape(counted, result=TensorType(sizes, "i64"))
     alone = IndexingDims(
         (),
-        tuple(kept.index(d) for d in dims.dropped),
-        tuple(kept.index(d) for d in dims.index_map),
-        tuple(kept.index(d) for d in dims.operand_batching),
+        tuple(remaining_dims.index(d) for d in dims.dropped),
+        tuple(remaining_dims.index(d) for d in dims.index_map),
+        tuple(remaining_dims.index(d) for d in dims.operand_batching),
         dims.indices_batching,
     )
-    slots = b.full(0, TensorType(tuple(x.type.shape[d] for d in kept), "i64"))
+    slots = b.full(0, TensorType(tuple(x.type.shape[d] for d in remaining_dims), "i64"))
     placed = b.scatter(slots, places.indices, numbers, op=Symbol("set"), **SCATTER.to_attrs(alone))
     stored = b.gather(placed, places.indices, result=numbers.type, **GATHER.to_attrs(alone))
     lasting: Value = b.broadcast(
@@ -243,10 +243,10 @@ def _extremum_vjp(
     places: UpdatePositions, g: Value, x: Value, updates: Value, y: Value
 ) -> Cotangents:
     b = places.b
-    kept = b.convert(b.eq(x, y), result=x.type)
+    is_extremum = b.convert(b.eq(x, y), result=x.type)
     won = b.eq(updates, places.read(y))
     if places.in_bounds is not None:
         won = b.and_(won, places.in_bounds)
     taken = b.convert(won, result=updates.type)
-    share = b.div(g, places.write(kept, taken, "add"))
-    return b.mul(share, kept), None, b.mul(places.read(share), taken)
+    share = b.div(g, places.write(is_extremum, taken, "add"))
+    return b.mul(share, is_extremum), None, b.mul(places.read(share), taken)

@@ -296,10 +296,10 @@ def resolve_positions(
 ) -> OperandPositions:
     """Resolve index vectors; `clamp` moves out-of-bounds windows back in bounds."""
     vectors = _clamp_to_int64(indices)
-    whole = layout.full_window_dims(slices)
-    led = tuple(s for s in range(len(slices)) if s not in whole)
+    full_dims = layout.full_window_dims(slices)
+    led = tuple(s for s in range(len(slices)) if s not in full_dims)
     lead = tuple(
-        d for d in range(len(layout.operand)) if d not in [layout.window[s] for s in whole]
+        d for d in range(len(layout.operand)) if d not in [layout.window[s] for s in full_dims]
     )
     along = {d: s for s, d in layout.window.items()}
 
@@ -325,10 +325,10 @@ def resolve_positions(
         index.append(start)
     return OperandPositions(
         lead,
-        tuple(layout.window[s] for s in whole),
+        tuple(layout.window[s] for s in full_dims),
         tuple(index),
         tuple(slices[s] for s in led),
-        (*led, *whole),
+        (*led, *full_dims),
     )
 
 

@@ -77,17 +77,17 @@ def partition_gather(
 ) -> Value:
     """Read the elements of the local shard; other elements are zero."""
     layout = IndexingLayout.for_shapes(x.type.shape, local.result.rank, attributes.dims)
-    whole = local.op.operands[0]
+    operand = local.op.operands[0]
     # A window that covers its dimension starts at 0 on every shard.
     sizes = {d: local.op.result.type.shape[s] for s, d in layout.window.items()}
     starts = [
-        None if sizes.get(d, 1) == whole.type.shape[d] else local.shard_start(b, whole, d)
+        None if sizes.get(d, 1) == operand.type.shape[d] else local.shard_start(b, operand, d)
         for d in layout.index_map
     ]
     if all(start is None for start in starts):
         return b.gather(x, indices, result=local.result, **local.op.attrs)
     indices = _widen(b, indices)
-    limits = [whole.type.shape[d] - sizes.get(d, 1) for d in layout.index_map]
+    limits = [operand.type.shape[d] - sizes.get(d, 1) for d in layout.index_map]
     low, high = b.full(0, indices.type), _broadcast_row(b, limits, indices)
     indices = b.clamp(low, indices, high)
     indices = b.sub(indices, _broadcast_row(b, starts, indices))
@@ -112,14 +112,18 @@ def partition_scatter(
     attributes: ScatterAttributes,
 ) -> Value:
     """Write the updates of the local shard; partial results include the operand on one device."""
-    whole, _, written = local.op.operands
+    operand, _, written = local.op.operands
     layout = IndexingLayout.for_shapes(x.type.shape, updates.type.rank, attributes.dims)
-    covering = [d for s, d in layout.window.items() if _is_covering(whole.type, written.type, d, s)]
+    covering = [
+        d for s, d in layout.window.items() if _is_covering(operand.type, written.type, d, s)
+    ]
     starts = [
-        local.shard_start(b, whole, d) if d not in covering else None for d in layout.index_map
+        local.shard_start(b, operand, d) if d not in covering else None for d in layout.index_map
     ]
     if any(start is not None for start in starts):
-        indices = _to_signed(b, _widen(b, indices), [whole.type.shape[d] for d in layout.index_map])
+        indices = _to_signed(
+            b, _widen(b, indices), [operand.type.shape[d] for d in layout.index_map]
+        )
         indices = b.sub(indices, _broadcast_row(b, starts, indices))
     op, pending = attributes.op, _unreduced_axes(local)
     if pending and op in ("add", "mul"):

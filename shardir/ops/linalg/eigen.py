@@ -81,8 +81,8 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Value, full: bool, vectors: bool)
     Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
     """
     rows, columns = x.type.shape[-2:]
-    given = g if vectors else (None, g, None)
-    plain = given[0] is None and given[2] is None
+    cotangents = g if vectors else (None, g, None)
+    plain = cotangents[0] is None and cotangents[2] is None
     if full and rows != columns and not plain:
         raise DifferentiateError(
             f"svd of {x.type} with full=true has no derivative, because the vectors beyond the "
@@ -91,10 +91,10 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Value, full: bool, vectors: bool)
     if not vectors or (full and rows != columns):
         results = b.emit(OPS["svd"], x, full=False, vectors=True)
     u, vh, values = Matrix(b, results[0]), Matrix(b, results[2]), results[1]
-    inner = _svd_inner(b, given, u, vh, values)
+    inner = _svd_inner(b, cotangents, u, vh, values)
     if plain:
         return ((u @ inner @ vh).conjugate().value,)
-    of_u, of_vh = _cotangent_or_zero(b, given[0], u), _cotangent_or_zero(b, given[2], vh)
+    of_u, of_vh = _cotangent_or_zero(b, cotangents[0], u), _cotangent_or_zero(b, cotangents[2], vh)
     size = min(rows, columns)
     if rows > size:
         part = of_u / _zeros_to_ones(of_u.broadcast_along(values, -1))
@@ -105,16 +105,16 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Value, full: bool, vectors: bool)
     return ((u @ inner @ vh).conjugate().value,)
 
 
-def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
+def _svd_inner(b: Any, cotangents: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
     """Return the inner factor of the cotangent between U and V^H."""
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
-    if given[1] is not None:
-        inner = core.broadcast_along(given[1], -1).triangle("eq")
-    if given[0] is None and given[2] is None:
+    if cotangents[1] is not None:
+        inner = core.broadcast_along(cotangents[1], -1).triangle("eq")
+    if cotangents[0] is None and cotangents[2] is None:
         return inner
-    turned_u = u.H @ _cotangent_or_zero(b, given[0], u)
-    turned_v = vh @ _cotangent_or_zero(b, given[2], vh).H
+    turned_u = u.H @ _cotangent_or_zero(b, cotangents[0], u)
+    turned_v = vh @ _cotangent_or_zero(b, cotangents[2], vh).H
     turned_u, turned_v = turned_u - turned_u.H, turned_v - turned_v.H
     squares = b.mul(values, values)
     row, column = core.broadcast_along(values, -2), core.broadcast_along(values, -1)

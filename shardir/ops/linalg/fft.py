@@ -88,8 +88,8 @@ def _vjp(b: Builder, g: Value, x: Value, y: Value, *, kind: str, rank: int) -> C
         missing = x.type.shape[-1] - y.type.shape[-1]
         none = (0,) * x.type.rank
         zero = b.full(0, g.type.with_shape(()))
-        whole = b.pad(g, zero, low=none, high=(*none[:-1], missing), interior=none)
-        return (b.real(b.fft(whole, kind=Symbol("fft"), rank=rank)),)
+        padded = b.pad(g, zero, low=none, high=(*none[:-1], missing), interior=none)
+        return (b.real(b.fft(padded, kind=Symbol("fft"), rank=rank)),)
     spectrum = b.conj(b.fft(g, kind=Symbol("rfft"), rank=rank))
     last, size = x.type.rank - 1, y.type.shape[-1]
     index = b.iota(dim=last, result=x.type.with_dtype("i32"))

@@ -66,9 +66,9 @@ def _vjp(b: Any, g: Any, a: Any, y: Value, cutoff: Value, x: Value, values: Any)
     of_a = of_y = None
     if g[0] is not None:
         inverse = b.pinv(a, cutoff)
-        given = Matrix(b, g[0])
-        of_y = (Matrix(b, inverse).T @ given).value
-        of_a, _ = pinv.vjp(b, (given @ Matrix(b, y).T).value, a, cutoff, inverse)
+        cotangent = Matrix(b, g[0])
+        of_y = (Matrix(b, inverse).T @ cotangent).value
+        of_a, _ = pinv.vjp(b, (cotangent @ Matrix(b, y).T).value, a, cutoff, inverse)
     if g[1] is not None:
         (more,) = svd.vjp(b, g[1], a, values, full=False, vectors=False)
         of_a = more if of_a is None else b.add(of_a, more)

@@ -67,10 +67,10 @@ def apply_per_matrix(
             if x.ndim > 2:
                 inner = [type.with_shape(type.shape[x.ndim - 2 :]) for type in results]
                 for index in np.ndindex(x.shape[:-2]):
-                    for whole, part in zip(
+                    for result_array, part in zip(
                         arrays, apply_per_matrix(function, x[index], inner), strict=True
                     ):
-                        whole[index] = part
+                        result_array[index] = part
             return arrays
 
 

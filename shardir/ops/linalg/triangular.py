@@ -95,8 +95,8 @@ def _solve_factors(
     row, column = a.rank - 2, a.rank - 1
     for d in range(row):
         builder.add([d, d], [d], a.shape[d])
-    kept, contracted = (row, column) if transpose == "no" else (column, row)
-    builder.add([kept, row], [None], a.shape[kept], FactorKind.REPLICATE)
+    free, contracted = (row, column) if transpose == "no" else (column, row)
+    builder.add([free, row], [None], a.shape[free], FactorKind.REPLICATE)
     builder.add([None, column], [column], y.shape[column], FactorKind.REPLICATE)
     builder.add([contracted, None], [row], a.shape[contracted], FactorKind.REPLICATE)
     return builder.build()
@@ -137,8 +137,8 @@ def _solve_vjp(
     grad = -(Matrix(b, back) @ Matrix(b, x).T)
     if transpose != "no":
         grad = grad.T if transpose == "transpose" else grad.H
-    kept = ("gt" if unit else "ge") if lower else ("lt" if unit else "le")
-    return grad.triangle(kept).value, back
+    triangle = ("gt" if unit else "ge") if lower else ("lt" if unit else "le")
+    return grad.triangle(triangle).value, back
 
 
 triangular_solve = define_op(

@@ -206,9 +206,10 @@ def _partition_at(name: str) -> Partitioning:
     """Return the partitioning in which every device computes its own shard from its start."""
 
     def lower(b: Any, local: LocalOp, keys: Any, *, scheme: str = _PARTITIONABLE) -> Any:
-        whole = local.op.result
+        global_result = local.op.result
         starts = [
-            local.shard_start(b, whole, dim) for dim in range(keys.type.rank, whole.type.rank)
+            local.shard_start(b, global_result, dim)
+            for dim in range(keys.type.rank, global_result.type.rank)
         ]
         zero = b.full(0, TensorType((), "i32")) if None in starts else None
         return b.emit(
@@ -216,7 +217,7 @@ def _partition_at(name: str) -> Partitioning:
             keys,
             *(zero if start is None else start for start in starts),
             result=local.result,
-            shape=whole.type.shape[keys.type.rank :],
+            shape=global_result.type.shape[keys.type.rank :],
             scheme=Symbol(scheme),
         )
 

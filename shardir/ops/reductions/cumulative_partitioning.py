@@ -35,8 +35,8 @@ def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combin
         count = count_positions(axes)
         scan = _preceding_by_gather if count <= MAX_GATHERED_DEVICES else _preceding_by_doubling
         before = scan(b, name, combine, nothing(x.type.dtype), axes, total, dim, reverse)
-        kept = tuple(range(x.type.rank))
-        return combine(b, run, b.broadcast(before, dims=kept, result=run.type))
+        dims = tuple(range(x.type.rank))
+        return combine(b, run, b.broadcast(before, dims=dims, result=run.type))
 
     return Partitioning(lower, all_factors, uneven=all_factors)
 

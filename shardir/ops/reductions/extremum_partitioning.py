@@ -63,13 +63,13 @@ def partition_top_k(b: Builder, local: LocalOp, x: Value) -> Any:
     axes = local.sharding_axes(value, last)
     if not axes:
         return b.top_k(x, result=local.results)
-    size, wanted = x.type.shape[last], local.results[0].shape[last]
+    size, count = x.type.shape[last], local.results[0].shape[last]
     width = x.type.numpy.itemsize
-    few = min(wanted, size)
+    few = min(count, size)
     if few * (width + 4) >= size * width:
         x = b.all_gather(x, dim=last, axes=axes)
-        whole = slice_rows(b, x, last, 0, value.type.shape[last])
-        return b.top_k(whole, result=local.results)
+        full_rows = slice_rows(b, x, last, 0, value.type.shape[last])
+        return b.top_k(full_rows, result=local.results)
     if local.is_uneven(value, last):
         x = _mask_padding_last(b, local, x, value, last)
     shape = (*x.type.shape[:last], few)

@@ -39,12 +39,12 @@ def _drop_dims(x: TensorType, dims: Ints) -> TensorType:
 
 def _reduction_factors(x: TensorType, dims: Ints, reduction: str | None) -> FactorRule:
     builder = RuleBuilder([x.shape], [_drop_dims(x, dims).shape])
-    kept = [d for d in range(x.rank) if d not in dims]
+    remaining_dims = [d for d in range(x.rank) if d not in dims]
     for d, size in enumerate(x.shape):
         if d in dims:
             builder.add([d], [None], size, FactorKind.REDUCE)
         else:
-            builder.add([d], [kept.index(d)], size)
+            builder.add([d], [remaining_dims.index(d)], size)
     return builder.build(reduction)
 
 
@@ -85,8 +85,8 @@ def _define_reduction(
 
 def broadcast_reduced(b: Builder, y: Value, x: Value, dims: Ints) -> Value:
     """Return a reduced value broadcast along the dimensions that were reduced from `x`."""
-    kept = tuple(d for d in range(x.type.rank) if d not in dims)
-    return b.broadcast(y, dims=kept, result=x.type.with_dtype(y.type.dtype))
+    remaining_dims = tuple(d for d in range(x.type.rank) if d not in dims)
+    return b.broadcast(y, dims=remaining_dims, result=x.type.with_dtype(y.type.dtype))
 
 
 def _sum_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotangents:
@@ -107,13 +107,13 @@ def _prod_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotang
     The product of preceding and following elements avoids a division, so zeros have correct
     cotangents.
     """
-    kept = tuple(d for d in range(x.type.rank) if d not in dims)
-    perm = (*kept, *dims)
+    remaining_dims = tuple(d for d in range(x.type.rank) if d not in dims)
+    perm = (*remaining_dims, *dims)
     moved = b.transpose(x, perm=perm)
-    shape = tuple(x.type.shape[d] for d in kept)
+    shape = tuple(x.type.shape[d] for d in remaining_dims)
     count = product(x.type.shape[d] for d in dims)
     line = b.reshape(moved, result=x.type.with_shape((*shape, count)))
-    last, none = len(kept), (0,) * (len(kept) + 1)
+    last, none = len(remaining_dims), (0,) * (len(remaining_dims) + 1)
     one = b.full(1, x.type.with_shape(()))
 
     def others(step: int) -> Value:

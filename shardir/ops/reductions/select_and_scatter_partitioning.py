@@ -58,8 +58,8 @@ def expand_select_and_scatter(
         part = b.select(b.eq(choice, b.full(number, numbers)), source, none)
         low = tuple(p * step for p, step in zip(position, window_dilation, strict=True))
         high = tuple(
-            whole - start - (n - 1) * stride - 1
-            for whole, start, n, stride in zip(x.type.shape, low, shape, strides, strict=True)
+            extent - start - (n - 1) * stride - 1
+            for extent, start, n, stride in zip(x.type.shape, low, shape, strides, strict=True)
         )
         interior = tuple(stride - 1 for stride in strides)
         total = b.add(total, b.pad(part, zero, low=low, high=high, interior=interior))
@@ -106,7 +106,7 @@ def partition_select_and_scatter(
     values, places = local.op.operands
     window, padding = attributes.window, attributes.padding
     nothing = identity_element(attributes.op, x.type.dtype)
-    kept, bounds = [], {}
+    slices, bounds = [], {}
     for d, stride in enumerate(attributes.strides):
         if not local.sharding_axes(values, d) or (window[d], stride, padding[d]) == (1, 1, (0, 0)):
             continue
@@ -125,13 +125,13 @@ def partition_select_and_scatter(
         starts = [first * stride - low for first in firsts]
         over = [[RowRun(0, start, extent)] for start in starts]
         x = fetch_rows(b, local, x, values, d, over, extent, nothing)
-        kept.append((d, [at - start for at, start in zip(begins, starts, strict=True)], size))
+        slices.append((d, [at - start for at, start in zip(begins, starts, strict=True)], size))
         bounds[d] = starts
     if any(padding[d] != (0, 0) for d in bounds):
         result = _select_expanded(b, local, x, source, bounds, nothing, attributes)
     else:
         result = b.select_and_scatter(x, source, **attributes.to_attrs())
-    for d, offsets, size in kept:
+    for d, offsets, size in slices:
         result = _slice_local_shard(b, local, result, values, d, offsets, size)
     return result
 

@@ -98,10 +98,10 @@ def _sort_vjp(
     dim, keys = attributes.dim, attributes.keys
     xs = values[: len(values) // 2]
     gs = g if isinstance(g, tuple) else (g,)
-    given = [cotangent for cotangent in gs if cotangent is not None]
+    cotangents = [cotangent for cotangent in gs if cotangent is not None]
     positions = b.iota(dim=dim, result=xs[0].type.with_dtype("i32"))
     *_, places = b.emit(OPS["sort"], *xs[:keys], positions, dim=dim, keys=keys, stable=True)
-    _, *back = b.emit(OPS["sort"], places, *given, dim=dim, keys=1, stable=True)
+    _, *back = b.emit(OPS["sort"], places, *cotangents, dim=dim, keys=1, stable=True)
     returned = iter(back)
     return tuple(None if cotangent is None else next(returned) for cotangent in gs)
 
@@ -109,10 +109,10 @@ def _sort_vjp(
 def _sort_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents:
     """Return the tangents, sorted with the keys."""
     xs = op.operands
-    given = [tangent for tangent in tangents if tangent is not None]
+    operand_tangents = [tangent for tangent in tangents if tangent is not None]
     attributes = SortAttributes.of(op)
     dim, keys = attributes.dim, attributes.keys
-    _, *moved = b.emit(OPS["sort"], *xs[:keys], *given, dim=dim, keys=keys, stable=True)
+    _, *moved = b.emit(OPS["sort"], *xs[:keys], *operand_tangents, dim=dim, keys=keys, stable=True)
     returned = iter(moved[keys - 1 :])
     return [None if tangent is None else next(returned) for tangent in tangents]
 

@@ -214,8 +214,8 @@ def _select_reference(
         total[spots] += np.where(choice == number, source, 0).astype(wide)
     back = tuple((-lo, -hi) for lo, hi in padding)
     dense = dilate_and_pad(total, 0, back, (1,) * x.ndim)
-    kept = tuple(slice(None, None, step) for step in base_dilation)
-    return dense[kept].astype(result.numpy, copy=False)
+    undilated = tuple(slice(None, None, step) for step in base_dilation)
+    return dense[undilated].astype(result.numpy, copy=False)
 
 
 def _index_of_position(position: Ints) -> Any:

@@ -78,23 +78,23 @@ class WindowSlices:
             ends = (n - s - t for n, s, t in zip(self._padded_shape, starts, taken, strict=True))
             interior = tuple(stride - 1 for stride in self.attributes.strides)
             placed.append(b.pad(part, zero, low=starts, high=tuple(ends), interior=interior))
-        whole: Value = reduce(b.add, placed)
+        total: Value = reduce(b.add, placed)
         if not self.has_gaps:
-            return whole
-        whole = b.pad(
-            whole,
+            return total
+        total = b.pad(
+            total,
             zero,
             low=tuple(-lo for lo, _ in self.attributes.padding),
             high=tuple(-hi for _, hi in self.attributes.padding),
             interior=(0,) * len(self.shape),
         )
-        type = whole.type.with_shape(self.shape)
-        if whole.type != type:
+        type = total.type.with_shape(self.shape)
+        if total.type != type:
             starts = (0,) * len(self.shape)
-            whole = b.slice(
-                whole, starts=starts, strides=self.attributes.base_dilation, result=type
+            total = b.slice(
+                total, starts=starts, strides=self.attributes.base_dilation, result=type
             )
-        return whole
+        return total
 
 
 def reduce_window_vjp(

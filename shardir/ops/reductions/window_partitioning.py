@@ -41,11 +41,11 @@ def fetch_coverage(
     firsts = [-(-begin // dilation) for begin in begins]
     phases = [first * dilation - begin for first, begin in zip(firsts, begins, strict=True)]
     rows = -(-size // dilation)
-    wanted = [
+    needed_rows = [
         [RowRun(0, first, max(-(-(begin + n) // dilation) - first, 0))]
         for first, begin, n in zip(firsts, begins, needed, strict=True)
     ]
-    x = fetch_rows(b, local, piece, value, dim, wanted, rows, fill)
+    x = fetch_rows(b, local, piece, value, dim, needed_rows, rows, fill)
     spread = dilated_size(rows, dilation)
     phase = select_by_position(b, local.sharding_axes(value, dim), phases)
     if isinstance(phase, int):

@@ -59,16 +59,19 @@ def _constant_lower(b: Builder, local: LocalOp, *, value: Value) -> Value:
     """Create a local splat, or slice the device's shard of an array."""
     if not isinstance(value, Dense):
         return b.constant(value=value, result=local.result)
-    whole = local.op.result
-    pieces = [count_positions(local.sharding_axes(whole, d)) for d in range(whole.type.rank)]
+    global_result = local.op.result
+    pieces = [
+        count_positions(local.sharding_axes(global_result, d))
+        for d in range(global_result.type.rank)
+    ]
     shape = [n * count for n, count in zip(local.result.shape, pieces, strict=True)]
-    if tuple(shape) != whole.type.shape:
-        ends = zip(shape, whole.type.shape, strict=True)
+    if tuple(shape) != global_result.type.shape:
+        ends = zip(shape, global_result.type.shape, strict=True)
         value = Dense(np.pad(value.array, [(0, end - size) for end, size in ends]))
-    type = whole.type.with_shape(shape)
-    piece = b.constant(value=value, result=type, name=f"{whole.name}.unsharded")
-    for dim in range(whole.type.rank):
-        if axes := local.sharding_axes(whole, dim):
+    type = global_result.type.with_shape(shape)
+    piece = b.constant(value=value, result=type, name=f"{global_result.name}.unsharded")
+    for dim in range(global_result.type.rank):
+        if axes := local.sharding_axes(global_result, dim):
             piece = b.all_slice(piece, dim=dim, axes=axes)
     return piece
 

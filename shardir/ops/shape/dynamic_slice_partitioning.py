@@ -75,9 +75,9 @@ def partition_update(b: Builder, local: LocalOp, x: Value, update: Value, *start
     Along a sharded dimension the update is placed relative to the shard: it is padded on both sides
     by the size of the shard and sliced at the shard's position. Other elements keep their values.
     """
-    whole, written = (value.type.shape for value in local.op.operands[:2])
+    full_shape, written = (value.type.shape for value in local.op.operands[:2])
     at, inside = list(starts), None
-    for d, (size, part) in enumerate(zip(whole, written, strict=True)):
+    for d, (size, part) in enumerate(zip(full_shape, written, strict=True)):
         own = local.shard_start(b, local.op.operands[0], d) if size != part else None
         if own is None:
             continue

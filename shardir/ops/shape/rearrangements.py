@@ -43,11 +43,11 @@ def partition_reverse(b: Builder, local: LocalOp, x: Value, *, dims: Ints) -> Va
             continue
         size, block = source.type.shape[d], x.type.shape[d]
         # After reversal, the missing rows of a short shard come first.
-        wanted = [
+        needed_rows = [
             [RowRun(block - rows, size - at - rows, rows)]
             for at, rows in block_extents(size, block, local.num_shards(source, d))
         ]
-        x = fetch_rows(b, local, x, source, d, wanted, block)
+        x = fetch_rows(b, local, x, source, d, needed_rows, block)
     return b.reverse(x, dims=dims)
 
 
@@ -62,13 +62,15 @@ def partition_concatenate(b: Builder, local: LocalOp, *xs: Value, dim: int) -> A
     rows = [x.type.shape[dim] for x in xs]
     offsets = list(accumulate(rows, initial=0))
     begins = list(accumulate(sizes, initial=0))
-    held: list[list[RowRun]] = [[] for _ in range(count)]
+    owned_rows: list[list[RowRun]] = [[] for _ in range(count)]
     for offset, begin, size, own in zip(offsets, begins, sizes, rows, strict=False):
-        for runs, own_runs in zip(held, block_runs(size, own, count), strict=True):
+        for runs, own_runs in zip(owned_rows, block_runs(size, own, count), strict=True):
             runs += [RowRun(offset, begin + run.start, run.length) for run in own_runs]
-    wanted = [[RowRun(0, at, n)] for at, n in block_extents(result.type.shape[dim], block, count)]
+    needed_rows = [
+        [RowRun(0, at, n)] for at, n in block_extents(result.type.shape[dim], block, count)
+    ]
     both = b.concatenate(*xs, dim=dim) if len(xs) > 1 else xs[0]
-    return exchange_rows(b, both, dim, axes, held, wanted, block)
+    return exchange_rows(b, both, dim, axes, owned_rows, needed_rows, block)
 
 
 def partition_roll(b: Builder, local: LocalOp, x: Value, *, dim: int, shift: int) -> Any:
@@ -77,12 +79,12 @@ def partition_roll(b: Builder, local: LocalOp, x: Value, *, dim: int, shift: int
     if not local.sharding_axes(source, dim):
         return b.roll(x, dim=dim, shift=shift)
     size, block = source.type.shape[dim], x.type.shape[dim]
-    wanted: list[list[RowRun]] = []
+    needed_rows: list[list[RowRun]] = []
     for at, rows in block_extents(size, block, local.num_shards(source, dim)):
         start = (at - shift) % size
         before = min(rows, size - start)
-        wanted.append([RowRun(0, start, before), RowRun(before, 0, rows - before)])
-    return fetch_rows(b, local, x, source, dim, wanted, block)
+        needed_rows.append([RowRun(0, start, before), RowRun(before, 0, rows - before)])
+    return fetch_rows(b, local, x, source, dim, needed_rows, block)
 
 
 def _broadcast_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> TensorType:

@@ -161,7 +161,7 @@ def _pad_reference(
         x.dtype,
     )
     spaced[tuple(slice(None, None, between + 1) for between in interior)] = x
-    kept = spaced[
+    inner = spaced[
         tuple(
             slice(max(-before, 0), max(n + min(after, 0), 0))
             for n, before, after in zip(spaced.shape, low, high, strict=True)
@@ -169,9 +169,9 @@ def _pad_reference(
     ]
     padded = np.full(result.shape, value, x.dtype)
     padded[
-        tuple(slice(max(before, 0), max(before, 0) + n) for n, before in zip(kept.shape, low,
+        tuple(slice(max(before, 0), max(before, 0) + n) for n, before in zip(inner.shape, low,
                                                                             strict=True))
-    ] = kept  # fmt: skip
+    ] = inner  # fmt: skip
     return padded
 
 
@@ -238,16 +238,16 @@ def _dynamic_slice_factors(x: TensorType, *starts: TensorType, result: TensorTyp
 def _clamped_slices(shape: Ints, starts: tuple[NumpyArray, ...], sizes: Ints) -> tuple[slice, ...]:
     """Return the slices at `starts`, clamped so that they are in bounds."""
     at = [
-        min(max(int(start), 0), whole - size)
-        for start, whole, size in zip(starts, shape, sizes, strict=True)
+        min(max(int(start), 0), extent - size)
+        for start, extent, size in zip(starts, shape, sizes, strict=True)
     ]
     return tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
 
 
 def _dynamic_slice_vjp(b: Builder, g: Value, x: Value, *rest: Value) -> Cotangents:
     starts = rest[:-1]
-    whole = b.dynamic_update_slice(b.full(0, x.type), g, *starts)
-    return (whole, *(None for _ in starts))
+    x_cotangent = b.dynamic_update_slice(b.full(0, x.type), g, *starts)
+    return (x_cotangent, *(None for _ in starts))
 
 
 dynamic_slice = define_op(
@@ -296,9 +296,9 @@ def _dynamic_update_slice_factors(
 def _dynamic_update_slice_reference(
     x: NumpyArray, update: NumpyArray, *starts: NumpyArray, result: TensorType
 ) -> NumpyArray:
-    whole = np.array(x)
-    whole[_clamped_slices(x.shape, starts, update.shape)] = update
-    return whole
+    updated = np.array(x)
+    updated[_clamped_slices(x.shape, starts, update.shape)] = update
+    return updated
 
 
 def _dynamic_update_slice_vjp(

@@ -46,11 +46,13 @@ def movable_shardable(
 def slice_factors(x: TensorType, *, result: TensorType, attributes: SliceAttributes) -> FactorRule:
     """Return the factors; a single position is on one device, and the others contribute zero."""
     builder = RuleBuilder([x.shape], [result.shape])
-    for d, (size, kept) in enumerate(zip(x.shape, result.shape, strict=True)):
-        if kept == 1 and size != 1:
+    for d, (size, result_size) in enumerate(zip(x.shape, result.shape, strict=True)):
+        if result_size == 1 and size != 1:
             builder.add([d], [None], size, FactorKind.REDUCE)
         else:
-            builder.add([d], [d], size, FactorKind.PASS if size == kept else FactorKind.PERMUTE)
+            builder.add(
+                [d], [d], size, FactorKind.PASS if size == result_size else FactorKind.PERMUTE
+            )
     return builder.build()
 
 
@@ -60,18 +62,18 @@ def partition_slice(b: Builder, local: LocalOp, x: Value, *, attributes: SliceAt
     starts, strides = attributes.starts, attributes.strides
     begins = list(starts)
     for d, stride in enumerate(strides):
-        size, kept = source.type.shape[d], result.type.shape[d]
-        if not local.sharding_axes(source, d) or kept == size:
+        size, result_size = source.type.shape[d], result.type.shape[d]
+        if not local.sharding_axes(source, d) or result_size == size:
             continue
-        if kept == 1:
+        if result_size == 1:
             x = _select_row(b, local, x, source, d, starts[d])
         else:
             block = local.result.shape[d]
-            wanted = [
+            needed_rows = [
                 [RowRun(0, starts[d] + at * stride, dilated_size(rows, stride))]
-                for at, rows in block_extents(kept, block, local.num_shards(source, d))
+                for at, rows in block_extents(result_size, block, local.num_shards(source, d))
             ]
-            x = fetch_rows(b, local, x, source, d, wanted, dilated_size(block, stride))
+            x = fetch_rows(b, local, x, source, d, needed_rows, dilated_size(block, stride))
         begins[d] = 0
     if x.type == local.result:
         return x
@@ -108,8 +110,8 @@ def partition_pad(
         count = -(-block // step)
         # The first operand row at or after each end of a shard of the result.
         ends = [[-((low[d] - end) // step) for end in (at, at + rows)] for at, rows in bounds]
-        wanted = [[RowRun(0, first, last - first)] for first, last in ends]
-        x = fetch_rows(b, local, x, source, d, wanted, count, value)
+        needed_rows = [[RowRun(0, first, last - first)] for first, last in ends]
+        x = fetch_rows(b, local, x, source, d, needed_rows, count, value)
         phases = [
             first * step + low[d] - at for (first, _), (at, _) in zip(ends, bounds, strict=True)
         ]

@@ -90,8 +90,8 @@ def _partition_id(call: OperationReader) -> Values:
     mesh, axes = _manual(call)
     if {axis.name for axis in axes} != set(mesh.sizes):
         raise UnsupportedOperation("not all axes of its mesh are manual")
-    whole = tuple(Axis.full(name, mesh) for name in mesh.sizes)
-    position = call.emit_step("axis-index", axes=whole)
+    all_axes = tuple(Axis.full(name, mesh) for name in mesh.sizes)
+    position = call.emit_step("axis-index", axes=all_axes)
     if mesh.device_ids is not None:
         kind = TensorType((mesh.size,), "i32")
         ids = Dense(np.array(mesh.device_ids, np.int32))
@@ -140,12 +140,12 @@ def _axes(call: OperationReader) -> Axes:
     """Return the manual axes along which the groups of a collective are."""
     mesh, manual = _manual(call)
     ids = mesh.device_ids or tuple(range(mesh.size))
-    wanted = sorted(_lists(call, "groups", ids))
+    expected = sorted(_lists(call, "groups", ids))
     for count in range(1, len(manual) + 1):
         for axes in permutations(manual, count):
             if (
                 sorted([ids[position] for position in group] for group in device_groups(mesh, axes))
-                == wanted
+                == expected
             ):
                 return axes
     raise UnsupportedOperation("its groups are not those along manual axes")

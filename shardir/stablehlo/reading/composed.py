@@ -80,10 +80,10 @@ def _round_away_from_zero(call: OperationReader) -> Values:
     """Read a rounding half away from zero, which preserves the sign, also of zero."""
     (x,) = call.take_operands(1)
     size = call.emit_step("abs", x)
-    whole = call.emit_step("floor", size)
-    half = call.emit_step("ge", call.emit_step("sub", size, whole), splat(call, 0.5, x.type))
-    more = call.emit_step("add", whole, splat(call, 1.0, x.type))
-    rounded = call.emit_step("select", half, more, whole)
+    floor = call.emit_step("floor", size)
+    half = call.emit_step("ge", call.emit_step("sub", size, floor), splat(call, 0.5, x.type))
+    more = call.emit_step("add", floor, splat(call, 1.0, x.type))
+    rounded = call.emit_step("select", half, more, floor)
     zero = splat(call, 0.0, x.type)
     signed = call.emit_step(
         "select", call.emit_step("lt", x, zero), call.emit_step("neg", rounded), rounded
@@ -285,9 +285,11 @@ def _unary_einsum(call: OperationReader) -> Values:
     if len(set(before)) != len(before) or len(before) != x.type.rank or not {*after} <= {*before}:
         raise UnsupportedOperation("it has a letter twice")
     summed = tuple(d for d, letter in enumerate(before) if letter not in after)
-    kept = [letter for letter in before if letter in after]
+    remaining_letters = [letter for letter in before if letter in after]
     total = call.emit_step("sum", x, dims=summed) if summed else x
-    return call.emit("transpose", total, perm=tuple(kept.index(letter) for letter in after))
+    return call.emit(
+        "transpose", total, perm=tuple(remaining_letters.index(letter) for letter in after)
+    )
 
 
 @register_reader("torch_index_select")

@@ -259,10 +259,12 @@ class FunctionReader(FunctionState):
             raise call.fail(f"{callee.name} does not return what its call states", symbol)
         asked = [self.sharding_of(result, value.type)
                  for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
-        given = (outer or inner for outer, inner in zip(call.shardings, asked, strict=True))
+        result_shardings = (
+            outer or inner for outer, inner in zip(call.shardings, asked, strict=True)
+        )
         stated: Sequence[Sharding | None] = call.shardings
         if None in stated:
-            stated = self.complete_shardings(given, call.results)
+            stated = self.complete_shardings(result_shardings, call.results)
         return tuple(
             self.cross_call_boundary(
                 value, sharding, call.derive_name("edge"), call.written.loc, entering=False

@@ -235,11 +235,11 @@ def _concatenate(call: OperationReader, xs: Shapes, ys: Shapes) -> FactorRule:
 def _reduce(call: OperationReader, xs: Shapes, ys: Shapes) -> FactorRule:
     dims = call.integers("dimensions")
     shape = max(xs, key=len)
-    builder, kept = RuleBuilder(xs, ys), 0
+    builder, result_dim = RuleBuilder(xs, ys), 0
     for dim, size in enumerate(shape):
         before, after = [dim if x == shape else None for x in xs], _none(ys)
         if dim not in dims:
-            after, kept = [kept] * len(ys), kept + 1
+            after, result_dim = [result_dim] * len(ys), result_dim + 1
         builder.add(before, after, size, FactorKind.REDUCE if dim in dims else FactorKind.PASS)
     return builder.build()
 

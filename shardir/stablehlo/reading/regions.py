@@ -113,8 +113,8 @@ def _combinations(call: OperationReader, count: int) -> list[str] | None:
     names = [combination_of(formula, i) for i, formula in enumerate(returned)]
     if len(returned) != count:
         raise call.fail(f"its region returns {len(returned)} values for {count} operands")
-    whole = [name for name in names if name is not None]
-    return whole if len(whole) == count else None
+    combinations = [name for name in names if name is not None]
+    return combinations if len(combinations) == count else None
 
 
 def region_of(call: OperationReader, number: int) -> tuple[records.BlockRecord, list[Token]]:
@@ -132,13 +132,13 @@ def emit_tree_reduction(
     call: OperationReader, xs: list[Value], inits: list[Value], dims: Ints
 ) -> Values:
     """Emit a reduction by any computation as a tree: adjacent elements are combined repeatedly."""
-    kept = tuple(d for d in range(xs[0].type.rank) if d not in dims)
-    shape = tuple(xs[0].type.shape[d] for d in kept)
+    remaining_dims = tuple(d for d in range(xs[0].type.rank) if d not in dims)
+    shape = tuple(xs[0].type.shape[d] for d in remaining_dims)
     size = prod(xs[0].type.shape[d] for d in dims)
     rows = [
         call.emit_step(
             "reshape",
-            call.emit_step("transpose", x, perm=(*kept, *dims)),
+            call.emit_step("transpose", x, perm=(*remaining_dims, *dims)),
             result=x.type.with_shape((*shape, size)),
         )
         for x in xs
@@ -223,7 +223,7 @@ def _reduce_window(call: OperationReader) -> Values:
     x, init = call.operands
     window = call.integers("window_dimensions")
     ones = (1,) * x.type.rank
-    given: dict[str, Any] = {
+    window_attrs: dict[str, Any] = {
         "window": window,
         "strides": call.integers("window_strides", default=ones),
         "padding": call.pairs_of("padding", ((0, 0),) * x.type.rank),
@@ -231,7 +231,7 @@ def _reduce_window(call: OperationReader) -> Values:
         "window_dilation": call.integers("window_dilations", default=ones),
     }
     formula = formula_of(call, *region_of(call, 0))
-    running = _cumulative_dimension(x.type, **given)
+    running = _cumulative_dimension(x.type, **window_attrs)
     exponential = formula in log_add_exp_formulas()
     if exponential and {*window} == {1} and 1 in x.type.shape:
         running = x.type.shape.index(1), False
@@ -247,7 +247,7 @@ def _reduce_window(call: OperationReader) -> Values:
     cumulative = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}[combine]
     if running and not (combine == "add" and x.type.dtype == "bool"):
         return call.emit(cumulative, x, dim=running[0], reverse=running[1])
-    return call.emit("reduce_window", x, op=Symbol(combine), **given)
+    return call.emit("reduce_window", x, op=Symbol(combine), **window_attrs)
 
 
 def _cumulative_dimension(

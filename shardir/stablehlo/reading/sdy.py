@@ -221,8 +221,8 @@ def _manual_dim_axes(sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
 
 def _without_manual_replicated(sharding: Sharding, axes: Axes) -> Sharding:
     """Return the sharding without manual axes in `replicated`."""
-    kept = tuple(axis for axis in sharding.replicated if not _is_manual(axis, axes))
-    return replace(sharding, replicated=kept)
+    replicated = tuple(axis for axis in sharding.replicated if not _is_manual(axis, axes))
+    return replace(sharding, replicated=replicated)
 
 
 def _none_if_open(sharding: Sharding) -> Sharding | None:

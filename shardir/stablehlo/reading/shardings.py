@@ -49,8 +49,8 @@ class ShardingResolver:
         ids = tuple(self.types.integer(token, base) for token in body.ids)
         right = sorted(ids) == list(range(mesh.size)) if axes else len(ids) == 1 and ids[0] >= 0
         if not right:
-            wanted = f"the ids 0 to {mesh.size - 1} in some order" if axes else "one device id"
-            raise self.source.error(f"this mesh needs {wanted}", base, len(inside))
+            expected = f"the ids 0 to {mesh.size - 1} in some order" if axes else "one device id"
+            raise self.source.error(f"this mesh needs {expected}", base, len(inside))
         # Shardy rejects a device list in iota order.
         return Mesh(name, mesh.axes, None if axes and ids == tuple(range(mesh.size)) else ids)
 

@@ -270,9 +270,9 @@ class TypeParser:
             return np.frombuffer(data, type.numpy)[0].item()
         raise self.source.fail(f"these are {len(data)} bytes, {type} has {type.nbytes}", token)
 
-    def make_expected_error(self, wanted: str, node: Any) -> Exception:
+    def make_expected_error(self, expected: str, node: Any) -> Exception:
         """Return an error about an unexpected record."""
-        return self.source.fail(f"expected {wanted}", first_token(node))
+        return self.source.fail(f"expected {expected}", first_token(node))
 
 
 def _parse_plain_numbers(literal: str) -> ShapedElements | None:

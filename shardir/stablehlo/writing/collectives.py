@@ -164,9 +164,9 @@ def _position(w: MlirWriter, axes: Axes, by: int = 1) -> TypedName:
     )
     name = "replica_id" if w.replicas else "partition_id"
     number = w.write_step(f"stablehlo.{name}", [], TensorType((), "u32"))
-    whole = w.write_step("stablehlo.convert", [number], SCALAR_I32)
+    index = w.write_step("stablehlo.convert", [number], SCALAR_I32)
     one = {"slice_sizes": format_array([1])}
-    return w.write_step("stablehlo.dynamic_slice", [positions, whole], TensorType((1,), "i32"), one)
+    return w.write_step("stablehlo.dynamic_slice", [positions, index], TensorType((1,), "i32"), one)
 
 
 @WRITERS.rule(OPS["axis-index"])

@@ -75,9 +75,9 @@ def _scan(w: MlirWriter, op: Op) -> None:
         for param, (name, _) in zip(body.params[carries:], slices, strict=True):
             w.alias(param, name)
         returned = _typed_values(w, w.block(body))
-        whole = [w.typed_name(value) for value in carried[1 + carries :]]
+        outputs = [w.typed_name(value) for value in carried[1 + carries :]]
         outs = [
-            _update_slice(w, y, out, at) for y, out in zip(whole, returned[carries:], strict=True)
+            _update_slice(w, y, out, at) for y, out in zip(outputs, returned[carries:], strict=True)
         ]
         one = w.constant(1, COUNTER)
         return [w.write_step("stablehlo.add", [counter, one], COUNTER), *returned[:carries], *outs]
@@ -106,10 +106,10 @@ def _slice_at(w: MlirWriter, x: TypedName, at: TypedName) -> TypedName:
     return w.write_step("stablehlo.reshape", [cut], type.with_shape(type.shape[1:]))
 
 
-def _update_slice(w: MlirWriter, whole: TypedName, piece: TypedName, at: TypedName) -> TypedName:
-    _, type = whole
+def _update_slice(w: MlirWriter, operand: TypedName, piece: TypedName, at: TypedName) -> TypedName:
+    _, type = operand
     one = type.with_shape((1, *type.shape[1:]))
     piece = w.write_step("stablehlo.reshape", [piece], one)
     return w.write_step(
-        "stablehlo.dynamic_update_slice", [whole, piece, *_start(w, at, type.rank)], type
+        "stablehlo.dynamic_update_slice", [operand, piece, *_start(w, at, type.rank)], type
     )
