@@ -1,4 +1,9 @@
-"""Backends: run or emit partitioned programs for CPUs, GPUs, IPUs and MPI jobs."""
+"""Backends: run or emit partitioned programs for CPUs, GPUs, IPUs and MPI jobs.
+
+Input: modules that passes have partitioned for the devices of a mesh. Output: executables that take
+and return shards, or emitted program files. Start with `base.py` (the interface `Backend`), then
+`numpy/` (the reference backend) and `cpu/` (machine code).
+"""
 
 from shardir.backends import fork_handlers as fork_handlers
 from shardir.backends.base import (

@@ -6,7 +6,8 @@ processes exchanges one message. The tag of a message is a hash of the program, 
 step, so that processes that diverged do not receive each other's data; they wait and report it.
 
 The package is imported when `shardir.distributed.initialize` finds MPI, since importing mpi4py
-initializes MPI.
+initializes MPI. Input: a per-device program and the shards of this process. Output: the shards of
+the results. Start with `job.py`.
 """
 
 from shardir.backends.mpi.job import Job as Job, connect as connect

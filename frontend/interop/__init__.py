@@ -1,6 +1,9 @@
 """Import of programs from other libraries. `from_jax` is the entry point for JAX.
 
 The modules are imported on first use only, because they need the extra `jax`.
+Input: a Python function that is written for JAX, Flax or Equinox. Output: a function of shardir.
+Start with `imported_function.py`; `jaxpr_reader.py` converts equations by the rules of the modules
+`rules_*.py`.
 """
 
 from importlib.util import find_spec

@@ -1,21 +1,19 @@
 """Explanations of sharding decisions.
 
-Every function takes a module (or the result of `jit(f).lower(...)`) and returns plain data that is
-readable when printed:
+Input: a module, or the result of `jit(f).lower(...)`. Output: plain data that is readable when
+printed. The functions propagate with a record (`passes.propagation.record`) and evaluate it. Start
+with `explanation.py` and `history.py`.
 
-explain(program, "h")        the origin of each axis of a value, and why other axes are absent
-    conflicts(program)           conflicting shardings, which one was kept, and the cost of the
-      other
-    what_if(program, ["%w: ..."]) the changes that other annotations would cause
-    order_sensitive(program)     shardings that depend on the order of the worklist
-    coverage(program)            operations, dimensions and annotations without effect
-    explain_collective(program, "3") the cause of a collective, and more expensive plans
-    communication(partitioned)   the collectives of a per-device program in tables
-    summarize(program)           an overview in numbers
-    xla_communication(hlo)       the collectives of a module that XLA partitioned
-    compare_with_xla(hlo, program) those beside the collectives of our plan
-
-They propagate with a record (`passes.propagation.record`) and evaluate it.
+    explain(program, "h")             the origin of each axis of a value, and why others are absent
+    conflicts(program)                conflicting shardings, the chosen one, and the others' cost
+    what_if(program, ["%w: ..."])     the changes that other annotations would cause
+    order_sensitive(program)          shardings that depend on the order of the worklist
+    coverage(program)                 operations, dimensions and annotations without effect
+    explain_collective(program, "3")  the cause of a collective, and more expensive plans
+    communication(partitioned)        the collectives of a per-device program in tables
+    summarize(program)                an overview in numbers
+    xla_communication(hlo)            the collectives of a module that XLA partitioned
+    compare_with_xla(hlo, program)    the same collectives beside those of our plan
 """
 
 from shardir.passes.explain import report_text as report_text

@@ -1,5 +1,8 @@
 """Sharding propagation, one concept per file.
 
+Input: a module in which some values have shardings. Output: the module in which every value has
+one, and on request the history of the decisions. Start with `propagate` (the pass).
+
 From the inside out: `factor_projection` maps dimension shardings to factors; `basic` and
 `aggressive` decide how far each factor can be sharded; `step` propagates through one operation,
 memoized; `propagation_network` represents a function as nodes that wake each other; `worklist` runs

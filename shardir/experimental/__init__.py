@@ -1,4 +1,8 @@
-"""Names under `shardir.experimental` for programs that follow older JAX tutorials."""
+"""Names under `shardir.experimental` for programs that follow older JAX tutorials.
+
+Each module forwards names of `jax.experimental` to the current public names of shardir; it takes
+and returns what those functions do. Start with `shard_map.py`.
+"""
 
 from typing import TYPE_CHECKING
 

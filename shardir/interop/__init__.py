@@ -1,4 +1,9 @@
-"""Programs of other libraries. `shardir.interop.jax` needs the extra `jax`."""
+"""Programs of other libraries. `shardir.interop.jax` needs the extra `jax`.
+
+Input: functions that are written for JAX, or scripts that import JAX. Output: functions of shardir,
+or the script's effects. Start with `jax.py` (`from_jax`); `in_place_of_jax/` runs unchanged scripts
+on shardir by means of `jax_shim/`.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,8 @@
-"""Operations close to the IR: control flow, sharding constraints, general contractions."""
+"""Operations close to the IR: control flow, sharding constraints, general contractions.
+
+The functions take and return arrays or tracers. Start with `shardir.frontend.lax.api`, which
+imports the implementations; this module loads it on first use.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,8 @@
-"""Neural network functions: activations, softmax, attention."""
+"""Neural network functions: activations, softmax, attention.
+
+The functions take and return arrays or tracers. Start with `shardir.frontend.nn.api`, which imports
+the implementations; this module loads it on first use.
+"""
 
 from typing import TYPE_CHECKING
 

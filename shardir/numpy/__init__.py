@@ -1,7 +1,8 @@
 """NumPy's functions for sharded arrays.
 
-This module imports its implementation immediately, because the first call of a compiled function
-would otherwise pay for the import.
+The functions take and return arrays or tracers. Start with `shardir.frontend.numpy.api`, which
+imports the implementations. This module imports it immediately, because the first call of a
+compiled function would otherwise pay for the import.
 """
 
 from importlib import import_module

@@ -1,4 +1,9 @@
-"""The operations, one module per family. Importing this package declares them all."""
+"""The operations, one module per family. Importing this package declares them all.
+
+Input: declarations by `define_op` of `shardir.ir.operation`. Output: operation specifications
+(`OpSpec`) in the registry `OPS`, with types, sharding factors, NumPy semantics and derivatives.
+Start with `elementwise/elementwise.py` (the simplest operations), then `contraction/dot.py`.
+"""
 
 from shardir.ops.communication.annotations import (
     checkpoint_name as checkpoint_name,

@@ -1,4 +1,8 @@
-"""SciPy's functions for sharded arrays."""
+"""SciPy's functions for sharded arrays.
+
+The functions take and return arrays or tracers. Start with `special.py`; the implementations are in
+`shardir.frontend.scipy` and are loaded on first use.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
 """QR, LU, Cholesky, triangular solve, SVD, eigenvalues, pseudo-inverse, least squares, FFT;
 `matrices` for derivative formulas. Input: tensor types and attributes. Output: operation
-specifications in `OPS`.
+specifications in `OPS`. Start with `factorizations`.
 """

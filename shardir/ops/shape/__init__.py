@@ -1,4 +1,4 @@
 """Constants and iota, broadcast/reshape/transpose/concatenate/reverse, slices, updates, padding,
 roll, with batching and partitioning. Input: tensor types and attributes. Output: operation
-specifications in `OPS`.
+specifications in `OPS`. Start with `rearrangements`.
 """

@@ -1,4 +1,8 @@
-"""Sparse linear algebra under SciPy's names."""
+"""Sparse linear algebra under SciPy's names.
+
+The functions take linear operators and arrays and return arrays. Start with `linalg.py`; the
+implementation is `shardir.frontend.scipy.sparse_linalg`.
+"""
 
 from typing import TYPE_CHECKING
 
