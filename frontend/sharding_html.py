@@ -51,13 +51,13 @@ def _first_word(sharding: Sharding) -> Html:
     parts = [
         join(["None"])
         if not (axes := _dimension_axes(sharding, dimension))
-        else join(_separated([label(axis, colors[axis]) for axis in axes], " "))
+        else join(_separate([label(axis, colors[axis]) for axis in axes], " "))
         for dimension in range(len(sharding.spec))
     ]
-    return join([name, " (", *_separated(parts, ", "), ")"])
+    return join([name, " (", *_separate(parts, ", "), ")"])
 
 
-def _separated(items: Sequence[str], separator: str) -> Iterator[str]:
+def _separate(items: Sequence[str], separator: str) -> Iterator[str]:
     for number, item in enumerate(items):
         if number:
             yield separator
@@ -79,7 +79,7 @@ def _mesh_picture(mesh: Mesh) -> Iterator[Html]:
         for (name, size), kind in zip(mesh.shape.items(), mesh.axis_types, strict=True)
     ]
     title = tag("span", type(mesh).__name__, class_="sd-k")
-    yield tag("div", title, f" of {mesh.size} devices: ", *_separated(axes, ", "))
+    yield tag("div", title, f" of {mesh.size} devices: ", *_separate(axes, ", "))
     if mesh.size > MAX_BOXES or not mesh.axis_names:
         return
     *outer, rows, columns = (1, *mesh.axis_sizes) if mesh.ndim == 1 else mesh.axis_sizes
@@ -95,7 +95,7 @@ def _mesh_picture(mesh: Mesh) -> Iterator[Html]:
         ]
         edges = [[_coordinate(names[-2], i, colors) for i in range(rows)]]
         edges.append([_coordinate(names[-1], i, colors) for i in range(columns)])
-        grids.append(tag("div", *_separated(where, ", "), _grid(grid, edges)))
+        grids.append(tag("div", *_separate(where, ", "), _grid(grid, edges)))
     yield tag("div", *grids, class_="sd-row")
 
 
@@ -122,7 +122,7 @@ def _shards(shape: Sequence[int] | None, sharding: Sharding) -> Html:
     dims = [_dimension(shape, sharding, d, word) for d, word in enumerate(words)]
     return join(
         [
-            tag("div", *_separated(dims, "; ")) if dims else "",
+            tag("div", *_separate(dims, "; ")) if dims else "",
             _grid(grid, edges),
         ]
     )

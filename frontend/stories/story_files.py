@@ -109,7 +109,7 @@ class Story:
         for step in self.steps:
             step.check()
 
-    def updated(self) -> str:
+    def regenerate(self) -> str:
         """Return the text of the story in which each pipeline makes each section anew.
 
         The first section, the headings and the comments above programs stay.
@@ -143,8 +143,8 @@ def read_story(path: str | os.PathLike[str]) -> Story:
 
 
 def update_story(path: str | os.PathLike[str]) -> bool:
-    """Rewrite a story file with `Story.updated`; return whether the text has changed."""
-    updated = read_story(path).updated()
+    """Rewrite a story file with `Story.regenerate`; return whether the text has changed."""
+    updated = read_story(path).regenerate()
     file = Path(path).resolve()
     # Several processes of pytest-xdist may update one file, and must not read half of a text.
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

@@ -56,11 +56,11 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
         way.b.why = f"%{value.name} is independent of the inputs"
         tangents.append(way.get_or_zeros(value))
     new_body = way.block((*body.params, *params), (*body.returns, *tangents))
-    wishes = dict(zip(params, chosen, strict=True))
+    primal_of = dict(zip(params, chosen, strict=True))
     for value, tangent in way.tangents.items():
-        wishes.setdefault(tangent, value)
+        primal_of.setdefault(tangent, value)
     results = (*function.result_shardings, *(None for _ in tangents))
-    return Function(f"{function.name}.jvp", _name_tangents(function, new_body, wishes), results)
+    return Function(f"{function.name}.jvp", _name_tangents(function, new_body, primal_of), results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,13 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
     )
 
 
-def _name_tangents(function: Function, block: Block, wishes: dict[Value, Value]) -> Block:
+def _name_tangents(function: Function, block: Block, primal_of: dict[Value, Value]) -> Block:
     """Return the block with names for new values: a tangent is named after its value."""
     old_values = list(all_values(function.body))
     old, names = set(old_values), UniqueNames([value.name for value in old_values])
     new: dict[Value, Value] = {}
     for value in dict.fromkeys(all_values(block)):
         if value not in old:
-            wish = f"{wishes[value].name}.tangent" if value in wishes else value.name
-            new[value] = replace(value, name=names.fresh("" if wish.isdigit() else wish))
+            name_hint = f"{primal_of[value].name}.tangent" if value in primal_of else value.name
+            new[value] = replace(value, name=names.fresh("" if name_hint.isdigit() else name_hint))
     return substitute(block, new)

@@ -23,8 +23,8 @@ Returns the operation extended by the residuals it must pass on, or the operatio
 class Pullback:
     """Emits the backward operations of a block into the builder `b`.
 
-    `given` holds the cotangents accumulated so far. `active` are the values that have cotangents;
-    `wishes` maps a cotangent to the value that it belongs to, after which it can be named.
+    `active` are the values that have cotangents; `primal_of` maps a cotangent to the value that it
+    belongs to, after which it can be named.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Pullback:
         b: Builder,
         active: set[Value],
         handlers: Mapping[str, Handler],
-        wishes: dict[Value, Value] | None = None,
+        primal_of: dict[Value, Value] | None = None,
     ) -> None:
         self.b = b
         self.active = active
         self.handlers = handlers
-        self.primal_of_cotangent: dict[Value, Value] = {} if wishes is None else wishes
+        self.primal_of_cotangent: dict[Value, Value] = {} if primal_of is None else primal_of
         self.cotangents: dict[Value, Value] = {}
 
     def inner(self) -> "Pullback":

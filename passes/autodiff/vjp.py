@@ -155,7 +155,7 @@ def check_differentiable(
 
 
 def _name_cotangents(
-    function: Function, forward: Block, back: Block, wishes: dict[Value, Value]
+    function: Function, forward: Block, back: Block, primal_of: dict[Value, Value]
 ) -> tuple[dict[Value, Value], UniqueNames]:
     """Return names for new values, in reading order: a cotangent is named after its value."""
     old = set(all_values(function.body))
@@ -165,6 +165,6 @@ def _name_cotangents(
     for value in (*back.params, *new_values):
         if value in new:
             continue
-        wish = f"{wishes[value].name}.grad" if value in wishes else value.name
-        new[value] = replace(value, name=names.fresh("" if wish.isdigit() else wish))
+        name_hint = f"{primal_of[value].name}.grad" if value in primal_of else value.name
+        new[value] = replace(value, name=names.fresh("" if name_hint.isdigit() else name_hint))
     return new, names

@@ -71,8 +71,8 @@ def _restore_names_and_shardings(
     for value in values:
         old = heirs.get(value)
         if old is None:
-            wish = "" if value.name.isdigit() else value.name
-            new[value] = Value(value.type, names.fresh(wish), value.sharding)
+            name_hint = "" if value.name.isdigit() else value.name
+            new[value] = Value(value.type, names.fresh(name_hint), value.sharding)
             continue
         name = names.fresh(old.name) if old in named else old.name
         named.add(old)

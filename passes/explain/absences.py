@@ -86,12 +86,12 @@ class PlaceFindings(NamedTuple):
 class PlaceGraph:
     """The places of a function, connected where operations have them as dimensions of one factor.
 
-    Searches for different values and axes share its neighbours and connected components.
+    Searches for different values and axes share its adjacent dimensions and connected components.
     """
 
     def __init__(self, history: FunctionHistory) -> None:
         self.history = history
-        self._neighbours: dict[CellDim, tuple[CellDim, ...]] = {}
+        self._adjacent: dict[CellDim, tuple[CellDim, ...]] = {}
         self._component: dict[CellDim, int] = {}
         self._places: list[list[CellDim]] = []
         self._has_finding: dict[tuple[int, Axis, Mesh], bool] = {}
@@ -109,16 +109,16 @@ class PlaceGraph:
             )
         return found
 
-    def neighbours(self, cell_dim: CellDim) -> tuple[CellDim, ...]:
+    def adjacent_dims(self, cell_dim: CellDim) -> tuple[CellDim, ...]:
         """Return the places that share a factor with a place."""
-        result = self._neighbours.get(cell_dim)
+        result = self._adjacent.get(cell_dim)
         if result is None:
-            result = self._neighbours[cell_dim] = tuple(
-                dict.fromkeys(self._find_neighbours(cell_dim))
+            result = self._adjacent[cell_dim] = tuple(
+                dict.fromkeys(self._find_adjacent_dims(cell_dim))
             )
         return result
 
-    def _find_neighbours(self, cell_dim: CellDim) -> Iterator[CellDim]:
+    def _find_adjacent_dims(self, cell_dim: CellDim) -> Iterator[CellDim]:
         cell, dim = cell_dim
         for step, tensor in self.history.final_visits.get(cell, ()):
             dims = self._dims_of_factors(step.rule)
@@ -160,7 +160,7 @@ class PlaceGraph:
             reached = {position_of: None}
             waiting = [position_of]
             while waiting:
-                further = (p for p in self.neighbours(waiting.pop()) if p not in reached)
+                further = (p for p in self.adjacent_dims(waiting.pop()) if p not in reached)
                 new = dict.fromkeys(further)
                 reached.update(new)
                 waiting += new
@@ -378,7 +378,7 @@ class _AbsenceSearch:
             refusals = refusals or [rest for each in findings for rest in each.beside]
             if refusals:
                 return list(dict.fromkeys(without_dim(absence) for absence in refusals))
-            further = (cell_dim for here in ring for cell_dim in graph.neighbours(here))
+            further = (cell_dim for here in ring for cell_dim in graph.adjacent_dims(here))
             ring = [cell_dim for cell_dim in dict.fromkeys(further) if cell_dim not in seen]
             seen.update(dict.fromkeys(ring))
         return []

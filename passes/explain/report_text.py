@@ -114,8 +114,8 @@ def _(report: Conflicts) -> str:
         (
             row.op + format_times(group),
             row.given_up.loop,
-            _wish(row.kept, row.given_up.loop),
-            _wish(row.given_up, row.given_up.loop),
+            _request_text(row.kept, row.given_up.loop),
+            _request_text(row.given_up, row.given_up.loop),
             row.verdict.value,
             f"{' + '.join(row.reshard) or 'nothing'}, {show_bytes(row.nbytes)}",
         )
@@ -125,8 +125,8 @@ def _(report: Conflicts) -> str:
     lines = [*_columns(_first_rows(rows), head), *_omitted_rows(rows)]
     for row, group in folded[:MAX_ROWS]:
         notes = [row.detail] if row.detail else []
-        for wish in (row.kept, row.given_up):
-            notes += [_with_location(f"{wish.value}: {a}", a.loc) for a in wish.annotations]
+        for request in (row.kept, row.given_up):
+            notes += [_with_location(f"{request.value}: {a}", a.loc) for a in request.annotations]
         lines += [
             "",
             _with_location(row.op + format_times(group), row.loc),
@@ -152,8 +152,10 @@ def _conflict_key(row: Conflict) -> object:
     )
 
 
-def _wish(wish: AxesRequest, loop: str) -> str:
-    return f"{wish.value} {wish.axes}" + (f" along {wish.loop}" if wish.loop != loop else "")
+def _request_text(request: AxesRequest, loop: str) -> str:
+    return f"{request.value} {request.axes}" + (
+        f" along {request.loop}" if request.loop != loop else ""
+    )
 
 
 @report_text.register

@@ -116,28 +116,28 @@ class _FusedOperationBuilder:
     def append(self, op: Op) -> None:
         """Append an operation of the group."""
         reduces = op.spec in REDUCTIONS
-        lie = self.whole if reduces or self.groups.whole[op.result] else self.kept
+        loop_axes = self.whole if reduces or self.groups.whole[op.result] else self.kept
         operands = []
         for value in op.operands:
             scalar = not reduces and value.type.shape != op.result.type.shape
-            operands.append(self.inner_value(value, () if scalar else lie))
+            operands.append(self.inner_value(value, () if scalar else loop_axes))
         result = replace(op.result, name=self.names.fresh(op.result.name))
         self.inner[op.result] = result
         self.ops.append(replace(op, operands=tuple(operands), results=(result,)))
 
-    def inner_value(self, value: Value, lie: LoopMapping) -> Value:
-        """Return the inner value for a value along the loop axes `lie`."""
+    def inner_value(self, value: Value, loop_axes: LoopMapping) -> Value:
+        """Return the inner value for a value along the loop axes `loop_axes`."""
         if value in self.inner:
             return self.inner[value]
         op = self.groups.free.get(value)
-        key = (value, lie)
+        key = (value, loop_axes)
         if op is None:
             if key not in self.params:
                 self.params[key] = replace(value, name=self.names.fresh(value.name))
             return self.params[key]
         if key not in self.copies:
             operands = tuple(
-                self.inner_value(x, self._operand_axes(op, x, lie)) for x in op.operands
+                self.inner_value(x, self._operand_axes(op, x, loop_axes)) for x in op.operands
             )
             result = replace(value, name=self.names.fresh(value.name))
             self.copies[key] = result
@@ -145,11 +145,11 @@ class _FusedOperationBuilder:
         return self.copies[key]
 
     @staticmethod
-    def _operand_axes(op: Op, x: Value, lie: LoopMapping) -> LoopMapping:
+    def _operand_axes(op: Op, x: Value, loop_axes: LoopMapping) -> LoopMapping:
         """Return the loop axes of the operand of a free operation."""
         if op.spec is not broadcast:
-            return lie
-        along = dict(zip(non_unit_dims(op.result.type), lie, strict=True))
+            return loop_axes
+        along = dict(zip(non_unit_dims(op.result.type), loop_axes, strict=True))
         return tuple(along[op.attrs["dims"][dim]] for dim in non_unit_dims(x.type))
 
     def why(self, members: Sequence[Op]) -> str:

@@ -150,7 +150,7 @@ class ReshardReassociation:
                 moves += self.recompute(local, target)
                 moved[operand] = moves[-1].result
                 continue
-            moved[operand] = self.renamed(operand, target)
+            moved[operand] = self.rename_value(operand, target)
             moves.append(replace(move, operands=(operand,), results=(moved[operand],)))
         operands = tuple(moved[operand] for operand in joined.operands)
         return [*moves, replace(joined, operands=operands, results=move.results)]
@@ -270,12 +270,12 @@ class ReshardReassociation:
         copies: dict[Value, Value] = {}
         new_ops: list[Op] = []
         for op in ops:
-            copies[op.result] = self.renamed(op.result, target)
+            copies[op.result] = self.rename_value(op.result, target)
             operands = tuple(copies.get(operand, operand) for operand in op.operands)
             new_ops.append(replace(op, operands=operands, results=(copies[op.result],)))
         return new_ops
 
-    def renamed(self, value: Value, sharding: Sharding) -> Value:
+    def rename_value(self, value: Value, sharding: Sharding) -> Value:
         """Return a value like `value` with another sharding, under a new name."""
         name = self.names.fresh(f"{value.name}.unsharded")
         return replace(value, name=name, sharding=sharding_annotation(sharding))

@@ -3,8 +3,8 @@
 A rule has one word per dimension, commas between tensors, and results behind the arrow. `(i j)` is
 one dimension that maps to two factors, major to minor; a leading `...` stands for any number of
 dimensions, the same wherever it occurs (`...1` is another such group). Factors that are reduced,
-that need replication, whose shards exchange rows with neighbours, or whose propagation is blocked
-are listed by name. The notation is that of JAX's sharding rules for custom operations.
+that need replication, whose shards exchange rows with adjacent shards, or whose propagation is
+blocked are listed by name. The notation is that of JAX's sharding rules for custom operations.
 
     sharding_rule("b (h d), d k -> b h k", reduction="d", sizes={"h": 8})
     sharding_rule("b (h d), d k -> b h k {h=8} reduction={d}")

@@ -161,12 +161,12 @@ def _assign_letters(chains: Sequence[Sequence[LetterPart]]) -> dict[LetterPart, 
     spelled: dict[LetterPart, str] = {}
     preferred = [chain[-1][0] for chain in chains]
     free = [letter for letter in ascii_letters if letter not in preferred]
-    for chain, wish in zip(chains, preferred, strict=True):
-        if wish in spelled.values():
+    for chain, choice in zip(chains, preferred, strict=True):
+        if choice in spelled.values():
             if not free:
                 return None
-            wish = free.pop(0)
-        spelled[chain[0]] = wish
+            choice = free.pop(0)
+        spelled[chain[0]] = choice
     return spelled
 
 

@@ -50,7 +50,7 @@ def test_steps_have_the_pipelines_and_lines_of_their_headings(file: Path) -> Non
         (2, "dce", 22),
     ]
     story.check()
-    assert story.updated() == STORY
+    assert story.regenerate() == STORY
 
 
 @pytest.mark.parametrize("text", [STORY, FIRST])
@@ -62,7 +62,7 @@ def test_an_empty_line_below_a_heading_is_optional(file: Path) -> None:
     file.write_text(STORY.replace("// ===== cse\n\n", "// =====  cse \n"), encoding="utf-8")
     story = testing.read_story(file)
     story.check()
-    assert story.updated() == STORY
+    assert story.regenerate() == STORY
 
 
 def test_another_program_is_shown_as_a_diff(file: Path) -> None:
