@@ -206,10 +206,10 @@ def _frame_code_info(frame: FrameType) -> _CodeInfo:
 
 
 def _code_info(code: CodeType) -> _CodeInfo:
-    found = _code_cache.get(id(code))
-    if found is None:
-        found = _code_cache[id(code)] = _CodeInfo(code)
-    return found
+    result = _code_cache.get(id(code))
+    if result is None:
+        result = _code_cache[id(code)] = _CodeInfo(code)
+    return result
 
 
 def is_internal_code(code: CodeType) -> bool:
@@ -264,12 +264,12 @@ def find_variable_name(value: object) -> str:
     place = user_position()
     if place is None:
         return ""
-    found = _name_in(place.frame.f_globals, value)
+    result = _name_in(place.frame.f_globals, value)
     frame: FrameType | None = place.frame
     while frame is not None and not _frame_code_info(frame).internal:
-        found = _name_in(frame.f_locals, value) or found
+        result = _name_in(frame.f_locals, value) or result
         frame = frame.f_back
-    return found
+    return result
 
 
 def _name_in(scope: Mapping[str, object], value: object) -> str:

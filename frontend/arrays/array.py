@@ -210,8 +210,8 @@ class Array(ArrayFields, Convertible):
 
     def addressable_data(self, index: int) -> "Array":
         """Return the shard of the device at `index`, as an array on that device."""
-        found: Array = self.addressable_shards[index].data
-        return found
+        result: Array = self.addressable_shards[index].data
+        return result
 
     # Elements
 
@@ -343,9 +343,9 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     if type(array) is np.ndarray and not weak and not dtype:
         known, on = signature_of_numpy(array), default_sharding()
         if known is not None and array.flags.carray:
-            made: Array | None = import_natively(array, known[0], on, Array)
-            if made is not None:
-                return made
+            result: Array | None = import_natively(array, known[0], on, Array)
+            if result is not None:
+                return result
         if known is not None and fits_dtype(array, known[1]):
             storage = (
                 import_numpy(normalize_bools(array))

@@ -43,5 +43,5 @@ def jax_key_words(x: Any) -> npt.NDArray[np.uint64] | None:
             )
         )
     words = np.asarray(random.key_data(x)).astype(np.uint64)
-    found: npt.NDArray[np.uint64] = words[..., 0] << np.uint64(32) | words[..., 1]
-    return found
+    result: npt.NDArray[np.uint64] = words[..., 0] << np.uint64(32) | words[..., 1]
+    return result

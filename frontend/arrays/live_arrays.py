@@ -12,7 +12,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     the garbage collector knows, which takes milliseconds for each hundred thousand objects.
     Objects that `gc.freeze` moved are not found.
     """
-    found = [
+    result = [
         each
         for each in gc.get_objects()
         if type(each) is Array
@@ -20,4 +20,4 @@ def live_arrays(platform: str | None = None) -> list[Array]:
         and not each.is_deleted()
         and platform in (None, each.sharding.device_assignment[0].platform)
     ]
-    return sorted(found, key=lambda each: -each.nbytes)
+    return sorted(result, key=lambda each: -each.nbytes)

@@ -33,8 +33,8 @@ def import_natively(
         launch = _import_launches[key] = _make_import_launch(
             array.shape, array.dtype, signature, sharding, kind
         )
-    made = None if launch is None else launch([array])
-    return None if made is None else made[0]
+    result = None if launch is None else launch([array])
+    return None if result is None else result[0]
 
 
 def _make_import_launch(

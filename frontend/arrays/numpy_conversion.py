@@ -29,9 +29,9 @@ def is_number(x: Any) -> bool:
 
 def abstract_of(x: Any, name: str = "") -> AbstractValue:
     """Return the abstract value of an operand; raises `NotAnArrayError` that mentions `name`."""
-    found = getattr(x, "abstract", None)
-    if isinstance(found, AbstractValue):
-        return found
+    result = getattr(x, "abstract", None)
+    if isinstance(result, AbstractValue):
+        return result
     if type(x) in PYTHON_NUMBER_TYPES:
         dtype, weak = PYTHON_NUMBER_TYPES[type(x)]
         return AbstractValue(TensorType((), canonical_dtype(dtype)), weak)

@@ -132,13 +132,13 @@ class NamespaceOperator:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         try:
-            made = self._fun(*args, **options)
+            result = self._fun(*args, **options)
         except Exception as error:
             hide_own_frames(error)
             raise
         if self.call_cache is None and self._can_share_cache:
             self._share_cache()
-        return made
+        return result
 
     def _share_cache(self) -> None:
         """Share the native call cache of the function."""

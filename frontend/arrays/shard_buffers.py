@@ -44,9 +44,9 @@ def pad_to_shards(whole: Buffer, sharding: Sharding) -> Buffer:
     longer = padded_shape(whole.shape, sharding)
     if longer == whole.shape:
         return whole
-    made = np.zeros(longer, whole.dtype)
-    made[tuple(map(slice, whole.shape))] = whole
-    return made
+    result = np.zeros(longer, whole.dtype)
+    result[tuple(map(slice, whole.shape))] = whole
+    return result
 
 
 def padded_shape(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:

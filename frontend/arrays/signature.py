@@ -46,8 +46,8 @@ def signature_of(abstract: AbstractValue, sharding: Sharding | None) -> ArraySig
 
 def _intern_signature(abstract: AbstractValue, sharding: Sharding | None) -> ArraySignature:
     key = abstract, sharding
-    found = _signatures.get(key)
-    return found if found is not None else _signatures.setdefault(key, ArraySignature(*key))
+    result = _signatures.get(key)
+    return result if result is not None else _signatures.setdefault(key, ArraySignature(*key))
 
 
 @lru_cache(1 << 10)

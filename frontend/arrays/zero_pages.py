@@ -24,13 +24,13 @@ def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
     It must not be called while a function is traced.
     """
     launch = _zeros_launch(shape, dtype, default_array_device()) if is_available() else None
-    made: list[Array] | None = None if launch is None else launch([])
-    if made is None:
+    result: list[Array] | None = None if launch is None else launch([])
+    if result is None:
         return None
     done = recorded_calls.get()
     if done is not None:
-        done.append(RecordedCall((), launch, [], None, made[0]))
-    return made[0]
+        done.append(RecordedCall((), launch, [], None, result[0]))
+    return result[0]
 
 
 @lru_cache(1 << 10)

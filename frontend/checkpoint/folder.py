@@ -209,9 +209,9 @@ def _sibling_folder(target: Path, ending: str) -> Path | None:
 
 
 def _require_sibling_folder(target: Path, ending: str) -> Path:
-    found = _sibling_folder(target, ending)
-    assert found is not None, target  # See `check_can_save`.
-    return found
+    result = _sibling_folder(target, ending)
+    assert result is not None, target  # See `check_can_save`.
+    return result
 
 
 def _make_folders(folder: Path) -> None:

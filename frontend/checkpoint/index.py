@@ -148,12 +148,12 @@ def parse_json(text: bytes) -> Any:
 
 
 def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise _MalformedIndexError(f"the name {quote_text(twice)} occurs twice")
-    return made
+    return result
 
 
 def _refuse_constant(text: str) -> NoReturn:
@@ -248,17 +248,17 @@ def _read_part(what: str, found: Any, dtype: str, has_checksums: bool) -> Stored
         raise _MalformedIndexError(
             f"the box of a part of {what} has no start and stop for each dimension"
         )
-    made = tuple((start, stop) for start, stop in box)
+    result = tuple((start, stop) for start, stop in box)
     if not has_checksums:
-        return StoredPart(file, made)
+        return StoredPart(file, result)
     checksums = found["crc32"]
     if not isinstance(checksums, str) or _CHECKSUMS.fullmatch(checksums) is None:
         raise _MalformedIndexError(f"the checksums of a part of {what} are not eight digits each")
-    if len(checksums) != 8 * chunk_count(tuple(stop - start for start, stop in made), dtype):
+    if len(checksums) != 8 * chunk_count(tuple(stop - start for start, stop in result), dtype):
         raise _MalformedIndexError(
             f"a part of {what} has another number of checksums than its size needs"
         )
-    return StoredPart(file, made, checksums)
+    return StoredPart(file, result, checksums)
 
 
 def _is_size(size: Any) -> bool:

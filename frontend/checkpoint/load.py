@@ -168,13 +168,13 @@ def exists(folder: str | os.PathLike[str]) -> bool:
     in all of them when only some find one.
     """
     target = checkpoint_path(folder, "looked for in")
-    found = os.path.lexists(find_checkpoint_folder(target) / INDEX)
+    result = os.path.lexists(find_checkpoint_folder(target) / INDEX)
     link = process_group().link
-    rows = [found]
+    rows = [result]
     if link is not None:
         rows = [
             row == b"1"
-            for row in link.gather(b"01"[found : found + 1], f"looking for {quote_path(target)}")
+            for row in link.gather(b"01"[result : result + 1], f"looking for {quote_path(target)}")
         ]
     if any(rows) and not all(rows):
         yes, no = rows.index(True), rows.index(False)
@@ -184,7 +184,7 @@ def exists(folder: str | os.PathLike[str]) -> bool:
             f"{link.process_name(no)} finds "
             "none; use a folder that all processes can read"
         )
-    return found
+    return result
 
 
 class _AnyArray:
@@ -232,17 +232,17 @@ def _convert_to_number(name: str, array: Array, like: Any, root: Path) -> Any:
     """Return a number of the class of `like`; raises an error if that cannot hold it."""
     found = np.asarray(array).item()
     try:
-        made = type(like)(found)
+        result = type(like)(found)
     except (TypeError, ValueError, OverflowError):  # For example 1j as a float.
-        made = None
-    if made is None or (made != found and found == found):
+        result = None
+    if result is None or (result != found and found == found):
         raise CheckpointError(
             f"{quote_text(name)} is {found!r} in the checkpoint {quote_path(root)}, and {like!r} "
             "of "
             f"type {type(like).__name__} is requested; pass a like with a "
             f"{type(found).__name__} there"
         )
-    return made
+    return result
 
 
 def _read_checkpoint_index(target: Path, root: Path) -> bytes:
@@ -322,25 +322,25 @@ class _CheckpointFiles:
         # Memory is allocated only after checking that the files are long enough.
         slices = [self._part_reader(part, name, entry) for part in needed]
         try:
-            made = [
+            result = [
                 np.empty([stop - start for start, stop in box], NUMPY_DTYPES[entry.dtype])
                 for box in boxes
             ]
             for part, stored in zip(needed, slices, strict=True):
-                self._copy_part(part, stored, name, entry, boxes, made)
+                self._copy_part(part, stored, name, entry, boxes, result)
         except MemoryError:
             raise CheckpointError(
                 f"{quote_text(name)} of the checkpoint {quote_path(self.root)} does not fit into "
                 "memory"
             ) from None
-        return made
+        return result
 
     def _part_reader(self, part: StoredPart, name: str, entry: IndexEntry) -> Any:
         """Return a reader of rows of a part after checking its shape and element type."""
         key, path = part_key(name, part.box), self.root / part.file
         try:
-            found = self._open_file(part.file).get_slice(key)
-            shape, dtype = tuple(found.get_shape()), found.get_dtype()
+            result = self._open_file(part.file).get_slice(key)
+            shape, dtype = tuple(result.get_shape()), result.get_dtype()
         except Exception as error:
             raise self._unreadable_error(part.file, error) from error
         if shape != (wanted := _stored_shape(part, entry)):
@@ -355,7 +355,7 @@ class _CheckpointFiles:
                 f"{quote_path(path)} of the checkpoint is damaged: it has {quote_text(key)} as "
                 f"{stored or dtype}, which should be {kind}"
             )
-        return found
+        return result
 
     def _open_file(self, file: str) -> Any:
         from safetensors import safe_open

@@ -191,8 +191,8 @@ def named_leaves(arrays: Any) -> dict[str, Any]:
     except RecursionError:
         raise CheckpointError(NESTED_TOO_DEEPLY) from None
     names = ["/".join(map(str, path)) or "array" for path in structure.paths()]
-    found = dict(zip(names, leaves, strict=True))
-    if len(found) < len(leaves):
+    result = dict(zip(names, leaves, strict=True))
+    if len(result) < len(leaves):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise ArgumentError(
             with_location(
@@ -206,7 +206,7 @@ def named_leaves(arrays: Any) -> dict[str, Any]:
                 f"an array of a checkpoint is named {quote_text(name)}, which has a character that "
                 "UTF-8 cannot encode; rename a key of the pytree"
             )
-    return found
+    return result
 
 
 def part_key(name: str, box: Box) -> str:

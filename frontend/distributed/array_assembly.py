@@ -158,11 +158,11 @@ def make_array_from_process_local_data(
     leaves, structure = tree.flatten(local_data)
     word = "global_shape of make_array_from_process_local_data"
     shapes = broadcast_prefix(global_shape, local_data, _is_shape, word)
-    made = [
+    result = [
         _make_from_local_data(placed, leaf, shape)
         for leaf, shape in zip(leaves, shapes, strict=True)
     ]
-    return tree.unflatten(structure, made)
+    return tree.unflatten(structure, result)
 
 
 def _is_shape(x: Any) -> bool:

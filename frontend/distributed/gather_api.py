@@ -40,8 +40,8 @@ def gather_to_root(x: Any, root: int = 0) -> Any:
                 f"{process_group().count - 1}"
             )
         )
-    made = tree.map(lambda leaf: _gather_leaf(leaf, root), x)
-    return made if process_group().index == root else None
+    result = tree.map(lambda leaf: _gather_leaf(leaf, root), x)
+    return result if process_group().index == root else None
 
 
 def _gather_leaf(leaf: Any, root: int | None) -> Any:
@@ -60,8 +60,8 @@ def from_process_local(
 
     This is `make_array_from_process_local_data` with the argument order of `device_put`.
     """
-    made: Array = make_array_from_process_local_data(sharding, data, global_shape)
-    return made
+    result: Array = make_array_from_process_local_data(sharding, data, global_shape)
+    return result
 
 
 def from_callback(

@@ -70,7 +70,7 @@ def live_ranks(proxy: int, root: Path) -> list[int]:
         pids = [int(word) for text in texts for word in text.split()]
     except (OSError, ValueError):
         return []
-    found = []
+    result = []
     for pid in pids:
         try:
             words = (root / str(pid) / "environ").read_bytes().split(b"\0")
@@ -78,8 +78,8 @@ def live_ranks(proxy: int, root: Path) -> list[int]:
             continue
         rank = next((word[9:] for word in words if word.startswith(b"PMI_RANK=")), b"")
         if rank.isdigit() and is_alive(pid, root):
-            found.append(int(rank))
-    return found
+            result.append(int(rank))
+    return result
 
 
 def find_missing_ranks(pid: int, count: int, size: int, root: Path) -> Sequence[int]:

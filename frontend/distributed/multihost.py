@@ -81,11 +81,11 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     specs = broadcast_sharding_requests(
         pspecs, local_inputs, "the specs of host_local_array_to_global_array"
     )
-    made = [
+    result = [
         make_array_from_process_local_data(NamedSharding(global_mesh, spec), leaf)
         for leaf, spec in zip(leaves, specs, strict=True)
     ]
-    return tree.unflatten(structure, made)
+    return tree.unflatten(structure, result)
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
@@ -97,11 +97,11 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
     leaves, structure = tree.flatten(global_inputs)
     word = "the specs of global_array_to_host_local_array"
     specs = broadcast_sharding_requests(pspecs, global_inputs, word)
-    made = [
+    result = [
         _assemble_local(device_put(leaf, NamedSharding(global_mesh, spec)), global_mesh)
         for leaf, spec in zip(leaves, specs, strict=True)
     ]
-    return tree.unflatten(structure, made)
+    return tree.unflatten(structure, result)
 
 
 def _assemble_local(array: Array, mesh: Mesh) -> Array:

@@ -51,8 +51,8 @@ ReadElements = Callable[[object, int], Buffer]
 
 def participating_processes(devices: Sequence[Device]) -> tuple[int, ...]:
     """Return the processes of these devices if there are several and this is one of them."""
-    found = tuple(sorted({device.process_index for device in devices}))
-    return found if len(found) > 1 and process_group().index in found else ()
+    result = tuple(sorted({device.process_index for device in devices}))
+    return result if len(result) > 1 and process_group().index in result else ()
 
 
 @dataclass(frozen=True)

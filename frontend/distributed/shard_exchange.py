@@ -100,8 +100,8 @@ def gather_elements(
     processes = range(there.count) if root is None else (root,)
     wanted = {process: [full_box(type.shape)] for process in processes}
     where = "" if root is None else f" to process {root}"
-    made = fetch_boxes(parts, sharding, type, wanted, f"gathering an array of type {type}{where}")
-    return made[0] if made else np.empty(0, type.numpy)
+    result = fetch_boxes(parts, sharding, type, wanted, f"gathering an array of type {type}{where}")
+    return result[0] if result else np.empty(0, type.numpy)
 
 
 def reshard_buffers(

@@ -219,8 +219,8 @@ def as_jax_array(x: Array) -> Any:
 
 
 def _leaves(tree: Any, states_too: bool) -> list[Any]:
-    found: list[Any] = jax.tree_util.tree_leaves(tree, is_leaf=_is_leaf(states_too))
-    return found
+    result: list[Any] = jax.tree_util.tree_leaves(tree, is_leaf=_is_leaf(states_too))
+    return result
 
 
 def _is_leaf(states_too: bool) -> Callable[[Any], bool]:

@@ -75,16 +75,16 @@ def is_object_copy(x: Any) -> bool:
 
 def leaf_paths(structure: Any) -> tuple[str, ...]:
     """Return the paths of the leaves of JAX's `structure`: `layers.0.weight`."""
-    found = _cached_paths(structure)
-    if found is None:
+    result = _cached_paths(structure)
+    if result is None:
         filled = structure.unflatten(range(structure.num_leaves))
-        found = tuple(
+        result = tuple(
             jax.tree_util.keystr(path, simple=True, separator=".")
             for path, _ in jax.tree_util.tree_leaves_with_path(filled)
         )
         if len(_path_cache) < MAX_CACHED_STRUCTURES and _is_hashable(structure):
-            _path_cache[structure] = found
-    return found
+            _path_cache[structure] = result
+    return result
 
 
 def _cached_paths(structure: Any) -> tuple[str, ...] | None:

@@ -132,13 +132,13 @@ def _flatten(arguments: Any) -> tuple[list[Any], Any]:
 
 def _argument_paths(structure: Any, labels: Sequence[str]) -> list[str]:
     """Return the paths of the leaves of (positional, named) arguments, as `params.w`."""
-    found = []
+    result = []
     for path in leaf_paths(structure):
         kind, _, rest = path.partition(".")
         number, dot, inner = rest.partition(".")
         if kind == "0" and number.isdigit():
             label = labels[int(number)] if int(number) < len(labels) else f"argument {number}"
-            found.append(f"{label}{dot}{inner}")
+            result.append(f"{label}{dot}{inner}")
         else:
-            found.append(rest)
-    return found
+            result.append(rest)
+    return result

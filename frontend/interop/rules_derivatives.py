@@ -170,7 +170,7 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
             return tuple(primal(*(x.value for x in args))), ()
         try:
             program, _ = trace_to_jaxpr(function, [jax_struct_of(x) for x in known])
-            found = reader.read(program, known)
+            result = reader.read(program, known)
         except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
             raise ImportedProgramError(
                 with_location(
@@ -180,7 +180,7 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
                 )
             ) from None
         count = len(alone.inexact)
-        return tuple(found[:count]), tuple(found[count:])
+        return tuple(result[:count]), tuple(result[count:])
 
     def backward(residuals: Sequence[Tracer], cotangents: Sequence[Any]) -> Any:
         given = alone.split_results(cotangents)[0]
@@ -193,8 +193,8 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
 
         structs = [[jax_struct_of(x) for x in residuals], [jax_struct_of(x) for x in given]]
         program, _ = trace_to_jaxpr(function, structs)
-        found = iter(reader.read(program, [*residuals, *given]))
-        return tuple(next(found) if i in indices else None for i in range(len(alone.args)))
+        result = iter(reader.read(program, [*residuals, *given]))
+        return tuple(next(result) if i in indices else None for i in range(len(alone.args)))
 
     primal.__name__ = alone.name
     function = custom_vjp(primal)

@@ -112,8 +112,8 @@ def _total_order_integers(x: Tracer) -> Tracer:
     bits_value = lax.bitcast_convert_type(x, f"int{bits}")
     kind = bits_value.value.type
     flipped = lax.bitwise_xor(bits_value, splat(2 ** (bits - 1) - 1, kind))
-    found: Tracer = lax.select(lax.lt(bits_value, splat(0, kind)), flipped, bits_value)
-    return found
+    result: Tracer = lax.select(lax.lt(bits_value, splat(0, kind)), flipped, bits_value)
+    return result
 
 
 register_rule("lt_to")(lambda equation: _compare_total_order(equation, lax.lt))

@@ -141,7 +141,7 @@ def gather(
     limits = _start_limits(x, numbers.start_index_map, dict(enumerate(sizes)))
     if chosen is GatherScatterMode.CLIP:
         indices = _clamp_starts(indices, limits)
-    found: Tracer = emit(
+    result: Tracer = emit(
         "gather",
         x,
         indices,
@@ -154,12 +154,12 @@ def gather(
         weak=x.weak_type,
     )
     if chosen is not GatherScatterMode.FILL_OR_DROP:
-        return found
+        return result
     in_bounds = _are_in_bounds(indices, limits)
     dims = tuple(d for d in range(rank) if d not in numbers.offset_dims)
     mask = emit("broadcast", in_bounds, dims=dims, result=TensorType(tuple(shape), "bool"))
-    fill = splat(fill_value_of(x.value.type.dtype, fill_value), found.value.type)
-    return emit("select", mask, found, fill, weak=x.weak_type)
+    fill = splat(fill_value_of(x.value.type.dtype, fill_value), result.value.type)
+    return emit("select", mask, result, fill, weak=x.weak_type)
 
 
 def _define_scatter(name: str, op: str, meaning: str) -> UserFunction:

@@ -157,11 +157,11 @@ def triangular_solve(
     x, y = as_tracer(a), as_tracer(b)
     if y.ndim == x.ndim - 1:
         # As in JAX, `b` is one vector per matrix.
-        found = triangular_solve(
+        result = triangular_solve(
             x, y[..., None] if left_side else y[..., None, :], left_side=left_side, lower=lower,
             transpose_a=transpose_a, conjugate_a=conjugate_a, unit_diagonal=unit_diagonal,
         )  # fmt: skip
-        return found[..., 0] if left_side else found[..., 0, :]
+        return result[..., 0] if left_side else result[..., 0, :]
     if x.value.type.dtype != y.value.type.dtype:
         raise OperationTypeError(
             with_location(
@@ -173,10 +173,10 @@ def triangular_solve(
     transpose = "transpose" if transpose_a == left_side else "no"
     if left_side:
         return solve_triangular(x, y, lower=lower, transpose=transpose, unit=unit_diagonal)
-    found = solve_triangular(
+    result = solve_triangular(
         x, transpose_matrices(y), lower=lower, transpose=transpose, unit=unit_diagonal
     )
-    return transpose_matrices(found)
+    return transpose_matrices(result)
 
 
 @public()

@@ -79,14 +79,14 @@ def dot_product_attention(
     probabilities = reshaping.reshape(
         probabilities, (*probabilities.shape[:-3], groups, heads // groups, *lengths)
     )
-    found = einsum.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", probabilities, v)
-    found = reshaping.reshape(found, (*found.shape[:-3], heads, found.shape[-1]))
+    result = einsum.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", probabilities, v)
+    result = reshaping.reshape(result, (*result.shape[:-3], heads, result.shape[-1]))
     if counts is not None:
-        found = found * convert(counts[..., None, None], found.value.type.dtype)
+        result = result * convert(counts[..., None, None], result.value.type.dtype)
     if return_residual:
         residual = as_tracer(reshaping.moveaxis(logsumexp(scores, -1), -2, -1))
-        return found, convert(residual, v.value.type.dtype)
-    return found
+        return result, convert(residual, v.value.type.dtype)
+    return result
 
 
 def _window_masks(

@@ -105,12 +105,12 @@ def logsumexp(
     total = emit_reduction("sum", parts if b is None else parts * b, dims, False)
     signs = emit_elementwise("sign", total) if return_sign else None
     size = emit_elementwise("abs", total) if return_sign else total
-    found = emit_elementwise("add", emit_elementwise("log", size), top)
+    result = emit_elementwise("add", emit_elementwise("log", size), top)
     if keepdims:
-        found = restore_reduced_dims(found, x, dims)
+        result = restore_reduced_dims(result, x, dims)
     if signs is None:
-        return found
-    return found, restore_reduced_dims(signs, x, dims) if keepdims else signs
+        return result
+    return result, restore_reduced_dims(signs, x, dims) if keepdims else signs
 
 
 @public(static=("axis", "keepdims"))

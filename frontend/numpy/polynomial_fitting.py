@@ -145,12 +145,12 @@ def polyfit(
     (design,) = promote_matrices("polyfit", design)
     limit = points.size * float(dtypes.finfo(design.dtype).eps) if rcond is None else rcond
     scale = math_functions.sqrt((abs(design) ** 2).sum(0))
-    found, residuals, rank, singular = lstsq(design / scale, values, limit)
-    found = (found.T / scale).T
+    result, residuals, rank, singular = lstsq(design / scale, values, limit)
+    result = (result.T / scale).T
     if full:
-        return found, residuals, rank, singular, array_conversion.asarray(limit)
+        return result, residuals, rank, singular, array_conversion.asarray(limit)
     if not cov:
-        return found
+        return result
     inner = linalg.inv(complex_parts.conj(design.T) @ design)
     if isinstance(cov, str) and cov == "unscaled":
         factor = filling.ones(())
@@ -164,8 +164,8 @@ def polyfit(
     else:
         factor = residuals / (points.size - order - 1)
     if values.ndim == 1:
-        return found, inner * factor.reshape(())
-    return found, inner[:, :, None] * factor
+        return result, inner * factor.reshape(())
+    return result, inner[:, :, None] * factor
 
 
 def iterable(y: Any) -> bool:

@@ -298,16 +298,16 @@ def _trace_events(profile: Profile) -> list[dict[str, Any]]:
 
 def _group_by_execution(spans: Sequence[Span]) -> list[list[Span]]:
     """Return the spans of each execution of an operation, which are adjacent."""
-    made: list[list[Span]] = []
+    result: list[list[Span]] = []
     last: Activity | None = None
     for span in spans:
         if span.activity != last or (
-            span.starts_activity and len(made[-1]) > 1 and made[-1][0].task == 0
+            span.starts_activity and len(result[-1]) > 1 and result[-1][0].task == 0
         ):
-            made.append([])
-        made[-1].append(span)
+            result.append([])
+        result[-1].append(span)
         last = span.activity
-    return made
+    return result
 
 
 def thread_name(thread: int) -> str:

@@ -45,7 +45,7 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyT
     callable.
     """
     try:
-        found = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+        result = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     except RecursionError:
         check_acyclic(tree)
         raise
@@ -54,9 +54,9 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyT
         if is_leaf is not None:  # Its result, or its signature, may have caused the error.
             optree.tree_flatten(tree, checked_is_leaf(is_leaf), namespace=NAMESPACE)
         raise
-    if _node_adopters and _adopt_classes(found[0]):
+    if _node_adopters and _adopt_classes(result[0]):
         return flatten(tree, is_leaf)
-    return found
+    return result
 
 
 _node_adopters: list[Callable[[Any], bool]] = []
@@ -239,20 +239,20 @@ def reduce_associative(
     Raises `StructureError` if there are no leaves and no `identity`.
     """
     check_function("tree.reduce_associative", operation)
-    found = leaves(tree, is_leaf)
-    if not found:
+    result = leaves(tree, is_leaf)
+    if not result:
         if identity is _MISSING:
             raise StructureError(with_location("there are no leaves to combine; give an identity"))
         return identity
-    while len(found) > 1:
-        pairs = zip(found[::2], found[1::2], strict=False)
-        odd = found[-1:] if len(found) % 2 else []
+    while len(result) > 1:
+        pairs = zip(result[::2], result[1::2], strict=False)
+        odd = result[-1:] if len(result) % 2 else []
         try:
-            found = [*(operation(a, b) for a, b in pairs), *odd]
+            result = [*(operation(a, b) for a, b in pairs), *odd]
         except TypeError as error:
-            _check_call_error(error, "reduce_associative", operation, found[:2])
+            _check_call_error(error, "reduce_associative", operation, result[:2])
             raise
-    return found[0]
+    return result[0]
 
 
 def _check_call_error(

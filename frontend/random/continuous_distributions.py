@@ -237,8 +237,8 @@ def _sample_without_replacement(
     )
     values = noisy.value.type.with_shape((*noisy.shape[:-1], count))
     _, indices = emit_results("top_k", noisy, result=(values, values.with_dtype("i32")))
-    found: Tracer = reshaping.reshape(reshaping.moveaxis(indices, -1, 0), result_shape)
-    return found
+    result: Tracer = reshaping.reshape(reshaping.moveaxis(indices, -1, 0), result_shape)
+    return result
 
 
 @public(static=("shape", "dtype"))

@@ -110,8 +110,8 @@ def _sample_by_rejection(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: 
         return selection.where(accept, k, found), accepted | accept, keys[0]
 
     start = (filling.full(shape, -1, np.float32), filling.zeros(shape, bool), key)
-    found = while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
-    return found.astype(kind)
+    result = while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
+    return result.astype(kind)
 
 
 @public(static=("shape", "dtype"))

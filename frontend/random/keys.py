@@ -49,15 +49,15 @@ def _not_a_key_error(kind: TensorType) -> RandomError:
 
 def require_single_key(key: ArrayLike) -> Tracer:
     """Return one typed key; raise `RandomError` for an array of keys."""
-    found, _ = as_typed_keys(key)
-    if found.ndim:
+    result, _ = as_typed_keys(key)
+    if result.ndim:
         raise RandomError(
             with_location(
-                f"expected one random key, got an array of keys of shape {found.shape}; "
+                f"expected one random key, got an array of keys of shape {result.shape}; "
                 "take one of them, or draw from each with lax.map"
             )
         )
-    return found
+    return result
 
 
 def _key_words(key: Tracer) -> Tracer:

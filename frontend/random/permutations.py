@@ -151,8 +151,8 @@ def _choose_weighted(
     if replace:
         sums = cumulative.cumsum(p)
         drawn = sums[-1] * (1 - draw_unit(key, shape, name))
-        found: Tracer = searching.searchsorted(sums, drawn)
-        return found
+        result: Tracer = searching.searchsorted(sums, drawn)
+        return result
     noisy = sample_gumbel(key, (size,), name) + math_functions.log(p)
     values = noisy.value.type.with_shape((count,))
     _, indices = emit_results("top_k", noisy, result=(values, values.with_dtype("i32")))

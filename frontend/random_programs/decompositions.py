@@ -35,8 +35,8 @@ def _diagonal_dominant(s: Scope, rows: int, columns: int) -> Value:
     )
     spread = s.b.broadcast(matrix, dims=(type.rank - 2, type.rank - 1), result=type)
     small = s.b.sin(x)
-    made: Value = s.b.add(s.b.mul(small, s.b.full(0.25, type)), spread)
-    return made
+    result: Value = s.b.add(s.b.mul(small, s.b.full(0.25, type)), spread)
+    return result
 
 
 def _choose_sizes(s: Scope) -> tuple[int, int]:

@@ -25,13 +25,13 @@ class _ManualScope(Scope):
 
 
 def _filled_tensor(s: Scope, type: TensorType) -> Value:
-    made: Value
+    result: Value
     if type.dtype == "key":
         words = TensorType((*type.shape, 2), "u32")
-        made = s.b.bitcast(s.b.full(s.integer(0, 9), words), result=type)
+        result = s.b.bitcast(s.b.full(s.integer(0, 9), words), result=type)
     else:
-        made = s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)
-    return made
+        result = s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)
+    return result
 
 
 @sampler("manual_computation")

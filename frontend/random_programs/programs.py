@@ -128,10 +128,10 @@ def _fails_as(passes: Pipeline, kind: _Failure, module: Module) -> bool:
     """Return whether a pipeline fails on a valid program in the same way."""
     try:
         verify(module)
-        found = _find_failure(passes, module)
+        result = _find_failure(passes, module)
     except ShardirError:  # A reduction may be an invalid program.
         return False
-    return found is not None and found[0] == kind
+    return result is not None and result[0] == kind
 
 
 def _with_shardings(choices: Choices, block: Block, mesh: Mesh) -> Block:

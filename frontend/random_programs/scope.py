@@ -104,9 +104,9 @@ class Scope:
     def emit(self, name: str, *operands: Value, **options: Any) -> Any:
         """Append an operation, and return its results."""
         hint = self.choose("", "", "h", "w.1", "x")
-        made = self.b.emit(OPS[name], *operands, name=hint, **options)
-        self.seen += made if isinstance(made, tuple) else [made]
-        return made
+        result = self.b.emit(OPS[name], *operands, name=hint, **options)
+        self.seen += result if isinstance(result, tuple) else [result]
+        return result
 
     def block(
         self, params: Sequence[TensorType], body: Callable[["Scope", list[Value]], Sequence[Value]]

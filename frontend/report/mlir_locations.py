@@ -11,12 +11,12 @@ _DEFINITION = re.compile(r"%[\w.$-]+(?=\s*:(?!:)|(?::\d+)?\s*=(?!=))")
 
 def find_mlir_locations(text: str, file: str) -> Mapping[tuple[str, str], Loc]:
     """Return the locations by function name and `%x` for a value; the first definition counts."""
-    found: dict[tuple[str, str], Loc] = {}
+    result: dict[tuple[str, str], Loc] = {}
     function = ""
     for number, line in enumerate(text.splitlines(), 1):
         if head := _FUNCTION.search(line):
             function = head[1].strip('"')
         for match in _DEFINITION.finditer(line):
             place = Loc(file, number, match.start() + 1)
-            found.setdefault((function, match[0]), place)
-    return found
+            result.setdefault((function, match[0]), place)
+    return result

@@ -30,14 +30,14 @@ class ProgramReport:
         """
         if not isinstance(path, (str, os.PathLike)):
             raise ReportError(f"the path of a report is a string or a Path, not {brief(path)}")
-        found = Path(path)
-        made = {".json": self.to_json, ".txt": self.to_text}.get(found.suffix, self.to_html)()
+        result = Path(path)
+        made = {".json": self.to_json, ".txt": self.to_text}.get(result.suffix, self.to_html)()
         try:
-            found.write_text(made, encoding="utf-8", newline="\n")
+            result.write_text(made, encoding="utf-8", newline="\n")
         except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
             reason = getattr(error, "strerror", None) or error
             raise ReportError(f"cannot write the report to {str(path)!r}: {reason}") from None
-        return found
+        return result
 
     def to_html(self) -> str:
         """Return the report as one HTML page, which needs no other file and no network."""

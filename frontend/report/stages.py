@@ -142,19 +142,19 @@ def definition_records(
     stages: Sequence[Stage], places: Mapping[tuple[str, str], Loc], tables: ReportTables
 ) -> tuple[DefinitionRecord, ...]:
     """Return the source line and the reason of each value of any stage, the last stage first."""
-    found: dict[tuple[str, str], DefinitionRecord] = {}
+    result: dict[tuple[str, str], DefinitionRecord] = {}
     for stage in reversed(stages):
         for function in stage.module.functions:
             for op in function.body.walk():
                 for value in op.results:
                     name = f"%{format_name(value.name)}"
                     key = function.name, name
-                    known = found.get(key)
+                    known = result.get(key)
                     if known is not None and (known.why or not op.why):
                         continue
                     loc = tables.location(_location(op, function.name, name, places))
-                    found[key] = DefinitionRecord(function.name, name, loc, op.why)
-    return tuple(found.values())
+                    result[key] = DefinitionRecord(function.name, name, loc, op.why)
+    return tuple(result.values())
 
 
 def _location(
@@ -166,8 +166,8 @@ def _location(
 def find_place(function: str, name: str, places: Mapping[tuple[str, str], Loc]) -> Loc | None:
     """Return the location of a value, or of the value that it was made for: passes add suffixes."""
     while name and places:
-        found = places.get((function, name))
-        if found is not None:
-            return found
+        result = places.get((function, name))
+        if result is not None:
+            return result
         name = name.rpartition(".")[0]
     return None

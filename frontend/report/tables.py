@@ -42,8 +42,8 @@ class ReportTables:
         return None if loc is None else (self._files.number(loc.file), loc.line, loc.column)
 
     def annotation(self, annotation: Annotation) -> int:
-        found = self._known.get(annotation)
-        if found is None:
+        result = self._known.get(annotation)
+        if result is None:
             record = AnnotationRecord(
                 annotation.subject.value,
                 annotation.name,
@@ -51,8 +51,8 @@ class ReportTables:
                 annotation.function,
                 self.location(annotation.loc),
             )
-            found = self._known[annotation] = self._annotations.number(record)
-        return found
+            result = self._known[annotation] = self._annotations.number(record)
+        return result
 
     def annotation_numbers(self, annotations: Iterable[Annotation]) -> tuple[int, ...]:
         return tuple(map(self.annotation, annotations))

@@ -136,12 +136,12 @@ class Timeline:
 
     def _definitions(self) -> dict[Value, Loc | None]:
         """Return the source line of each argument and each value of the body."""
-        found: dict[Value, Loc | None] = {
+        result: dict[Value, Loc | None] = {
             value: self.location_of_name(value.name) for value in self.module.main.body.params
         }
         for op in self.module.main.body.ops:
-            found.update(dict.fromkeys(op.results, self.location(op)))
-        return found
+            result.update(dict.fromkeys(op.results, self.location(op)))
+        return result
 
     def source_lines(self, schedule: ScheduleRecord) -> Iterator[SourceLineRecord]:
         """Yield the costs of the lines of the user's program, in the order of files and lines."""

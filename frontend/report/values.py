@@ -75,8 +75,8 @@ class ValueTables:
         )
 
     def _absence(self, absence: Absence) -> int:
-        found = self._absence_numbers.get(absence)
-        if found is None:
+        result = self._absence_numbers.get(absence)
+        if result is None:
             record = AbsenceRecord(
                 absence.axis,
                 -1 if absence.dim is None else absence.dim,
@@ -87,8 +87,8 @@ class ValueTables:
                 absence.detail,
                 absence.far,
             )
-            found = self._absence_numbers[absence] = self._absences.number(record)
-        return found
+            result = self._absence_numbers[absence] = self._absences.number(record)
+        return result
 
     def _origin(self, history: FunctionHistory, query: OriginQuery) -> int:
         """Return the index of the origin of an axis; those on its path precede it."""
@@ -128,8 +128,8 @@ class ValueTables:
 
     def _link(self, history: FunctionHistory, hop: AxisHop) -> int:
         key = history.name, hop.position, hop.factor, hop.source, hop.target
-        found = self._link_of_hop.get(key)
-        if found is None:
+        result = self._link_of_hop.get(key)
+        if result is None:
             link = link_of_hop(history, hop)
             record = LinkRecord(
                 link.source,
@@ -141,8 +141,8 @@ class ValueTables:
                 link.round,
                 self._tables.location(link.loc),
             )
-            found = self._link_of_hop[key] = self._links.number(record)
-        return found
+            result = self._link_of_hop[key] = self._links.number(record)
+        return result
 
 
 def _axis_text(history: FunctionHistory, query: OriginQuery, axis: Axis) -> str:

@@ -140,5 +140,5 @@ def solve_sylvester(
     system = contraction.kron(a, identity_like(b, columns)) + contraction.kron(
         identity_like(a, rows), b.T
     )
-    found = lu_factor_and_solve(as_tracer(system), as_tracer(c.reshape(rows * columns, 1)))
-    return found.reshape(rows, columns)
+    result = lu_factor_and_solve(as_tracer(system), as_tracer(c.reshape(rows * columns, 1)))
+    return result.reshape(rows, columns)

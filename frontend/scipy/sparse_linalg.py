@@ -107,14 +107,14 @@ def _solve(
         return method(matvec, right, x0, tol, atol, steps, precondition)
 
     kinds = {abstract_of(leaf).type.dtype for leaf in tree.leaves(b)}
-    found = custom_solves.custom_linear_solve(
+    result = custom_solves.custom_linear_solve(
         _operator(f"A of {name}", A),
         b,
         solve,
         transpose_solve=solve,
         symmetric=hermitian and not kinds & set(COMPLEX),
     )
-    return found, None
+    return result, None
 
 
 def _as_inexact(x: ArrayLike) -> Any:

@@ -117,12 +117,12 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Tracer:
         )
     padded = padding.pad(line, (0, count - 1))
     positions = np.arange(size + count - 1)[:, None] - np.arange(count)[None]
-    found = selection.where(positions >= 0, take.take(padded, np.maximum(positions, 0), axis=0), 0)
+    result = selection.where(positions >= 0, take.take(padded, np.maximum(positions, 0), axis=0), 0)
     if mode == "full":
-        return found
+        return result
     kept = max(size, count) if mode == "same" else max(size, count) - min(size, count) + 1
     start = (size + count - 1 - kept) // 2 if mode == "same" else min(size, count) - 1
-    return found[start : start + kept]
+    return result[start : start + kept]
 
 
 @public()

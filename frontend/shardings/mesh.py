@@ -61,8 +61,8 @@ class _InternedMeta(type):
     """Metaclass that returns an existing equal object instead of a new one."""
 
     def __call__(cls, *args: PyTree, **options: PyTree) -> Any:
-        made = super().__call__(*args, **options)
-        return _meshes.setdefault((cls, *made._key), made)
+        result = super().__call__(*args, **options)
+        return _meshes.setdefault((cls, *result._key), result)
 
 
 class Mesh(metaclass=_InternedMeta):

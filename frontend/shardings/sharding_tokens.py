@@ -70,13 +70,13 @@ def _resolve_attribute(attr: Attr, expressed: "ResolvedShardings") -> Attr:
     """Return an attribute with the axes of the program's mesh in place of tokens."""
     if not isinstance(attr, tuple):
         return attr
-    made: list[Attr] = []
+    result: list[Attr] = []
     for item in attr:
         if isinstance(item, Axis) and item.name.startswith("?"):
-            made.extend(_resolve_axis(item, expressed))
+            result.extend(_resolve_axis(item, expressed))
         else:
-            made.append(_resolve_attribute(item, expressed))
-    return tuple(made)
+            result.append(_resolve_attribute(item, expressed))
+    return tuple(result)
 
 
 def renumber_tokens(

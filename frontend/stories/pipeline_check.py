@@ -34,9 +34,9 @@ def parse_valid_program(text: str, file: str, line: int = 1) -> Module:
 
 def run_pipeline(pipeline: str, module: Module) -> Module:
     """Return the verified result of a pipeline."""
-    made = Pipeline.parse(pipeline)(module)
-    verify(made)
-    return made
+    result = Pipeline.parse(pipeline)(module)
+    verify(result)
+    return result
 
 
 def text_difference(wanted: Module, made: Module, from_name: str, to_name: str) -> str:

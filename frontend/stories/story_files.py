@@ -116,11 +116,11 @@ class Story:
         """
         first, *rest = self.sections
         module = _parse_section(self.path, first)
-        made = [first]
+        result = [first]
         for section in rest:
             module = run_pipeline(section.pipeline or "", module)
-            made.append(replace(section, text=f"{section.comments}{module}"))
-        return join_sections(made)
+            result.append(replace(section, text=f"{section.comments}{module}"))
+        return join_sections(result)
 
 
 def read_story(path: str | os.PathLike[str]) -> Story:

@@ -34,8 +34,8 @@ class Section:
     @property
     def comments(self) -> str:
         """The comments and empty lines above the program."""
-        found = _COMMENTS.match(self.text)
-        return found[0] if found else ""
+        result = _COMMENTS.match(self.text)
+        return result[0] if result else ""
 
 
 def split_sections(text: str) -> list[Section]:

@@ -135,17 +135,17 @@ def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
     type = TensorType(array.shape, dtype_name(array.dtype))
     if array.ndim == 0:
         return splat(array.item(), type, weak)
-    made: Tracer = emit(ops.constant, value=Dense(array), result=type, weak=weak)
-    return made
+    result: Tracer = emit(ops.constant, value=Dense(array), result=type, weak=weak)
+    return result
 
 
 def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
     """Return a constant of `type` with every element equal to `number`, converted as Python
     does."""
-    made: Tracer = emit(
+    result: Tracer = emit(
         ops.constant, value=_convert_number(number, type.dtype), result=type, weak=weak
     )
-    return made
+    return result
 
 
 def check_integer_range(number: Any, dtype: str) -> None:

@@ -181,7 +181,7 @@ def _resolve_argnums(
     if numbers is None:
         return frozenset()
     listed = as_items(numbers)
-    found = set()
+    result = set()
     for number in listed:
         if not isinstance(number, int) or isinstance(number, bool):
             raise ArgumentError(
@@ -195,8 +195,8 @@ def _resolve_argnums(
                     f"{word} of {fun} has {number}, but its positional parameters are {takes}"
                 )
             )
-        found.add(at)
-    return frozenset(found)
+        result.add(at)
+    return frozenset(result)
 
 
 def _resolve_argnames(

@@ -57,12 +57,12 @@ class TracedProgram:
         """Return the value with its final name; a value that has a name is returned unchanged."""
         if value.name:
             return value
-        found = self._named_values.get(value)
-        if found is None:
+        result = self._named_values.get(value)
+        if result is None:
             name = self.names.fresh(self.name_hints.get(value, ""))
-            found = self._named_values[value] = Value(value.type, name, value.sharding)
-            self.unnamed_values[found] = value
-        return found
+            result = self._named_values[value] = Value(value.type, name, value.sharding)
+            self.unnamed_values[result] = value
+        return result
 
     def assign_name(self, value: Value, name: str) -> None:
         """Give a value this name, even if another value has it."""

@@ -153,10 +153,14 @@ def make_varying_explicit(
     for param, start in zip(body.params, starts, strict=True):
         known[param] = within | start | own
     program = require_trace("a function is made explicit").program
-    made = made_explicit(body, known, axes, program.names, within=within, outside=_captured_axes)
-    found = infer_varying_axes(made, known, axes, within)
-    function = Function(function.name, made, function.result_shardings, function.spmd)
-    return ExplicitVarying(function, tuple(found.get(value, NOT_VARYING) for value in made.returns))
+    new_body = made_explicit(
+        body, known, axes, program.names, within=within, outside=_captured_axes
+    )
+    found = infer_varying_axes(new_body, known, axes, within)
+    function = Function(function.name, new_body, function.result_shardings, function.spmd)
+    return ExplicitVarying(
+        function, tuple(found.get(value, NOT_VARYING) for value in new_body.returns)
+    )
 
 
 def check_cotangents(

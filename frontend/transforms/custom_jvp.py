@@ -174,13 +174,13 @@ def _trace_rule(
             call.diff_arguments(primals),
             call.diff_arguments(tangents),
         )
-        made = call_user_function(rule, what, args)
-        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+        result = call_user_function(rule, what, args)
+        if not (isinstance(result, (tuple, list)) and len(result) == 2):
             raise DifferentiateError(
-                with_location(f"{what} must return (results, tangents); it returned {made!r}")
+                with_location(f"{what} must return (results, tangents); it returned {result!r}")
             )
-        outs, structure = tree.flatten(made[0])
-        tangents_out, found = tree.flatten(made[1], is_leaf=lambda x: x is None)
+        outs, structure = tree.flatten(result[0])
+        tangents_out, found = tree.flatten(result[1], is_leaf=lambda x: x is None)
         if structure != primal.structure or found != primal.structure:
             other = "tangents" if structure == primal.structure else "results"
             odd = format_structure(structure if other == "results" else found)

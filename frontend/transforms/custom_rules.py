@@ -68,7 +68,7 @@ def bind_positional(
 def nondiff_positions(fun: UserFunction, word: str, argnums: Any, argnames: Any) -> frozenset[int]:
     """Return the positions of arguments that have no derivative."""
     known = Parameters.of(fun, argnums, None, word=word.removesuffix("_argnames"))
-    found = set(known.static)
+    result = set(known.static)
     several = isinstance(argnames, (list, tuple, set, frozenset))
     for name in argnames if several else () if argnames is None else (argnames,):
         if not isinstance(name, str) or name not in known.names:
@@ -78,8 +78,8 @@ def nondiff_positions(fun: UserFunction, word: str, argnums: Any, argnames: Any)
                     f"{', '.join(known.names) or 'none'}"
                 )
             )
-        found.add(known.names.index(name))
-    return frozenset(found)
+        result.add(known.names.index(name))
+    return frozenset(result)
 
 
 DifferentiatedFlags = Sequence[bool]
@@ -218,9 +218,11 @@ class CustomCall:
         params = [replace(value) for value in closed]
         block = substitute(primal.block, dict(zip(closed, params, strict=True)))
         block = replace(block, params=(*primal.block.params, *params))
-        made = emit_results(spec, *self.tracers, *map(wrap_value, closed), blocks=(block,), **attrs)
+        results = emit_results(
+            spec, *self.tracers, *map(wrap_value, closed), blocks=(block,), **attrs
+        )
         weak = [abstract.weak for abstract in primal.results]
-        return tree.unflatten(primal.structure, set_weak_types(made, weak))
+        return tree.unflatten(primal.structure, set_weak_types(results, weak))
 
 
 @dataclass(frozen=True)

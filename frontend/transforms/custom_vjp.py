@@ -121,13 +121,13 @@ def _trace_rules(
         given: Sequence[Any] = leaves
         if moves is not None:
             given = [CustomVJPPrimal(x, moved) for x, moved in zip(leaves, moves, strict=False)]
-        made = call_user_function(fwd, forth, call.all_arguments(given))
-        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+        result = call_user_function(fwd, forth, call.all_arguments(given))
+        if not (isinstance(result, (tuple, list)) and len(result) == 2):
             raise DifferentiateError(
-                with_location(f"{forth} must return (results, residuals); it returned {made!r}")
+                with_location(f"{forth} must return (results, residuals); it returned {result!r}")
             )
-        results = _check_results(made[0], primal, forth)
-        residuals, structure = tree.flatten(made[1])
+        results = _check_results(result[0], primal, forth)
+        residuals, structure = tree.flatten(result[1])
         kept.append(structure)
         return results + [
             result_tracer(x, i, structure, f"{forth}, as residuals,")
@@ -276,14 +276,14 @@ def custom_gradient(fun: UserFunction) -> UserFunction:
 
 def _results_and_rule(fun: UserFunction, args: Sequence[PyTree], name: str) -> tuple[Any, Any]:
     """Return the results and the rule that a function with a custom gradient returns."""
-    made = fun(*args)
-    if not (isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1])):
+    result = fun(*args)
+    if not (isinstance(result, (tuple, list)) and len(result) == 2 and callable(result[1])):
         raise DifferentiateError(
             with_location(
-                f"custom_gradient of {name} must return (results, rule); it returned {made!r}"
+                f"custom_gradient of {name} must return (results, rule); it returned {result!r}"
             )
         )
-    return made[0], made[1]
+    return result[0], result[1]
 
 
 def _trace_custom_gradient(
@@ -299,11 +299,11 @@ def _trace_custom_gradient(
         results = _check_results(out, primal, what)
 
         def backward(*cotangents: Tracer) -> list[Tracer]:
-            made = call_user_function(
+            result = call_user_function(
                 rule, f"the rule of {call.name}", (_unflatten_cotangents(primal, cotangents),)
             )
-            alone = len(call.args) == 1 and not (isinstance(made, tuple) and len(made) == 1)
-            return _check_gradients((made,) if alone else made, call, what)
+            alone = len(call.args) == 1 and not (isinstance(result, tuple) and len(result) == 1)
+            return _check_gradients((result,) if alone else result, call, what)
 
         cotangents = primal.cotangent_axes(call)
         block, _ = trace_block(backward, inexact_abstracts(primal.results), what, (), cotangents)

@@ -72,7 +72,7 @@ class custom_vmap(CustomFunction):
 @traceback_boundary
 def sequential_vmap(fun: UserFunction) -> custom_vmap:
     """Return `fun` with a batching rule that loops over its slices."""
-    made = custom_vmap(fun)
+    result = custom_vmap(fun)
 
     def rule(axis_size: int, in_batched: Any, *args: PyTree) -> Any:
         leaves, structure = tree.flatten(args)
@@ -82,13 +82,13 @@ def sequential_vmap(fun: UserFunction) -> custom_vmap:
         def one(slices: Sequence[Any]) -> Any:
             given = iter(slices)
             pairs = zip(leaves, mapped, strict=True)
-            return made(*tree.unflatten(structure, [next(given) if f else x for x, f in pairs]))
+            return result(*tree.unflatten(structure, [next(given) if f else x for x, f in pairs]))
 
         out = map_slices(one, chosen)
         return out, tree.map(lambda _: True, out)
 
-    made.def_vmap(rule)
-    return made
+    result.def_vmap(rule)
+    return result
 
 
 def _trace_batching_rule(
@@ -109,12 +109,12 @@ def _trace_batching_rule(
 
     def flat(*leaves: Tracer) -> list[Tracer]:
         in_batched = call.diff_arguments(list(flags[:count]))
-        made = rule(size, list(in_batched), *call.all_arguments(leaves))
-        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+        result = rule(size, list(in_batched), *call.all_arguments(leaves))
+        if not (isinstance(result, (tuple, list)) and len(result) == 2):
             raise BatchError(
-                with_location(f"{what} must return (results, out_batched); it returned {made!r}")
+                with_location(f"{what} must return (results, out_batched); it returned {result!r}")
             )
-        outs, structure = tree.flatten(made[0])
+        outs, structure = tree.flatten(result[0])
         if structure != primal.structure:
             raise BatchError(
                 with_location(
@@ -122,7 +122,7 @@ def _trace_batching_rule(
                     f"{format_structure(primal.structure)}"
                 )
             )
-        mapped, flag_structure = tree.flatten(made[1])
+        mapped, flag_structure = tree.flatten(result[1])
         if flag_structure != primal.structure:
             raise BatchError(
                 with_location(

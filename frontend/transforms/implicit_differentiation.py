@@ -71,7 +71,7 @@ def solve_root(
 
     def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> Any:
         moving, _, _ = primals
-        out = found(*primals)
+        out = result(*primals)
         x, aux = out if has_aux else (out, None)
         _, f_dot = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
 
@@ -82,11 +82,11 @@ def solve_root(
         x_dot = tree.map(lambda y: -y, _call_solver(what, False, tangent_solve, derivative, f_dot))
         return out, (x_dot, _zero_tangents(aux)) if has_aux else x_dot
 
-    found = custom_jvp(solution)
+    result = custom_jvp(solution)
     if not moving:
         return solution(moving, closed, initial_guess)
-    found.defjvp(rule)
-    return found(moving, closed, initial_guess)
+    result.defjvp(rule)
+    return result(moving, closed, initial_guess)
 
 
 def solve_linear(
@@ -151,9 +151,9 @@ class _LinearSystem:
             x_dot = self.linear_solution(moving, closed, known, right)
             return out, (x_dot, _zero_tangents(aux)) if self.has_aux else x_dot
 
-        found = custom_jvp(solve)
-        found.defjvp(rule)
-        return found(moving, closed, known, b)
+        result = custom_jvp(solve)
+        result.defjvp(rule)
+        return result(moving, closed, known, b)
 
     def linear_solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
         """Return the solution without auxiliary data, as a transposable linear function of `b`."""
@@ -190,9 +190,9 @@ class _LinearSystem:
                 by_moving = type(moving)(tree.map(lambda g: -g, each) for each in pull(y))
             return by_moving, None, None, y
 
-        found = custom_vjp(solve)
-        found.defvjp(ahead, backward)
-        return found(moving, closed, known, b)
+        result = custom_vjp(solve)
+        result.defvjp(ahead, backward)
+        return result(moving, closed, known, b)
 
     def _transposed_apply(self, like: Any) -> EquationFunction:
         """Return `apply` of the transposed system."""
@@ -203,8 +203,8 @@ class _LinearSystem:
 
 def _transpose_function(function: EquationFunction, like: Any) -> EquationFunction:
     def apply_transpose(y: Any) -> Any:
-        (made,) = linear_transpose(function, like)(y)
-        return made
+        (result,) = linear_transpose(function, like)(y)
+        return result
 
     return apply_transpose
 

@@ -67,14 +67,14 @@ def jvp(
         ahead = run_derivative_pass(lambda: forward.jvp(traced.function, range(count)))
         moved = _convert_to_types_of(tracers[count:], tracers[:count])
         values = append_block(ahead.body, [*tracers[:count], *moved], traced.function.body)
-        made = traced.wrap_results(values)
+        results = traced.wrap_results(values)
         remaining = iter(values[len(traced.results) :])
         each = [
             wrap_value(next(remaining), result.weak)
             for result in traced.results
             if result.type.dtype in INEXACT
         ]
-        return (*made, each[: traced.num_inexact_results])
+        return (*results, each[: traced.num_inexact_results])
 
     labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
     results, aux, given = at.run(push_forward, [*at.primals, *steps], labels)

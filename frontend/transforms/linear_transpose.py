@@ -58,16 +58,16 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
     ]
 
     def flat(*tracers: Tracer) -> list[Tracer]:
-        made = tree.leaves(fun(*tree.unflatten(structure, tracers)))
-        return [result_tracer(x, i, results, name) for i, x in enumerate(made)]
+        leaves = tree.leaves(fun(*tree.unflatten(structure, tracers)))
+        return [result_tracer(x, i, results, name) for i, x in enumerate(leaves)]
 
     def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
         function, _ = trace_function(flat, abstracts, name, (), origins)
-        made = make_varying_explicit(function, origins)
+        explicit = make_varying_explicit(function, origins)
         moves = (v.type.dtype in INEXACT for v in function.body.returns)
-        vma = [each for each, moving in zip(made.results, moves, strict=True) if moving]
+        vma = [each for each, moving in zip(explicit.results, moves, strict=True) if moving]
         check_cotangents(f"the transpose of {name}", cotangents, vma)
-        function = made.function
+        function = explicit.function
         both = run_derivative_pass(lambda: linearize(function, range(len(abstracts))))
         body, count = both.forward.body, len(function.body.returns)
         moving = dependent_values(body, body.params)
@@ -88,11 +88,11 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
             "cotangent", f"the transpose of {name}", "result", outs, results, cotangent
         )
         if current_trace() is not None:
-            made = apply_transpose(*map(as_tracer, given))
+            result = apply_transpose(*map(as_tracer, given))
         else:
             labels = leaf_labels("cotangent", cotangent)
-            made = run_temporary(apply_transpose, name, given, labels)
-        return tree.unflatten(structure, made)
+            result = run_temporary(apply_transpose, name, given, labels)
+        return tree.unflatten(structure, result)
 
     return transpose
 
@@ -142,7 +142,7 @@ def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[An
         whole = type(block)(params, block.ops, block.returns)
         values = inline(b, whole, [x.value for x in tracers])
         trace.ops.extend(b.ops)
-        made = [wrap_value(v, a.weak) for v, a in zip(values, results, strict=True)]
-        return tree.unflatten(found[-1], made)
+        result = [wrap_value(v, a.weak) for v, a in zip(values, results, strict=True)]
+        return tree.unflatten(found[-1], result)
 
     return call_converted, [wrap_value(value) for value in closed]

@@ -46,12 +46,12 @@ class ManualRegion:
         """Return the named axes for collectives inside; an axis of size 1 represents no axes of the
         IR."""
         program = require_trace(self.what).program
-        made = []
+        result = []
         for name in self.names:
             size = self.mesh.shape[name]
             axes = (axis_token(program, self.mesh, name),) if size > 1 else ()
-            made.append(NamedAxis(name, size, axes, True, self.checked))
-        return made
+            result.append(NamedAxis(name, size, axes, True, self.checked))
+        return result
 
     def visible_axes(self, named: Sequence[NamedAxis]) -> list[NamedAxis]:
         """Return the axes under the names that collectives inside use."""
@@ -87,9 +87,9 @@ class ManualRegion:
             }
             with declare_sharded(values), bind_axes(self.visible_axes(named)):
                 with manual_axes(self.mesh, self.names):
-                    made = list(fun(*slices))
-                ways.append(results(made, varying_axes_of(made)))
-            return made
+                    result = list(fun(*slices))
+                ways.append(results(result, varying_axes_of(result)))
+            return result
 
         if not axes:
             at_home = NamedSharding(self.mesh, PartitionSpec())
@@ -103,7 +103,7 @@ class ManualRegion:
         given = [wrap_value(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]
         unchecked: dict[str, Any] = {} if self.checked else {"check_vma": False}
-        made = emit_results(
+        new_values = emit_results(
             "manual_computation",
             *args,
             *given,
@@ -115,7 +115,7 @@ class ManualRegion:
         )
         return [
             wrap_value(tracer.value, abstract.weak)
-            for tracer, abstract in zip(made, abstracts, strict=True)
+            for tracer, abstract in zip(new_values, abstracts, strict=True)
         ]
 
     def shard_type(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:

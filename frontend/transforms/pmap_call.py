@@ -220,7 +220,7 @@ class PmapCall:
         while True:
             mesh = self._make_mesh(levels)
             try:
-                made = self._trace_on_mesh(_EnclosingPmap(mesh, 1))
+                result = self._trace_on_mesh(_EnclosingPmap(mesh, 1))
             except _NestedPmapError as deeper:
                 if len(levels) > 1 and len(deeper.levels) == len(levels):
                     raise BatchError(
@@ -242,7 +242,7 @@ class PmapCall:
                     )
                 )
             self.mapping.inner[:] = levels[1:]
-            return made
+            return result
 
     def _trace_on_mesh(self, around: _EnclosingPmap) -> Any:
         """Return the results, with the positions along the last used axis of a mesh."""
@@ -276,14 +276,14 @@ class PmapCall:
             finally:
                 _enclosing_pmap.reset(token)
             leaves, outs = tree.flatten(out)
-            made = [
+            results = [
                 result_tracer(leaf, i, outs, self.mapping.name) for i, leaf in enumerate(leaves)
             ]
-            axes = self._resolve_out_axes(outs, out, made)
+            axes = self._resolve_out_axes(outs, out, results)
             found.append((outs, axes))
             return [
                 x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
-                for x, at in zip(made, axes, strict=True)
+                for x, at in zip(results, axes, strict=True)
             ]
 
         def whole(made: Sequence[Tracer], _: object) -> list[DimensionAxisNames]:
@@ -294,13 +294,14 @@ class PmapCall:
         region = ManualRegion(
             mesh, (axis,), self.mapping.name, collective_names=(self.mapping.axis_name,)
         )
-        made = region.trace_region(flat, tracers, cuts, self.labels, whole)
+        results = region.trace_region(flat, tracers, cuts, self.labels, whole)
         outs, axes = found[0]
         if around.num_used_axes == 1:
-            made = [
-                self._constrain_mapped(mesh, axis, x, at) for x, at in zip(made, axes, strict=True)
+            results = [
+                self._constrain_mapped(mesh, axis, x, at)
+                for x, at in zip(results, axes, strict=True)
             ]
-        return tree.unflatten(outs, made)
+        return tree.unflatten(outs, results)
 
     @staticmethod
     def _constrain_mapped(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:

@@ -195,9 +195,9 @@ def _trace_checkpoint(
     abstracts = [tracer.abstract for tracer in tracers]
     names = [labels[i] for i in chosen]
     block, results = trace_block(flat, abstracts, known.name, names, tracers)
-    made = emit_results("checkpoint", *tracers, blocks=(block,), **attrs)
+    result = emit_results("checkpoint", *tracers, blocks=(block,), **attrs)
     weak = [abstract.weak for abstract in results]
-    return tree.unflatten(found[-1], set_weak_types(made, weak))
+    return tree.unflatten(found[-1], set_weak_types(result, weak))
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
@@ -213,7 +213,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 def _name_values(x: Any, name: str) -> Any:
     def each(leaf: Any) -> Tracer:
         tracer = as_tracer(leaf)
-        made: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, label=name)
-        return made
+        result: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, label=name)
+        return result
 
     return tree.map(each, x)

@@ -126,8 +126,10 @@ class ShardMapCall:
             return x
         none = (0,) * x.ndim
         zero = splat(0, TensorType((), x.value.type.dtype))
-        made: Tracer = emit("pad", x, zero, low=none, high=missing, interior=none, weak=x.weak_type)
-        return made
+        result: Tracer = emit(
+            "pad", x, zero, low=none, high=missing, interior=none, weak=x.weak_type
+        )
+        return result
 
     def num_shards(self, axes: Sequence[str]) -> int:
         """Return the number of shards of a dimension along axes."""
@@ -149,12 +151,12 @@ class ShardMapCall:
             shards[:] = pieces
             out = called(pieces)
             leaves, outs = tree.flatten(out)
-            made = [result_tracer(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
+            result = [result_tracer(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
             word = f"out_specs of shard_map of {self.name}"
             found.append(
                 (outs, broadcast_prefix(_as_tuple(self.out_specs), out, is_partition_spec, word))
             )
-            return made
+            return result
 
         def whole(made: Sequence[Tracer], varying: Sequence[Varying]) -> list[DimensionAxisNames]:
             outs, specs = found[0]
@@ -311,7 +313,7 @@ def _remove_padding(x: Tracer, shape: tuple[int, ...]) -> Tracer:
     """Return a result without the padding at the end of its dimensions."""
     if x.shape == shape:
         return x
-    made: Tracer = emit(
+    result: Tracer = emit(
         "slice",
         x,
         starts=(0,) * x.ndim,
@@ -319,7 +321,7 @@ def _remove_padding(x: Tracer, shape: tuple[int, ...]) -> Tracer:
         result=x.value.type.with_shape(shape),
         weak=x.weak_type,
     )
-    return made
+    return result
 
 
 def _as_tuple(specs: Any) -> Any:

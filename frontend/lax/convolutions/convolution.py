@@ -137,14 +137,14 @@ def conv_dimension_numbers(
 
 
 def _check_triple(dimension_numbers: Any) -> tuple[Any, ...]:
-    found = tuple(dimension_numbers) if hasattr(dimension_numbers, "__iter__") else ()
-    if len(found) != 3:
+    result = tuple(dimension_numbers) if hasattr(dimension_numbers, "__iter__") else ()
+    if len(result) != 3:
         raise OperationTypeError(
             with_location(
                 f"dimension_numbers are three strings or tuples, got {brief(dimension_numbers)}"
             )
         )
-    return found
+    return result
 
 
 def spec_rank(dimension_numbers: Any) -> int:

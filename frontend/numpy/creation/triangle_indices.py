@@ -84,14 +84,14 @@ def _triangle_indices(
 
 def _check_size(number: ArrayLike, what: str) -> int:
     """Return a number of rows or columns; raise `ArgumentError` if it is not valid."""
-    found = check_integer(what, number, 0)
-    if found > MAX_INDEX:
+    result = check_integer(what, number, 0)
+    if result > MAX_INDEX:
         raise ArgumentError(
             with_location(
-                f"{what} is {found}; indices are of 32 bits, so it is at most {MAX_INDEX}"
+                f"{what} is {result}; indices are of 32 bits, so it is at most {MAX_INDEX}"
             )
         )
-    return found
+    return result
 
 
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, ...]:

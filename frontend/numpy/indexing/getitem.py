@@ -172,7 +172,7 @@ def _emit_gather(
         indices = clamp_index_vectors(indices, [x.shape[d] for d in indexed])
     plain, lead, count = subscript.shape_without_new, subscript.lead, len(subscript.batch)
     batch = range(lead, lead + count)
-    found: Tracer = emit(
+    result: Tracer = emit(
         "gather",
         x,
         indices,
@@ -183,8 +183,8 @@ def _emit_gather(
         weak=x.weak_type,
     )
     if fill is None:
-        return found
-    return fill_out_of_bounds(found, indices, [x.shape[d] for d in indexed], fill, batch)
+        return result
+    return fill_out_of_bounds(result, indices, [x.shape[d] for d in indexed], fill, batch)
 
 
 def fill_out_of_bounds(

@@ -186,9 +186,9 @@ def compress(
     if out is not None:
         raise ArgumentError(with_location("compress takes no out=; arrays are immutable"))
     if size is None and (axis is None or type(axis) is int):
-        found = compress_rows(a, condition, axis)
-        if found is not None:
-            return found
+        result = compress_rows(a, condition, axis)
+        if result is not None:
+            return result
     if axis is not None:
         axis = canonicalize_axis(axis, tensor_type_of(a).rank)
     if size is None:

@@ -159,7 +159,7 @@ def _take_along(
         counted = _normalize_indices(counted, x.shape[dim], "clip")
     vectors = reshape(counted, (*counted.shape, 1))
     others = tuple(d for d in range(x.ndim) if d != dim)
-    found: Tracer = emit(
+    result: Tracer = emit(
         "gather",
         x,
         vectors,
@@ -172,9 +172,13 @@ def _take_along(
         weak=x.weak_type,
     )
     if mode != "fill":
-        return found
+        return result
     return fill_out_of_bounds(
-        found, vectors, [x.shape[dim]], fill_value_of(x.value.type.dtype, fill_value), range(x.ndim)
+        result,
+        vectors,
+        [x.shape[dim]],
+        fill_value_of(x.value.type.dtype, fill_value),
+        range(x.ndim),
     )
 
 

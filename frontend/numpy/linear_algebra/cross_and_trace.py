@@ -72,8 +72,8 @@ def _minor(xs: list[Tracer], ys: list[Tracer], i: int, j: int) -> Tracer:
     second = xs[j] * ys[i] if j < len(xs) and i < len(ys) else None
     if first is None:
         return emit_elementwise("neg", second) if second is not None else constant_like(xs[0], 0)
-    found: Tracer = first if second is None else first - second
-    return found
+    result: Tracer = first if second is None else first - second
+    return result
 
 
 @public(static=("offset", "axis1", "axis2", "dtype", "out"))

@@ -99,9 +99,9 @@ def det(a: ArrayLike) -> Any:
     (x,) = promote_square_matrices("det", a)
     if x.shape[-1] <= 3:
         return _small_det(x)
-    found = custom_jvp(lambda x: _det_from_lu(*emit_lu(x)[:2]))
-    found.defjvp(_det_jvp)
-    return found(x)
+    result = custom_jvp(lambda x: _det_from_lu(*emit_lu(x)[:2]))
+    result.defjvp(_det_jvp)
+    return result(x)
 
 
 def _det_from_lu(packed: Tracer, pivots: Tracer) -> Tracer:
@@ -212,15 +212,15 @@ def lstsq(
         )
     limit = as_tracer(machine_epsilon(x) * max(x.shape) if rcond is None else rcond)
     limit = convert(limit, REAL_OF.get(x.value.type.dtype, x.value.type.dtype))
-    found, values = emit_results("least_squares", x, right, limit)
+    result, values = emit_results("least_squares", x, right, limit)
     rank = _count_true(values > limit * values[0])
-    residual = as_tracer(right - matmul(x, found))
+    residual = as_tracer(right - matmul(x, result))
     squared_residuals = as_tracer((abs(residual) * abs(residual)).sum(0))
     if numpy_resid and x.shape[0] <= x.shape[1]:
         squared_residuals = squared_residuals[:0]
     if y.ndim == 1:
-        found = reshape(found, (x.shape[1],))
-    return found, squared_residuals, rank, values
+        result = reshape(result, (x.shape[1],))
+    return result, squared_residuals, rank, values
 
 
 def _count_true(flags: Any) -> Tracer:

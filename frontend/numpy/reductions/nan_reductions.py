@@ -135,11 +135,11 @@ def _nan_extreme(
     if is_empty_reduction(x, dims) and initial is None:
         raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}, needs initial="))
     start = neutral(x) if initial is None else initial
-    found = as_tracer(extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims, start))
+    result = as_tracer(extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims, start))
     if initial is not None:
-        return found
+        return result
     some = emit_reduction("any", numbers, dims, keepdims)
-    return emit_elementwise("select", some, found, constant_like(found, np.nan))
+    return emit_elementwise("select", some, result, constant_like(result, np.nan))
 
 
 @public(static=("axis", "out", "keepdims"))

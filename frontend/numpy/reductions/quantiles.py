@@ -351,8 +351,8 @@ def _interpolate_at(lines: Tracer, position: float, method: str) -> Tracer:
     low = _line_at(lines, down)
     if not part:
         return low
-    found: Tracer = low * (1 - part) + _line_at(lines, down + 1) * part
-    return found
+    result: Tracer = low * (1 - part) + _line_at(lines, down + 1) * part
+    return result
 
 
 def _propagate_nan(found: Tracer, lines: Tracer) -> Tracer:
@@ -382,15 +382,15 @@ def _read_fractions(lines: Tracer, fractions: Tracer, method: str, nans: bool) -
     down, up = emit_elementwise("floor", position), emit_elementwise("ceil", position)
     indices = convert(down, "i32"), convert(up, "i32")
     low, high = _take_ranks(lines, *indices) if is_sorted else _select_ranks(lines, *indices)
-    found = _interpolate(low, high, emit_elementwise("sub", position, down), method)
+    result = _interpolate(low, high, emit_elementwise("sub", position, down), method)
     if nans:
-        return found
+        return result
     if is_sorted:
-        unknown = emit_isnan(broadcast(_line_at(lines, lines.shape[0] - 1), found.shape))
+        unknown = emit_isnan(broadcast(_line_at(lines, lines.shape[0] - 1), result.shape))
     else:
         any_nan = emit_reduction("any", emit_isnan(lines), (0,), False)
-        unknown = broadcast_in_dim(any_nan, found.shape, range(1, found.ndim))
-    return emit_elementwise("select", unknown, constant_like(found, np.nan), found)
+        unknown = broadcast_in_dim(any_nan, result.shape, range(1, result.ndim))
+    return emit_elementwise("select", unknown, constant_like(result, np.nan), result)
 
 
 def _take_ranks(ranked: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:

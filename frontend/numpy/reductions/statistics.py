@@ -88,10 +88,10 @@ def _variance_of_operand(
     wide = convert(x, COMPUTE_DTYPES[kind])
     correction_value = ddof if correction is None else correction
     centre = None if mean is None else convert(as_tracer(mean), wide.value.type.dtype)
-    found = emit_variance(
+    result = emit_variance(
         wide, canonicalize_axes(axis, x.ndim), correction_value, keepdims, where, centre
     )
-    return found, REAL_OF.get(kind, kind) if dtype is None else kind
+    return result, REAL_OF.get(kind, kind) if dtype is None else kind
 
 
 def emit_variance(
@@ -244,17 +244,17 @@ def corrcoef(
 
     If `rowvar` is false, the columns are the variables.
     """
-    found = as_tracer(cov(x, y, rowvar, dtype=dtype))
-    if not found.ndim:
-        return found / found
-    variances = diagonal_in_place(found, 0, 1)
+    result = as_tracer(cov(x, y, rowvar, dtype=dtype))
+    if not result.ndim:
+        return result / result
+    variances = diagonal_in_place(result, 0, 1)
     deviation = emit_elementwise(
         "sqrt", emit_elementwise("real", variances) if is_complex(variances) else variances
     )
     scaled = (
-        found
-        / broadcast_in_dim(deviation, found.shape, (0,))
-        / broadcast_in_dim(deviation, found.shape, (1,))
+        result
+        / broadcast_in_dim(deviation, result.shape, (0,))
+        / broadcast_in_dim(deviation, result.shape, (1,))
     )
     if is_complex(scaled):
         return emit_elementwise(

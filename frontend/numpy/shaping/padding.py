@@ -94,11 +94,11 @@ def _pad_widths(width: Any, rank: int) -> list[SidePair]:
     try:
         if not isinstance(width, dict):
             return [(int(low), int(high)) for low, high in _expand_sides(to_hashable(width), rank)]
-        found: list[SidePair] = [(0, 0)] * rank
+        result: list[SidePair] = [(0, 0)] * rank
         for axis, one in width.items():
             low, high = _as_pair(list(to_hashable(one)) if _is_sequence(one) else [one])
-            found[canonicalize_axis(axis, rank)] = (int(low), int(high))
-        return found
+            result[canonicalize_axis(axis, rank)] = (int(low), int(high))
+        return result
     except ShardirError:
         raise
     except (TypeError, ValueError, OverflowError):

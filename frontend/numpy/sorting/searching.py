@@ -93,15 +93,15 @@ def _is_before_insertion(element: Tracer, query: Tracer, side: str) -> Tracer:
     shape.
     """
 
-    found: Tracer = emit("lt" if side == "left" else "le", element, query)
+    result: Tracer = emit("lt" if side == "left" else "le", element, query)
     if element.value.type.dtype not in FLOATS:
-        return found
+        return result
     last = (
         float_parts.isnan(query)
         if side == "right"
         else float_parts.isnan(query) & ~float_parts.isnan(element)
     )
-    later: Tracer = found | last
+    later: Tracer = result | last
     return later
 
 
@@ -144,8 +144,8 @@ def _binary_search(table: Tracer, query: Tracer, side: str) -> Tracer:
 
     first = filling.zeros(query.shape, np.int32)
     last = filling.full(query.shape, table.shape[0], np.int32)
-    found: Tracer = loops.fori_loop(0, table.shape[0].bit_length(), step, (first, last))[0]
-    return found
+    result: Tracer = loops.fori_loop(0, table.shape[0].bit_length(), step, (first, last))[0]
+    return result
 
 
 def digitize(

@@ -188,13 +188,13 @@ def _select_values(values: Tracer, mask: ArrayLike, fill_value: Tracer, size: in
 
 def _isin_registers(x: Tracer, tests: Tracer) -> Tracer:
     """Return whether each element equals one of few test elements, in one pass over `x`."""
-    found = None
+    result = None
     for k in range(tests.size):
         test = broadcast(reshape(slice_dim(tests, 0, k, k + 1), ()), x.shape)
         equal: Tracer = emit("eq", x, test)
-        found = equal if found is None else emit_elementwise("or", found, equal)
-    assert found is not None
-    return found
+        result = equal if result is None else emit_elementwise("or", result, equal)
+    assert result is not None
+    return result
 
 
 def isin(

@@ -57,10 +57,10 @@ def call_numpy(name: str, arrays: Sequence[NumpyArray], *flags: bool, **options:
     """
     (kind,) = {array.dtype for array in arrays}
     wide = [array.astype(np.float32) if kind.kind == "V" else array for array in arrays]
-    found = getattr(np, name)(*wide, *flags, **options)
-    if type(found) is not tuple:
-        return found.astype(kind, copy=False)
-    values, *others = found
+    result = getattr(np, name)(*wide, *flags, **options)
+    if type(result) is not tuple:
+        return result.astype(kind, copy=False)
+    values, *others = result
     return (values.astype(kind, copy=False), *others)
 
 
@@ -130,20 +130,20 @@ def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: boo
         sorted_values, order, is_first, inverse = _sort_with_indices(x, flags[1], equal_nan)
     else:
         sorted_values, is_first = _sort_and_mark_firsts(x, equal_nan)
-    found: list[Any] = [compress_rows(sorted_values, is_first, None)]
+    result: list[Any] = [compress_rows(sorted_values, is_first, None)]
     if not any(flags):
-        return found[0]
+        return result[0]
     if flags[0]:
-        found.append(compress_rows(order, is_first, None))
+        result.append(compress_rows(order, is_first, None))
     if flags[1]:
-        found.append(inverse)
+        result.append(inverse)
     if flags[2]:
         starts = true_indices(is_first).array
         counts = np.empty_like(starts)
         np.subtract(starts[1:], starts[:-1], out=counts[:-1])
         counts[-1] = x.size - starts[-1]
-        found.append(as_default_index_array(counts))
-    return tuple(found)
+        result.append(as_default_index_array(counts))
+    return tuple(result)
 
 
 @public(static=("equal_nan",), name="unique")

@@ -27,7 +27,7 @@ def canonicalize_axes(axes: Any, rank: int) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
     given = as_items(axes)
-    found = tuple(canonicalize_axis(axis, rank) for axis in given)
-    if len(set(found)) != len(found):
+    result = tuple(canonicalize_axis(axis, rank) for axis in given)
+    if len(set(result)) != len(result):
         raise AxisError(with_location(f"axes {tuple(given)} name one dimension twice"))
-    return found
+    return result
