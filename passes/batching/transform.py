@@ -24,7 +24,7 @@ def vectorize_with(
     function: Function,
     batched: Sequence[bool],
     size: int,
-    place: BatchSharding = add_batch_dimension,
+    position: BatchSharding = add_batch_dimension,
     axis: str | None = None,
     front: BatchAxes | None = None,
 ) -> Function:
@@ -47,18 +47,18 @@ def vectorize_with(
     batcher.run(body.ops)
     new_body = batcher.b.block(params, [batcher.get(value) for value in body.returns])
     results = tuple(
-        place(sharding) if sharding and batcher.is_batched(value) else sharding
+        position(sharding) if sharding and batcher.is_batched(value) else sharding
         for value, sharding in zip(body.returns, function.result_shardings, strict=True)
     )
     return Function(
         f"{function.name}.vmap",
-        _restore_names_and_shardings(new_body, batcher.original, place),
+        _restore_names_and_shardings(new_body, batcher.original, position),
         results,
     )
 
 
 def _restore_names_and_shardings(
-    block: Block, heirs: dict[Value, Value], place: BatchSharding
+    block: Block, heirs: dict[Value, Value], position: BatchSharding
 ) -> Block:
     """Return the block in which each value has the name and sharding of the value that it replaces.
 
@@ -78,6 +78,6 @@ def _restore_names_and_shardings(
         named.add(old)
         sharding = old.sharding
         if sharding is not None and value.type.rank > old.type.rank:
-            sharding = place(sharding)
+            sharding = position(sharding)
         new[value] = Value(value.type, name, sharding)
     return substitute(block, new)

@@ -29,17 +29,17 @@ def vectorize(
     function: Function,
     batched: Sequence[bool],
     size: int,
-    place: BatchSharding = add_batch_dimension,
+    position: BatchSharding = add_batch_dimension,
     axis: str | None = None,
     front: BatchAxes | None = None,
 ) -> Function:
     """Return the function over a batch of `size` arguments.
 
     `batched` states for each parameter whether it has a leading dimension of `size`. Results that
-    depend on such parameters have one too; the others keep their types. `place` adds the batch
+    depend on such parameters have one too; the others keep their types. `position` adds the batch
     dimension to shardings, and `front` returns the axes of manual computations that shard it.
     Collectives along an axis called `axis` become operations on the batch dimension.
 
     Raises `VectorizeError` for per-device programs, and for operations without a batching rule.
     """
-    return vectorize_with(_BATCHING_HANDLERS, function, batched, size, place, axis, front)
+    return vectorize_with(_BATCHING_HANDLERS, function, batched, size, position, axis, front)

@@ -334,8 +334,8 @@ def _extra(line: LineComparison) -> str:
 
 
 def _avoidable(line: LineComparison) -> Iterator[str]:
-    place = line.line or "collectives without a line"
-    yield f"{place}: {show_bytes(line.extra)} are avoidable"
+    source_line = line.line or "collectives without a line"
+    yield f"{source_line}: {show_bytes(line.extra)} are avoidable"
     kinds = dict(line.planned)
     for kind, total in line.xla:
         if kind not in kinds:

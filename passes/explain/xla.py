@@ -88,8 +88,8 @@ def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) 
             "after optimizations: module_*.after_optimizations.txt of --xla_dump_to, or "
             "jax.jit(f).lower(...).compile().as_text()"
         )
-    found = list_hlo_collectives(module, mesh)
-    return XlaCommunication(module.name, tabulate(found.rows), found.arrays)
+    collectives = list_hlo_collectives(module, mesh)
+    return XlaCommunication(module.name, tabulate(collectives.rows), collectives.arrays)
 
 
 def compare_with_xla(
@@ -127,10 +127,10 @@ def _compare_lines(
 
 
 def _by_line(rows: Iterable[Collective]) -> dict[str, list[Collective]]:
-    found: dict[str, list[Collective]] = {}
+    result: dict[str, list[Collective]] = {}
     for row in rows:
-        found.setdefault(_line_text(row.loc), []).append(row)
-    return found
+        result.setdefault(_line_text(row.loc), []).append(row)
+    return result
 
 
 def _by_kind(rows: Iterable[Collective]) -> tuple[tuple[str, CommunicationTotal], ...]:
@@ -147,7 +147,7 @@ def _line_text(loc: Loc | None) -> str:
 
 def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:
     """Return the constraints that state the shardings of the values of each line."""
-    found: dict[str, dict[str, Constraint]] = {}
+    constraints: dict[str, dict[str, Constraint]] = {}
 
     def visit(block: Block) -> None:
         for op in block.ops:
@@ -155,13 +155,15 @@ def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:
                 spec = _spec_text(value.sharding, module)
                 if op.loc is not None and spec is not None:
                     constraint = Constraint(value.name, _type_text(value), spec)
-                    found.setdefault(_line_text(op.loc), {}).setdefault(constraint.type, constraint)
+                    constraints.setdefault(_line_text(op.loc), {}).setdefault(
+                        constraint.type, constraint
+                    )
             for inner in op.blocks:
                 visit(inner)
 
     for function in module.functions:
         visit(function.body)
-    return {line: list(each.values()) for line, each in found.items()}
+    return {line: list(each.values()) for line, each in constraints.items()}
 
 
 def _type_text(value: Value) -> str:

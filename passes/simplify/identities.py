@@ -160,16 +160,16 @@ def _constant_select(op: Op, facts: ValueFacts) -> Value | None:
 
 
 @simplification_rule("neg", "not", "conj", "reverse")
-def _involution(op: Op, known: ValueFacts) -> Value | None:
-    first = known.inner(op, op.spec)
+def _involution(op: Op, facts: ValueFacts) -> Value | None:
+    first = facts.inner(op, op.spec)
     return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None
 
 
 @simplification_rule("abs")
-def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
-    if known.inner(op, ops.abs_):
+def _nested_abs(op: Op, facts: ValueFacts) -> Value | Op | None:
+    if facts.inner(op, ops.abs_):
         return op.operands[0]
-    first = known.inner(op, ops.neg)
+    first = facts.inner(op, ops.neg)
     return replace(op, operands=first.operands) if first else None
 
 
@@ -233,8 +233,8 @@ def _move_to_same_type(op: Op, facts: ValueFacts) -> Value | None:
 
 
 @simplification_rule("reshape")
-def _reshape_twice(op: Op, known: ValueFacts) -> Op | None:
-    first = known.inner(op, ops.reshape)
+def _reshape_twice(op: Op, facts: ValueFacts) -> Op | None:
+    first = facts.inner(op, ops.reshape)
     return replace(op, operands=first.operands) if first else None
 
 
@@ -266,8 +266,8 @@ def _transpose(op: Op, facts: ValueFacts) -> Value | Op | None:
 
 
 @simplification_rule("slice")
-def _slice_twice(op: Op, known: ValueFacts) -> Op | None:
-    first = known.inner(op, ops.slice_)
+def _slice_twice(op: Op, facts: ValueFacts) -> Op | None:
+    first = facts.inner(op, ops.slice_)
     if first is None or not op.result.type.size:
         return None
     pairs = list(zip(first.attrs["starts"], first.attrs["strides"], strict=True))
@@ -313,9 +313,9 @@ def _same_sharding(op: Op, facts: ValueFacts) -> Value | None:
 
 
 @simplification_rule("reshard")
-def _merge_reshards(op: Op, known: ValueFacts) -> Op | None:
-    first = known.maker(op.operands[0], ops.reshard)
-    if first is None or known.uses.get(first.result, 0) != 1:
+def _merge_reshards(op: Op, facts: ValueFacts) -> Op | None:
+    first = facts.maker(op.operands[0], ops.reshard)
+    if first is None or facts.uses.get(first.result, 0) != 1:
         return None
     return replace(op, operands=first.operands)
 
@@ -338,6 +338,6 @@ def _is_zero_exchange(op: Op, facts: ValueFacts) -> bool:
 
 
 @simplification_rule("all-slice")
-def _slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
-    first = known.maker(op.operands[0], ops.all_gather)
+def _slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
+    first = facts.maker(op.operands[0], ops.all_gather)
     return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None

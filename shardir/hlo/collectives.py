@@ -119,10 +119,10 @@ class _Visit:
             size = max(map(len, groups), default=1)
             axes = axes_of_pairs(pairs, self.mesh)
         else:
-            found = parse_groups(op.attributes.get("replica_groups", "{}"), count)
-            if found is None:
+            device_groups = parse_groups(op.attributes.get("replica_groups", "{}"), count)
+            if device_groups is None:
                 return ("unknown groups",), 1
-            groups = self._device_groups(op, kind, found)
+            groups = self._device_groups(op, kind, device_groups)
             size = max(map(len, groups), default=1)
             axes = name_axes(groups, self.mesh) or ()
         return axes or (_describe_groups(groups),), size

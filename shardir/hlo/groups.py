@@ -25,20 +25,20 @@ def parse_groups(text: str, device_count: int) -> Groups | None:
     mesh (`mesh['a'=4,'b'=2] {'a'}`). An empty list is one group of all devices.
     """
     text = text.strip()
-    if found := _IOTA.fullmatch(text):
-        shape, sizes = _integers(found[1]), _integers(found[2])
-        permutation = _integers(found[3]) if found[3] else list(range(len(sizes)))
+    if match := _IOTA.fullmatch(text):
+        shape, sizes = _integers(match[1]), _integers(match[2])
+        permutation = _integers(match[3]) if match[3] else list(range(len(sizes)))
         if len(shape) != 2 or prod(shape) != prod(sizes) or prod(sizes) > device_count:
             return None
         if sorted(permutation) != list(range(len(sizes))):
             return None
         ids = np.arange(prod(sizes)).reshape(sizes).transpose(permutation).reshape(shape)
         return frozenset(frozenset(map(int, row)) for row in ids)
-    if found := _MESH.fullmatch(text):
-        mesh = {name: parse_number(size) or 0 for name, size in _MESH_AXIS.findall(found[1])}
+    if match := _MESH.fullmatch(text):
+        mesh = {name: parse_number(size) or 0 for name, size in _MESH_AXIS.findall(match[1])}
         axes = [
             (name, parse_number(before) or 1, parse_number(size) or mesh.get(name, 0))
-            for name, before, size in _AXIS.findall(found[2])
+            for name, before, size in _AXIS.findall(match[2])
         ]
         if prod(mesh.values()) > device_count or not all(
             name in mesh and size > 0 and mesh[name] % (before * size) == 0

@@ -77,12 +77,12 @@ class Instruction:
     @property
     def called(self) -> tuple[str, ...]:
         """The names of the computations that the instruction calls once."""
-        found = [self.attributes[name] for name in ("to_apply", "calls") if name in self.attributes]
+        names = [self.attributes[name] for name in ("to_apply", "calls") if name in self.attributes]
         for name in ("branch_computations", "called_computations"):
-            found += self.attributes.get(name, "").strip("{}").split(",")
+            names += self.attributes.get(name, "").strip("{}").split(",")
         for name in ("true_computation", "false_computation"):
-            found.append(self.attributes.get(name, ""))
-        return tuple(name.strip().lstrip("%") for name in found if name.strip())
+            names.append(self.attributes.get(name, ""))
+        return tuple(name.strip().lstrip("%") for name in names if name.strip())
 
 
 @dataclass(frozen=True, slots=True)

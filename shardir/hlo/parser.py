@@ -63,11 +63,11 @@ class _Reader:
                 self.number += 1
             elif line in _TABLES:
                 self._read_table(line)
-            elif found := _COMPUTATION.fullmatch(line):
+            elif match := _COMPUTATION.fullmatch(line):
                 self.number += 1
-                self._read_computation(found[2])
-                if found[1]:
-                    entry = found[2]
+                self._read_computation(match[2])
+                if match[1]:
+                    entry = match[2]
             else:
                 self._fail("expected a computation, such as `%add (x: f32[], y: f32[]) -> f32[] {`")
         if not entry:
@@ -163,11 +163,11 @@ class _Reader:
         innermost = None
         for _ in range(len(self.tables.get("StackFrames", ()))):
             row = self._row("StackFrames", frame)
-            place = self._row("FileLocations", _number(row, "file_location_id"))
-            name = self.tables.get("FileNames", {}).get(_number(place, "file_name_id"))
+            location = self._row("FileLocations", _number(row, "file_location_id"))
+            name = self.tables.get("FileNames", {}).get(_number(location, "file_name_id"))
             if name is None:
                 break
-            line, column = _number(place, "line"), _number(place, "column")
+            line, column = _number(location, "line"), _number(location, "column")
             loc = Loc(_unquote(name), line, column + 1)
             if "site-packages" not in loc.file:
                 return loc
@@ -218,13 +218,13 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 def _outside_strings(text: str) -> Iterator[tuple[int, str]]:
     """Yield the positions of brackets and separators outside of strings in double quotes."""
     position = 0
-    while found := _SPECIAL.search(text, position):
-        position = found.end()
-        if found[0] == '"':
-            string = _STRING.match(text, found.start())
+    while match := _SPECIAL.search(text, position):
+        position = match.end()
+        if match[0] == '"':
+            string = _STRING.match(text, match.start())
             position = string.end() if string else len(text)
-        elif found[0] != "'":
-            yield found.start(), found[0]
+        elif match[0] != "'":
+            yield match.start(), match[0]
 
 
 def _depth(line: str) -> int:
@@ -249,16 +249,16 @@ def _read_shape(text: str, start: int, depth: int = 0) -> tuple[Shape | None, in
     if text[start : start + 1] == "(" and depth < MAX_TUPLE_DEPTH:
         end = _closing_bracket(text, start)
         shapes = [_read_shape(part, 0, depth + 1)[0] for part in split_list(text[start + 1 : end])]
-        known = tuple(shape for shape in shapes if shape is not None)
-        return (known if len(known) == len(shapes) else None), end + 1
-    found = _ARRAY.match(text, start)
-    if found is None:
+        complete_shapes = tuple(shape for shape in shapes if shape is not None)
+        return (complete_shapes if len(complete_shapes) == len(shapes) else None), end + 1
+    match = _ARRAY.match(text, start)
+    if match is None:
         return None, start
-    sizes = [size.strip().removeprefix("<=") for size in found[2].split(",") if size.strip()]
+    sizes = [size.strip().removeprefix("<=") for size in match[2].split(",") if size.strip()]
     numbers = [number for size in sizes if (number := parse_number(size)) is not None]
     if len(numbers) < len(sizes):
         return None, start
-    return ArrayShape(found[1], tuple(numbers)), found.end()
+    return ArrayShape(match[1], tuple(numbers)), match.end()
 
 
 def _attributes(parts: object) -> dict[str, str]:

@@ -15,8 +15,8 @@ def trip_count(module: HloModule, caller: Computation, loop: Instruction) -> int
     missing, a loop is counted here if its condition compares an element of the tuple with a
     constant, the element starts at a constant, and the body adds a constant to it.
     """
-    if known := _KNOWN_TRIP_COUNT.search(loop.attributes.get("backend_config", "")):
-        return int(known[1])
+    if match := _KNOWN_TRIP_COUNT.search(loop.attributes.get("backend_config", "")):
+        return int(match[1])
     condition = _called(module, loop, "condition")
     body = _called(module, loop, "body")
     if condition is None or body is None or len(loop.operands) != 1:
@@ -53,36 +53,36 @@ def _step(body: Computation, index: int) -> int | None:
 
 def _element(computation: Computation, name: str, index: int) -> str:
     """Return the operand of a tuple instruction; an empty name if it is no tuple."""
-    found = computation.instructions.get(name)
-    if found is None or found.opcode != "tuple" or index >= len(found.operands):
+    instruction = computation.instructions.get(name)
+    if instruction is None or instruction.opcode != "tuple" or index >= len(instruction.operands):
         return ""
-    return found.operands[index]
+    return instruction.operands[index]
 
 
 def _element_index(computation: Computation, name: str) -> int | None:
     """Return which element of the parameter an instruction is."""
-    found = _without_copies(computation, name)
-    if found is None or found.opcode != "get-tuple-element" or not found.operands:
+    instruction = _without_copies(computation, name)
+    if instruction is None or instruction.opcode != "get-tuple-element" or not instruction.operands:
         return None
-    source = _without_copies(computation, found.operands[0])
+    source = _without_copies(computation, instruction.operands[0])
     if source is None or source.opcode != "parameter":
         return None
-    return parse_number(found.attributes.get("index", ""))
+    return parse_number(instruction.attributes.get("index", ""))
 
 
 def _constant(computation: Computation, name: str) -> int | None:
-    found = _without_copies(computation, name)
-    if found is None or found.opcode != "constant":
+    instruction = _without_copies(computation, name)
+    if instruction is None or instruction.opcode != "constant":
         return None
-    text = found.operands[0] if found.operands else ""
+    text = instruction.operands[0] if instruction.operands else ""
     number = parse_number(text.removeprefix("-"))
     return number if number is None or not text.startswith("-") else -number
 
 
 def _without_copies(computation: Computation, name: str) -> Instruction | None:
-    found = computation.instructions.get(name)
+    instruction = computation.instructions.get(name)
     for _ in range(len(computation.instructions)):
-        if found is None or found.opcode not in _COPIES or not found.operands:
+        if instruction is None or instruction.opcode not in _COPIES or not instruction.operands:
             break
-        found = computation.instructions.get(found.operands[0])
-    return found
+        instruction = computation.instructions.get(instruction.operands[0])
+    return instruction

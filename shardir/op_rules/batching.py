@@ -81,8 +81,10 @@ def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **_: object
             new_operands.append(x if batched else broadcast_over_batch(b, x, many.size))
         else:
             new_operands.append(broadcast_batch_scalars(b, x, result) if batched else x)
-    made: Value = b.emit(many.op.spec, *new_operands, result=many.emit_result, **many.op.attrs)
-    return made
+    result_value: Value = b.emit(
+        many.op.spec, *new_operands, result=many.emit_result, **many.op.attrs
+    )
+    return result_value
 
 
 def shift_dims(*names: str, **ahead: object) -> BatchRule[Value]:
@@ -99,10 +101,10 @@ def shift_dims(*names: str, **ahead: object) -> BatchRule[Value]:
                 attrs[name] = increment_dims(attrs[name])
         for name, entry in ahead.items():
             attrs[name] = (entry, *attrs[name])
-        made: Values = b.emit(
+        result: Values = b.emit(
             many.op.spec, *many.batch_all(b, operands), result=many.emit_result, **attrs
         )
-        return made
+        return result
 
     return rule
 

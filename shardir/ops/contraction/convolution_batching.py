@@ -40,8 +40,8 @@ def convolution_batch(
             x, batch_groups = _merge_dim(b, x, of.batch_or_inputs), batch_groups * many.size
     attrs = {"dims": attributes.dims, "groups": groups, "batch_groups": batch_groups}
     attrs |= {key: attr for key, attr in many.op.attrs.items() if key not in attrs}
-    made: Value = b.convolution(x, w, result=many.emit_result, **attrs)
-    return _unmerge_dim(b, made, dim, many.size, outer)
+    result: Value = b.convolution(x, w, result=many.emit_result, **attrs)
+    return _unmerge_dim(b, result, dim, many.size, outer)
 
 
 def _merge_dim(b: Builder, x: Value, dim: int, outer: int = 1) -> Value:

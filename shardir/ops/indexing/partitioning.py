@@ -98,8 +98,10 @@ def partition_gather(
     here = b.and_(b.ge(indices, low), b.lt(indices, _broadcast_row(b, extents, indices)))
     here = b.all(here, dims=(indices.type.rank - 1,))
     here = b.broadcast(here, dims=layout.batch, result=local.result.with_dtype("bool"))
-    found = b.gather(x, indices, result=local.result, **local.op.attrs)
-    return b.select(here, found, b.full(identity_element("add", found.type.dtype), found.type))
+    gathered = b.gather(x, indices, result=local.result, **local.op.attrs)
+    return b.select(
+        here, gathered, b.full(identity_element("add", gathered.type.dtype), gathered.type)
+    )
 
 
 def partition_scatter(
