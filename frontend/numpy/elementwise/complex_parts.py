@@ -3,11 +3,8 @@
 from math import pi
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.numpy.creation.filling import zeros_like
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     default_float_kind,
@@ -16,9 +13,9 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     is_complex,
 )
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import align, as_tracer, convert, splat
+from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED
+from shardir.ir.types import FLOATS, UNSIGNED
 
 
 @public()
@@ -101,28 +98,3 @@ def angle(z: ArrayLike, deg: bool = False) -> Tracer:
     )
     result = emit_elementwise("atan2", *parts)
     return emit_elementwise("mul", result, constant_like(result, 180 / pi)) if deg else result
-
-
-@composed_function(unused=True)
-def iscomplex(x: ArrayLike) -> Tracer:
-    """Return whether the imaginary part is not 0, elementwise, as bools."""
-    real = isinstance(x, Array) and x.type.dtype not in COMPLEX
-    return zeros_like(x, bool) if real else _iscomplex(x)
-
-
-@public(name="iscomplex")
-def _iscomplex(x: ArrayLike) -> Tracer:
-    return _imaginary(as_tracer(x), "ne")
-
-
-@public()
-def isreal(x: ArrayLike) -> Tracer:
-    """Return whether the imaginary part is 0, elementwise, as bools."""
-    return _imaginary(as_tracer(x), "eq")
-
-
-def _imaginary(x: Tracer, op: str) -> Tracer:
-    if not is_complex(x):
-        return splat(op == "eq", x.value.type.with_dtype("bool"))
-    part = emit_elementwise("imag", x)
-    return emit_elementwise(op, part, constant_like(part, 0))

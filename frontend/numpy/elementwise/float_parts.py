@@ -1,5 +1,5 @@
 """Elementwise functions on the representation of floats: sign bit, mantissa, exponent, NaN, next
-float.
+float; tests of elements (`isnan`, `isfinite`, `isreal`).
 
 Integers are finite; functions that return floats convert integers to floats.
 """
@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.creation.filling import zeros_like
 from shardir.frontend.numpy.elementwise.rounding import emit_truncation
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_no_out,
@@ -19,6 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     emit_isnan,
     inexact_kind,
+    is_complex,
     require_real,
 )
 from shardir.frontend.source_locations import with_location
@@ -297,3 +301,28 @@ def nan_to_num(
     return emit_elementwise(
         "select", emit_elementwise("eq", x, constant_like(x, -np.inf)), for_neginf, cleaned
     )
+
+
+@composed_function(unused=True)
+def iscomplex(x: ArrayLike) -> Tracer:
+    """Return whether the imaginary part is not 0, elementwise, as bools."""
+    real = isinstance(x, Array) and x.type.dtype not in COMPLEX
+    return zeros_like(x, bool) if real else _iscomplex(x)
+
+
+@public(name="iscomplex")
+def _iscomplex(x: ArrayLike) -> Tracer:
+    return _imaginary(as_tracer(x), "ne")
+
+
+@public()
+def isreal(x: ArrayLike) -> Tracer:
+    """Return whether the imaginary part is 0, elementwise, as bools."""
+    return _imaginary(as_tracer(x), "eq")
+
+
+def _imaginary(x: Tracer, op: str) -> Tracer:
+    if not is_complex(x):
+        return splat(op == "eq", x.value.type.with_dtype("bool"))
+    part = emit_elementwise("imag", x)
+    return emit_elementwise(op, part, constant_like(part, 0))
