@@ -21,6 +21,7 @@ TABLE = {
     "shardir.backends.gpu.lowering": ("gpu_rule",),
     "shardir.backends.ipu.lowering.fused_groups": ("ipu_rule",),
     "shardir.frontend.lax.elementwise": ("elementwise_function", "operation_function"),
+    "shardir.ir.attributes": ("Attributes",),
     "shardir.ir.builder": ("Builder",),
     "shardir.ir.operation": ("define_op",),
     "shardir.op_rules.rule_table": ("RuleTable",),
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         elementwise_function as elementwise_function,
         operation_function as operation_function,
     )
+    from shardir.ir.attributes import Attributes as Attributes
     from shardir.ir.builder import Builder as Builder
     from shardir.ir.operation import define_op as define_op
     from shardir.op_rules.rule_table import RuleTable as RuleTable

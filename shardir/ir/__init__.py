@@ -1,9 +1,10 @@
 """The intermediate representation: frozen modules, functions, blocks, operations and values (SSA),
 tensor types, meshes and shardings. Input: operations from `shardir.ops`, built by the tracer or the
 parser. Output: modules that passes transform. Start with `module` (values to modules), then
-`operation` (OpSpec, the declaration of an operation) and `sharding`. `builder` constructs blocks,
-`signature` derives operand and attribute checks from type rules, `equality` compares modules,
-`sub_axes`, `device_groups` and `process_levels` are the algebra of mesh axes.
+`operation` (OpSpec, the declaration of an operation) and `sharding`. `attributes` and `rules` are
+the types of declarations, `builder` constructs blocks, `signature` derives operand and attribute
+checks from type rules, `equality` compares modules, `sub_axes`, `device_groups` and
+`process_levels` are the algebra of mesh axes.
 """
 
 from typing import TYPE_CHECKING
