@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from shardir.backends.storage import Storage as Storage
 from shardir.cost.memory import MemoryEstimate
 from shardir.errors import ShardirError
 from shardir.ir.module import Module
+from shardir.ir.types import NumpyArray
 from shardir.registry import Registry
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 Launch = Callable[[list[Any]], list[Any] | None]
 Lower = Callable[[str], Module]
 """Returns the module that a pipeline, given as text, makes; raises `MergeError` if it cannot."""

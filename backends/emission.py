@@ -8,9 +8,7 @@ name; the caller writes them.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
-
-import numpy.typing as npt
+from typing import ClassVar, Self
 
 from shardir.display.representation import abbreviate
 from shardir.errors import NoRule, ShardirError, suggest_name
@@ -18,10 +16,10 @@ from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, GlobalTensor, Module, Op
 from shardir.ir.sharding import Sharding
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.registry import Registry
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 
 class EmissionError(ShardirError, ValueError):

@@ -24,6 +24,7 @@ from shardir.interpret.numeric_comparison import (
 )
 from shardir.interpret.random_arguments import random_arguments
 from shardir.interpret.shards import assemble_shards, slice_shard
+from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value
 from shardir.passes.pipeline import Pass
 from shardir.text.printer import Printer, unique_names
@@ -150,7 +151,7 @@ def _evaluate_values(
     ]
 
 
-def _join_shards(shards: list[Array], value: Value, mesh: Any) -> Array | None:
+def _join_shards(shards: list[Array], value: Value, mesh: Mesh) -> Array | None:
     sharding = value.sharding
     if sharding is None:
         return shards[0]

@@ -4,10 +4,9 @@ import warnings
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.emission import Emission, EmissionError, Target
 from shardir.backends.ipu.codegen.expressions import MAX_PLACEHOLDERS
@@ -25,10 +24,10 @@ from shardir.backends.ipu.prepare.resource_checks import (
 )
 from shardir.backends.ipu.prepare.rewrite_types import rewrite_types
 from shardir.backends.ipu.program import file_name, port_names, write_program
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.random.threefry import split_words
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 RUNNER_FOLDER = Path(__file__).parent / "host_model" / "runner"
 """The folder of the headers that every program includes."""

@@ -6,17 +6,16 @@ NumPy's `matmul` (BLAS) computes the product.
 """
 
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.numpy.kernel_table import Kernel, kernels
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
+from shardir.ir.types import NumpyArray
 from shardir.ops import dot
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 
 @kernels.rule(dot)

@@ -6,19 +6,17 @@ memory of the operand; so each part is rounded before the next one begins.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.numpy.kernel_table import Kernel, kernels
 from shardir.backends.numpy.threads import run_on_threads, split_range
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.linalg.fft import TRANSFORMS
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 MAX_CHUNK_ELEMENTS = 1 << 16
 """Elements that are transformed at a time, unless one transform has more."""

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir import ops
 from shardir.backends.numpy.kernel_table import Kernel, kernels
@@ -17,11 +16,11 @@ from shardir.backends.numpy.threads import run_on_threads, split_range
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
-from shardir.ir.types import NumpyDType, dtype_name
+from shardir.ir.types import NumpyArray, NumpyDType, dtype_name
 from shardir.ops.elementwise.numerics import is_float, total_order_key
 from shardir.ops.type_checks import Ints
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 LineFunction = Callable[..., tuple[Array, ...]]
 """Maps arrays of lines, sorted along their last dimension, to results."""
 

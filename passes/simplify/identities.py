@@ -8,7 +8,7 @@ bit for bit: x + 0.0 is not x for x = -0.0, but x + -0.0 and x - 0.0 are.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import copysign
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from shardir import ops
 from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense, OpSpec
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 
 
 @final
@@ -76,7 +76,7 @@ def simplification_rule(*names: str) -> Callable[[SimplificationRule], Simplific
     return register
 
 
-def constant(op: Op, number: Any) -> Op:
+def constant(op: Op, number: complex | Dense | None) -> Op:
     """Return an operation that defines the result of `op` as a constant."""
     return replace(op, spec=OPS["constant"], operands=(), attrs={"value": number})
 
@@ -101,7 +101,7 @@ def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
 _UNFOLDED_OPERATIONS = (ops.sharding_constraint, ops.reshard, ops.stop_gradient)
 
 
-def _number(array: Any, type: TensorType) -> complex:
+def _number(array: NumpyArray, type: TensorType) -> complex:
     """Return the element as a Python number of the kind that a constant of this type holds."""
     if type.dtype in COMPLEX:
         return complex(array)

@@ -12,11 +12,11 @@ processes are permuted separately.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from shardir import ops
+from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.process_levels import ProcessLevels
@@ -186,7 +186,7 @@ def _group_rows_by_processes(
     return result
 
 
-def _replace_row(b: Any, value: Value, row: Value, to: int, here: Value | None) -> Value:
+def _replace_row(b: Builder, value: Value, row: Value, to: int, here: Value | None) -> Value:
     """Return `value` with another row at `to`, in processes where `here` is true if given."""
     if here is not None:
         flags = b.broadcast(here, dims=(), result=row.type.with_dtype("bool"))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes, Axis
@@ -199,7 +200,7 @@ def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 
 def _extend_by_repetition(
-    b: Any, x: Value, lead: Sequence[int], shape: Sequence[int], ends: Sequence[int]
+    b: Builder, x: Value, lead: Sequence[int], shape: Sequence[int], ends: Sequence[int]
 ) -> Value:
     """Return the value extended by repeating its first rows where it ends too early."""
     for dim, (size, end) in enumerate(zip(shape, ends, strict=True)):

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
-from typing import Any
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
 from shardir.ops.type_checks import Ints
 
 
-def arrange_dims(b: Any, x: Value, split: Sequence[Ints], order: Sequence[Ints]) -> Value:
+def arrange_dims(b: Builder, x: Value, split: Sequence[Ints], order: Sequence[Ints]) -> Value:
     """Return `x` with its dimensions split, the parts reordered, and some joined.
 
     `split` holds the sizes of the parts of each dimension, major first; the parts are numbered
@@ -22,7 +22,7 @@ def arrange_dims(b: Any, x: Value, split: Sequence[Ints], order: Sequence[Ints])
     return reshape_if_needed(b, moved, [prod(sizes[part] for part in parts) for parts in order])
 
 
-def reshape_if_needed(b: Any, x: Value, shape: Sequence[int]) -> Value:
+def reshape_if_needed(b: Builder, x: Value, shape: Sequence[int]) -> Value:
     """Return `x` reshaped; `x` itself if it has the shape."""
     if x.type.shape == tuple(shape):
         return x
@@ -36,7 +36,7 @@ def number_parts(split: Sequence[Ints]) -> list[Ints]:
     return [tuple(range(at, at + len(parts))) for at, parts in zip(ends, split, strict=False)]
 
 
-def slice_rows(b: Any, x: Value, dim: int, start: int, count: int, step: int = 1) -> Value:
+def slice_rows(b: Builder, x: Value, dim: int, start: int, count: int, step: int = 1) -> Value:
     """Return `count` rows of dimension `dim`, every `step`-th from `start` on; `x` if these are
     all."""
     shape = x.type.shape
@@ -49,7 +49,7 @@ def slice_rows(b: Any, x: Value, dim: int, start: int, count: int, step: int = 1
     return result
 
 
-def concatenate_rows(b: Any, parts: Sequence[Value]) -> Value:
+def concatenate_rows(b: Builder, parts: Sequence[Value]) -> Value:
     """Concatenate values along the first dimension."""
     result: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
     return result

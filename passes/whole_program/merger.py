@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir import ops as specs
 from shardir.errors import MergeError
@@ -23,7 +22,7 @@ from shardir.ir.builder import Builder, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Axes
-from shardir.ir.types import INTEGERS, TensorType
+from shardir.ir.types import INTEGERS, NumpyArray, TensorType
 from shardir.passes.batching.batcher import Batcher
 from shardir.passes.whole_program.mesh_sub_axes import SubAxes, axis_sizes
 
@@ -41,7 +40,7 @@ class BatchedValue(NamedTuple):
 
 MergeRule = Callable[["DeviceMerger", Op], Sequence[BatchedValue]]
 """Appends the replacement of an operation; returns the replacements of its results."""
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 
 class DeviceMerger:

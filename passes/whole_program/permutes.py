@@ -6,10 +6,10 @@ permutations without structure are gathered. A permute with named axes renames d
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Axes
@@ -72,7 +72,7 @@ def _permute_positions(
     return BatchedValue(arrange_dims(b, moved, apart, back), own)
 
 
-def permute_rows(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
+def permute_rows(b: Builder, x: Value, senders: Sequence[int | None]) -> Value:
     """Return row `senders[i]` of `x` as row i; zeros for `None`."""
     runs = _runs(senders)
     swapped = _swapped_digits(senders) if len(runs) > 2 else ()
@@ -85,7 +85,7 @@ def permute_rows(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
     return concatenate_rows(b, [_slice_run(b, x, *run) for run in runs])
 
 
-def _slice_run(b: Any, x: Value, start: int | None, step: int, count: int) -> Value:
+def _slice_run(b: Builder, x: Value, start: int | None, step: int, count: int) -> Value:
     if start is None:
         result: Value = b.full(0, x.type.with_shape((count, *x.type.shape[1:])))
     elif step >= 1:
@@ -130,7 +130,7 @@ def _swapped_digits(senders: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(d for d in range(digits) if first >> (digits - 1 - d) & 1)
 
 
-def _gather_rows(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
+def _gather_rows(b: Builder, x: Value, senders: Sequence[int | None]) -> Value:
     count = len(senders)
     places = np.array([[of or 0] for of in senders], np.int32)
     moved: Value = b.gather(

@@ -20,11 +20,11 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Attr
 from shardir.ir.sharding import Axes, Axis, Sharding
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.text.printer import AXIS_ATTRIBUTES
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 Environment = dict[Value, Array]
 
 

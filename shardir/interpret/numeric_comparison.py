@@ -7,16 +7,15 @@ perturbed arguments give nearly the same results.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.interpret.interpreter import run
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Module, Value
+from shardir.ir.types import NumpyArray
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 RELATIVE_TOLERANCES = {name: info.tolerance for name, info in DTYPE_INFO.items() if info.tolerance}
 

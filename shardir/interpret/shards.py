@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.errors import InterpretError
 from shardir.ir.device_groups import device_positions
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
-from shardir.ir.types import NumpyDType, TensorType, dtype_name
+from shardir.ir.types import NumpyArray, NumpyDType, TensorType, dtype_name
 from shardir.op_rules.partitioning import identity_element
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 
 def shard_slices(

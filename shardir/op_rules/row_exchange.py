@@ -11,7 +11,6 @@ axes that shard the dimension, so planning time is independent of the mesh size.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -41,8 +40,8 @@ def exchange_rows(
     owned_rows: RowRuns,
     needed_rows: RowRuns,
     size: int,
-    fill: Any = None,
-) -> Any:
+    fill: complex | Value | None = None,
+) -> Value:
     """Return `size` rows of dimension `dim` on every device: the rows that the device needs.
 
     `owned_rows[i]` and `needed_rows[i]` are the rows that the device at position i along `axes`
@@ -55,14 +54,14 @@ def exchange_rows(
 
 @dataclass
 class _RowExchange:
-    b: Any
-    x: Any
+    b: Builder
+    x: Value
     dim: int
     axes: Axes
     size: int
-    fill: Any
+    fill: complex | Value | None
 
-    def run(self, owned_rows: RowRuns, needed_rows: RowRuns) -> Any:
+    def run(self, owned_rows: RowRuns, needed_rows: RowRuns) -> Value:
         rows = self.x.type.shape[self.dim]
         edges = list(plan_transfers(owned_rows, needed_rows))
         local = plan_rounds([e for e in edges if e.sender == e.receiver], rows)
@@ -73,7 +72,7 @@ class _RowExchange:
 
     # Assembly of the received rows
 
-    def concatenate_rows(self, steps: Sequence[ExchangeRound]) -> Any:
+    def concatenate_rows(self, steps: Sequence[ExchangeRound]) -> Value:
         """Concatenate the received rows, which have the same positions on all devices."""
         parts, at = [], 0
         for step in steps:
@@ -86,7 +85,7 @@ class _RowExchange:
             parts.append(self.filler(self.size - at))
         return parts[0] if len(parts) == 1 else self.b.concatenate(*parts, dim=self.dim)
 
-    def scatter_rows(self, steps: Sequence[ExchangeRound]) -> Any:
+    def scatter_rows(self, steps: Sequence[ExchangeRound]) -> Value:
         """Write the received rows at device-dependent positions."""
         b, rows = self.b, self.filler(self.size)
         for step in steps:
@@ -107,7 +106,7 @@ class _RowExchange:
             rows = b.select(b.and_(b.ge(index, start), b.lt(index, stop)), room, rows)
         return rows
 
-    def fill_missing(self, rows: Any, owned_rows: RowRuns, needed_rows: RowRuns) -> Any:
+    def fill_missing(self, rows: Value, owned_rows: RowRuns, needed_rows: RowRuns) -> Value:
         """Write `fill` into needed rows before the first or after the last owned row."""
         if self.fill is None:
             return rows
@@ -127,7 +126,7 @@ class _RowExchange:
             here = below if here is None else b.and_(here, below)
         return rows if here is None else b.select(here, rows, self.filler(self.size))
 
-    def receive_round(self, step: ExchangeRound) -> Any:
+    def receive_round(self, step: ExchangeRound) -> Value:
         """Return the rows that one round delivers."""
         sources = {e.sender: s for e, s in zip(step.transfers, step.sources, strict=True)}
         part = self.slice_at(self.x, self.pick_by_position(sources), step.length)
@@ -138,7 +137,7 @@ class _RowExchange:
             part, axes=self.axes, pairs=pairs, name=f"{self.x.name}.halo"
         )
 
-    def gather_and_select(self, owned_rows: RowRuns, needed_rows: RowRuns, rows: int) -> Any:
+    def gather_and_select(self, owned_rows: RowRuns, needed_rows: RowRuns, rows: int) -> Value:
         """All-gather the dimension, then select the needed rows on each device."""
         gathered = self.b.all_gather(self.x, dim=self.dim, axes=self.axes)
         everything: list[RowRun] = []
@@ -159,7 +158,7 @@ class _RowExchange:
 
     def assemble(
         self, steps: Sequence[ExchangeRound], owned_rows: RowRuns, needed_rows: RowRuns
-    ) -> Any:
+    ) -> Value:
         steps = sorted(steps, key=lambda step: min(step.targets))
         if not all(step.is_static for step in steps) or not are_disjoint(steps, self.size):
             return self.scatter_rows(steps)
@@ -177,7 +176,7 @@ class _RowExchange:
     def is_zero(self) -> bool:
         return isinstance(self.fill, int | float | complex) and self.fill == 0
 
-    def filler(self, rows: int) -> Any:
+    def filler(self, rows: int) -> Value:
         """Return rows that consist of `fill`."""
         shape = self.x.type.shape
         type = self.x.type.with_shape((*shape[: self.dim], rows, *shape[self.dim + 1 :]))
@@ -185,7 +184,7 @@ class _RowExchange:
             return self.b.full(self.fill or 0, type)
         return self.b.broadcast(self.fill, dims=(), result=type)
 
-    def pick_by_position(self, table: dict[int, int], other: int | None = None) -> "int | Any":
+    def pick_by_position(self, table: dict[int, int], other: int | None = None) -> int | Value:
         """Return the entry of `table` for the device's position; `other` where there is none.
 
         The result is an `int` if it is equal on all devices, else a scalar i32. With `other=None`
@@ -202,7 +201,7 @@ class _RowExchange:
             numbers = [table.get(k, other) for k in range(self.num_positions)]
         return select_by_position(self.b, self.axes, numbers)
 
-    def slice_at(self, value: Any, start: "int | Any", length: int) -> Any:
+    def slice_at(self, value: Value, start: int | Value, length: int) -> Value:
         """Return `length` rows from `start` on."""
         if isinstance(start, int):
             return self.slice_static(value, start, length)
@@ -210,29 +209,29 @@ class _RowExchange:
         to = value.type.with_shape((*shape[: self.dim], length, *shape[self.dim + 1 :]))
         return self.b.dynamic_slice(value, *self.starts(value, start), result=to)
 
-    def slice_static(self, value: Any, start: int, length: int) -> Any:
+    def slice_static(self, value: Value, start: int, length: int) -> Value:
         return slice_rows(self.b, value, self.dim, start, length)
 
-    def update(self, room: Any, piece: Any, start: "int | Any") -> Any:
+    def update(self, room: Value, piece: Value, start: int | Value) -> Value:
         if isinstance(start, int):
             start = self.b.full(start, TensorType((), "i32"))
         return self.b.dynamic_update_slice(room, piece, *self.starts(room, start))
 
-    def starts(self, value: Any, start: Any) -> Iterator[Any]:
+    def starts(self, value: Value, start: Value) -> Iterator[Value]:
         zero = self.b.full(0, start.type)
         return (start if d == self.dim else zero for d in range(value.type.rank))
 
-    def row_index(self, value: Any) -> Any:
+    def row_index(self, value: Value) -> Value:
         """Return the row index of each element."""
         return self.b.iota(dim=self.dim, result=value.type.with_dtype("i32"))
 
-    def broadcast_scalar(self, number: "int | Any", like: Any) -> Any:
+    def broadcast_scalar(self, number: int | Value, like: Value) -> Value:
         if isinstance(number, int):
             return self.b.full(number, like.type)
         return self.b.broadcast(number, dims=(), result=like.type)
 
 
-def select_by_position(b: Builder, axes: Axes, numbers: Sequence[int]) -> "int | Any":
+def select_by_position(b: Builder, axes: Axes, numbers: Sequence[int]) -> int | Value:
     """Return the element of `numbers` for the device's position along `axes`.
 
     The result is an `int` if all elements are equal, else a scalar i32.
@@ -269,8 +268,8 @@ def fetch_rows(
     dim: int,
     needed_rows: RowRuns,
     size: int,
-    fill: Any = None,
-) -> Any:
+    fill: complex | Value | None = None,
+) -> Value:
     """Exchange rows of a device's shard `piece` of `value`, which is sharded along `dim`."""
     axes = local.sharding_axes(value, dim)
     owned_rows = block_runs(value.type.shape[dim], piece.type.shape[dim], len(needed_rows))

@@ -34,7 +34,7 @@ def _type(
 
 
 def _factors(
-    *xs: TensorType, result: Result, pointwise: bool = False, rule: str = "", **_: Any
+    *xs: TensorType, result: Result, pointwise: bool = False, rule: str = "", **_: object
 ) -> FactorRule | None:
     if rule:
         return parse_rule(rule)

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.ipu.host_model.compiler import HostModelError
-from shardir.ir.types import NumpyDType
+from shardir.ir.types import NumpyArray, NumpyDType
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 _MAX_MESSAGE_BYTES = 4096
 """Maximum bytes of a message; longer ones are truncated."""

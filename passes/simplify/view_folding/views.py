@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from shardir.ir.builder import Builder
 from shardir.ir.module import Value
 from shardir.passes.whole_program.dim_arrangement import reshape_if_needed
 
@@ -173,7 +174,7 @@ def _view_in_base_of(view: ViewDims, lead: ViewDims, rank: int) -> ViewDims | No
     return tuple(merge_pieces([piece for _, piece in sorted(each)]) for each in pieces_by_dim)
 
 
-def materialize_view(b: Any, view: View) -> Value:
+def materialize_view(b: Builder, view: View) -> Value:
     """Materialize a view: the base reshaped, transposed and broadcast as far as necessary."""
     base = view.base
     if view.is_identity:
@@ -215,14 +216,14 @@ def position_in_base(piece: ViewPiece) -> tuple[int, int]:
     return piece.dim, -piece.stride
 
 
-def _arrange(b: Any, x: Value, sizes: Sequence[int], order: Sequence[Sequence[int]]) -> Value:
+def _arrange(b: Builder, x: Value, sizes: Sequence[int], order: Sequence[Sequence[int]]) -> Value:
     perm = tuple(part for parts in order for part in parts)
     if perm != tuple(range(len(perm))):
         x = b.transpose(reshape_if_needed(b, x, sizes), perm=perm)
     return reshape_if_needed(b, x, [prod(sizes[part] for part in parts) for parts in order])
 
 
-def split_by_kind(b: Any, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
+def split_by_kind(b: Builder, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
     """Return the view over a base in which each dimension belongs to view dimensions of one kind.
 
     `kinds` has a number for each dimension of the view. The second result is the kind of each

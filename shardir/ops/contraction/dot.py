@@ -5,13 +5,12 @@ lacks. Its letters are its factors.
 """
 
 from string import ascii_letters
-from typing import Any
 
 import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Value, define_op
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, einsum_rule
 from shardir.op_rules.tangents import multilinear_tangent
@@ -68,7 +67,7 @@ def _factors(x: TensorType, y: TensorType, *, dims: str, result: TensorType) -> 
     return einsum_rule(dims, [x.shape, y.shape])
 
 
-def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
+def _reference(x: NumpyArray, y: NumpyArray, *, dims: str, result: TensorType) -> NumpyArray:
     """Multiply and sum floats in f64, starting from 0.0, and round once."""
     wide = accumulation_dtype(result.numpy)
     with np.errstate(all="ignore"):

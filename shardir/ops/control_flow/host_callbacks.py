@@ -75,7 +75,7 @@ def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tu
     return arrays
 
 
-def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Any:
+def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Value | tuple[Value, ...]:
     attrs = dict(many.op.attrs)
     method = attrs.get("method", "sequential")
     if method == "none":
@@ -95,11 +95,14 @@ def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Any:
         operands = list(many.batch_all(b, xs))
     if method == "sequential":
         attrs["batch"] = attrs.get("batch", 0) + 1
-    return b.emit(many.op.spec, *operands, result=many.emit_result, **attrs)
+    made: Value | tuple[Value, ...] = b.emit(
+        many.op.spec, *operands, result=many.emit_result, **attrs
+    )
+    return made
 
 
-def _define(name: str, **more: Any) -> OpSpec:
-    return define_op(name, type=_type, reference=_call, batch=_batch, **more)
+def _define(name: str, *, effect: bool = False) -> OpSpec:
+    return define_op(name, type=_type, reference=_call, batch=_batch, effect=effect)
 
 
 callback = _define("callback", effect=True)
@@ -119,8 +122,11 @@ def _operand_factors(x: TensorType, *, function: str, result: Result) -> FactorR
     return RuleBuilder([x.shape], []).add_pointwise(x.shape).build()
 
 
-def _inspect_batch(b: Builder, many: BatchedOp, x: Value, *, function: str) -> Any:
-    return b.emit(OPS["inspect-sharding"], x, function=function)
+def _inspect_batch(
+    b: Builder, many: BatchedOp, x: Value, *, function: str
+) -> Value | tuple[Value, ...]:
+    made: Value | tuple[Value, ...] = b.emit(OPS["inspect-sharding"], x, function=function)
+    return made
 
 
 inspect_sharding = define_op(

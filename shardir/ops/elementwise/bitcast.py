@@ -1,11 +1,9 @@
 """Bitcasts: the bits of elements reinterpreted as another element type."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.ir.operation import define_op
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.elementwise.elementwise import zero_vjp
@@ -55,7 +53,7 @@ def _factors(x: TensorType, *, result: TensorType) -> FactorRule:
     return builder.build()
 
 
-def _reference(x: Any, *, result: TensorType) -> Any:
+def _reference(x: NumpyArray, *, result: TensorType) -> NumpyArray:
     x = np.asarray(x, order="C")  # In contrast to ascontiguousarray, asarray keeps rank 0.
     if result.rank > x.ndim:
         parts = x[..., None].view(result.numpy)

@@ -22,7 +22,7 @@ from shardir.ir.operation import (
     Value,
     define_op,
 )
-from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, TensorType
+from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, NumpyArray, TensorType
 from shardir.op_rules.factors import FactorRule, pointwise_rule
 from shardir.op_rules.linearity import select_by_condition, select_extremum
 from shardir.op_rules.tangents import linear_tangent
@@ -94,7 +94,7 @@ def _define_elementwise(
         takes.check(*operands)
         return to(common_type(*operands))
 
-    def reference(*operands: Any, result: TensorType) -> Any:
+    def reference(*operands: NumpyArray, result: TensorType) -> NumpyArray:
         with np.errstate(all="ignore"):
             return numerics.round_to(compute(*operands), result.numpy)
 

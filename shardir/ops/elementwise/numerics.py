@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
-from shardir.ir.types import FLOATS, NUMPY_DTYPES, NumpyDType, TensorType, dtype_name
+from shardir.ir.types import FLOATS, NUMPY_DTYPES, NumpyArray, NumpyDType, TensorType, dtype_name
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 _EXTENSION_FLOATS = frozenset(
     NUMPY_DTYPES[name] for name in FLOATS if DTYPE_INFO[name].is_extension

@@ -6,14 +6,13 @@ check the error bounds against values of 30 digits.
 """
 
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from shardir.ir.types import NumpyArray
 from shardir.ops.elementwise.term import Term
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 # erf(sqrt(u)) / sqrt(u), 0 <= u <= 1
 _ERF = (

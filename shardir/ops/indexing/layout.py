@@ -10,18 +10,17 @@ of an index vector is the window start along operand dimension `index_map[i]`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.errors import count_noun
 from shardir.ir.attributes import Attributes
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.factors import FactorKind, RuleBuilder
 from shardir.ops.type_checks import INTEGER, Ints, check_dims, common_dtype, format_list
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 DimPerTensor = tuple[int | None, ...]
 """The dimension of each tensor to which a factor maps."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import DifferentiateError
-from shardir.ir.builder import Builder
+from shardir.ir.builder import Builder, as_values
 from shardir.ir.operation import OPS, Cotangents, Result, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
@@ -30,7 +30,7 @@ def _as_tuple(result: Result) -> tuple[TensorType, ...]:
     return (result,) if isinstance(result, TensorType) else result
 
 
-def _drop_vectors(results: tuple[Array, ...], vectors: bool) -> Any:
+def _drop_vectors(results: tuple[Array, ...], vectors: bool) -> Array | tuple[Array, ...]:
     return results if vectors else results[0]
 
 
@@ -66,8 +66,10 @@ def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Result) ->
     return builder.add([None], [None, None, row], right.shape[row], FactorKind.REPLICATE).build()
 
 
-def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Result) -> Any:
-    def decompose(matrix: Array) -> Any:
+def _svd_reference(
+    x: Array, *, full: bool, vectors: bool, result: Result
+) -> Array | tuple[Array, ...]:
+    def decompose(matrix: Array) -> Array | tuple[Array, ...]:
         if vectors:
             return tuple(np.linalg.svd(matrix, full))
         return np.linalg.svd(matrix, compute_uv=False)
@@ -75,7 +77,9 @@ def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Result) -> An
     return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
 
 
-def _svd_vjp(b: Any, g: Any, x: Any, *results: Value, full: bool, vectors: bool) -> Cotangents:
+def _svd_vjp(
+    b: Builder, g: Any, x: Value, *results: Value, full: bool, vectors: bool
+) -> Cotangents:
     """Return the cotangent.
 
     Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
@@ -105,7 +109,7 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Value, full: bool, vectors: bool)
     return ((u @ inner @ vh).conjugate().value,)
 
 
-def _svd_inner(b: Any, cotangents: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
+def _svd_inner(b: Builder, given: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
     """Return the inner factor of the cotangent between U and V^H."""
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
@@ -170,20 +174,20 @@ def _eigen_factors(x: TensorType, *, vectors: bool, result: Result) -> FactorRul
     return builder.build()
 
 
-def _eigh_reference(x: Array, *, vectors: bool, result: Result) -> Any:
-    def decompose(matrix: Array) -> Any:
+def _eigh_reference(x: Array, *, vectors: bool, result: Result) -> Array | tuple[Array, ...]:
+    def decompose(matrix: Array) -> Array | tuple[Array, ...]:
         return tuple(np.linalg.eigh(matrix)) if vectors else np.linalg.eigvalsh(matrix)
 
     return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
 
 
-def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Cotangents:
+def _eigh_vjp(b: Builder, g: Any, x: Value, *results: Value, vectors: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: M. B. Giles, "Collected matrix derivative results" (2008), 3.1.
     """
     of_values, of_vectors = g if vectors else (g, None)
-    values, eigenvectors = results if vectors else b.eigh(x, vectors=True)
+    values, eigenvectors = results if vectors else as_values(b.emit(OPS["eigh"], x, vectors=True))
     basis = Matrix(b, eigenvectors)
     inner = basis.full(0)
     if of_vectors is not None:
@@ -216,20 +220,20 @@ def _eig_type(
     return (values, x.with_dtype(dtype)) if vectors else values
 
 
-def _eig_reference(x: Array, *, vectors: bool, result: Result) -> Any:
-    def decompose(matrix: Array) -> Any:
+def _eig_reference(x: Array, *, vectors: bool, result: Result) -> Array | tuple[Array, ...]:
+    def decompose(matrix: Array) -> Array | tuple[Array, ...]:
         return tuple(np.linalg.eig(matrix)) if vectors else np.linalg.eigvals(matrix)
 
     return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
 
 
-def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Cotangents:
+def _eig_vjp(b: Builder, g: Any, x: Value, *results: Value, vectors: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), 4.4.
     """
     of_values, of_vectors = g if vectors else (g, None)
-    values, eigenvectors = results if vectors else b.eig(x, vectors=True)
+    values, eigenvectors = results if vectors else as_values(b.emit(OPS["eig"], x, vectors=True))
     basis = Matrix(b, eigenvectors)
     inner = basis.full(0)
     if of_vectors is not None:

@@ -38,13 +38,13 @@ def _qr_factors(x: TensorType, *, full: bool, result: Result) -> FactorRule:
 
 
 def _qr_reference(x: Array, *, full: bool, result: Result) -> tuple[Array, ...]:
-    def decompose(matrix: Array) -> Any:
+    def decompose(matrix: Array) -> tuple[Array, ...]:
         return tuple(np.linalg.qr(matrix, "complete" if full else "reduced"))
 
     return apply_per_matrix(decompose, x, result)
 
 
-def _qr_vjp(b: Any, g: Any, x: Value, q: Any, r: Any, *, full: bool) -> Cotangents:
+def _qr_vjp(b: Builder, g: Any, x: Value, q: Any, r: Any, *, full: bool) -> Cotangents:
     """Return the cotangent.
 
     Source: S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions"
@@ -141,7 +141,9 @@ def _pivot_magnitude(x: Array) -> Array:
     return size
 
 
-def _lu_vjp(b: Any, g: Any, x: Value, packed: Any, pivots: Value, permutation: Value) -> Cotangents:
+def _lu_vjp(
+    b: Builder, g: Any, x: Value, packed: Value, pivots: Value, permutation: Value
+) -> Cotangents:
     """Return the cotangent of x[permutation] = L U, with its rows permuted back."""
     rows, columns = x.type.shape[-2:]
     size = min(rows, columns)
@@ -173,7 +175,7 @@ def _lu_vjp(b: Any, g: Any, x: Value, packed: Any, pivots: Value, permutation: V
     return (take_rows(b, top.conjugate().value, back),)
 
 
-def take_rows(b: Builder, x: Value, places: Value) -> Any:
+def take_rows(b: Builder, x: Value, places: Value) -> Value:
     """Return the rows of matrices at given positions, for each matrix of the batch."""
     rank = x.type.rank
     batch = tuple(range(rank - 2))

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Symbol, Value, define_op
-from shardir.ir.types import COMPLEX_OF, REAL_OF, TensorType
+from shardir.ir.types import COMPLEX_OF, REAL_OF, NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
@@ -65,7 +65,7 @@ def _factors(x: TensorType, *, kind: str, rank: int, result: TensorType) -> Fact
     return builder.build()
 
 
-def _reference(x: Any, *, kind: str, rank: int, result: TensorType) -> Any:
+def _reference(x: NumpyArray, *, kind: str, rank: int, result: TensorType) -> NumpyArray:
     """Compute in f64 and c128 and round once."""
     if not result.size or not x.size:
         return np.zeros(result.shape, result.numpy)
@@ -73,7 +73,7 @@ def _reference(x: Any, *, kind: str, rank: int, result: TensorType) -> Any:
     wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     sizes = result.shape[-rank:] if kind == "irfft" else x.shape[-rank:]
     with np.errstate(all="ignore"):
-        return TRANSFORMS[kind](wide, sizes, axes).astype(result.numpy)
+        return np.asarray(TRANSFORMS[kind](wide, sizes, axes), result.numpy)
 
 
 def _vjp(b: Builder, g: Value, x: Value, y: Value, *, kind: str, rank: int) -> Cotangents:

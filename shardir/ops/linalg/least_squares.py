@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Result, Value, define_op
 from shardir.ir.types import REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
@@ -59,7 +60,9 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Result) -> tuple[Ar
     return solutions, values
 
 
-def _vjp(b: Any, g: Any, a: Any, y: Value, cutoff: Value, x: Value, values: Any) -> Cotangents:
+def _vjp(
+    b: Builder, g: Any, a: Value, y: Value, cutoff: Value, x: Value, values: Value
+) -> Cotangents:
     """Return the cotangents through the pseudo-inverse and through the singular values."""
     assert pinv.vjp is not None
     assert svd.vjp is not None

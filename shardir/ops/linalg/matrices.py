@@ -7,19 +7,17 @@ Re(conj(g) * dz); cotangents here pair without the conjugation, hence the `conj`
 
 from collections.abc import Callable, Sequence
 from string import ascii_letters
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
-from shardir.ir.types import COMPLEX, TensorType
+from shardir.ir.types import COMPLEX, NumpyArray, TensorType
 from shardir.op_rules.factors import RuleBuilder
 from shardir.ops.elementwise.term import Term
 from shardir.ops.type_checks import DtypeDomain
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 FIELD = DtypeDomain("f32, f64, c64 or c128", ("f32", "f64", "c64", "c128"))
 
@@ -54,7 +52,7 @@ def widen(x: Array, copy: bool = True) -> Array:
 
 
 def apply_per_matrix(
-    function: Callable[[Array], Any], x: Array, results: Sequence[TensorType]
+    function: Callable[[Array], Array | tuple[Array, ...]], x: Array, results: Sequence[TensorType]
 ) -> tuple[Array, ...]:
     """Return `function` of all matrices, with NaN for each matrix on which it fails."""
     # NumPy itself widens single precision per matrix and rounds the results.
@@ -74,7 +72,9 @@ def apply_per_matrix(
             return arrays
 
 
-def _round_results(arrays: Any, results: Sequence[TensorType]) -> tuple[Array, ...]:
+def _round_results(
+    arrays: Array | tuple[Array, ...], results: Sequence[TensorType]
+) -> tuple[Array, ...]:
     each = arrays if isinstance(arrays, tuple) else (arrays,)
     return tuple(
         np.asarray(x).astype(t.numpy, copy=False) for x, t in zip(each, results, strict=True)

@@ -1,7 +1,6 @@
 """Triangular matrices: Cholesky factorization and triangular solve."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -103,7 +102,7 @@ def _solve_factors(
 
 
 def _solve_shardable(
-    rule: FactorRule, *types: TensorType, result: Result, **_: Any
+    rule: FactorRule, *types: TensorType, result: Result, **_: object
 ) -> Iterable[int]:
     """Return the shardable factors, including right-hand sides, which are independent."""
     rank = len(rule.results[0])

@@ -9,11 +9,11 @@ hash of pairs of counters, for programs with their own counter layout.
 """
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from shardir.ir.operation import OPS, Partitioning, Symbol, define_op
+from shardir.ir.builder import Builder
+from shardir.ir.operation import OPS, Partitioning, Symbol, Value, define_op
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
@@ -205,14 +205,15 @@ def _hash(keys: Array, first: Array, second: Array, *, result: TensorType) -> Ar
 def _partition_at(name: str) -> Partitioning:
     """Return the partitioning in which every device computes its own shard from its start."""
 
-    def lower(b: Any, local: LocalOp, keys: Any, *, scheme: str = _PARTITIONABLE) -> Any:
+    def lower(b: Builder, local: LocalOp, keys: Value, *, scheme: str = _PARTITIONABLE) -> Value:
         global_result = local.op.result
         starts = [
             local.shard_start(b, global_result, dim)
             for dim in range(keys.type.rank, global_result.type.rank)
         ]
-        zero = b.full(0, TensorType((), "i32")) if None in starts else None
-        return b.emit(
+        if None in starts:
+            zero = b.full(0, TensorType((), "i32"))
+        made: Value = b.emit(
             OPS[name],
             keys,
             *(zero if start is None else start for start in starts),
@@ -220,6 +221,7 @@ def _partition_at(name: str) -> Partitioning:
             shape=global_result.type.shape[keys.type.rank :],
             scheme=Symbol(scheme),
         )
+        return made
 
     return Partitioning(lower)
 

@@ -7,13 +7,13 @@ ties and higher orders are handled correctly.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS, Cotangents, OpSpec, TangentRule, Value, define_op
-from shardir.ir.types import TensorType
+from shardir.ir.rules import CotangentRule
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import identity_element
@@ -22,7 +22,7 @@ from shardir.ops.elementwise import numerics
 from shardir.ops.reductions.cumulative_partitioning import Combine, partition_scan
 from shardir.ops.type_checks import FLOAT, NUMERIC, ORDERED, DtypeDomain, check_dim
 
-Pull = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
+Pull = Callable[[Builder, Value, Value, Value, Value], tuple[Value, Value]]
 """The type of a step's vjp:
 
 (builder, cotangent, both operands of `Combine`, its result) -> cotangents of both operands.
@@ -42,8 +42,8 @@ def _factors(x: TensorType, *, dim: int, reverse: bool, result: TensorType) -> F
 def _define_scan(
     name: str,
     takes: DtypeDomain,
-    numpy: Callable[..., Any],
-    vjp: Callable[..., Any],
+    numpy: Callable[[NumpyArray, int], NumpyArray],
+    vjp: CotangentRule[Value],
     jvp: TangentRule | None = None,
     *,
     nothing: Callable[[str], complex],
@@ -54,7 +54,7 @@ def _define_scan(
         check_dim(x, dim)
         return x
 
-    def reference(x: Any, *, dim: int, reverse: bool, result: TensorType) -> Any:
+    def reference(x: NumpyArray, *, dim: int, reverse: bool, result: TensorType) -> NumpyArray:
         turned = np.flip(x, dim) if reverse else x
         with np.errstate(all="ignore"):
             wide = numpy(turned.astype(numerics.accumulation_dtype(x.dtype)), dim)
@@ -73,10 +73,12 @@ def _define_scan(
     )
 
 
-def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:
+def _accumulate(
+    combine: Callable[[NumpyArray, NumpyArray], NumpyArray],
+) -> Callable[[NumpyArray, int], NumpyArray]:
     """Return a function that combines slices along a dimension one after another."""
 
-    def run(x: Any, dim: int) -> Any:
+    def run(x: NumpyArray, dim: int) -> NumpyArray:
         out = np.array(x)
         for i in range(1, x.shape[dim]):
             current, before = ((slice(None),) * dim + (n,) for n in (i, i - 1))
@@ -90,7 +92,9 @@ def _cumsum_vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, reverse: 
     return (b.cumsum(g, dim=dim, reverse=not reverse),)
 
 
-def _doubling_vjp(identity: Callable[[TensorType], float], combine: Combine, pull: Pull) -> Any:
+def _doubling_vjp(
+    identity: Callable[[TensorType], float], combine: Combine, pull: Pull
+) -> CotangentRule[Value]:
     """Return the vjp of a scan given the vjp of one step."""
 
     def vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, reverse: bool) -> Cotangents:
@@ -118,13 +122,17 @@ def _doubling_vjp(identity: Callable[[TensorType], float], combine: Combine, pul
 def _step_of_op(name: str) -> tuple[Combine, Pull]:
     """Return the step of a scan for an operation that has a vjp."""
 
-    def combine(b: Builder, x: Value, earlier: Value) -> Any:
-        return b.emit(OPS[name], x, earlier)
+    def combine(b: Builder, x: Value, earlier: Value) -> Value:
+        made: Value = b.emit(OPS[name], x, earlier)
+        return made
 
-    def pull(b: Builder, g: Value, x: Value, earlier: Value, z: Value) -> Any:
+    def pull(b: Builder, g: Value, x: Value, earlier: Value, z: Value) -> tuple[Value, Value]:
         rule = OPS[name].vjp
         assert rule is not None
-        return rule(b, g, x, earlier, z)
+        own, before = rule(b, g, x, earlier, z)
+        assert own is not None
+        assert before is not None
+        return own, before
 
     return combine, pull
 
@@ -139,7 +147,9 @@ def _log_add_exp(b: Builder, x: Value, earlier: Value) -> Value:
     return b.select(infinite, top, b.add(top, b.log1p(b.exp(safe))))
 
 
-def _log_add_exp_pull(b: Builder, g: Value, x: Value, earlier: Value, z: Value) -> Any:
+def _log_add_exp_pull(
+    b: Builder, g: Value, x: Value, earlier: Value, z: Value
+) -> tuple[Value, Value]:
     def share(part: Value) -> Value:
         """Return exp(part - z), and zero where `part` is -inf."""
         nothing = b.eq(part, b.full(-np.inf, x.type))

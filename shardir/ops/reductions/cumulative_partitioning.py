@@ -1,7 +1,6 @@
 """Partitioning of prefix scans: each device scans its shard and adds the preceding totals."""
 
 from collections.abc import Callable
-from typing import Any
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Partitioning, Value
@@ -12,7 +11,7 @@ from shardir.op_rules.row_exchange import slice_rows
 MAX_GATHERED_DEVICES = 8
 """The number of devices up to which totals are gathered; more devices use doubling steps."""
 
-Combine = Callable[[Any, Any, Any], Any]
+Combine = Callable[[Builder, Value, Value], Value]
 """(builder, accumulated values, earlier values) -> the combination of both."""
 
 
@@ -22,12 +21,12 @@ def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combin
     `nothing(dtype)` is the identity element of the combination.
     """
 
-    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int, reverse: bool) -> Any:
+    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int, reverse: bool) -> Value:
         (value,) = local.op.operands
         axes = local.sharding_axes(value, dim)
         if axes and reverse:
             x = local.mask_padding(b, x, value, [dim], nothing(x.type.dtype))
-        run = getattr(b, name)(x, dim=dim, reverse=reverse)
+        run: Value = getattr(b, name)(x, dim=dim, reverse=reverse)
         if not axes:
             return run
         size = x.type.shape[dim]

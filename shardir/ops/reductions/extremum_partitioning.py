@@ -5,11 +5,10 @@ then on its first position; for top-k, all candidates are gathered and compared 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from shardir.ir.builder import Builder
+from shardir.ir.builder import Builder, as_values
 from shardir.ir.operation import OPS, Dense, Partitioning, Result, Value
 from shardir.ir.types import FLOATS, TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -21,10 +20,10 @@ from shardir.ops.type_checks import Ints
 def partition_arg_extremum(name: str, reduction: str) -> Partitioning:
     """Return the partitioning of `argmax` and `argmin`; `reduction` finds the extremum."""
 
-    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int) -> Any:
+    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int) -> Value:
         (value,) = local.op.operands
         axes = local.sharding_axes(value, dim)
-        find: Callable[..., Any] = getattr(b, name)
+        find: Callable[..., Value] = getattr(b, name)
         if not axes:
             return find(x, dim=dim, result=local.result)
         x = local.mask_padding(b, x, value, [dim], identity_element(reduction, x.type.dtype))
@@ -56,20 +55,20 @@ def top_k_factors(x: TensorType, *, result: Result) -> FactorRule:
     return builder.build(None)
 
 
-def partition_top_k(b: Builder, local: LocalOp, x: Value) -> Any:
+def partition_top_k(b: Builder, local: LocalOp, x: Value) -> tuple[Value, ...]:
     """Gather the candidates of each shard, or the shards themselves if they are hardly larger."""
     (value,) = local.op.operands
     last = x.type.rank - 1
     axes = local.sharding_axes(value, last)
     if not axes:
-        return b.top_k(x, result=local.results)
+        return as_values(b.emit(OPS["top_k"], x, result=local.results))
     size, count = x.type.shape[last], local.results[0].shape[last]
     width = x.type.numpy.itemsize
     few = min(count, size)
     if few * (width + 4) >= size * width:
         x = b.all_gather(x, dim=last, axes=axes)
         full_rows = slice_rows(b, x, last, 0, value.type.shape[last])
-        return b.top_k(full_rows, result=local.results)
+        return as_values(b.emit(OPS["top_k"], full_rows, result=local.results))
     if local.is_uneven(value, last):
         x = _mask_padding_last(b, local, x, value, last)
     shape = (*x.type.shape[:last], few)
@@ -99,7 +98,7 @@ def _take_along(b: Builder, x: Value, chosen: Value) -> Value:
     )
 
 
-def _mask_padding_last(b: Any, local: LocalOp, x: Value, value: Any, dim: int) -> Any:
+def _mask_padding_last(b: Builder, local: LocalOp, x: Value, value: Value, dim: int) -> Value:
     """Return `x` with its padding replaced by the last value in the total order, -NaN."""
     inside = b.broadcast(
         local.valid_mask(b, value, dim), dims=(dim,), result=x.type.with_dtype("bool")
@@ -107,6 +106,6 @@ def _mask_padding_last(b: Any, local: LocalOp, x: Value, value: Any, dim: int) -
     if x.type.dtype not in FLOATS:
         return b.select(inside, x, b.full(identity_element("max", x.type.dtype), x.type))
     scalar = x.type.with_shape(())
-    lowest = np.asarray(np.copysign(np.nan, -1.0)).astype(scalar.numpy)
-    lowest = b.constant(value=Dense(lowest), result=scalar)
+    number = np.asarray(np.copysign(np.nan, -1.0)).astype(scalar.numpy)
+    lowest = b.constant(value=Dense(number), result=scalar)
     return b.select(inside, x, b.broadcast(lowest, dims=(), result=x.type))

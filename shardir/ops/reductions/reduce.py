@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from math import prod as product
-from typing import Any
 
 import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.operation import Cotangents, OpSpec, SelectionRule, TangentRule, Value, define_op
-from shardir.ir.types import INTEGERS, NumpyDType, TensorType, dtype_name
+from shardir.ir.rules import CotangentRule
+from shardir.ir.types import INTEGERS, NumpyArray, NumpyDType, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.linearity import reduce_to_extremum
@@ -52,8 +52,8 @@ def _define_reduction(
     name: str,
     takes: DtypeDomain,
     combine: str,
-    numpy: Callable[..., Any],
-    vjp: Callable[..., Any],
+    numpy: Callable[[NumpyArray, Ints], object],
+    vjp: CotangentRule[Value],
     jvp: TangentRule | None = None,
     selection: SelectionRule | None = None,
 ) -> OpSpec:
@@ -66,7 +66,7 @@ def _define_reduction(
     def factors(x: TensorType, *, dims: Ints, result: TensorType) -> FactorRule:
         return _reduction_factors(x, dims, combine)
 
-    def reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
+    def reference(x: NumpyArray, *, dims: Ints, result: TensorType) -> NumpyArray:
         wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x
         with np.errstate(all="ignore"):
             return round_to(np.asarray(numpy(wide, tuple(dims))), result.numpy)
@@ -127,39 +127,39 @@ def _prod_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotang
     return (b.transpose(b.reshape(flat, result=moved.type), perm=back),)
 
 
-def _lowest(dtype: NumpyDType) -> Any:
+def _lowest(dtype: NumpyDType) -> float:
     if dtype == np.bool_:
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def _highest(dtype: NumpyDType) -> Any:
+def _highest(dtype: NumpyDType) -> float:
     if dtype == np.bool_:
         return True
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
-def _max(x: Any, dims: Ints) -> Any:
-    best = np.max(x, dims, initial=_lowest(x.dtype))
+def _max(x: NumpyArray, dims: Ints) -> NumpyArray:
+    best: NumpyArray = np.max(x, dims, initial=_lowest(x.dtype))
     if not is_float(x):
         return best
     positive = np.any((x == 0) & ~np.signbit(x), dims)
     return np.where(best == 0, np.where(positive, 0.0, -0.0).astype(x.dtype), best)
 
 
-def _min(x: Any, dims: Ints) -> Any:
-    best = np.min(x, dims, initial=_highest(x.dtype))
+def _min(x: NumpyArray, dims: Ints) -> NumpyArray:
+    best: NumpyArray = np.min(x, dims, initial=_highest(x.dtype))
     if not is_float(x):
         return best
     negative = np.any((x == 0) & np.signbit(x), dims)
     return np.where(best == 0, np.where(negative, -0.0, 0.0).astype(x.dtype), best)
 
 
-def _sum(x: Any, dims: Ints) -> Any:
+def _sum(x: NumpyArray, dims: Ints) -> object:
     return np.sum(x, dims, accumulation_dtype(x.dtype))
 
 
-def _prod(x: Any, dims: Ints) -> Any:
+def _prod(x: NumpyArray, dims: Ints) -> object:
     return np.prod(x, dims, accumulation_dtype(x.dtype))
 
 
@@ -174,7 +174,7 @@ any_ = _define_reduction("any", BOOL, "or", np.any, zero_vjp, None, _MAXIMUM)
 all_ = _define_reduction("all", BOOL, "and", np.all, zero_vjp, None, _MINIMUM)
 
 
-def _define_index_reduction(name: str, numpy: Callable[..., Any], reduction: str) -> OpSpec:
+def _define_index_reduction(name: str, numpy: Callable[..., object], reduction: str) -> OpSpec:
     """Declare an index reduction; the positions alone cannot be combined by a reduction."""
 
     def type(x: TensorType, *, dim: int, result: TensorType | None) -> TensorType:
@@ -196,7 +196,7 @@ def _define_index_reduction(name: str, numpy: Callable[..., Any], reduction: str
     def factors(x: TensorType, *, dim: int, result: TensorType) -> FactorRule:
         return _reduction_factors(x, (dim,), None)
 
-    def reference(x: Any, *, dim: int, result: TensorType) -> Any:
+    def reference(x: NumpyArray, *, dim: int, result: TensorType) -> NumpyArray:
         wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x
         return np.asarray(numpy(wide, dim)).astype(result.numpy)
 

@@ -10,7 +10,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Cotangents, Partitioning, Result, Tangents, Value, define_op
-from shardir.ir.types import TensorType, dtype_name
+from shardir.ir.types import NumpyArray, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import factors_without_replicated
@@ -73,15 +73,15 @@ def _sort_factors(
     return builder.build()
 
 
-def _to_comparable(x: Any) -> Any:
+def _to_comparable(x: NumpyArray) -> NumpyArray:
     return x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x
 
 
 def _sort_reference(
-    *xs: Any,
+    *xs: NumpyArray,
     result: Result,
     attributes: SortAttributes,
-) -> tuple[Any, ...] | Any:
+) -> tuple[NumpyArray, ...] | NumpyArray:
     dim, keys = attributes.dim, xs[: attributes.keys]
     sorting = np.lexsort([_to_comparable(x) for x in reversed(keys)], axis=dim)
     results = tuple(np.take_along_axis(x, sorting, dim) for x in xs)
@@ -165,7 +165,7 @@ def _top_k_factors(x: TensorType, *, result: Result) -> FactorRule:
     return builder.build()
 
 
-def _top_k_reference(x: Any, *, result: Result) -> tuple[Any, Any]:
+def _top_k_reference(x: NumpyArray, *, result: Result) -> tuple[NumpyArray, NumpyArray]:
     """Sort the reversed operand stably and read it backwards, so that the first of equals comes
     first.
     """

@@ -6,7 +6,7 @@ padding or dilation adds are never selected and count as the reduction's identit
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
@@ -45,7 +45,7 @@ _WINDOW_REDUCTIONS: dict[str, tuple[DtypeDomain, np.ufunc]] = {
 }
 
 
-def _identity(op: str, dtype: NumpyDType) -> Any:
+def _identity(op: str, dtype: NumpyDType) -> object:
     """Return the identity element of a reduction."""
     if op in ("add", "mul"):
         return dtype.type(op == "mul")
@@ -218,7 +218,7 @@ def _select_reference(
     return dense[undilated].astype(result.numpy, copy=False)
 
 
-def _index_of_position(position: Ints) -> Any:
+def _index_of_position(position: Ints) -> tuple[EllipsisType | int, ...]:
     """Return the index of one window position in all windows."""
     return (..., *position)
 

@@ -6,16 +6,15 @@ dilated too, start every `stride` elements while they fit.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from shardir.ir.attributes import Attributes
+from shardir.ir.types import NumpyArray
 from shardir.ops.type_checks import Ints, check_integers, format_list
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 Padding = tuple[tuple[int, int], ...]
 
 
@@ -67,7 +66,7 @@ def check_padding(rank: int, what: str, padding: Padding) -> None:
         raise TypeError(f"padding={pairs} must have one pair [low, high] a {what} ({rank})")
 
 
-def dilate_and_pad(x: Array, fill: Any, padding: Padding, dilation: Ints) -> Array:
+def dilate_and_pad(x: Array, fill: object, padding: Padding, dilation: Ints) -> Array:
     """Return `x` dilated and padded with `fill`; negative padding trims."""
     if not any(lo or hi for lo, hi in padding) and all(step == 1 for step in dilation):
         return x

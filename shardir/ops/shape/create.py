@@ -7,7 +7,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Dense, Partitioning, Value, define_op
 from shardir.ir.sharding import count_positions
-from shardir.ir.types import COMPLEX, FLOATS, TensorType
+from shardir.ir.types import COMPLEX, FLOATS, NumpyArray, TensorType
 from shardir.op_rules.partitioning import LocalOp
 from shardir.ops.elementwise.numerics import round_to
 from shardir.ops.type_checks import ARITHMETIC, REAL, check_dim, require_result_type
@@ -46,7 +46,7 @@ def _check_number(value: Any, to: TensorType) -> None:
         raise TypeError(f"{value!r} is not a value of {to}; its values are {low} to {high}")
 
 
-def _constant_reference(*, value: Any, result: TensorType) -> Any:
+def _constant_reference(*, value: Any, result: TensorType) -> NumpyArray:
     if isinstance(value, Dense):
         return value.array
     with np.errstate(all="ignore"):
@@ -94,7 +94,7 @@ def _iota_type(*, dim: int, result: TensorType | None) -> TensorType:
     return to
 
 
-def _iota_reference(*, dim: int, result: TensorType) -> Any:
+def _iota_reference(*, dim: int, result: TensorType) -> NumpyArray:
     shape = [n if d == dim else 1 for d, n in enumerate(result.shape)]
     counted = round_to(np.arange(result.shape[dim]), result.numpy).reshape(shape)
     return np.broadcast_to(counted, result.shape)

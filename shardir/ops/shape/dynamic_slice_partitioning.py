@@ -4,8 +4,6 @@ Every device reads or writes the part that is in its shard. The slice that is re
 the devices, since each element is on exactly one of them.
 """
 
-from typing import Any
-
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Value
 from shardir.ir.types import TensorType
@@ -61,7 +59,7 @@ def partition_dynamic_slice(b: Builder, local: LocalOp, x: Value, *starts: Value
 
 
 def update_shardable(
-    rule: FactorRule, x: TensorType, update: TensorType, *_: TensorType, **__: Any
+    rule: FactorRule, x: TensorType, update: TensorType, *_: TensorType, **__: object
 ) -> list[int]:
     """Return the shardable factors; keys cannot be sharded along partially written dimensions."""
     sizes = zip(x.shape, update.shape, strict=True)

@@ -10,13 +10,12 @@ neighbouring devices where the slices would be resharded.
 
 from itertools import accumulate
 from math import gcd
-from typing import Any
 
 import numpy as np
 
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.exchange_plan import RowRun, block_runs
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -51,7 +50,7 @@ def partition_reverse(b: Builder, local: LocalOp, x: Value, *, dims: Ints) -> Va
     return b.reverse(x, dims=dims)
 
 
-def partition_concatenate(b: Builder, local: LocalOp, *xs: Value, dim: int) -> Any:
+def partition_concatenate(b: Builder, local: LocalOp, *xs: Value, dim: int) -> Value:
     """Concatenate the local shards of all operands, and exchange rows from there."""
     result = local.op.result
     axes = local.sharding_axes(result, dim)
@@ -73,7 +72,7 @@ def partition_concatenate(b: Builder, local: LocalOp, *xs: Value, dim: int) -> A
     return exchange_rows(b, both, dim, axes, owned_rows, needed_rows, block)
 
 
-def partition_roll(b: Builder, local: LocalOp, x: Value, *, dim: int, shift: int) -> Any:
+def partition_roll(b: Builder, local: LocalOp, x: Value, *, dim: int, shift: int) -> Value:
     """Fetch the rows of the shifted position, wrapping around the end."""
     source = local.op.operands[0]
     if not local.sharding_axes(source, dim):
@@ -113,7 +112,7 @@ def _broadcast_factors(x: TensorType, *, dims: Ints, result: TensorType) -> Fact
     return builder.build()
 
 
-def _broadcast_reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
+def _broadcast_reference(x: NumpyArray, *, dims: Ints, result: TensorType) -> NumpyArray:
     aligned = [1] * result.rank
     for size, dim in zip(x.shape, dims, strict=True):
         aligned[dim] = size
