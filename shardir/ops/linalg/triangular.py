@@ -1,9 +1,11 @@
 """Triangular matrices: Cholesky factorization and triangular solve."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Result, Symbol, Value, define_op
 from shardir.ir.types import TensorType
@@ -67,15 +69,23 @@ read. The result is NaN if the matrix is not positive definite.
 TRANSPOSES = ("no", "transpose", "adjoint")
 
 
+@dataclass(frozen=True, slots=True)
+class TriangularSolveAttributes(Attributes):
+    """The attributes of `triangular_solve`."""
+
+    lower: bool
+    transpose: str
+    unit: bool
+
+
 def _solve_type(
     a: TensorType,
     y: TensorType,
     *,
-    lower: bool,
-    transpose: str,
-    unit: bool,
+    attributes: TriangularSolveAttributes,
     result: TensorType | None,
 ) -> TensorType:
+    transpose = attributes.transpose
     if transpose not in TRANSPOSES:
         raise TypeError(f"transpose={transpose} is not one of {', '.join(TRANSPOSES)}")
     common_dtype(a, y)
@@ -87,14 +97,14 @@ def _solve_type(
 
 
 def _solve_factors(
-    a: TensorType, y: TensorType, *, lower: bool, transpose: str, unit: bool, result: TensorType
+    a: TensorType, y: TensorType, *, attributes: TriangularSolveAttributes, result: TensorType
 ) -> FactorRule:
     """Return the factors: rows of the solution, rows of the equations, and right-hand sides."""
     builder = RuleBuilder([a.shape, y.shape], [y.shape])
     row, column = a.rank - 2, a.rank - 1
     for d in range(row):
         builder.add([d, d], [d], a.shape[d])
-    free, contracted = (row, column) if transpose == "no" else (column, row)
+    free, contracted = (row, column) if attributes.transpose == "no" else (column, row)
     builder.add([free, row], [None], a.shape[free], FactorKind.REPLICATE)
     builder.add([None, column], [column], y.shape[column], FactorKind.REPLICATE)
     builder.add([contracted, None], [row], a.shape[contracted], FactorKind.REPLICATE)
@@ -110,9 +120,10 @@ def _solve_shardable(
 
 
 def _solve_reference(
-    a: Array, y: Array, *, lower: bool, transpose: str, unit: bool, result: TensorType
+    a: Array, y: Array, *, attributes: TriangularSolveAttributes, result: TensorType
 ) -> Array:
     """Solve by substitution, row by row."""
+    lower, transpose = attributes.lower, attributes.transpose
     if transpose != "no":
         a = np.swapaxes(a, -1, -2)
         a, lower = (a.conj() if transpose == "adjoint" else a), not lower
@@ -122,14 +133,15 @@ def _solve_reference(
         for i in range(size) if lower else reversed(range(size)):
             solved = slice(0, i) if lower else slice(i + 1, size)
             x[..., i, :] -= np.squeeze(a[..., i : i + 1, solved] @ x[..., solved, :], -2)
-            if not unit:
+            if not attributes.unit:
                 x[..., i, :] /= a[..., i, i, None]
         return x.astype(result.numpy)
 
 
 def _solve_vjp(
-    b: Builder, g: Value, a: Value, y: Value, x: Value, *, lower: bool, transpose: str, unit: bool
+    b: Builder, g: Value, a: Value, y: Value, x: Value, *, attributes: TriangularSolveAttributes
 ) -> Cotangents:
+    lower, transpose, unit = attributes.lower, attributes.transpose, attributes.unit
     coefficients = Matrix(b, a).conjugate().value if transpose == "adjoint" else a
     turned = Symbol("transpose" if transpose == "no" else "no")
     back = b.triangular_solve(coefficients, g, lower=lower, transpose=turned, unit=unit)
@@ -142,6 +154,7 @@ def _solve_vjp(
 
 triangular_solve = define_op(
     "triangular_solve",
+    attributes=TriangularSolveAttributes,
     type=_solve_type,
     factors=_solve_factors,
     reference=_solve_reference,

@@ -19,7 +19,7 @@ from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import identity_element
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise import numerics
-from shardir.ops.reductions.cumulative_partitioning import Combine, partition_scan
+from shardir.ops.reductions.cumulative_partitioning import Combine, ScanAttributes, partition_scan
 from shardir.ops.type_checks import FLOAT, NUMERIC, ORDERED, DtypeDomain, check_dim
 
 Pull = Callable[[Builder, Value, Value, Value, Value], tuple[Value, Value]]
@@ -29,12 +29,15 @@ Pull = Callable[[Builder, Value, Value, Value, Value], tuple[Value, Value]]
 """
 
 
-def _factors(x: TensorType, *, dim: int, reverse: bool, result: TensorType) -> FactorRule:
+def _factors(x: TensorType, *, attributes: ScanAttributes, result: TensorType) -> FactorRule:
     """Return the rule: shards of the dimension depend on the totals of all preceding shards."""
     builder = RuleBuilder([x.shape], [x.shape])
     for d, size in enumerate(x.shape):
         builder.add(
-            [d], [d], size, FactorKind.PERMUTE if d == dim and size != 1 else FactorKind.PASS
+            [d],
+            [d],
+            size,
+            FactorKind.PERMUTE if d == attributes.dim and size != 1 else FactorKind.PASS,
         )
     return builder.build()
 
@@ -49,12 +52,13 @@ def _define_scan(
     nothing: Callable[[str], complex],
     combine: Combine,
 ) -> OpSpec:
-    def type(x: TensorType, *, dim: int, reverse: bool, result: TensorType | None) -> TensorType:
+    def type(x: TensorType, *, attributes: ScanAttributes, result: TensorType | None) -> TensorType:
         takes.check(x)
-        check_dim(x, dim)
+        check_dim(x, attributes.dim)
         return x
 
-    def reference(x: NumpyArray, *, dim: int, reverse: bool, result: TensorType) -> NumpyArray:
+    def reference(x: NumpyArray, *, attributes: ScanAttributes, result: TensorType) -> NumpyArray:
+        dim, reverse = attributes.dim, attributes.reverse
         turned = np.flip(x, dim) if reverse else x
         with np.errstate(all="ignore"):
             wide = numpy(turned.astype(numerics.accumulation_dtype(x.dtype)), dim)
@@ -63,6 +67,7 @@ def _define_scan(
 
     return define_op(
         name,
+        attributes=ScanAttributes,
         type=type,
         factors=_factors,
         reference=reference,
@@ -88,8 +93,10 @@ def _accumulate(
     return run
 
 
-def _cumsum_vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, reverse: bool) -> Cotangents:
-    return (b.cumsum(g, dim=dim, reverse=not reverse),)
+def _cumsum_vjp(
+    b: Builder, g: Value, x: Value, y: Value, *, attributes: ScanAttributes
+) -> Cotangents:
+    return (b.cumsum(g, dim=attributes.dim, reverse=not attributes.reverse),)
 
 
 def _doubling_vjp(
@@ -97,7 +104,9 @@ def _doubling_vjp(
 ) -> CotangentRule[Value]:
     """Return the vjp of a scan given the vjp of one step."""
 
-    def vjp(b: Builder, g: Value, x: Value, y: Value, *, dim: int, reverse: bool) -> Cotangents:
+    def vjp(b: Builder, g: Value, x: Value, y: Value, *, attributes: ScanAttributes) -> Cotangents:
+        dim, reverse = attributes.dim, attributes.reverse
+
         def shift(value: Value, step: int, fill: float) -> Value:
             step = -step if reverse else step
             low = tuple(step if d == dim else 0 for d in range(x.type.rank))

@@ -1,7 +1,9 @@
 """Partitioning of prefix scans: each device scans its shard and adds the preceding totals."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Partitioning, Value
 from shardir.ir.sharding import Axes, count_positions
@@ -10,6 +12,15 @@ from shardir.op_rules.row_exchange import slice_rows
 
 MAX_GATHERED_DEVICES = 8
 """The number of devices up to which totals are gathered; more devices use doubling steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAttributes(Attributes):
+    """The attributes of a prefix scan along the dimension `dim`, from its end with `reverse`."""
+
+    dim: int
+    reverse: bool
+
 
 Combine = Callable[[Builder, Value, Value], Value]
 """(builder, accumulated values, earlier values) -> the combination of both."""
@@ -21,7 +32,8 @@ def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combin
     `nothing(dtype)` is the identity element of the combination.
     """
 
-    def lower(b: Builder, local: LocalOp, x: Value, *, dim: int, reverse: bool) -> Value:
+    def lower(b: Builder, local: LocalOp, x: Value, *, attributes: ScanAttributes) -> Value:
+        dim, reverse = attributes.dim, attributes.reverse
         (value,) = local.op.operands
         axes = local.sharding_axes(value, dim)
         if axes and reverse:
