@@ -66,10 +66,11 @@ _block_scope, _entered_meshes, _block_rules, _execution_context = [
 _current_trace = CURRENT_TRACE.get
 
 
-def context_objects() -> ContextObjects | None:
-    """Return the objects that determine the trace context, or `None` where they do not suffice."""
-    if PROCESS_RULES or not PROCESS_SCOPES:
-        return None
+def context_objects() -> ContextObjects:
+    """Return the objects that determine the trace context, after it was read for the first time.
+
+    They do not determine it while rules are registered for the process.
+    """
     return (
         _block_scope() or PROCESS_SCOPES[0],
         _entered_meshes(),
@@ -101,8 +102,8 @@ class CompiledCall(NamedTuple):
 
     program: Runnable
     structure: tree.PyTreeDef | None
-    launch: Launch | None = None
-    context: ContextObjects | None = None
+    launch: Launch | None
+    context: ContextObjects
 
 
 class CallTable(dict[Hashable, CompiledCall]):

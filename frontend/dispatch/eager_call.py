@@ -19,6 +19,7 @@ from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import (
     CallTable,
     CompiledCall,
+    ContextObjects,
     context_objects,
     is_current,
     trace_context,
@@ -105,12 +106,11 @@ def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[s
         for arg in (*args, *options.values()):
             _check_list_length(arg)
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
-    context = context_objects()
-    signature = (tuple(shape), signatures, trace_context())
+    signature, context = (tuple(shape), signatures, trace_context()), context_objects()
     there = eager.calls.get(signature) if eager.cached else None
     captured: list[Array] = []
     if there is None:
-        there, captured = _compile_call(eager, args, options, signatures)
+        there, captured = _compile_call(eager, args, options, signatures, context)
         if eager.cached:
             eager.calls.add(signature, there)
     program, structure, _, _ = there
@@ -125,7 +125,7 @@ def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[s
     # The types of the arguments do not identify a call with a number that is part of the program.
     is_cacheable = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
     done, launch = recorded_calls.get(), program.launch if is_cacheable else None
-    if context is None or not is_current(context):
+    if not is_current(context):
         launch = None
     if done is not None:
         done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
@@ -233,6 +233,7 @@ def _compile_call(
     args: tuple[PyTree, ...],
     options: dict[str, PyTree],
     signatures: tuple[ArraySignature, ...],
+    context: ContextObjects,
 ) -> tuple[CompiledCall, list[Array]]:
     """Trace and compile a call.
 
@@ -279,8 +280,10 @@ def _compile_call(
     )
     containers = None if structure.is_leaf() else structure
     if eager.cached:
-        return CompiledCall(Runnable(plan, traced.results, traced.captured), containers), []
-    return CompiledCall(compile_temporary(plan, traced), containers), list(traced.captured)
+        program = Runnable(plan, traced.results, traced.captured)
+        return CompiledCall(program, containers, None, context), []
+    program = compile_temporary(plan, traced)
+    return CompiledCall(program, containers, None, context), list(traced.captured)
 
 
 def _restore_original(error: NotAnArrayError, rebuilt: Any, given: Any) -> bool:

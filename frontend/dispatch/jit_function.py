@@ -162,7 +162,7 @@ class JitFunction:
                 known = self._calls.get(key)
                 if known is not None:
                     program, structure, launch, context = known
-                    if launch is not None and context is not None and is_current(context):
+                    if launch is not None and is_current(context):
                         made = (
                             self._run_with_donation(launch, leaves, program)
                             if program.donated
@@ -240,7 +240,7 @@ class JitFunction:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
                 positions, others = known.merge_arguments(numbers, *call)
                 program.donate(tree.leaves(known.donated_arguments(tuple(positions), others)))
-            found = CompiledCall(program, None if structure.is_leaf() else structure)
+            found = CompiledCall(program, None if structure.is_leaf() else structure, None, objects)
             self._calls.add(signature, found)  # Last, because other threads read the table.
             self._compilations.add(
                 self._fun, known.name, self._call_key(dynamic, static, context), seconds
@@ -251,10 +251,9 @@ class JitFunction:
             if program.donated
             else program(leaves)
         )
-        if program.launch is not None and objects is not None and is_current(objects):
-            self._insert_call(
-                found._replace(launch=program.launch, context=objects), leaves, args, options
-            )
+        if program.launch is not None and is_current(objects):
+            direct = CompiledCall(program, found.structure, program.launch, objects)
+            self._insert_call(direct, leaves, args, options)
         return made[0] if found.structure is None else tree.unflatten(found.structure, made)
 
     def _insert_call(
