@@ -125,7 +125,7 @@ def test_several_results() -> None:
 
 
 def test_a_result_that_no_program_writes() -> None:
-    (made,) = launch_of([LaunchArgument(-1)], [result(0)])([X])
+    (made,) = launch_of([LaunchArgument(1)], [result(0)])([X])
     assert made.storage.owner.nbytes == 16
 
 
