@@ -11,9 +11,8 @@ the first tier that knows it:
 """
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shardir.backends.base import Launch
 from shardir.frontend import config
 from shardir.frontend.dispatch import execution_context
 from shardir.frontend.dispatch.runnable import Runnable
@@ -96,13 +95,13 @@ def is_current(objects: ContextObjects) -> bool:
 class CompiledCall(NamedTuple):
     """The program of a call, and the structure of its results, `None` for a single array.
 
-    `launch` runs the program on arrays while `context` consists of the same objects; it is `None`
-    in entries for the whole signature.
+    `launch` runs the program on arrays while `context` consists of the same objects. It is a
+    `Launch` in entries for the signatures of arrays, and `None` in entries for a whole signature.
     """
 
     program: Runnable
     structure: tree.PyTreeDef | None
-    launch: Launch | None
+    launch: Any
     context: ContextObjects
 
 

@@ -89,7 +89,7 @@ class PublicFunction:
                     known = self.eager.calls.get(key)
                     if known is not None:
                         _, structure, launch, context = known
-                        if launch is not None and is_current(context):
+                        if is_current(context):
                             made = launch(args)
                             if made is not None:
                                 return (

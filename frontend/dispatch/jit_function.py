@@ -157,12 +157,14 @@ class JitFunction:
                 if native is None and not options and not self._has_static:
                     # Inlined, because this takes a large part of the time of the Python tier.
                     key: Any = tuple([x.signature if type(x) is Array else None for x in args])
+                elif current_trace() is not None:
+                    return self._inline(args, options)
                 else:
                     leaves, key = self._flatten_arrays(args, options)
                 known = self._calls.get(key)
                 if known is not None:
                     program, structure, launch, context = known
-                    if launch is not None and is_current(context):
+                    if is_current(context):
                         made = (
                             self._run_with_donation(launch, leaves, program)
                             if program.donated
@@ -269,7 +271,6 @@ class JitFunction:
         the user's, too: placing them copied no elements.
         """
         program, structure, launch, _ = call
-        assert launch is not None
         given: Sequence[Any] = placed
         if self._placement is not None:
             given = tree.leaves(self._parameters.partition_arguments(args, options)[0])

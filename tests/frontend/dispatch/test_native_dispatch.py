@@ -248,6 +248,38 @@ def test_threads_call_one_function_concurrently() -> None:
     assert wrong == []
 
 
+def test_a_keyword_argument_is_part_of_the_signature() -> None:
+    fun = jit(lambda x, y=2.0: x * y)
+    for _ in range(3):
+        assert np.array_equal(fun(X), np.asarray(X) * 2)
+        assert np.array_equal(fun(X, y=Y), np.asarray(X) * np.asarray(Y))
+        assert np.array_equal(fun(X, y=X), np.asarray(X) * np.asarray(X))
+
+
+def test_calls_with_other_arguments_have_one_entry() -> None:
+    fun = jit(lambda x: x + 1)
+    for _ in range(3):
+        fun(np.asarray(X))
+    assert len(fun._calls) == 1
+
+
+def test_a_call_whose_trace_changes_the_settings_is_not_repeated() -> None:
+    ran = []
+
+    def change(x: Any) -> Any:
+        ran.append(x)
+        config.update("enable_x64", True)
+        return x + 1
+
+    fun, before = jit(change), config.enable_x64
+    try:
+        for count in (1, 2, 2, 2):
+            fun(X)
+            assert len(ran) == count
+    finally:
+        config.update("enable_x64", before)
+
+
 def test_clear_cache_removes_fast_path_entries() -> None:
     ran = []
 

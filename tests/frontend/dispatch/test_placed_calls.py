@@ -11,6 +11,7 @@ import pytest
 import shardir as sd
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.dispatch.jit_function import JitFunction
+from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.shardings.sharding import NamedSharding, SingleDeviceSharding
 from tests.call_count import count_calls
 from tests.native_tier import needs_native
@@ -94,12 +95,29 @@ def test_shared_and_static_arguments_and_an_array_that_is_passed_twice() -> None
 def test_donated_arguments_are_those_that_were_placed() -> None:
     fun = sd.pmap(lambda x: x + 1, donate_argnums=0)
     for _ in range(3):
-        given = from_numpy(ROWS)
-        assert np.array_equal(fun(given), ROWS + 1)
-        assert np.array_equal(given, ROWS)
+        for given in (from_numpy(ROWS), sd.device_put(ROWS, sd.devices()[3])):
+            assert np.array_equal(fun(given), ROWS + 1)
+            assert np.array_equal(given, ROWS)
         placed = sd.pmap(lambda x: x + 0)(ROWS)
         assert np.array_equal(fun(placed), ROWS + 1)
         assert placed.is_deleted()
+
+
+def test_the_device_of_jit_is_that_of_lowered_programs_and_of_constants() -> None:
+    device = sd.devices()[1]
+    where = SingleDeviceSharding(device)
+    compiled = sd.jit(lambda x: x + 1, device=device).lower(from_numpy(ROWS)).compile()
+    assert compiled.input_shardings == ((where,), {})
+    assert sd.jit(lambda: sd.numpy.zeros(3), device=device)().sharding == where
+
+
+def test_a_pmap_inside_of_a_program_checks_its_arguments() -> None:
+    inner = sd.pmap(lambda x, name: x)
+    text = (
+        "argument name of lambda is 'text' of type str, which is not an array; list it in static_"
+    )
+    with pytest.raises(NotAnArrayError, match=text):
+        sd.jit(lambda x: inner(x, "text"))(ROWS)
 
 
 def test_a_nested_pmap_moves_arguments_to_more_devices() -> None:
