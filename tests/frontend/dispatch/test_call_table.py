@@ -52,7 +52,12 @@ def test_no_call_is_repeated_inside_of_a_trace() -> None:
     trace_context()
     found = context_objects()
     seen = []
-    sd.jit(lambda x: seen.append(is_current(found)) or x)(1.0)
+
+    def inspect(x: Any) -> Any:
+        seen.append(is_current(found))
+        return x
+
+    sd.jit(inspect)(1.0)
     assert seen == [False]
     assert is_current(found)
 
