@@ -51,12 +51,12 @@ html_show_copyright = False
 IR_TEXT = re.compile(r"^(mesh|func|spmd func) @", re.MULTILINE)
 
 
-def omit_empty_patterns(app: Sphinx, page: str, source: list[str]) -> None:
-    """Omit the entries of the first page that match no file, which Sphinx reports as warnings."""
+def omit_missing_pages(app: Sphinx, page: str, source: list[str]) -> None:
+    """Omit the pages that are not written yet from the table of contents."""
     if page == "index":
-        lines = source[0].splitlines()
-        kept = [each for each in lines if not each.endswith("*") or any(DOCS.glob(f"{each}.*"))]
-        source[0] = "\n".join(kept)
+        for name in ("tutorial", "how_to/index"):
+            if not any(DOCS.glob(f"{name}.*")):
+                source[0] = source[0].replace(f"\n{name}\n", "\n")
 
 
 def highlight_ir(app: Sphinx, document: nodes.document) -> None:
@@ -85,6 +85,6 @@ def setup(app: Sphinx) -> None:
     """Write the reference pages before Sphinx looks for source files."""
     app.add_lexer("shardir", IrLexer)
     app.connect("builder-inited", lambda app: write_pages(DOCS / "reference"))
-    app.connect("source-read", omit_empty_patterns)
+    app.connect("source-read", omit_missing_pages)
     app.connect("doctree-read", highlight_ir)
     app.connect("doctree-read", resolve_annotations)

@@ -221,8 +221,16 @@ def _signature(function: Any, bound: bool = False) -> str:
         names = [each.arg for each in stated if each is not None][1 if bound else 0 :]
         if names == [each.name for each in parameters]:
             returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-            return f"({_unparse(arguments, bound)}){returns}"
+            return _as_stated_to_users(f"({_unparse(arguments, bound)}){returns}")
     return _without_annotations(parameters)
+
+
+def _as_stated_to_users(signature: str) -> str:
+    """Return a signature with `Array` for tracers, which functions return inside of `jit`, and
+    without the quotes of forward references.
+    """
+    signature = re.sub(r"\bTracer\b", "Array", signature)
+    return re.sub(r"(-> |: )'(\w+)'", r"\1\2", signature)
 
 
 def _unparse(arguments: ast.arguments, bound: bool) -> str:
@@ -251,7 +259,7 @@ def _class_signature(cls: type) -> str:
     for name in ("__init__", "__new__"):
         function = getattr(cls, name)
         if (node := source_function(function)) is not None:
-            return f"({_unparse(node.args, bound=True)})"
+            return _as_stated_to_users(f"({_unparse(node.args, bound=True)})")
     if "__dataclass_fields__" not in vars(cls):
         return ""
     try:
@@ -278,10 +286,15 @@ class Member:
         node = source_class(self.owner)
         return assigned_documentation(node.body).get(self.name, "") if node else ""
 
+    def _is_function_of_namespace(self) -> bool:
+        return self.name in public_names("shardir.numpy") and _is_function(
+            getattr(import_module("shardir.numpy"), self.name)
+        )
+
     def directive(self) -> str:
         """Return the entry of the attribute."""
         text = as_markdown(self.text)
-        if not text and self.name in public_names("shardir.numpy"):
+        if not text and self._is_function_of_namespace():
             text = f"See {{py:obj}}`shardir.numpy.{self.name}`."
         if isinstance(self.value, classmethod | staticmethod):
             bound = isinstance(self.value, classmethod)

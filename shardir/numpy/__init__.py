@@ -1,8 +1,7 @@
 """NumPy's functions for sharded arrays.
 
-The functions take and return arrays or tracers. Start with `shardir.frontend.numpy.api`, which
-imports the implementations. This module imports it immediately, because the first call of a
-compiled function would otherwise pay for the import.
+The functions take and return arrays or tracers. `shardir.frontend.numpy.api` imports their
+implementations.
 """
 
 from importlib import import_module
@@ -18,4 +17,5 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy.api")
+    # The first call of a compiled function would otherwise pay for the import.
     import_module("shardir.frontend.numpy.api")

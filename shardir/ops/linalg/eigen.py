@@ -109,7 +109,7 @@ def _svd_vjp(
     return ((u @ inner @ vh).conjugate().value,)
 
 
-def _svd_inner(b: Builder, given: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
+def _svd_inner(b: Builder, cotangents: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
     """Return the inner factor of the cotangent between U and V^H."""
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
