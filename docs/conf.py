@@ -43,7 +43,7 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["layout.css"]
 html_title = f"shardir {version}"
 html_copy_source = False
 html_show_copyright = False
