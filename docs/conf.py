@@ -51,14 +51,6 @@ html_show_copyright = False
 IR_TEXT = re.compile(r"^(mesh|func|spmd func) @", re.MULTILINE)
 
 
-def omit_missing_pages(app: Sphinx, page: str, source: list[str]) -> None:
-    """Omit the pages that are not written yet from the table of contents."""
-    if page == "index":
-        for name in ("tutorial", "how_to/index"):
-            if not any(DOCS.glob(f"{name}.*")):
-                source[0] = source[0].replace(f"\n{name}\n", "\n")
-
-
 def highlight_ir(app: Sphinx, document: nodes.document) -> None:
     """Highlight blocks of text that contain a program."""
     for block in document.findall(nodes.literal_block):
@@ -85,6 +77,5 @@ def setup(app: Sphinx) -> None:
     """Write the reference pages before Sphinx looks for source files."""
     app.add_lexer("shardir", IrLexer)
     app.connect("builder-inited", lambda app: write_pages(DOCS / "reference"))
-    app.connect("source-read", omit_missing_pages)
     app.connect("doctree-read", highlight_ir)
     app.connect("doctree-read", resolve_annotations)
