@@ -29,7 +29,9 @@ def public_modules() -> tuple[str, ...]:
         # The folders of passes, frontend and backends are links, which `rglob` does not follow.
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(("shardir", *parts)).removesuffix(".__init__")
-        if name not in CORE_MODULES and _lazy_call(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        is_lazy = "import lazy_" in text and _lazy_call(ast.parse(text))
+        if is_lazy and name not in CORE_MODULES:
             found.append(name)
     return tuple(sorted(found))
 
