@@ -14,10 +14,10 @@ from shardir.ir.module import Module
 class MemoryAnalysis:
     """Bytes that one run allocates on each device.
 
-    `temp_size_in_bytes` is the maximum of simultaneously live values that are neither arguments nor
-    results, `alias_size_in_bytes` the memory of donated arguments that results reuse, and
-    `peak_memory_in_bytes` the total of arguments, results and temporaries without that. Code is not
-    counted: `generated_code_size_in_bytes` is 0.
+    `alias_size_in_bytes` is the memory of donated arguments that results reuse.
+    `peak_memory_in_bytes` is the maximum of simultaneously live values, including all arguments,
+    without the reused memory. `temp_size_in_bytes` is the memory that this maximum needs in
+    addition to arguments and results. Code is not counted: `generated_code_size_in_bytes` is 0.
 
     The `host` fields are the bytes that this process allocates for all of its devices together,
     where they share memory: shared values count once. They are 0 where each device has separate
