@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen import kernel_table
 from shardir.backends.cpu.dispatch import control_interpreter, launch as launching
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.dispatch.program_table import load_program, program_address
-from shardir.backends.cpu.schedule.arena import BufferKind, align_up
+from shardir.backends.cpu.schedule.arena import BufferKind, align_up, match_pairs
 from shardir.backends.cpu.schedule.instructions import (
     InstructionWriter,
     has_only_native_items,
@@ -290,9 +290,10 @@ class NativeExecutable(UnshardedExecutable):
     ) -> dict[int, MemoryBlock]:
         """Return the memory of donated arguments that results may reuse, because it has no other
         owner."""
-        given = {}
+        given: dict[int, MemoryBlock] = {}
+        reused: set[int] = set()
         for argument, result in self.schedule.donation_pairs:
-            if argument in donated:
+            if argument in donated and argument not in reused and result not in given:
                 storage = args[argument]
                 owner = storage.owner
                 is_sole_owner = (
@@ -301,16 +302,17 @@ class NativeExecutable(UnshardedExecutable):
                 )
                 if is_sole_owner and storage.has_no_numpy_array and may_be_written(owner):
                     given[result] = owner
+                    reused.add(argument)
         return given
 
     def _donation_targets(self, donated: Sequence[int]) -> dict[int, int]:
         """Return for each result the donated argument whose memory it may overwrite."""
         sizes = self.schedule.result_bytes
-        return {
-            result: argument
+        return match_pairs(
+            (argument, result)
             for argument, result in self.schedule.donation_pairs
             if argument in donated and sizes[result] > MAX_SHARED_BLOCK_BYTES
-        }
+        )
 
     def overwritten_results(self, donated: Sequence[int]) -> Mapping[int, int]:
         return {

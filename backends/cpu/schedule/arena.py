@@ -7,7 +7,7 @@ not overlap may share bytes of the arena.
 """
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
@@ -95,9 +95,9 @@ def reuse_operands(
     """Let results reuse the bytes of operands whose live ranges end where the results begin.
 
     `pairs` are (position, operand, result) in program order; each result is written element by
-    element over the operand. Returns (argument, result) pairs that could share memory if the caller
-    donates the argument. A result that is written earlier, as by another branch, cannot reuse the
-    operand.
+    element over the operand. Returns all (argument, result) pairs that could share memory if the
+    caller donates the argument; an argument or a result may occur in several of them. A result that
+    is written earlier, as by another branch, cannot reuse the operand.
     """
     taken: list[PlannedBuffer] = []
     offered = []
@@ -115,8 +115,21 @@ def reuse_operands(
             taken.append(old)
         elif old.kind is BufferKind.ARGUMENT and new.kind is BufferKind.RESULT:
             offered.append((old.number, new.number))
-            taken.append(old)
     return offered
+
+
+def match_pairs(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the argument of each result, from (argument, result) pairs, the preferred ones first.
+
+    Each argument and each result occurs once.
+    """
+    matched: dict[int, int] = {}
+    taken: set[int] = set()
+    for argument, result in pairs:
+        if argument not in taken and result not in matched:
+            matched[result] = argument
+            taken.add(argument)
+    return matched
 
 
 class FreeList:

@@ -24,6 +24,7 @@ from shardir.backends.cpu.schedule.arena import (
     PlannedBuffer,
     align_up,
     assign_offsets,
+    match_pairs,
     reuse_operands,
 )
 from shardir.backends.cpu.schedule.bool_arguments import find_bool_arguments
@@ -126,15 +127,17 @@ class ScheduleBuilder:
         """Return (argument, result) pairs of which the result may reuse the argument's memory.
 
         The result either overwrites the argument element by element, or is first written after the
-        last read of the argument. Each argument and each result occurs once.
+        last read of the argument. The arguments that a caller donates are unknown here, so an
+        argument or a result may occur in several pairs; `match_pairs` selects.
         """
         kept = {number for kind, number in self._lowered.sources if kind is BufferKind.ARGUMENT}
         made = {number for kind, number in self._lowered.sources if kind is BufferKind.RESULT}
         pairs = [(a, r) for a, r in self._overwritable_arguments if a not in kept and r in made]
         arguments = [b for b in self._lowered.buffers if b.kind is BufferKind.ARGUMENT]
         results = [b for b in self._lowered.buffers if b.kind is BufferKind.RESULT]
-        taken = {a for a, _ in pairs} | kept
-        served = {r for _, r in pairs}
+        matched = match_pairs(pairs)
+        taken = {*matched.values(), *kept}
+        served = set(matched)
         for result in results:
             for argument in arguments:
                 fits = argument.nbytes == result.nbytes and argument.last < result.first

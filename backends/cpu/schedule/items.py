@@ -123,7 +123,8 @@ class Schedule:
     `slots` is the number of slots. `types` are the types of its results. Each (slot, offset) of
     `pinned` is a part of the `arena_bytes` with a slot of its own, temporaries included;
     `constants` are the values of constant slots. `donation_pairs` are (argument, result) pairs that
-    may share memory if the argument is donated. `bool_arguments` are the arguments that are only
+    may share memory if the argument is donated, the preferred pairs first; an argument or a result
+    may occur in several of them. `bool_arguments` are the arguments that are only
     tested for being nonzero.
     """
 

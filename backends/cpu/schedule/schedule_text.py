@@ -54,7 +54,9 @@ def describe_schedule(function: Function, schedule: Schedule) -> str:
 
 def _buffer_lines(function: Function, schedule: Schedule) -> Iterator[str]:
     made = {number for kind, number in schedule.sources if kind is BufferKind.RESULT}
-    over = {result: function.body.params[number].name for number, result in schedule.donation_pairs}
+    over: dict[int, list[str]] = {}
+    for number, result in schedule.donation_pairs:
+        over.setdefault(result, []).append(f"%{function.body.params[number].name}")
     end = 0
     for buffer in schedule.buffers:
         if buffer.kind is BufferKind.RESULT and buffer.number not in made:
@@ -66,7 +68,7 @@ def _buffer_lines(function: Function, schedule: Schedule) -> Iterator[str]:
             where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"
             end = max(end, align_up(buffer.offset + buffer.nbytes))
         if buffer.kind is BufferKind.RESULT and buffer.number in over:
-            where += f", over %{over[buffer.number]} if it is donated"
+            where += f", over {' or '.join(over[buffer.number])} if it is donated"
         yield f"  %{buffer.name}: {_format_bytes(buffer.nbytes)}, {where}"
     if end < schedule.arena_bytes:
         temporaries = _format_bytes(schedule.arena_bytes - end)

@@ -12,6 +12,7 @@ from shardir.backends.cpu.schedule.arena import (
     PlannedBuffer,
     align_up,
     assign_offsets,
+    match_pairs,
     reuse_operands,
 )
 
@@ -119,11 +120,17 @@ def test_a_result_reuses_one_operand() -> None:
     assert new.reused_buffer is one
 
 
-def test_an_argument_is_offered_to_a_result() -> None:
+def test_an_argument_is_offered_to_every_result() -> None:
     old, new = pair(old_kind=BufferKind.ARGUMENT, new_kind=BufferKind.RESULT)
     _, other = pair(new_kind=BufferKind.RESULT)
-    assert reuse_operands([(3, old, new), (3, old, other)]) == [(4, 5)]
+    other.number = 6
+    assert reuse_operands([(3, old, new), (3, old, other)]) == [(4, 5), (4, 6)]
     assert new.reused_buffer is None
+
+
+def test_each_argument_and_each_result_is_matched_once() -> None:
+    pairs = [(0, 5), (1, 5), (0, 6), (1, 6), (2, 6), (2, 7)]
+    assert match_pairs(pairs) == {5: 0, 6: 1, 7: 2}
 
 
 def test_reused_bytes_are_reserved_until_the_last_use() -> None:

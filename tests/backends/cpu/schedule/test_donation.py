@@ -130,6 +130,26 @@ def test_reused_memory_counts_once_in_the_analysis() -> None:
     assert analysis.peak_memory_in_bytes == plain.memory_analysis().peak_memory_in_bytes - nbytes
 
 
+def test_each_result_of_one_kernel_reuses_a_donated_argument() -> None:
+    """The schedule does not know which arguments are donated, and here `gradient` is not."""
+
+    def update(weights: Any, momentum: Any, gradient: Any) -> tuple[Any, Any]:
+        momentum = momentum * 0.5 + gradient
+        return weights - momentum, momentum
+
+    weights, momentum, gradient = pool_array(), pool_array() + 1, pool_array() + 2
+    numbers = np.arange(SIZE, dtype=np.float32) * np.float32(1.5)
+    wanted = update(numbers, numbers + 1, numbers + 2)
+    before = {address(weights), address(momentum)}
+    step = sd.jit(update, donate_argnums=(0, 1))
+    analysis = step.lower(weights, momentum, gradient).compile().memory_analysis()
+    assert analysis.alias_size_in_bytes == 2 * 4 * SIZE
+    results = step(weights, momentum, gradient)
+    assert {address(x) for x in results} == before
+    for got, want in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6)
+
+
 def test_the_schedule_names_the_reused_argument() -> None:
     text = sd.jit(lambda x: (x[::-1], x + 1)).lower(pool_array()).compile().as_text("schedule")
     assert "result, over %x if it is donated" in text
