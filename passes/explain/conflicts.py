@@ -110,7 +110,9 @@ def _operation_shardings(
         op = step.op
         rule = partitioning_rule(op) or step.rule
         cuttable = shardable_factors(op, rule)
-        fitting = choose_alignment(op, rule, shardings, paddable_factors(op, rule), "cheapest")
+        mesh = history.meshes[shardings[0].mesh]
+        padded = paddable_factors(op, rule)
+        fitting = choose_alignment(op, rule, shardings, padded, "cheapest", mesh)
         needed = _shardings_of_operation(history, op, rule, fitting)
         terms = _OperationShardings(rule, shardings, needed, fitting.factor_axes, cuttable, False)
     return terms if terms.resharded_tensors else None

@@ -14,11 +14,14 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from shardir.ir.module import Op
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
 from shardir.ir.sub_axes import take_disjoint_part, truncate_axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.op_rules.partitioning import LocalOp, local_type_of
 from shardir.passes.propagation.factor_projection import project_to_factors
 from shardir.passes.resharding.align import (
     Alignment,
@@ -171,7 +174,12 @@ def _iterations_per_device(
 
 
 def choose_alignment(
-    op: Op, rule: FactorRule, places: tuple[Sharding, ...], uneven: tuple[int, ...], layouts: str
+    op: Op,
+    rule: FactorRule,
+    places: tuple[Sharding, ...],
+    uneven: tuple[int, ...],
+    layouts: str,
+    mesh: Mesh,
 ) -> Alignment:
     """Return the alignment of an operation with operands, and wanted results, sharded as
     `places`."""
@@ -179,4 +187,38 @@ def choose_alignment(
     if layouts == "shardy":
         return align(rule, tuple(with_unreduced(p, ()) for p in places), cuttable, uneven)
     types = tuple(value.type for value in op.tensors)
-    return cheapest_alignment(rule, places, types, cuttable, uneven, pending_reduction(op, rule))
+    reduction = pending_reduction(op, rule)
+    chosen = cheapest_alignment(rule, places, types, cuttable, uneven, reduction)
+    exchanged = [i for i in rule.of_kind(FactorKind.PERMUTE) if chosen.factor_axes[i]]
+    if not exchanged or not alignment_reshard_cost(rule, chosen, places, types, reduction)[0]:
+        return chosen
+    # The operation itself exchanges rows: it may cost less where these factors are unsharded.
+    kept = tuple(i for i in cuttable if i not in exchanged)
+    offered = (
+        chosen,
+        cheapest_alignment(rule, places, types, kept, uneven, reduction),
+        align(rule, tuple(with_unreduced(p, ()) for p in places), cuttable, uneven),
+    )
+
+    def received_bytes(offer: Alignment) -> int:
+        nbytes, _ = alignment_reshard_cost(rule, offer, places, types, reduction)
+        return nbytes + exchanged_bytes(op, rule, offer.tensors, mesh)
+
+    return min(offered, key=received_bytes)
+
+
+def exchanged_bytes(op: Op, rule: FactorRule, tensors: tuple[Sharding, ...], mesh: Mesh) -> int:
+    """Return the bytes that a device receives while an operation with compatible shardings runs."""
+    declared = op.spec.partition
+    if declared is None or declared.lower is None or not rule.of_kind(FactorKind.PERMUTE):
+        return 0
+    count = len(op.operands)
+    values = [
+        replace(value, sharding=sharding)
+        for value, sharding in zip(op.tensors, tensors, strict=True)
+    ]
+    placed = replace(op, operands=tuple(values[:count]), results=tuple(values[count:]))
+    operands = [Value(local_type_of(value), value.name) for value in values[:count]]
+    b = Builder()
+    declared.lower(b, LocalOp(placed, mesh), *operands, **op.rule_arguments)
+    return sum(each.result.type.nbytes for each in b.ops if each.spec.collective)

@@ -276,9 +276,8 @@ class ReshardInserter:
         places = tuple(map(self.sharding_of, tensors))
         odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
         padding = paddable_factors(op, rule) if odd and self.uneven == "pad" else ()
-        return choose_alignment(op, rule, places, padding, self.layouts), pending_reduction(
-            op, rule
-        )
+        fitting = choose_alignment(op, rule, places, padding, self.layouts, self.mesh)
+        return fitting, pending_reduction(op, rule)
 
     def unresharded_result(self, result: Value, sharding: Sharding) -> Value:
         """Return the value that an operation defines before the reshard to `result`."""
