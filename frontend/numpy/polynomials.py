@@ -45,9 +45,9 @@ def convolve(
     """Return the discrete convolution of two vectors.
 
     `mode` is "full" (every overlap), "same" (the length of the longer vector) or "valid" (complete
-    overlaps only).
+    overlaps only). Integers become floats unless `preferred_element_type` is given.
     """
-    x, y = _promote_vectors("convolve", a, v)
+    x, y = _promote_vectors("convolve", a, v, preferred_element_type)
     if x.shape[0] < y.shape[0]:
         x, y = y, x
     return _emit_convolution(
@@ -62,9 +62,9 @@ def correlate(
 ) -> Tracer:  # fmt: skip
     """Return the cross-correlation of two vectors, the second one conjugated.
 
-    `mode` is "full", "same" or "valid" as in `convolve`.
+    `mode` is "full", "same" or "valid", and integers become floats, as in `convolve`.
     """
-    x, y = _promote_vectors("correlate", a, v)
+    x, y = _promote_vectors("correlate", a, v, preferred_element_type)
     y = emit_conjugate(y)
     if x.shape[0] >= y.shape[0]:
         return _emit_convolution("correlate", x, y, mode, y.shape[0] // 2, preferred_element_type)
@@ -73,8 +73,10 @@ def correlate(
     )
 
 
-def _promote_vectors(name: str, a: ArrayLike, v: ArrayLike) -> tuple[Tracer, Tracer]:
-    x, y = promote(a, v)
+def _promote_vectors(
+    name: str, a: ArrayLike, v: ArrayLike, dtype: DTypeLike
+) -> tuple[Tracer, Tracer]:
+    x, y = promote_inexact(a, v) if dtype is None else promote(a, v)
     for each in (x, y):
         if each.ndim != 1 or not each.shape[0]:
             raise ShapeError(
