@@ -1,10 +1,12 @@
 """`ProgramReport`: the report of a program, which can be written, read, and shown as text."""
 
+import html
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from shardir.errors import count_noun
 from shardir.frontend.quoting import brief
 from shardir.frontend.report.build import ReportInput, build_report
 from shardir.frontend.report.model_explorer import to_model_explorer
@@ -13,6 +15,9 @@ from shardir.frontend.report.records_json import ReportError, from_json, to_json
 from shardir.frontend.report.text import format_report
 from shardir.frontend.report.trace_events import to_trace_events
 from shardir.frontend.report.writer import json_of_page, to_html
+
+MAX_NOTEBOOK_CHARACTERS = 1_000_000
+"""Maximum length of the page of a report that a notebook shows, in characters."""
 
 
 @final
@@ -66,8 +71,18 @@ class ProgramReport:
     def __repr__(self) -> str:
         data = self.data
         return (
-            f"ProgramReport({data.name!r}, {len(data.stages)} stages, {len(data.values)} values, "
-            f"{len(data.collectives)} collectives)"
+            f"ProgramReport({data.name!r}, {count_noun(len(data.stages), 'stage')}, "
+            f"{count_noun(len(data.values), 'value')}, "
+            f"{count_noun(len(data.collectives), 'collective')})"
+        )
+
+    def _repr_html_(self) -> str | None:
+        page = self.to_html()
+        if len(page) > MAX_NOTEBOOK_CHARACTERS:
+            return None
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" title="{html.escape(repr(self))}" '
+            'style="width:100%;height:640px;border:0"></iframe>'
         )
 
 

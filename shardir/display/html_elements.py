@@ -97,7 +97,8 @@ STYLE = (
     ".sd .sd-n{user-select:none;color:var(--sd-dim)}"
     ".sd .sd-c{border-radius:3px;padding:0 3px;color:var(--sd-text)}"
     + "".join(f".sd .sd-c{n}{{background:var(--sd{n})}}" for n in range(NUM_COLORS))
-    + ".sd table{border-collapse:collapse;margin:4px 0;color:inherit;background:none}"
+    + ".sd table{border-collapse:collapse;margin:4px 0;color:inherit;background:none;"
+    "font-size:inherit}"
     ".sd th,.sd td{padding:2px 8px;text-align:right;border:0;border-bottom:1px solid "
     "var(--sd-line);background:none;white-space:nowrap;color:inherit}"
     ".sd th{font-weight:600}.sd .sd-l{text-align:left}"

@@ -51,11 +51,11 @@ _AXIS_GROUPS = ("declared", "many", "one", "marked", "axes")
 def program_html(text: str, axes: Iterable[str] = ()) -> Html:
     """Return the text of a program as a notebook output.
 
-    `axes` are the names of mesh axes in the order of their colors; those that the text declares
-    follow.
+    `axes` are the names of mesh axes in the order of their colors; those that the text declares,
+    and those of shardings on a mesh that it does not declare, follow.
     """
     lines = _shorten(text.rstrip("\n").split("\n"))
-    colors = {name: n for n, name in enumerate(dict.fromkeys([*axes, *_declared_axes(lines)]))}
+    colors = _number_axes([*axes, *_declared_axes(lines)], lines)
     body, _ = _block(lines, 0, colors)
     return output(tag("div", body, class_="sd-code"))
 
@@ -63,12 +63,18 @@ def program_html(text: str, axes: Iterable[str] = ()) -> Html:
 def report_html(text: str, axes: Iterable[str] = ()) -> Html:
     """Return the text of a report as a notebook output with colored labels of axes."""
     lines = _shorten(text.rstrip("\n").split("\n"))
-    colors: dict[str, int] = {name: n for n, name in enumerate(axes)}
+    colors = _number_axes(axes, lines)
+    return output(tag("pre", [join([_line(line, colors), "\n"]) for line in lines]))
+
+
+def _number_axes(axes: Iterable[str], lines: Iterable[str]) -> dict[str, int]:
+    """Return the numbers of the colors of `axes`, followed by other axes of shardings in lines."""
+    colors = {name: number for number, name in enumerate(dict.fromkeys(axes))}
     for line in lines:
         for token in _tokens().finditer(line):
             for axis in _axes_of(token):
                 colors.setdefault(axis, len(colors))
-    return output(tag("pre", [join([_line(line, colors), "\n"]) for line in lines]))
+    return colors
 
 
 def _shorten(lines: list[str]) -> list[str]:

@@ -100,6 +100,13 @@ def test_axes_have_labels_in_the_colors_of_their_mesh() -> None:
     assert '[<span class="sd-c sd-c0">data</span>=4, ' in html
 
 
+def test_axes_of_a_function_have_labels_without_its_mesh() -> None:
+    (function,) = shardir.parse(
+        "mesh @m = [x=2]\n\nfunc @f(%a: f32[4@x]) -> (f32[4]) {\n  return %a\n}\n"
+    ).functions
+    assert '<span class="sd-c sd-c0">x:(1)2</span>' in function._repr_html_()
+
+
 def test_names_of_the_user_are_escaped() -> None:
     html = program_html(PROGRAM)
     assert "<b>" not in html

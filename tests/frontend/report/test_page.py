@@ -212,6 +212,19 @@ def test_pages_are_accessible(page: Page, tmp_path: Path, dark: bool) -> None:
         page.resize(1500, 950)
 
 
+def test_notebooks_show_the_page(page: Page, tmp_path: Path) -> None:
+    report = mlp_report()
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><title>notebook</title>{report._repr_html_()}", "utf-8")
+    page.errors.clear()
+    page.call("Page.navigate", url=path.as_uri())
+    inside = "document.querySelector('iframe').contentDocument"
+    page.wait(f"document.querySelector('iframe') && {inside}.body?.dataset.ready === '1'")
+    page.run(f"[...{inside}.querySelectorAll('#tabs button')].at(-1).click()")
+    page.wait(f"{inside}.querySelector('table.source')")
+    assert page.errors == []
+
+
 def test_repeated_layers_are_folded(page: Page, tmp_path: Path) -> None:
     path = show(page, report_of_text(deep_text(odd_layer=5)), tmp_path, "#stage=0")
     folds = page.texts(".row.fold")

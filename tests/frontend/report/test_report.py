@@ -16,6 +16,7 @@ from shardir.cost.memory import estimate_memory
 from shardir.cost.op_cost import cost_of_block
 from shardir.display.byte_sizes import show_bytes
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.report import program_report
 from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.program_report import report
 from shardir.frontend.report.records import OriginRecord, ReportData
@@ -256,6 +257,15 @@ def test_the_threads_of_a_profiled_run_are_in_the_report(tmp_path: Path) -> None
     assert any("dot" in each.name for each in found.activities)
     assert load(page) == made
     assert f"measured run of {format_time(found.total)} on {len(found.lanes)} thread" in str(made)
+
+
+def test_notebooks_show_no_page_of_a_large_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_report, "MAX_NOTEBOOK_CHARACTERS", 1000)
+    assert mlp_report()._repr_html_() is None
+
+
+def test_the_representation_counts_stages_values_and_collectives() -> None:
+    assert repr(report_of_text(DOT)) == "ProgramReport('f', 11 stages, 3 values, 1 collective)"
 
 
 def test_the_profile_of_a_report_is_a_profile() -> None:
