@@ -64,7 +64,7 @@ def deep_text(layers: int = LAYERS, odd_layer: int | None = None) -> str:
 @cache
 def profiled_report() -> ProgramReport:
     """Return the report of a compiled function with the profile of a run."""
-    x, w = np.ones((64, 32), "float32"), np.ones((32, 16), "float32")
+    x, w = np.ones((512, 512), "float32"), np.ones((512, 512), "float32")
     compiled = jitted.lower(x, w).compile()
     return compiled.report(profile=sd.profile(compiled, x, w, runs=1))
 
