@@ -89,16 +89,24 @@ def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
 
         return sd.value_and_grad(error, argnums=(0, 1))(params, x)
 
-    x = struct((BATCH, SEQUENCE, WIDTH), P(None, "y"))
-    module = compile_step(step, parameters(layers, MEGATRON), x)
-    found = list_collectives(module)
-    activation = BATCH * SEQUENCE * WIDTH * 4
-    count = count_collectives(module)
-    assert count["all-gather"] == 4 * layers
-    assert count["reduce-scatter"] == 4 * layers
-    reduced = [c.nbytes for c in found if c.kind == "all-reduce"]
-    assert sorted(reduced) == [4, *[WIDTH * 4] * (2 * layers)]
-    assert all(c.nbytes == activation for c in found if c.kind == "all-gather")
+    # Activations are as large as the weights of the attention's output, as in large models. With
+    # activations of eight times their size, it sends less to gather these weights instead.
+    for batch, gathers_activations in ((BATCH // 8, True), (BATCH, False)):
+        x = struct((batch, SEQUENCE, WIDTH), P(None, "y"))
+        module = compile_step(step, parameters(layers, MEGATRON), x)
+        found = list_collectives(module)
+        activation = batch * SEQUENCE * WIDTH * 4
+        count = count_collectives(module)
+        scattered = 8 * layers * (activation - activation // 4)
+        reduced = [c.nbytes for c in found if c.kind == "all-reduce"]
+        assert sorted(reduced) == [4, *[WIDTH * 4] * (2 * layers)]
+        sent = sum(c.sent for c in found if c.kind != "all-reduce")
+        if gathers_activations:
+            assert (count["all-gather"], count["reduce-scatter"]) == (4 * layers, 4 * layers)
+            assert all(c.nbytes == activation for c in found if c.kind == "all-gather")
+            assert sent == scattered
+        else:
+            assert sent < 0.9 * scattered
 
 
 @LAYERS
