@@ -2,10 +2,9 @@
 
 Input: an operation on batches of matrices, and its views. Output: phases. A task processes some
 matrices of a batch one by one: each is loaded to scratch memory, processed there in f64, and stored
-once. Eigenvalues, singular values and least squares are computed by LAPACK (`lapack_calls.py`), as
-are QR decompositions of complex and of large matrices; for f32 matrices up to some size LAPACK
-computes only the inner part. Other matrices that are too large are left to NumPy. Start reading in
-`rules.py`.
+once. LAPACK computes eigenvalues, singular values and least squares (`lapack_calls.py`), and QR
+decompositions of complex and of large matrices. NumPy computes other decompositions of matrices
+that are too large. Start reading in `rules.py`.
 """
 
 from shardir.backends.cpu.kernels.linalg.rules import RULES as RULES

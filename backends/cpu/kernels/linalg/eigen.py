@@ -13,7 +13,6 @@ from shardir.backends.cpu.kernels.linalg.lapack_calls import (
     lower_batch,
 )
 from shardir.backends.cpu.kernels.linalg.lapack_columns import load_columns, store_columns
-from shardir.backends.cpu.kernels.linalg.symmetric_eigen import MAX_SYMMETRIC_ROWS, symmetric_rule
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, REAL_OF
 
@@ -26,8 +25,6 @@ def eigh_rule(
     rows = x.shape[-1]
     if x.size == 0:
         return []
-    if x.dtype == "f32" and rows <= MAX_SYMMETRIC_ROWS:
-        return symmetric_rule(op, operands, results, context)
     complex_, letter = x.dtype in COMPLEX, "V" if vectors else "N"
     more = "*rwork lrwork" if complex_ else ""
     called = LapackRoutine(

@@ -8,15 +8,6 @@ import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, Rule
-from shardir.backends.cpu.kernels.linalg.bidiagonal import (
-    is_bidiagonal_faster,
-    singular_values_rule,
-)
-from shardir.backends.cpu.kernels.linalg.bidiagonal_svd import (
-    bidiagonal_pinv_rule,
-    is_back_transform_faster,
-    singular_vectors_rule,
-)
 from shardir.backends.cpu.kernels.linalg.lapack_calls import (
     BatchedWork,
     LapackRoutine,
@@ -61,10 +52,6 @@ def svd_rule(
     least = min(rows, columns)
     if x.size == 0:
         return None if vectors else []
-    if not vectors and is_bidiagonal_faster(x):
-        return singular_values_rule(op, operands, results, context)
-    if vectors and is_back_transform_faster(x):
-        return singular_vectors_rule(op, operands, results, context)
     letter = ("A" if op.attrs["full"] else "S") if vectors else "N"
     left, right = {"A": (rows, columns), "S": (least, least), "N": (0, 0)}[letter]
     called = _gesdd_routine(x.dtype, letter)
@@ -102,8 +89,6 @@ def pinv_rule(
     least, item = min(rows, columns), _item_bytes(x.dtype)
     if x.size == 0:
         return None if result.size else []
-    if is_back_transform_faster(x):
-        return bidiagonal_pinv_rule(op, operands, results, context)
     called = _gesdd_routine(x.dtype, "S")
     transpose = "C" if x.dtype in COMPLEX else "T"
     multiplied = LapackRoutine(

@@ -30,7 +30,7 @@ LONG_TESTS = [
     "kernels/conv/test_nchw_layout.py::test_elements_outside_of_an_image_are_not_read",
     "kernels/elementwise/test_random_groups.py",
     "kernels/elementwise/test_reduction.py::test_streaming_kernels_give_the_same_bits",
-    "kernels/linalg/test_symmetric_eigen.py",
+    "kernels/linalg/test_qr.py",
     "kernels/selection/test_argminmax.py",
     "kernels/sort/test_sort_rules.py::test_lines_of_every_length_are_sorted",
     "kernels/fft/test_fft_rows.py::test_transforms_of_short_rows_are_accurate",

@@ -7,11 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.kernels.linalg import RULES
-from shardir.backends.cpu.kernels.linalg.symmetric_eigen import MAX_SYMMETRIC_ROWS
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import random_matrices
-from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
+from tests.backends.cpu.phase_runner import make_op, run_rule
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)
@@ -91,11 +90,3 @@ def test_a_nonfinite_matrix_gives_nan_and_leaves_others_unchanged(
     for got, unaffected in zip(eigen_factors(x, vectors), clean, strict=True):
         assert np.isnan(got[1]).all()
         np.testing.assert_array_equal(got[::2], unaffected[::2])
-
-
-def test_large_symmetric_matrices_are_left_to_lapack() -> None:
-    x = np.zeros((MAX_SYMMETRIC_ROWS + 1, MAX_SYMMETRIC_ROWS + 1), np.float32)
-    op = make_op(OPS["eigh"], TensorType(x.shape, "f32"), vectors=False)
-    phases = lower_and_run(RULES["eigh"], op, [x], [np.zeros(MAX_SYMMETRIC_ROWS + 1, np.float32)])
-    assert phases is not None
-    assert phases[0].kernel.imports == ("lapack_dsyevd",)

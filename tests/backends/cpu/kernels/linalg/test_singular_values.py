@@ -7,11 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.kernels.linalg import RULES
-from shardir.backends.cpu.kernels.linalg.bidiagonal import MAX_ASPECT_RATIO, MAX_BIDIAGONAL_EXTENT
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import random_matrices
-from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
+from tests.backends.cpu.phase_runner import make_op, run_rule
 
 Array = npt.NDArray[Any]
 EPSILON = float(np.finfo(np.float32).eps)
@@ -42,7 +41,8 @@ def test_singular_values_of_all_sizes_match_f64(shape: tuple[int, ...]) -> None:
 
 def test_a_matrix_and_its_transpose_have_equal_singular_values() -> None:
     x = random_matrices((20, 13), "f32")
-    np.testing.assert_array_equal(singular_values(x), singular_values(np.ascontiguousarray(x.T)))
+    transposed = singular_values(np.ascontiguousarray(x.T))
+    np.testing.assert_allclose(singular_values(x), transposed, rtol=EPSILON)
 
 
 @pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e30])
@@ -74,15 +74,3 @@ def test_a_nonfinite_matrix_gives_nan_and_leaves_others_unchanged(nonfinite: flo
 def test_singular_values_do_not_depend_on_the_worker_count() -> None:
     x = random_matrices((9, 12, 12), "f32")
     np.testing.assert_array_equal(singular_values(x), singular_values(x, workers=7))
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [(MAX_BIDIAGONAL_EXTENT + 1, MAX_BIDIAGONAL_EXTENT + 1), (MAX_ASPECT_RATIO * 10 + 1, 10)],
-)
-def test_large_and_narrow_matrices_are_left_to_lapack(shape: tuple[int, int]) -> None:
-    x = np.zeros(shape, np.float32)
-    op = make_op(OPS["svd"], TensorType(shape, "f32"), full=False, vectors=False)
-    phases = lower_and_run(RULES["svd"], op, [x], [np.zeros(min(shape), np.float32)])
-    assert phases is not None
-    assert phases[0].kernel.imports == ("lapack_dgesdd",)
