@@ -1,6 +1,7 @@
 """What each strategy of products and convolutions gains over the next best one and over a library.
 
-    python benchmarks/strategies.py [--rounds N] [--strategy NAME ...] [--removed NAME ...] [--case PART ...]
+    python benchmarks/strategies.py [--rounds N] [--strategy NAME ...] [--removed NAME ...]
+                                    [--case PART ...]
 
 Each row is a shape of a network or of `namespace.py`. For each strategy that lowering selects for
 it, the row is lowered again without that strategy, so that the next best one computes it. A gain is
@@ -37,10 +38,7 @@ from shardir.backends.cpu.kernels.conv import (
     layout_transform,
     nchw_layout,
     padded_nhwc,
-    padding_copy,
     patch_inner_product,
-    sliding_filter,
-    strided_gemm,
 )
 from shardir.backends.cpu.kernels.gemm import operand_copies, product_dispatch, skinny_dispatch
 from shardir.backends.cpu.threads.workers import workers
@@ -51,13 +49,7 @@ RELATIVE_ERROR = 1e-3
 
 STRATEGIES: dict[str, tuple[tuple[Any, object], ...]] = {
     "depthwise": ((depthwise.lower_depthwise, []),),
-    "strided_gemm": (
-        (strided_gemm.lower_strided_gemm, []),
-        (strided_gemm.is_strided_gemm_faster, False),
-    ),
-    "padding_copy": ((padding_copy.plan_padding_copy, None),),
     "features_last": ((layout_transform.plan_features_last, None),),
-    "sliding_filter": ((sliding_filter.is_sliding_filter, False),),
     "patch_inner_product": ((patch_inner_product.lower_patch_inner_product, []),),
     "nchw": (
         (nchw_layout.lower_nchw, []),

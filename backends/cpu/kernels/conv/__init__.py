@@ -2,6 +2,6 @@
 without a common GEMM form (depthwise). Input: the operation `convolution` with strided views.
 Output: phases. Strategies: im2col packing (`im2col`), implicit GEMM that reads patches in place
 (`implicit_gemm_lhs`, `implicit_gemm_rhs`), NCHW layout (`nchw*.py`), padded NHWC layout
-(`padded_nhwc*.py`), strided GEMM without packing (`strided_gemm*.py`), depthwise (`depthwise*.py`),
-sliding filter. Start with `convolution`; `gemm/product_dispatch` selects the strategy.
+(`padded_nhwc*.py`), depthwise (`depthwise*.py`). Start with `convolution`;
+`gemm/product_dispatch` selects the strategy.
 """

@@ -14,9 +14,6 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.layout_transform import plan_features_last
-from shardir.backends.cpu.kernels.conv.padding_copy import plan_padding_copy
-from shardir.backends.cpu.kernels.conv.sliding_filter import is_sliding_filter, lower_sliding_filter
-from shardir.backends.cpu.kernels.conv.strided_gemm import is_strided_gemm_faster
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
@@ -49,21 +46,6 @@ def convolution_rule(
     if not all(can_widen(view.dtype, arith) for view in operands):
         return None
     image, filter = operands
-    plan = plan_padding_copy(op.attrs, image, filter, out)
-    if plan:
-        (work,) = convolution_products(
-            plan.attrs, plan.image, plan.filter, plan.out, context.machine
-        )
-        long = is_sliding_filter(work)
-        if long or is_strided_gemm_faster(
-            work, plan.elements_copied_before, plan.elements_copied_after
-        ):
-            before, plan, after = plan.allocate_copies(image, filter, out, context)
-            (work,) = convolution_products(
-                plan.attrs, plan.image, plan.filter, plan.out, context.machine
-            )
-            made = (lower_sliding_filter if long else lower_product)(work, context, "convolution")
-            return [*before, *made, *after]
     transformed = plan_features_last(op.attrs, image, filter, out, context)
     before, image, filter, out, after = transformed or ([], image, filter, out, [])
     if remainder_count(op.attrs, out) > MAX_REMAINDERS:

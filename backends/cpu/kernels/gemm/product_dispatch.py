@@ -20,7 +20,6 @@ from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout, lowe
 from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product
-from shardir.backends.cpu.kernels.conv.strided_gemm import lower_strided_gemm
 from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_PART_STEPS, BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop, merge_loops
@@ -104,7 +103,6 @@ def _count_parts(work: MatrixProduct) -> int:
 def _lower_unsplit(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
     return (
         lower_depthwise(work, context, label)
-        or lower_strided_gemm(work, context, label)
         or lower_patch_inner_product(work, context, label)
         or lower_skinny(work, context, label)
         or _lower_packed(work, context, label)

@@ -433,31 +433,6 @@ def test_few_columns_of_contiguous_rows_use_unpacked_kernels(dims: str, dtype: s
     assert len(copies) == (few > 1)
 
 
-@pytest.mark.parametrize(
-    ("inner", "rows", "columns", "dtype", "packs"),
-    [(300, 64, 96, "f32", False), (300, 64, 96, "f64", False), (300, 64, 96, "bf16", True),
-     (300, 64, 1100, "f32", True), (2000, 100, 100, "f32", False), (3000, 250, 250, "f32", True)],
-)  # fmt: skip
-def test_contiguous_rows_are_read_in_place(
-    inner: int, rows: int, columns: int, dtype: str, packs: bool
-) -> None:
-    """Gradients of layers have such operands. Packing is used for rows that are far apart, and for
-    operands larger than the caches."""
-    names = selected_kernels(ZEN_5, "km,kn->mn", dtype, k=inner, m=rows, n=columns)
-    assert packs == (not any(name.startswith("strided_gemm") for name in names))
-
-
-@pytest.mark.parametrize(
-    ("machine", "packs"),
-    [("Sapphire Rapids", False), ("Zen 5", True), ("Neoverse", True), ("Zen 3", True),
-     ("Haswell", True), ("SSE only", True), ("small caches", True)],
-)  # fmt: skip
-def test_an_l2_cache_of_2_mib_allows_reading_in_place(machine: str, packs: bool) -> None:
-    """Operands are read in place up to four times the size of the L2 cache."""
-    names = selected_kernels(MACHINES[machine], "km,kn->mn", k=3000, m=250, n=250)
-    assert packs == (not any(name.startswith("strided_gemm") for name in names))
-
-
 def test_few_rows_do_not_justify_packing() -> None:
     """Packing pays off if a strip of columns has conflicts in the L2 cache or comes from memory, or
     if there are many rows."""
