@@ -16,12 +16,12 @@ from shardir.backends.cpu.kernels.selection.radix_select import line_starts, to_
 from shardir.backends.cpu.kernels.sort.quicksort import KernelStart, sort_keys_of, start_kernel
 from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
+from shardir.backends.cpu.kernels.sort.tuning import (
+    MIN_RADIX_ARGSORT_ELEMENTS,
+    PART_ELEMENTS,
+)
 
 WORD_BYTES = 8
-MIN_RADIX_ELEMENTS = 1 << 18
-"""Minimum elements of lines for which radix sort is as fast, or faster if they share digits."""
-PART_ELEMENTS = 1 << 15
-"""Elements of a line that one task converts to words."""
 
 
 def argsort_phases(
@@ -35,7 +35,7 @@ def argsort_phases(
     steps = x.shape[dim]
     ends = [x, y] if values is None else [x, y, values]
     loops, offsets = loop_nest_of([line_starts(end, dim) for end in ends])
-    if x.itemsize > WORD_BYTES // 2 or len(loops) > 1 or steps >= MIN_RADIX_ELEMENTS:
+    if x.itemsize > WORD_BYTES // 2 or len(loops) > 1 or steps >= MIN_RADIX_ARGSORT_ELEMENTS:
         return None
     count, strides = loops[0] if loops else (1, (0,) * len(ends))
     lines = [

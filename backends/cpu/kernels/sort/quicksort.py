@@ -29,13 +29,12 @@ from shardir.backends.cpu.kernels.selection.radix_select import line_starts
 from shardir.backends.cpu.kernels.sort.partition import RangeStack, emit_partition
 from shardir.backends.cpu.kernels.sort.register_network import emit_sort_blocks, keys_per_block
 from shardir.backends.cpu.kernels.sort.sort_keys import SortKeys
+from shardir.backends.cpu.kernels.sort.tuning import (
+    MAX_NETWORK_BLOCKS,
+    MIN_FREQUENT_KEYS,
+    PARTITIONS_PER_BIT,
+)
 
-MAX_NETWORK_BLOCKS = 4
-"""Ranges of at most this many blocks are sorted by a network."""
-MIN_FREQUENT_KEYS = 6
-"""Minimum equal keys in a sample of five vectors for which even short ranges are partitioned."""
-PARTITIONS_PER_BIT = 2
-"""Maximum number of partitions of a range, per bit of the line length."""
 MAX_LENGTH_BITS = 31
 """Maximum bits of the line length."""
 

@@ -36,17 +36,17 @@ from shardir.backends.cpu.kernels.selection.radix_select import (
     to_ordered_integer,
 )
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
+from shardir.backends.cpu.kernels.sort.tuning import (
+    MIN_LINE_ELEMENTS,
+    MIN_MANY_LINES,
+    MIN_PART_ELEMENTS,
+)
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS, SIGNED
 
 DIGIT_VALUES = 256
 TABLE_BYTES = 4 * DIGIT_VALUES
 INTERLEAVED_TABLES = 4
 """Count tables that consecutive elements use in turn: repeated increments of one entry are slow."""
-MIN_PART_ELEMENTS = 1 << 15
-"""Minimum elements of a part of a line."""
-MIN_MANY_LINES, MIN_LINE_ELEMENTS = 4, 512
-"""Lines of fewer elements than the second number are not radix-sorted if there are at least as many
-lines as the first: their tables cost too much."""
 MAX_LINE_ELEMENTS = 1 << 31
 ZERO_LOW_BYTES = {
     dtype: (DTYPE_INFO["f32"].mantissa_bits - DTYPE_INFO[dtype].mantissa_bits) // 8

@@ -32,21 +32,19 @@ from shardir.backends.cpu.kernels.sort.quicksort import (
 from shardir.backends.cpu.kernels.sort.register_network import emit_sort_blocks, keys_per_block
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
 from shardir.backends.cpu.kernels.sort.sort_keys import SortKeys, has_compress
+from shardir.backends.cpu.kernels.sort.tuning import (
+    BUCKET_BYTES,
+    MAX_BUCKETS,
+    MIN_BUCKETS,
+    MIN_SAMPLESORT_ELEMENTS,
+    MIN_SHARED_LINE_BYTES,
+    MIN_UNSHARED_LINES,
+    PART_BYTES,
+    SAMPLES_PER_BUCKET,
+)
 
-MIN_UNSHARED_LINES = 4
-MIN_SHARED_LINE_BYTES = 1 << 18
-"""Minimum bytes of lines that all workers sort together if there are few lines."""
-MIN_SAMPLESORT_ELEMENTS = 1 << 15
-"""Minimum elements of a line that is split into buckets."""
-PART_BYTES = 1 << 18
-"""Bytes of a part of a line; the L2 cache holds two of them."""
-BUCKET_BYTES = 1 << 17
-MIN_BUCKETS, MAX_BUCKETS = 8, 128
-"""Minimum and maximum number of buckets of a line."""
 MAX_BUCKET_BITS = 10
 """An upper bound of the bits of the number of buckets."""
-SAMPLES_PER_BUCKET = 64
-"""Sampled keys per bucket."""
 SAMPLE_HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 """Multiples of this constant are distributed evenly over 64 bits."""
 

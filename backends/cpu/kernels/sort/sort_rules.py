@@ -36,12 +36,13 @@ from shardir.backends.cpu.kernels.sort.network_lines import NetworkLines, larges
 from shardir.backends.cpu.kernels.sort.radix_sort import radix_sort_phases
 from shardir.backends.cpu.kernels.sort.row_network import REGISTER_ROWS, sort_rows
 from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases
+from shardir.backends.cpu.kernels.sort.tuning import (
+    MAX_NETWORK_ARGSORT_ELEMENTS,
+    MIN_NETWORK_LINES,
+)
 from shardir.backends.cpu.schedule.buffer_views import dimension_order
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, TensorType
-
-MIN_NETWORK_LINES = 4
-"""Minimum number of lines; fewer would leave too many lanes unused."""
 
 
 def sort_rule(
@@ -83,7 +84,10 @@ def sort_rule(
 def _argsort_phases(
     x: BufferView, order: BufferView, dim: int, context: LoweringContext
 ) -> list[Phase] | None:
-    phases = _network_phases(x, order, dim, "places", context)
+    phases = None
+    if x.shape[dim] > MAX_NETWORK_ARGSORT_ELEMENTS:
+        phases = radix_sort_phases(x, order, dim, True, context)
+    phases = phases or _network_phases(x, order, dim, "places", context)
     return phases or radix_sort_phases(x, order, dim, True, context)
 
 

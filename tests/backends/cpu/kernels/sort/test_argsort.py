@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.codegen.target import host_machine
-from shardir.backends.cpu.kernels.sort.argsort import MIN_RADIX_ELEMENTS, argsort_phases
+from shardir.backends.cpu.kernels.sort.argsort import argsort_phases
 from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
+from shardir.backends.cpu.kernels.sort.tuning import MIN_RADIX_ARGSORT_ELEMENTS
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_array
@@ -58,7 +59,7 @@ def test_positions_and_elements_match_numpy(dtype: str, count: int, most: int) -
     assert_equal_bits(values, x[want])
 
 
-@pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ELEMENTS)])
+@pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ARGSORT_ELEMENTS)])
 def test_64_bit_keys_and_long_lines_use_other_kernels(dtype: str, count: int) -> None:
     bench = RuleHarness(2)
     x, y = (bench.view(np.zeros(count, each)) for each in (NUMPY_DTYPES[dtype], np.int32))
