@@ -2,16 +2,13 @@
 
 from typing import NamedTuple
 
-from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
-
 
 class PatchAccess(NamedTuple):
     """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
 
-    `straight`: the operand is read in place rather than packed (`implicit_gemm_lhs` for the left
-    one, `implicit_gemm_rhs` for the right one); K steps then run along the dimension `walked` (-1:
-    none). `pace`: the distance in elements of adjacent output positions in an image of the NCHW
-    layout, 0 for other layouts.
+    `is_in_place`: the left operand is read in place rather than packed (`implicit_gemm_lhs`); K
+    steps then run along the dimension `run_dim` (-1: none). `position_pitch`: the distance in
+    elements of adjacent output positions in an image of the NCHW layout, 0 for other layouts.
     """
 
     side: str = ""
@@ -28,11 +25,6 @@ class PatchAccess(NamedTuple):
         if self.position_pitch:
             return f"_planes{self.position_pitch}"
         return f"_{self.side}{self.dims}" + f"_straight{self.run_dim + 1}" * self.is_in_place
-
-    def tile_variants(self, tile: RegisterTile) -> tuple[RegisterTile, ...]:
-        """Return the tile variants; those that read columns in place have whole vectors only."""
-        whole = self.is_in_place and self.side == "rhs"
-        return tuple(part for part in tile_variants(tile) if not whole or part.lanes == tile.lanes)
 
     def is_patches(self, side: str) -> bool:
         """Return whether an operand is read as patches rather than packed as lines."""

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import starts_per_panel
-from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import WINDOW_ENTRY_BYTES
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
@@ -169,13 +168,6 @@ class _OutputBlockEmitter:
                         table = task.places["rhs_segments"]
                         asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
                         args = [steps, f.offset(left, part), planes, table, *asking, *out]
-                    elif task.checked.is_in_place and task.checked.side == "rhs":
-                        parts = self.parts["rhs"].get()
-                        each = f.value(WINDOW_ENTRY_BYTES * tile.width, "i64") * parts
-                        table = f.offset(right, (j - start) // tile.columns * each)
-                        stride = task.stride("inner_rhs")
-                        segments = task.places["rhs_segments"]
-                        args = [parts, segments, table, f.offset(left, part), stride, *out]
                     elif task.checked.is_in_place:
                         parts = self.parts["lhs"].get()
                         each = f.value(8 * starts_per_panel(tile.height), "i64") * parts
@@ -228,7 +220,7 @@ class _OutputBlockEmitter:
         """Select the tile function for `high` rows and `rest` remaining columns; return it and its
         width."""
         f, tile = self.task.f, self.task.sizes.tile
-        whole, *parts = self.task.checked.tile_variants(tile)
+        whole, *parts = tile_variants(tile)
         found, wide = (
             LLVMValue(f"@{tile_function_name(whole)}", "ptr", f),
             f.value(whole.columns, "i64"),

@@ -3,9 +3,9 @@
 The K steps are split into equal parts of some hundred steps. For each part, the macro-kernel
 multiplies groups of rows of the left operand, which fit the caches, with all columns of the right
 operand, tile by tile. Both operands are packed for that (`product_task`): columns once for all
-rows, or by an earlier phase that uses the same kernel. `implicit_gemm_lhs`, `implicit_gemm_rhs` and
-`nchw_layout` describe operands that need no packing. Elements are summed in the order of the K
-steps for any block sizes, so that results do not depend on how the work is split.
+rows, or by an earlier phase that uses the same kernel. `implicit_gemm_lhs` and `nchw_layout`
+describe operands that need no packing. Elements are summed in the order of the K steps for any
+block sizes, so that results do not depend on how the work is split.
 """
 
 from functools import cache
@@ -15,17 +15,13 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.im2col import emit_im2col
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lhs_tile, emit_starts
-from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import (
-    emit_in_place_rhs_tile,
-    emit_window_table,
-)
 from shardir.backends.cpu.kernels.conv.line_copy import emit_layout_copy
 from shardir.backends.cpu.kernels.conv.nchw_tile import emit_nchw_tile
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_BLOCK_LINES, BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.macrokernel import emit_output_block, tile_function_name
-from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write
+from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
 from shardir.backends.cpu.kernels.gemm.packing import emit_pack, emit_pack_contiguous_lines
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
@@ -46,27 +42,20 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: P
     tile = sizes.tile
     emit_offsets(module)
     emit_write(module, tile, arith, host_machine())
-    for part in checked.tile_variants(tile):
+    for part in tile_variants(tile):
         place = module, tile_function_name(part), part, tile, arith, host_machine()
         if checked.position_pitch:
             emit_nchw_tile(*place)
-        elif checked.is_in_place and checked.side == "lhs":
-            emit_in_place_lhs_tile(*place, checked.dims)
         elif checked.is_in_place:
-            emit_in_place_rhs_tile(*place, checked.dims, checked.run_dim)
+            emit_in_place_lhs_tile(*place, checked.dims)
         else:
             emit_tile(*place)
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.checked_dims_of(side)
-        straight = checked.is_in_place and side == checked.side
         if checked.position_pitch and side == "rhs":
             emit_layout_copy(module, dtype, arith, checked.position_pitch)
-        elif straight and side == "rhs":
-            emit_window_table(
-                module, f"starts_{side}", tile, arith, dims, 8 * MAX_BLOCK_LINES, checked.run_dim
-            )
-        elif straight:
-            run_dim = checked.run_dim
+        elif checked.is_in_place and checked.is_patches(side):
+            table_bytes = 8 * MAX_BLOCK_LINES
             emit_starts(
                 module,
                 f"starts_{side}",
@@ -74,8 +63,8 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: P
                 sizes.steps,
                 arith,
                 dims,
-                8 * MAX_BLOCK_LINES,
-                run_dim,
+                table_bytes,
+                checked.run_dim,
             )
         elif checked.is_patches(side):
             emit_im2col(
@@ -89,7 +78,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: P
         {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.is_patches(side)}
     ):
         emit_pack(module, dtype, arith, max(tile.height, tile.columns), sizes.steps)
-    emit_unstage(module, out, arith, turning=checked.is_in_place and checked.side == "rhs")
+    emit_unstage(module, out, arith)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     emit_output_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, checked))
     f.ret()

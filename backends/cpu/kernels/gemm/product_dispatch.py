@@ -15,7 +15,6 @@ from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     find_run_dim,
     is_lhs_readable_in_place,
 )
-from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import is_rhs_readable_in_place
 from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout, lower_nchw
 from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
@@ -115,8 +114,6 @@ def _lower_split_k(
     """Return the phases of equal parts of the outermost K loop, of the remainder, and of their
     sum."""
     arith = arithmetic_of(work.out.dtype)
-    if not is_lhs_readable_in_place(work) and is_rhs_readable_in_place(work.transpose()):
-        work = work.transpose()
     _, rows, columns, _ = work.sizes
     loop, *others = work.inner
     count = min(count, loop.extent)
@@ -216,10 +213,6 @@ def _is_transposition_better(work: MatrixProduct) -> bool:
         return False
     if find_nchw_layout(transposed) and not is_lhs_readable_in_place(work):
         return True
-    if is_rhs_readable_in_place(work):
-        return False
-    if is_rhs_readable_in_place(transposed) and not is_lhs_readable_in_place(work):
-        return True
     return not has_contiguous_columns(work, item) and has_contiguous_columns(transposed, item)
 
 
@@ -241,10 +234,7 @@ def _contiguous_column_bytes(columns: Sequence[ProductLoop], item: int) -> int:
 def _patch_access_of(work: MatrixProduct) -> PatchAccess:
     """Return how patches are accessed; patches that all exist are packed as a plain operand unless
     their columns form several runs."""
-    patches, straight = (
-        work.patches,
-        is_lhs_readable_in_place(work) or is_rhs_readable_in_place(work),
-    )
+    patches, straight = work.patches, is_lhs_readable_in_place(work)
     if not patches:
         return PatchAccess()
     if not (straight or patches.starts or (patches.side == "rhs" and len(work.columns) > 1)):

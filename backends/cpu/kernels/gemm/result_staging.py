@@ -8,21 +8,17 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, narrow_to_storage
-from shardir.backends.cpu.kernels.gemm.packing import emit_is_contiguous, transpose_squares
 from shardir.ir.types import NUMPY_DTYPES
 
 UNSTAGE_FUNCTION = "unstage"
 
 
-def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: bool) -> None:
+def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic) -> None:
     """Emit `unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums.
 
     Columns are stored in runs: columns that are contiguous in the result as vectors if the run is
-    long enough, other columns row by row. Rows that are contiguous are transposed square by square;
-    most products have no such rows, since they are transposed as a whole (`turning` states
-    that this product may have such rows).
+    long enough, other columns row by row.
     """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
@@ -31,7 +27,7 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
     )
     out, stage, rows, columns, row_count, column_count, width = f.params
     item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // arith.plane_bytes
-    bottom, right_end, done = (f.variable("i64", 0) for _ in range(3))
+    done = f.variable("i64", 0)
 
     def column_at(j: LLVMValue) -> LLVMValue:
         return f.load(f.offset(columns, j, "i64"), "i64")
@@ -50,26 +46,12 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: boo
         f.store(narrow_to_storage(f, value, dtype), at, item // arith.planes)
 
     def run(first: LLVMValue, last: LLVMValue, count: int) -> None:
-        top = f.select(first.is_("slt", right_end.get()), bottom.get(), 0)
-        with f.loop(top, row_count) as i, f.loop(first, last, count) as next:
+        with f.loop(0, row_count) as i, f.loop(first, last, count) as next:
             j = next if count == 1 else f.umin(next, last - count)
             store(number(i, j, count), i, j)
 
-    if turning and arith.planes == 1:
-        size = host_machine().lanes(arith.plane_bytes)
-        is_transposed = emit_is_contiguous(f, rows, row_count, item) & ~emit_is_contiguous(
-            f, columns, column_count, item
-        )
-        with f.when(is_transposed):
-            bottom.set(row_count - row_count % size)
-            right_end.set(column_count - column_count % size)
-            with f.loop(0, right_end.get(), size) as j, f.loop(0, bottom.get(), size) as i:
-                square = [number(i + k, j, size) for k in range(size)]
-                for k, column in enumerate(transpose_squares(f, square, 1)):
-                    store(column, i, j + k)
     with f.while_(lambda: done.get().is_("slt", column_count)):
-        first = done.get()
-        end = f.select(first.is_("slt", right_end.get()), right_end.get(), column_count)
+        first, end = done.get(), column_count
         joined = has_neighbour(first, end)
         last = f.variable("i64", first + 1)
 
