@@ -152,6 +152,8 @@ def product_cases() -> Iterator[Case]:
     yield Case("attention values, one token", "zn,znk->zk", (24, 1024), (24, 1024, 64))
     yield Case("classifier", "mk,kn->mn", (64, 2048), (2048, 10))
     yield Case("classifier, weight gradient", "km,kn->mn", (64, 2048), (64, 10))
+    yield Case("regression on 5, weight gradient", "km,kn->mn", (256, 2048), (256, 5))
+    yield Case("regression on 5", "mk,kn->mn", (256, 2048), (2048, 5))
     yield Case("covariance of 3", "km,kn->mn", (100_000, 3), (100_000, 3))
     yield Case("covariance of 64", "km,kn->mn", (20_000, 64), (20_000, 64))
     for rows in (32, 128, 512):
