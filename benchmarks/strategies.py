@@ -31,7 +31,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from contraction import NONE, Bench, Case, image
 
 from shardir.backends.cpu.kernels.conv import (
-    convolution,
     depthwise,
     implicit_gemm_lhs,
     layout_transform,
@@ -46,7 +45,7 @@ ROUND_NANOSECONDS = 30_000_000
 RELATIVE_ERROR = 1e-3
 """Maximum difference between two strategies, relative to the largest element."""
 
-STRATEGIES: dict[str, tuple[tuple[Any, object], ...]] = {
+STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     "depthwise": ((depthwise.lower_depthwise, []),),
     "features_last": ((layout_transform.plan_features_last, None),),
     "patch_inner_product": ((patch_inner_product.lower_patch_inner_product, []),),
@@ -183,10 +182,11 @@ def record_selected(selected: set[str], without: Collection[str] = ()) -> Iterat
                     selected.add(name)
                 return found
 
+            attribute: str = function.__name__
             for module in modules:
-                if getattr(module, function.__name__, None) is function:
-                    undo.append((module, function.__name__, function))
-                    setattr(module, function.__name__, call)
+                if getattr(module, attribute, None) is function:
+                    undo.append((module, attribute, function))
+                    setattr(module, attribute, call)
     try:
         yield
     finally:
@@ -242,14 +242,14 @@ def measure(case: Case, rounds: int, wanted: Sequence[str], removed: Sequence[st
     selected: set[str] = set()
     with record_selected(selected, removed):
         first = Bench(case)
-    first.run()
-    others = {}
+    first.run()  # type: ignore[no-untyped-call]
+    others: dict[str, Bench] = {}
     for name in sorted(selected.intersection(wanted)):
         with record_selected(set(), [*removed, name]):
             other = Bench(case)
         if signature(other) == signature(first):
             continue
-        other.run()
+        other.run()  # type: ignore[no-untyped-call]
         results = [bench.buffers[len(bench.arrays)].view(np.float32) for bench in (first, other)]
         error = float(np.abs(results[0] - results[1]).max() / max(np.abs(results[0]).max(), 1e-9))
         if not error < RELATIVE_ERROR:
@@ -285,5 +285,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert convolution.convolution_rule  # The module is loaded, so that its names are replaced.
     main()
