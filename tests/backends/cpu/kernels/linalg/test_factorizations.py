@@ -30,7 +30,7 @@ def random_matrices(shape: tuple[int, ...], dtype: str) -> Array:
 def reference_factors(op: Op, *arrays: Array) -> list[Array]:
     types = tuple(value.type for value in op.results)
     reference: Any = op.spec.reference
-    made = reference(*arrays, result=types if len(types) > 1 else types[0], **op.attrs)
+    made = reference(*arrays, result=types if len(types) > 1 else types[0], **op.rule_arguments)
     return list(made) if len(types) > 1 else [made]
 
 

@@ -22,7 +22,9 @@ def result_of(spec: OpSpec, operands: list[TensorType]) -> TensorType | None:
     """Return the type of the result, or `None` if the operand types are invalid."""
     for stated in (None, operands[-1]):
         try:
-            made = spec.type(*operands, result=stated, **ATTRS.get(spec.name, {}))
+            made = spec.type(
+                *operands, result=stated, **spec.rule_arguments(ATTRS.get(spec.name, {}))
+            )
         except (TypeError, ValueError):
             continue
         return made if isinstance(made, TensorType) else None
