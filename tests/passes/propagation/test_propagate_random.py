@@ -2,6 +2,7 @@
 
 from hypothesis import assume, given, strategies as st
 
+from shardir import ops
 from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module, Op
@@ -29,18 +30,19 @@ def test_every_value_gets_a_sharding(module: Module, propagate: Propagate) -> No
 
 @given(sharded_modules(), passes)
 def test_propagating_again_changes_nothing(module: Module, propagate: Propagate) -> None:
-    # A replicated scalar has no sharding in the text, so that its constraint adds one again.
+    # A replicated scalar has no sharding in the text, so that its constraint adds one again. A
+    # data-flow edge of a scalar becomes a constraint, which applies to its operand the second time.
     assume(not any(_is_constrained_scalar(op) for f in module.functions for op in f.body.walk()))
     once = propagate(module)
     assert str(propagate(once)) == str(once)
 
 
 def _is_constrained_scalar(op: Op) -> bool:
-    """Return whether an operation is a constraint of a replicated scalar."""
-    if op.name != "sharding_constraint" or op.result.type.rank:
+    """Return whether an operation states a replicated or unreduced sharding of a scalar."""
+    if op.spec not in (ops.sharding_constraint, ops.data_flow_edge) or op.result.type.rank:
         return False
-    said = op.operands[0].sharding
-    return said is not None and bool(said.replicated)
+    stated = (op.operands[0].sharding, op.result.sharding)
+    return any(each is not None and (each.replicated or each.unreduced) for each in stated)
 
 
 @given(modules(), st.data())
