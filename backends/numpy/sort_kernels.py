@@ -46,11 +46,13 @@ def sort(
     lined = tuple(np.moveaxis(x, dim, -1) for x in xs)
     compound = any(x.dtype.kind == "c" for x in xs[:keys])
     if xs[0].size == 0 or (compound and len(xs) > 1):
-        reference = OPS["sort"].reference
+        spec = OPS["sort"]
+        reference = spec.reference
         assert reference is not None
 
         def by_reference(*chunks: Array) -> tuple[Array, ...]:
-            results_of_chunk = reference(*chunks, dim=chunks[0].ndim - 1, result=result, keys=keys)
+            attributes = spec.rule_arguments({"dim": chunks[0].ndim - 1, "keys": keys})
+            results_of_chunk = reference(*chunks, result=result, **attributes)
             return results_of_chunk if isinstance(results_of_chunk, tuple) else (results_of_chunk,)
 
         found = _compute_in_chunks(by_reference, lined, [xs[0].shape[dim]] * len(xs))

@@ -14,7 +14,7 @@ import pytest
 import shardir
 import shardir.numpy as jnp
 from shardir.errors import ShardirError
-from shardir.frontend.dispatch import jit as jit_module
+from shardir.frontend.dispatch import jit_function as jit_module
 from shardir.frontend.errors import ArgumentError, SettingError, ShapeError
 from shardir.frontend.source_locations import is_internal_code
 from shardir.frontend.tracebacks import HIDDEN_FRAMES_NOTE
@@ -278,5 +278,5 @@ def test_a_bug_keeps_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="bug") as caught:
         shardir.jit(multiply)(X)
     names = [step.name for step in traceback.extract_tb(caught.value.__traceback__)]
-    assert names[1:4] == ["__call__", "_call_slow_path", "_lower"]
+    assert names[1:5] == ["__call__", "_call_slow_path", "_call_placed", "_lower"]
     assert not hasattr(caught.value, "__notes__")

@@ -43,6 +43,16 @@ def test_empty_arrays_are_sorted() -> None:
         assert out.shape == shape
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_payloads_follow_complex_keys(dim: int) -> None:
+    shape = (4, 5)
+    x, positions = random_array("c64", shape), np.indices(shape)[dim].astype(np.int32)
+    op = make_op(OPS["sort"], TensorType(shape, "c64"), TensorType(shape, "i32"), dim=dim)
+    keys, payload = run_kernel(op, [x, positions])
+    assert_equal_bits(keys, np.sort(x, axis=dim))
+    assert_equal_bits(payload, np.argsort(x, axis=dim, stable=True).astype(np.int32))
+
+
 @pytest.mark.parametrize("dtype", REAL_DTYPES)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_lines_divided_between_threads_are_sorted(
