@@ -213,9 +213,12 @@ typedef struct {
 } ArrayFields;
 
 static PyMemberDef array_members[] = {
-    {"signature", T_OBJECT_EX, offsetof(ArrayFields, signature), 0, NULL},
-    {"sharding", T_OBJECT_EX, offsetof(ArrayFields, sharding), 0, NULL},
-    {"held", T_OBJECT_EX, offsetof(ArrayFields, held), 0, NULL},
+    {"signature", T_OBJECT_EX, offsetof(ArrayFields, signature), 0,
+     "The abstract value with the sharding, by which compiled programs are found."},
+    {"sharding", T_OBJECT_EX, offsetof(ArrayFields, sharding), 0,
+     "The sharding: the devices of the array, and the shard on each of them."},
+    {"held", T_OBJECT_EX, offsetof(ArrayFields, held), 0,
+     "The allocation or the shards; `None` once the array is deleted or donated."},
     {"_parts", T_OBJECT_EX, offsetof(ArrayFields, parts), 0, NULL},
     {"_whole", T_OBJECT_EX, offsetof(ArrayFields, whole), 0, NULL},
     {"_gone", T_OBJECT_EX, offsetof(ArrayFields, gone), 0, NULL},

@@ -35,9 +35,19 @@ else:
         class ArrayFields:
             """The fields of an array."""
 
-            __slots__ = (
-                "__weakref__", "_gone", "_parts", "_whole", "held", "sharding", "signature",
-            )  # fmt: skip
+            # `help` shows the values as the docstrings of the fields.
+            __slots__ = {
+                "__weakref__": None,
+                "_gone": None,
+                "_parts": None,
+                "_whole": None,
+                "held": "The allocation or the shards; `None` once the array is deleted or "
+                "donated.",
+                "sharding": "The sharding: the devices of the array, and the shard on each of "
+                "them.",
+                "signature": "The abstract value with the sharding, by which compiled programs are "
+                "found.",
+            }
 
         class BlockFields:
             """The fields of a block of memory."""

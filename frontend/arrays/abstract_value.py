@@ -25,16 +25,20 @@ class ArrayBase:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The global size of each dimension."""
         raise NotImplementedError
 
     @property
     def abstract(self) -> AbstractValue:
+        """The abstract value: shape, element type and weakness."""
         raise NotImplementedError
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements of the global array."""
         return prod(self.shape)

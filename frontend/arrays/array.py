@@ -83,8 +83,11 @@ class Array(ArrayFields, Convertible):
     __slots__ = ()
 
     signature: ArraySignature
+    """The abstract value with the sharding, by which compiled programs are found."""
     sharding: Sharding
+    """The sharding: the devices of the array, and the shard on each of them."""
     held: Storage | Sequence[Buffer] | None
+    """The allocation or the shards; `None` once the array is deleted or donated."""
     _parts: Sequence[Buffer] | None
     _whole: Buffer | None
     _gone: str
@@ -99,6 +102,7 @@ class Array(ArrayFields, Convertible):
 
     @property
     def abstract(self) -> AbstractValue:
+        """The abstract value: shape, element type and weakness."""
         return self.signature.abstract
 
     @property
@@ -107,10 +111,12 @@ class Array(ArrayFields, Convertible):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The global size of each dimension."""
         return self.signature.abstract.type.shape
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return user_dtype(self.signature.abstract.type.dtype)
 
     @property
@@ -152,6 +158,7 @@ class Array(ArrayFields, Convertible):
     # Devices and shards
 
     def devices(self) -> set[Device]:
+        """Return the set of devices that hold a shard of the array, of all processes."""
         return set(self.sharding.device_set)
 
     @property
@@ -162,6 +169,7 @@ class Array(ArrayFields, Convertible):
 
     @property
     def is_fully_replicated(self) -> bool:
+        """True if every device holds the whole array."""
         return self.sharding.is_fully_replicated
 
     @property
@@ -269,6 +277,7 @@ class Array(ArrayFields, Convertible):
         """Do nothing, because elements of CPUs are in host memory."""
 
     def is_deleted(self) -> bool:
+        """Return whether the array is deleted or donated."""
         return self.held is None
 
     def delete(self) -> None:

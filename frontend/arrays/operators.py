@@ -105,7 +105,7 @@ def _method(function: str) -> "NamespaceOperator":
         return _namespace_function(function)(self, *args, **options)
 
     method.__name__ = function
-    method.__doc__ = f"`shardir.numpy.{function}` of this array."
+    method.__doc__ = f"Return `shardir.numpy.{function}` of this array."
     return NamespaceOperator(method, function)
 
 
@@ -187,6 +187,7 @@ class Operators(ArrayBase):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         raise NotImplementedError
 
     @property
@@ -206,10 +207,12 @@ class Operators(ArrayBase):
 
     @property
     def itemsize(self) -> int:
+        """The size of one element in bytes."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """The size of all elements of the global array in bytes."""
         return self.size * self.itemsize
 
     __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
@@ -292,26 +295,31 @@ class Operators(ArrayBase):
 
     @property
     def T(self) -> Self:
+        """The array with its dimensions in reverse order; see `shardir.numpy.transpose`."""
         result: Self = _namespace_function("transpose")(self)
         return result
 
     @property
     def mT(self) -> Self:
+        """The array with the last two dimensions swapped; see `shardir.numpy.matrix_transpose`."""
         result: Self = _namespace_function("matrix_transpose")(self)
         return result
 
     @property
     def real(self) -> Self:
+        """The real part; see `shardir.numpy.real`."""
         result: Self = _namespace_function("real")(self)
         return result
 
     @property
     def imag(self) -> Self:
+        """The imaginary part; see `shardir.numpy.imag`."""
         result: Self = _namespace_function("imag")(self)
         return result
 
     @property
     def flat(self) -> Self:
+        """The elements in one dimension, the last dimension fastest; see `shardir.numpy.ravel`."""
         result: Self = _namespace_function("ravel")(self)
         return result
 
@@ -354,6 +362,7 @@ class Operators(ArrayBase):
             raise
 
     def flatten(self, order: str = "C") -> Self:
+        """Return the elements in one dimension; see `shardir.numpy.ravel`."""
         result: Self = _namespace_function("ravel")(self, order=order)
         return result
 

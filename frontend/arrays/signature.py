@@ -67,6 +67,11 @@ class ShapeDtypeStruct:
 
     __slots__ = ("abstract", "sharding")
 
+    abstract: AbstractValue
+    """The abstract value: shape, element type and weakness."""
+    sharding: Sharding | None
+    """The sharding; `None` if none is stated."""
+
     def __init__(
         self,
         shape: Sequence[int],
@@ -108,22 +113,27 @@ class ShapeDtypeStruct:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The global size of each dimension."""
         return self.abstract.type.shape
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return user_dtype(self.abstract.type.dtype)
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements of the global array."""
         return self.abstract.type.size
 
     @property
     def weak_type(self) -> bool:
+        """True if the element type adapts to that of other operands, as for Python numbers."""
         return self.abstract.weak
 
     def update(self, **changes: Any) -> "ShapeDtypeStruct":
@@ -133,6 +143,7 @@ class ShapeDtypeStruct:
 
     @property
     def signature(self) -> ArraySignature:
+        """The abstract value with the sharding, by which compiled programs are found."""
         return signature_of(self.abstract, self.sharding)
 
     def __eq__(self, other: object) -> bool:
