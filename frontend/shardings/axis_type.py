@@ -16,8 +16,11 @@ class AxisType(Enum):
     """
 
     Auto = "Auto"
+    """The compiler determines shardings from annotations."""
     Explicit = "Explicit"
+    """Requested shardings are constraints; the compiler determines all others."""
     Manual = "Manual"
+    """The program determines shardings, inside of `shard_map`."""
 
     def __repr__(self) -> str:
         return self.value

@@ -30,6 +30,7 @@ class Device:
     __slots__ = ("backend", "id")
 
     id: int
+    """The number of the device, as in `Mesh.device_ids`."""
     backend: str
     """The backend that runs programs on the device."""
 

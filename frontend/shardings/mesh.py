@@ -72,8 +72,11 @@ class Mesh(metaclass=_InternedMeta):
     """
 
     devices: DeviceArray
+    """The array of devices, with one dimension for each axis."""
     axis_names: tuple[str, ...]
+    """The names of the axes."""
     axis_types: tuple[AxisType, ...]
+    """The type of each axis."""
 
     @locate_errors
     def __init__(
@@ -104,6 +107,7 @@ class Mesh(metaclass=_InternedMeta):
 
     @cached_property
     def axis_sizes(self) -> tuple[int, ...]:
+        """The number of devices along each axis."""
         return tuple(self.devices.shape)
 
     @property
@@ -118,6 +122,7 @@ class Mesh(metaclass=_InternedMeta):
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self.devices.ndim
 
     @property
@@ -151,6 +156,7 @@ class Mesh(metaclass=_InternedMeta):
 
     @cached_property
     def device_ids(self) -> tuple[int, ...]:
+        """The numbers of the devices, in the order of `device_assignment`."""
         return tuple(device.id for device in self.device_assignment)
 
     @cached_property

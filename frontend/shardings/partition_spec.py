@@ -40,6 +40,7 @@ class PartitionSpec(tuple[SpecEntry, ...]):
     __slots__ = ()
 
     UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
+    """The entry of a dimension whose sharding the compiler determines."""
 
     def __init_subclass__(cls) -> None:
         raise ArgumentError(

@@ -63,6 +63,7 @@ class PositionalSharding(Sharding):
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions of the array of shards."""
         return len(self._dimension_sub_axes)
 
     @property
@@ -109,6 +110,7 @@ class PositionalSharding(Sharding):
 
     @property
     def T(self) -> "PositionalSharding":
+        """The sharding with its dimensions in reverse order; see `transpose`."""
         return self.transpose()
 
     @locate_errors

@@ -82,10 +82,12 @@ class Sharding(ABC):
 
     @property
     def device_set(self) -> frozenset[Device]:
+        """The devices, of all processes."""
         return frozenset(self.device_assignment)
 
     @property
     def num_devices(self) -> int:
+        """The number of devices, of all processes."""
         return len(self.device_assignment)
 
     @property
@@ -235,6 +237,7 @@ class SingleDeviceSharding(Sharding):
     """The whole array on one device."""
 
     device: Device
+    """The device that holds the whole array."""
 
     def __init__(self, device: Device) -> None:
         if not isinstance(device, Device):
@@ -279,7 +282,9 @@ class NamedSharding(Sharding):
     """
 
     mesh: Mesh
+    """The mesh of the devices."""
     spec: PartitionSpec
+    """The axes of the mesh that shard each dimension."""
 
     @locate_errors
     def __init__(self, mesh: Mesh, spec: PartitionSpec) -> None:
