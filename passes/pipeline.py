@@ -49,7 +49,9 @@ class Pass(ABC):
     """
 
     name: ClassVar[str]
+    """The name in the text of pipelines."""
     choices: ClassVar[dict[str, Sequence[str]]] = {}
+    """The valid values of fields that accept only some values, by field."""
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
         if name is None:
@@ -82,6 +84,7 @@ class Pipeline:
     """A sequence of passes."""
 
     passes: tuple[Pass, ...]
+    """The passes, in the order in which they run."""
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -25,10 +25,15 @@ class Progress:
     """
 
     program: str
+    """The name of the program."""
     stage: str
+    """The name of a pass, or `kernels`."""
     done: int
+    """The number of completed parts of the stage."""
     total: int
+    """The number of parts of the stage."""
     seconds: float
+    """The time since the start of the compilation in seconds."""
 
 
 _listener: ContextVar[Callable[[Progress], object] | None] = ContextVar("listener", default=None)

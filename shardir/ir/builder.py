@@ -104,6 +104,7 @@ class Builder:
         return results[0] if len(results) == 1 else results
 
     def append(self, op: Op) -> None:
+        """Append an operation to the block."""
         self.ops.append(op)
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
@@ -133,6 +134,7 @@ class Builder:
         return Builder(self.names, self.loc)
 
     def block(self, params: Sequence[Value], returns: Sequence[Value]) -> Block:
+        """Return a block of the collected operations, with these parameters and returned values."""
         return Block(tuple(params), tuple(self.ops), tuple(returns))
 
 

@@ -47,9 +47,13 @@ class Function(Printed):
     """
 
     name: str
+    """The name of the function, without `@`."""
     body: Block
+    """The block of the function; its parameters are those of the function."""
     result_shardings: tuple[Sharding | None, ...]
+    """The requested sharding of each result; `None` where none is requested."""
     spmd: SpmdInterface | None = None
+    """The global arguments and results if the body is a per-device program, else `None`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,13 +61,17 @@ class Module(Printed):
     """Meshes and functions. The first function is the entry point."""
 
     meshes: tuple[Mesh, ...]
+    """The meshes that the shardings and collectives of the functions name."""
     functions: tuple[Function, ...]
+    """The functions; the first one is the entry point."""
 
     @property
     def main(self) -> Function:
+        """The first function, which is the entry point."""
         return self.functions[0]
 
     def mesh(self, name: str) -> Mesh:
+        """Return the mesh with a name; raise `KeyError` if the module has no such mesh."""
         for mesh in self.meshes:
             if mesh.name == name:
                 return mesh

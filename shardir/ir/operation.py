@@ -264,8 +264,11 @@ class Value(Printed):
     """
 
     type: TensorType
+    """The shape and the element type."""
     name: str = ""
+    """The name in the text of the program."""
     sharding: Sharding | None = None
+    """The sharding; `None` while no sharding is stated or inferred."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -276,15 +279,23 @@ class Op(Printed):
     """
 
     spec: OpSpec
+    """The specification of the operation, with its name."""
     operands: tuple[Value, ...]
+    """The operands."""
     results: tuple[Value, ...]
+    """The results, which only this operation defines."""
     attrs: Mapping[str, Attr] = field(default_factory=dict)
+    """The attributes, by name."""
     blocks: tuple["Block", ...] = ()
+    """The blocks of an operation with control flow, such as the body of a loop."""
     loc: Loc | None = None
+    """The position in the user's program; `None` if it is unknown."""
     why: str = ""
+    """The purpose of an operation that a pass created; empty for other operations."""
 
     @property
     def name(self) -> str:
+        """The name of the operation, from its specification."""
         return self.spec.name
 
     @property
@@ -328,8 +339,11 @@ class Block(Printed):
     """Operations in topological order, with parameters and returned values."""
 
     params: tuple[Value, ...]
+    """The parameters."""
     ops: tuple[Op, ...]
+    """The operations; each one follows the operations that define its operands."""
     returns: tuple[Value, ...]
+    """The returned values: parameters or results of operations."""
 
     def values(self) -> Iterator[Value]:
         """Yield every value that this block defines, excluding those of nested blocks."""

@@ -26,11 +26,16 @@ from shardir.ir.dtypes import (
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
+    """The shape and the element type of a tensor."""
+
     shape: tuple[int, ...]
+    """The size of each dimension."""
     dtype: str
+    """The name of the element type in the IR."""
 
     @property
     def rank(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
@@ -43,6 +48,7 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
+        """The size of all elements in bytes; 0 for a token."""
         return 0 if self.dtype == TOKEN else self.size * NUMPY_DTYPES[self.dtype].itemsize
 
     @property
@@ -53,9 +59,11 @@ class TensorType:
         return NUMPY_DTYPES[self.dtype]
 
     def with_shape(self, shape: Sequence[int]) -> Self:
+        """Return the type with the same element type and another shape."""
         return type(self)(tuple(shape), self.dtype)
 
     def with_dtype(self, dtype: str) -> Self:
+        """Return the type with the same shape and another element type."""
         return type(self)(self.shape, dtype)
 
     def __str__(self) -> str:

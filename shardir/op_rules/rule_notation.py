@@ -40,10 +40,15 @@ class ShardingRule:
     """The rule of an operation for all sizes of its tensors; created by `sharding_rule`."""
 
     operands: tuple[DimFactorNames, ...]
+    """For each operand the factors of its dimensions."""
     results: tuple[DimFactorNames, ...]
+    """For each result the factors of its dimensions."""
     kinds: tuple[tuple[str, FactorKind], ...] = ()
+    """The factors whose kind the rule states, with their kinds."""
     blocked: tuple[str, ...] = ()
+    """The factors whose propagation is blocked."""
     sizes: tuple[tuple[str, int], ...] = ()
+    """The factors whose size the rule states, with their sizes."""
 
     def __str__(self) -> str:
         text = " -> ".join(
