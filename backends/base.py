@@ -137,6 +137,7 @@ class Backend(ABC):
     """A compiler and runtime for partitioned modules."""
 
     name: str
+    """The name by which programs select the backend."""
     pipeline: str = ""
     """The passes that a partitioned module goes through before this backend compiles it."""
 

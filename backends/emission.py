@@ -41,20 +41,27 @@ class NoEmissionRule(NoRule, EmissionError):
 class ProgramValue:
     """An argument or result of a program.
 
-    `name` is the name of the value in the program, `label` the user's name (`params.w`). `whole` is
-    the unsharded type, `part` the type of a shard according to `sharding`: if a dimension does not
-    divide, all shards have the same size, and elements past the end are padding. `donated`
-    arguments may be overwritten. `value` is set for an array that the function captures: the
-    program needs it, and no caller passes it.
+    `name` is the name of the value in the program, `label` the user's name (`params.w`).
+    `shard_type` is the type of a shard according to `sharding`: if a dimension does not divide, all
+    shards have the same size, and elements past the end are padding. `donated` arguments may be
+    overwritten. `value` is set for an array that the function captures: the program needs it, and
+    no caller passes it.
     """
 
     name: str
+    """The name in the program."""
     label: str
+    """The user's name, such as `params.w`."""
     unsharded_type: TensorType
+    """The type of the global value."""
     shard_type: TensorType
+    """The type of the shard of one device, with padding."""
     sharding: Sharding
+    """The sharding."""
     donated: bool = False
+    """True if the program may overwrite the argument."""
     value: Array | None = None
+    """The array that the function captures; `None` for other arguments."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,17 @@ class Emission:
     """
 
     module: Module
+    """The partitioned module; its first function is the program of one device."""
     mesh: Mesh
+    """The mesh of the devices; it has no axes if there is one device."""
     arguments: tuple[ProgramValue, ...]
+    """The arguments of the program, with captured arrays."""
     results: tuple[ProgramValue, ...]
+    """The results of the program."""
     title: str
+    """The name of the user's function."""
     samples: Samples | None = None
+    """Arguments and results with which the emitted program can check itself, or `None`."""
 
     def __repr__(self) -> str:
         return abbreviate(str(self.module), comment="// ", whole="print(x.module)")
@@ -127,6 +140,7 @@ class Target(ABC):
     """A kind of machine that programs are emitted for."""
 
     name: ClassVar[str]
+    """The name by which commands select the target."""
     pipeline: ClassVar[str] = ""
     """The passes that a partitioned module goes through before it is emitted."""
     options: ClassVar[Mapping[str, str]] = {}
