@@ -196,15 +196,20 @@ class Precision(Enum):
     """The precision of products; accepted for compatibility and ignored."""
 
     DEFAULT = 0
+    """The lowest precision of JAX."""
     HIGH = 1
+    """The intermediate precision of JAX."""
     HIGHEST = 2
+    """The highest precision of JAX."""
 
 
 class RoundingMethod(IntEnum):
     """The direction in which `round` rounds values halfway between two integers."""
 
     AWAY_FROM_ZERO = 0
+    """Round a halfway value to the integer that is farther from zero."""
     TO_NEAREST_EVEN = 1
+    """Round a halfway value to the even integer."""
 
 
 @public()

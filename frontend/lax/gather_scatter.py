@@ -30,28 +30,41 @@ class GatherDimensionNumbers(NamedTuple):
     """The correspondence of dimensions of operand, indices and result of a gather."""
 
     offset_dims: DimTuple
+    """The dimensions of the result that are the dimensions of the window."""
     collapsed_slice_dims: DimTuple
+    """The dimensions of the operand of window size 1 that the result lacks."""
     start_index_map: DimTuple
+    """The dimension of the operand for each component of an index."""
     operand_batching_dims: DimTuple = ()
+    """The batch dimensions of the operand; their window size is 1."""
     start_indices_batching_dims: DimTuple = ()
+    """The batch dimensions of the indices, for `operand_batching_dims`."""
 
 
 class ScatterDimensionNumbers(NamedTuple):
     """The correspondence of dimensions of operand, indices and updates of a scatter."""
 
     update_window_dims: DimTuple
+    """The dimensions of the updates that are the dimensions of the window."""
     inserted_window_dims: DimTuple
+    """The dimensions of the operand of window size 1 that the updates lack."""
     scatter_dims_to_operand_dims: DimTuple
+    """The dimension of the operand for each component of an index."""
     operand_batching_dims: DimTuple = ()
+    """The batch dimensions of the operand; their window size is 1."""
     scatter_indices_batching_dims: DimTuple = ()
+    """The batch dimensions of the indices, for `operand_batching_dims`."""
 
 
 class GatherScatterMode(Enum):
     """The treatment of indices out of range."""
 
     CLIP = "clip"
+    """Move a window that exceeds the bounds inside of them."""
     FILL_OR_DROP = "fill"
+    """Gather a fill value outside of the bounds; drop updates outside of them."""
     PROMISE_IN_BOUNDS = "promise_in_bounds"
+    """Rely on the caller: every window is inside of the bounds."""
 
     @staticmethod
     def from_any(mode: Any) -> "GatherScatterMode":

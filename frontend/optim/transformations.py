@@ -18,7 +18,9 @@ class Transformation(NamedTuple):
     """`init(params)` returns a state; `update(updates, state, params=None)` (updates, state)."""
 
     init: Callable[[Any], Any]
+    """Return the first state: `init(params)`."""
     update: Callable[..., tuple[Any, Any]]
+    """Return the new updates and the new state: `update(updates, state, params=None)`."""
 
 
 class EmptyState(NamedTuple):

@@ -125,12 +125,19 @@ class Profile:
     """
 
     name: str
+    """The name of the function."""
     first: float
+    """The time of the first call in seconds, including tracing and compilation."""
     runs: tuple[ProfiledRun, ...]
+    """The profiled runs, in order."""
     workers: int | None
+    """The number of worker threads; `None` where no native code runs."""
     bandwidth: float | None
+    """The bytes per second of a copy in memory; `None` where no native code runs."""
     flops: float | None
+    """The float32 operations per second of the machine; `None` where no native code runs."""
     rows: tuple[OperationProfile, ...] = ()
+    """The cost of each operation of the program."""
 
     @property
     def seconds(self) -> float:

@@ -26,6 +26,7 @@ class SequenceKey:
     """A position in a list or a tuple."""
 
     idx: int
+    """The position, from 0."""
 
     def __str__(self) -> str:
         return f"[{self.idx!r}]"
@@ -36,6 +37,7 @@ class DictKey:
     """A key of a dictionary."""
 
     key: Any
+    """The key."""
 
     def __str__(self) -> str:
         return f"[{self.key!r}]"
@@ -46,6 +48,7 @@ class GetAttrKey:
     """A field of a dataclass or a named tuple."""
 
     name: str
+    """The name of the field."""
 
     def __str__(self) -> str:
         return f".{self.name}"
@@ -56,6 +59,7 @@ class FlattenedIndexKey:
     """The index of a child in a container without names for its children."""
 
     key: int
+    """The index of the child, from 0."""
 
     def __str__(self) -> str:
         return f"[<flat index {self.key}>]"

@@ -26,6 +26,7 @@ class ProgramReport:
     """The report of a program. `data` has all of its contents as plain records."""
 
     data: ReportData
+    """The contents of the report as plain records."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report to a file, and return its path.

@@ -40,11 +40,15 @@ class StoryStep:
     """One step of a story: a pipeline, with the programs before and after it."""
 
     path: Path
+    """The path of the file."""
     number: int
     """The position of the step in its story, from 1."""
     first: Section
+    """The first section of the story."""
     before: Section
+    """The section with the program before the pipeline."""
     after: Section
+    """The section with the pipeline and the program after it."""
 
     def __repr__(self) -> str:
         return f"<StoryStep {self.number} {self.pipeline!r} of {self.path}:{self.line}>"
@@ -90,7 +94,9 @@ class Story:
     """A story file: its sections, and the steps between them."""
 
     path: Path
+    """The path of the file."""
     sections: tuple[Section, ...]
+    """The sections, in the order of the file."""
 
     def __repr__(self) -> str:
         return f"<Story of {len(self.sections) - 1} steps, {self.path}>"

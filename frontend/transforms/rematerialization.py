@@ -45,11 +45,17 @@ class CheckpointPolicies:
     """Policies that select the values that a checkpoint saves instead of recomputing them."""
 
     everything_saveable = CheckpointPolicy(("everything",))
+    """Save every value."""
     nothing_saveable = CheckpointPolicy(())
+    """Save no value: recompute all of them."""
     dots_saveable = CheckpointPolicy(("dots",))
+    """Save the results of matrix products."""
     checkpoint_dots = dots_saveable
+    """The same policy as `dots_saveable`."""
     dots_with_no_batch_dims_saveable = CheckpointPolicy(("dots-without-batch",))
+    """Save the results of matrix products without batch dimensions."""
     checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+    """The same policy as `dots_with_no_batch_dims_saveable`."""
 
     @staticmethod
     def save_only_these_names(*names: str) -> CheckpointPolicy:

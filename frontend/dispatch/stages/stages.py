@@ -434,10 +434,12 @@ class Compiled:
 
     @property
     def in_tree(self) -> tree.PyTreeDef:
+        """The structure of the arguments, (positional, named)."""
         return self._lowered.in_tree
 
     @property
     def out_tree(self) -> tree.PyTreeDef:
+        """The structure of the result."""
         return self._lowered.out_tree
 
     @property

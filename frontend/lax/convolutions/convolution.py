@@ -30,8 +30,11 @@ class ConvDimensionNumbers(NamedTuple):
     """
 
     lhs_spec: Spec
+    """The positions of (batch, feature, spatial...) in the operand."""
     rhs_spec: Spec
+    """The positions of (out feature, in feature, spatial...) in the filter."""
     out_spec: Spec
+    """The positions of (batch, feature, spatial...) in the result."""
 
 
 def resolve_padding(
