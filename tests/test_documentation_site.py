@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generation.api_reference import as_markdown, module_page
+from docs.generation.api_reference import as_markdown, class_members, module_page
 from docs.generation.command_reference import command_names, command_page
 from docs.generation.public_names import documentation, public_modules, public_names
 from tests.test_public_modules import TABLES
@@ -46,6 +46,18 @@ def test_every_public_name_is_documented_on_the_page_of_its_module(module: str) 
         if name not in submodules and not any(f"}} {name}{end}" in page for end in ("\n", "("))
     ]
     assert missing == []
+
+
+def test_every_member_of_a_public_class_is_documented() -> None:
+    undocumented = {
+        f"{member.owner.__module__}.{member.owner.__qualname__}.{member.name}"
+        for module in public_modules()
+        for name in public_names(module)
+        if isinstance(cls := getattr(import_module(module), name), type)
+        for member in class_members(cls)
+        if not member.text
+    }
+    assert sorted(undocumented) == []
 
 
 def test_constants_are_documented_by_the_string_below_them() -> None:

@@ -279,23 +279,19 @@ class Member:
     @cached_property
     def text(self) -> str:
         """The documentation of the attribute; empty if there is none."""
-        if isinstance(self.value, property | classmethod | staticmethod) or inspect.isfunction(
-            self.value
+        if inspect.isfunction(self.value) or isinstance(
+            self.value, property | cached_property | classmethod | staticmethod
         ):
             return inspect.getdoc(self.value) or ""
+        own = getattr(self.value, "__dict__", {}).get("__doc__")
+        if isinstance(own, str):
+            return inspect.cleandoc(own)
         node = source_class(self.owner)
         return assigned_documentation(node.body).get(self.name, "") if node else ""
 
-    def _is_function_of_namespace(self) -> bool:
-        return self.name in public_names("shardir.numpy") and _is_function(
-            getattr(import_module("shardir.numpy"), self.name)
-        )
-
     def directive(self) -> str:
         """Return the entry of the attribute."""
-        text = as_markdown(self.text)
-        if not text and self._is_function_of_namespace():
-            text = f"See {{py:obj}}`shardir.numpy.{self.name}`."
+        text = re.sub(r"(`shardir\.numpy\.\w+`)", r"{py:obj}\1", as_markdown(self.text))
         if isinstance(self.value, classmethod | staticmethod):
             bound = isinstance(self.value, classmethod)
             head = self.name + _signature(self.value.__func__, bound)
@@ -303,7 +299,8 @@ class Member:
             return _directive("py:method", head, [], f"{option}\n\n{text}")
         if inspect.isfunction(self.value):
             return _directive("py:method", self.name + _signature(self.value, True), [], text)
-        kind = "py:property" if isinstance(self.value, property) else "py:attribute"
+        is_property = isinstance(self.value, property | cached_property)
+        kind = "py:property" if is_property else "py:attribute"
         return _directive(kind, self.name, [], text)
 
 
