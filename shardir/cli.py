@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from shardir.errors import ShardirError
-from shardir.frontend.cli.main import app, main as main
+from shardir.frontend.cli.main import app as app, main as main
 from shardir.frontend.cli.options import CommandError, with_load
 
 
