@@ -1,4 +1,4 @@
-"""What each strategy of products and convolutions gains over the next best one and over a library.
+"""Measure the gain of each strategy of products and convolutions over the next best and a library.
 
     python benchmarks/strategies.py [--rounds N] [--strategy NAME ...] [--removed NAME ...]
                                     [--case PART ...]

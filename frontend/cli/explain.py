@@ -8,7 +8,7 @@ import typer
 from shardir.frontend.cli import program_reports
 from shardir.frontend.cli.files import read_hlo
 from shardir.frontend.cli.options import CommandError, ReportFormat, parse_rules
-from shardir.frontend.cli.targets import is_function_name, load_target, parse_mesh
+from shardir.frontend.cli.targets import load_target, parse_mesh
 from shardir.hlo.module import HloModule
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline, Propagate, explain as explaining
@@ -38,6 +38,19 @@ def explain_program(
     """Print explanations of the shardings of a program."""
     with rules(parse_rules(rule or ())):
         if (hlo := read_hlo(file)) is not None:
+            shown: dict[str, object] = {
+                "--value": value, "--conflicts": conflicts, "--what-if": what_if,
+                "--without": without, "--order": order, "--coverage": coverage,
+                "--communication": communication, "--collective": collective,
+                "--function": function, "--html": html, "--to": to,
+                "--passes": passes != "propagate",
+            }  # fmt: skip
+            for option, is_given in shown.items():
+                if is_given:
+                    raise CommandError(
+                        f"{option} is for programs of shardir, and {file!r} is HLO text of XLA; "
+                        "only --mesh, --program and --rule apply to it"
+                    )
             typer.echo(str(_explain_xla(hlo, program, mesh, args, specs)))
             return
         if program is not None:
@@ -98,8 +111,15 @@ def _explain_xla(
 ) -> object:
     """Return the report about XLA's collectives, beside our plan if the program is known."""
     if program is None:
+        for option, is_given in (("--args", args), ("--specs", specs)):
+            if is_given is not None:
+                raise CommandError(f"{option} is for the function that --program names")
         sizes = None if mesh is None else dict(parse_mesh(mesh).shape)
         return explaining.xla_communication(hlo, sizes)
-    is_function = is_function_name(program)
-    target = load_target(program, mesh if is_function else None, args, specs)
+    if read_hlo(program) is not None:
+        raise CommandError(
+            f"{program!r} is HLO text; --program takes the text that XLA received, StableHLO with "
+            "shardings: jax.jit(f).lower(...).as_text(debug_info=True)"
+        )
+    target = load_target(program, mesh, args, specs)
     return explaining.compare_with_xla(hlo, target.module, places=target.locations)

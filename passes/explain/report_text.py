@@ -316,7 +316,7 @@ def _(report: XlaComparison) -> str:
         lines += ["", *_columns(_first_rows(rows), head), *_omitted_rows(rows)]
     for each in report.lines:
         if each.extra > 0:
-            lines += ["", *_avoidable(each)]
+            lines += ["", *_extra_bytes(each)]
     if not any(each.extra > 0 for each in report.lines):
         lines += ["", "XLA sends no more bytes than the plan on any line."]
     return "\n".join(lines)
@@ -333,9 +333,9 @@ def _extra(line: LineComparison) -> str:
     return f"{show_bytes(abs(line.extra))} {'more' if line.extra > 0 else 'fewer'}"
 
 
-def _avoidable(line: LineComparison) -> Iterator[str]:
+def _extra_bytes(line: LineComparison) -> Iterator[str]:
     source_line = line.line or "collectives without a line"
-    yield f"{source_line}: {show_bytes(line.extra)} are avoidable"
+    yield f"{source_line}: XLA sends {show_bytes(line.extra)} more than the plan"
     kinds = dict(line.planned)
     for kind, total in line.xla:
         if kind not in kinds:

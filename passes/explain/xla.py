@@ -7,9 +7,11 @@ line. Where XLA sends more, the report shows which constraint states the shardin
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from shardir.cost.communication import Collective, CommunicationTotal, sum_by, sum_collectives
+from shardir.errors import count_noun
 from shardir.hlo.collectives import list_hlo_collectives
 from shardir.hlo.module import HloModule
 from shardir.ir.module import Block, Loc, Module, Value
@@ -80,13 +82,21 @@ class XlaComparison(Report):
 def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) -> XlaCommunication:
     """Return the collectives of a module of XLA; `mesh` names the axes.
 
-    Raises `ExplainError` if XLA has not partitioned the module yet.
+    Raises `ExplainError` if XLA has not partitioned the module yet, or if the mesh has another
+    number of devices than the module.
     """
     if module.partition_count * module.replica_count == 1:
         raise ExplainError(
             f"the module {module.name} is not partitioned, so it has no collectives; use the text "
             "after optimizations: module_*.after_optimizations.txt of --xla_dump_to, or "
             "jax.jit(f).lower(...).compile().as_text()"
+        )
+    count = module.partition_count * module.replica_count
+    if mesh and prod(mesh.values()) != count:
+        axes = ",".join(f"{name}={size}" for name, size in mesh.items())
+        raise ExplainError(
+            f"the mesh {axes} has {count_noun(prod(mesh.values()), 'device')}, and the module "
+            f"{module.name} runs on {count}; use the mesh with which XLA compiled it"
         )
     collectives = list_hlo_collectives(module, mesh)
     return XlaCommunication(module.name, tabulate(collectives.rows), collectives.arrays)
@@ -99,8 +109,8 @@ def compare_with_xla(
 
     `places` are lines of the text of the program, for operations without a source line.
     """
-    sizes = {name: size for mesh in module_of(program).meshes for name, size in mesh.axes}
-    xla = xla_communication(module, sizes)
+    mesh = next(mesh for mesh in module_of(program).meshes if not mesh.is_maximal)
+    xla = xla_communication(module, mesh.sizes)
     propagate, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
     assert isinstance(propagate, Propagate)
     propagated = replace(propagate, leave_open=True)(program)

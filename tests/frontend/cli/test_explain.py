@@ -123,3 +123,52 @@ def test_compilation_without_explanations_records_nothing() -> None:
         "assert 'shardir.passes.explain' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+HLO = """\
+HloModule jit_f, num_partitions=4
+
+ENTRY main {
+  x = f32[8] parameter(0)
+  y = f32[8] all-reduce(x), metadata={op_name="sum" source_file="train.py" source_line=4}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--conflicts",),
+            "--conflicts is for programs of shardir, and 'after.txt' is HLO text of XLA; only "
+            "--mesh, --program and --rule apply to it",
+        ),
+        (
+            ("--html", "page.html"),
+            "--html is for programs of shardir, and 'after.txt' is HLO text of XLA; only --mesh, "
+            "--program and --rule apply to it",
+        ),
+        (("--args", "m:f"), "--args is for the function that --program names"),
+        (
+            ("--program", "after.txt"),
+            "'after.txt' is HLO text; --program takes the text that XLA received, StableHLO with "
+            "shardings: jax.jit(f).lower(...).as_text(debug_info=True)",
+        ),
+        (
+            ("--mesh", "x=3"),
+            "the mesh x=3 has 3 devices, and the module jit_f runs on 4; use the mesh with which "
+            "XLA compiled it",
+        ),
+        (
+            ("--program", "mlp.ir", "--mesh", "x=4"),
+            "--mesh is for functions, and 'mlp.ir' is a file; name a function as "
+            "mymodule:train_step",
+        ),
+    ],
+)
+def test_options_that_hlo_text_does_not_take_are_refused(
+    words: tuple[str, ...], message: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("after.txt").write_text(HLO, encoding="utf-8")
+    assert run("after.txt", *words) == 1
+    assert capsys.readouterr().err == f"error: {message}\n"

@@ -75,12 +75,12 @@ by line           XLA sends         the plan sends  difference
   /me/train.py:4  all-gather 256 B  nothing         256 B more
   /me/train.py:5  all-reduce 12 B   all-reduce 6 B  6 B more
 
-/me/train.py:4: 256 B are avoidable
+/me/train.py:4: XLA sends 256 B more than the plan
   the plan has no all-gather here; XLA's sends 256 B
   the plan shards values of this line as follows; state it with
     jax.lax.with_sharding_constraint(x, P('data', 'model'))  # x is %y: f32[8@data, 8@model]
 
-/me/train.py:5: 6 B are avoidable
+/me/train.py:5: XLA sends 6 B more than the plan
   the plan replicates the values of this line; no constraint states more"""
 
 
@@ -91,6 +91,15 @@ def test_a_module_that_is_not_partitioned_is_refused() -> None:
         "the module jit_f is not partitioned, so it has no collectives; use the text after "
         "optimizations: module_*.after_optimizations.txt of --xla_dump_to, or "
         "jax.jit(f).lower(...).compile().as_text()"
+    )
+
+
+def test_a_mesh_of_another_size_is_refused() -> None:
+    with pytest.raises(ExplainError) as error:
+        xla_communication(parse_hlo(GATHERED), {"data": 3})
+    assert str(error.value) == (
+        "the mesh data=3 has 3 devices, and the module jit_f runs on 4; use the mesh with which "
+        "XLA compiled it"
     )
 
 
