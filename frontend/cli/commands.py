@@ -485,7 +485,8 @@ def solve(
     """Choose a strategy for each node of a planning problem, at least cost within its memory.
 
     The format is that of the IOPDDL contest. The solver is HiGHS (extra `exact`); it prints a lower
-    bound that no solution can be below. Ctrl-C ends the search with the best solution so far.
+    bound that no solution can be below. Ctrl-C requests the end of the search with the best
+    solution so far; HiGHS checks for it between its steps.
     """
     # For start-up time.
     from shardir.frontend.cli.solve import solve_instance

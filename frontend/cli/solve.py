@@ -82,7 +82,7 @@ def _solve(problem: PlanningProblem, seconds: float, start: tuple[int, ...] | No
                 TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console
             )
         )
-        task = bar.add_task("searching (Ctrl-C ends it with the best solution)", total=seconds)
+        task = bar.add_task("searching (Ctrl-C requests the best solution so far)", total=seconds)
 
         def show(now: float, cost: int | None, bound: int | None) -> None:
             parts = [f"{name} {number:,}" for name, number in (("cost", cost), ("bound", bound))

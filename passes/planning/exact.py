@@ -49,7 +49,8 @@ def solve_exactly(
 ) -> Solution:
     """Return the best solution that HiGHS finds in about `seconds`, with a proven lower bound.
 
-    `start` is an assignment to begin with. Ctrl-C ends the search early with the best solution.
+    `start` is an assignment to begin with. Ctrl-C requests the end of the search with the best
+    solution; HiGHS checks for it, and for the time limit, between steps that may take minutes.
     Raises `PlanningError` if there is no solution, or none was found in time, and
     `SolverMissingError` without HiGHS.
     """
