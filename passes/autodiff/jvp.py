@@ -120,5 +120,6 @@ def _name_tangents(function: Function, block: Block, primal_of: dict[Value, Valu
     for value in dict.fromkeys(all_values(block)):
         if value not in old:
             name_hint = f"{primal_of[value].name}.tangent" if value in primal_of else value.name
-            new[value] = replace(value, name=names.fresh("" if name_hint.isdigit() else name_hint))
+            name = names.fresh("" if name_hint.isdigit() else name_hint)
+            new[value] = Value(value.type, name, value.sharding)
     return substitute(block, new)

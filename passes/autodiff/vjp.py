@@ -166,5 +166,6 @@ def _name_cotangents(
         if value in new:
             continue
         name_hint = f"{primal_of[value].name}.grad" if value in primal_of else value.name
-        new[value] = replace(value, name=names.fresh("" if name_hint.isdigit() else name_hint))
+        name = names.fresh("" if name_hint.isdigit() else name_hint)
+        new[value] = Value(value.type, name, value.sharding)
     return new, names

@@ -35,7 +35,8 @@ def _rewrite_block(block: Block, outer: DefiningOps) -> Block:
     makers, ops = dict(outer), []
     for op in block.ops:
         op = _rewrite_operation(op, makers)
-        op = replace(op, blocks=tuple(_rewrite_block(inner, makers) for inner in op.blocks))
+        if op.blocks:
+            op = replace(op, blocks=tuple(_rewrite_block(inner, makers) for inner in op.blocks))
         makers.update(dict.fromkeys(op.results, op))
         ops.append(op)
     return replace(block, ops=tuple(ops))

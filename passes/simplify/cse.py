@@ -89,7 +89,7 @@ class _ExpressionMerger:
             blocks = tuple(map(self.block, op.blocks))
         if operands is op.operands and all(a is b for a, b in zip(blocks, op.blocks, strict=True)):
             return op
-        return replace(op, operands=operands, blocks=blocks)
+        return Op(op.spec, operands, op.results, op.attrs, blocks, op.loc, op.why)
 
 
 def expression_key(op: Op) -> ExpressionKey:

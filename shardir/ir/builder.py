@@ -6,7 +6,6 @@ passes use it to copy unchanged parts of a program.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -32,15 +31,18 @@ class UniqueNames:
 
         A numeric hint that is taken counts as no hint, because it was generated.
         """
-        if not name_hint or (name_hint.isdigit() and name_hint in self._taken):
-            name = next(name for n in self._number if (name := str(n)) not in self._taken)
-        elif name_hint not in self._taken:
-            name = name_hint
-        else:
-            numbers = count(self._next.get(name_hint, 1))
-            n, name = next((n, s) for n in numbers if (s := f"{name_hint}.{n}") not in self._taken)
-            self._next[name_hint] = n + 1
-        self._taken.add(name)
+        taken = self._taken
+        name = name_hint
+        if not name_hint or (name_hint.isdigit() and name_hint in taken):
+            name = str(next(self._number))
+            while name in taken:
+                name = str(next(self._number))
+        elif name_hint in taken:
+            number = self._next.get(name_hint, 1)
+            while (name := f"{name_hint}.{number}") in taken:
+                number += 1
+            self._next[name_hint] = number + 1
+        taken.add(name)
         return name
 
 
@@ -143,24 +145,45 @@ def as_values(results: Value | tuple[Value, ...]) -> tuple[Value, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
-def substitute(block: Block, new: dict[Value, Value]) -> Block:
+def substitute(block: Block, new: Mapping[Value, Value]) -> Block:
     """Return the block with values replaced according to `new`, including nested blocks.
 
-    Values that are not in `new` are unchanged.
+    Values that are not in `new` are unchanged. An operation in which nothing changes, and a block
+    of such operations, is the same object in the result.
     """
+    if not new:
+        return block
 
+    # Substitution is a large part of the time of tracing and of the passes. A comprehension is
+    # faster than a generator here, and `Op` than `dataclasses.replace`.
     def each(values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return tuple(new.get(v, v) for v in values)
+        for value in values:
+            if value in new:
+                return tuple([new.get(v, v) for v in values])
+        return values
 
     def rebuild(op: Op) -> Op:
-        return replace(
-            op,
-            operands=each(op.operands),
-            results=each(op.results),
-            blocks=tuple(substitute(b, new) for b in op.blocks),
-        )
+        operands, results, blocks = each(op.operands), each(op.results), op.blocks
+        if blocks:
+            rebuilt = tuple([rebuild_block(b) for b in blocks])
+            if any(a is not b for a, b in zip(rebuilt, blocks, strict=True)):
+                blocks = rebuilt
+        if operands is op.operands and results is op.results and blocks is op.blocks:
+            return op
+        return Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why)
 
-    return Block(each(block.params), tuple(map(rebuild, block.ops)), each(block.returns))
+    def rebuild_block(block: Block) -> Block:
+        params, returns = each(block.params), each(block.returns)
+        ops = tuple([rebuild(op) for op in block.ops])
+        if (
+            params is block.params
+            and returns is block.returns
+            and all(a is b for a, b in zip(ops, block.ops, strict=True))
+        ):
+            return block
+        return Block(params, ops, returns)
+
+    return rebuild_block(block)
 
 
 def inline(b: Builder, block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
@@ -180,17 +203,18 @@ def copy_op(op: Op, new: dict[Value, Value], names: UniqueNames) -> Op:
 
     All values that it defines are copied with fresh names and added to `new`.
     """
-    operands = tuple(new.get(v, v) for v in op.operands)
-    blocks = tuple(_copy_block(block, new, names) for block in op.blocks)
-    for result in op.results:
-        new[result] = replace(result, name=names.fresh(result.name))
-    return replace(op, operands=operands, results=tuple(new[v] for v in op.results), blocks=blocks)
+    operands = tuple([new.get(v, v) for v in op.operands])
+    blocks = tuple([_copy_block(block, new, names) for block in op.blocks])
+    results = tuple([_copy_value(result, new, names) for result in op.results])
+    return Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why)
 
 
 def _copy_block(block: Block, new: dict[Value, Value], names: UniqueNames) -> Block:
-    for param in block.params:
-        new[param] = replace(param, name=names.fresh(param.name))
-    ops = tuple(copy_op(op, new, names) for op in block.ops)
-    return Block(
-        tuple(new[p] for p in block.params), ops, tuple(new.get(v, v) for v in block.returns)
-    )
+    params = tuple([_copy_value(param, new, names) for param in block.params])
+    ops = tuple([copy_op(op, new, names) for op in block.ops])
+    return Block(params, ops, tuple([new.get(v, v) for v in block.returns]))
+
+
+def _copy_value(value: Value, new: dict[Value, Value], names: UniqueNames) -> Value:
+    copy = new[value] = Value(value.type, names.fresh(value.name), value.sharding)
+    return copy
