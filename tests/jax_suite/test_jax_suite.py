@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.jax_suite.name_lists import counted, outdated, unexplained
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,7 @@ class SmallTest(jtu.JaxTestCase):
 """
 
 
+@pytest.mark.long
 def test_counted_and_passing_tests(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "small_test.py").write_text(FILE, "utf-8")

@@ -39,7 +39,8 @@ def test_a_seed_example_prints_the_same(seed: str, count: int, tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize("count", [2, 4] if IS_LONG_RUN else [2])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 4])
 def test_the_digits_example_trains(count: int, tmp_path: Path) -> None:
     epochs = "15" if IS_LONG_RUN else "8"
     done = mpiexec(

@@ -123,7 +123,7 @@ def test_no_collective_carries_digests_after_a_data_dependent_branch() -> None:
     assert carriers_of(module.main.body, links, (0, 1)) == ()
 
 
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", [3, pytest.param(4, marks=pytest.mark.long)])
 def test_differing_inputs_are_rejected_in_all_processes(count: int, tmp_path: Path) -> None:
     done = mpiexec(count, "-m", "tests.backends.mpi.replicated_inputs", folder=tmp_path).check()
     assert done.out == [f"all {len(replicated_inputs.CHECKS)}\n"] * count

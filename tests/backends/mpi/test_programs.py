@@ -88,14 +88,14 @@ def select_part(texts: list[str], part: int) -> list[str]:
     return texts if IS_LONG_RUN else texts[part::4]
 
 
-@pytest.mark.parametrize(("count", "part"), [(2, 0), (3, 1)])
+@pytest.mark.parametrize(("count", "part"), [pytest.param(2, 0, marks=pytest.mark.long), (3, 1)])
 def test_reductions_over_several_processes_match_one_process(
     count: int, part: int, tmp_path: Path
 ) -> None:
     run_programs(select_part(REDUCTIONS, part), count, tmp_path, "numpy", "native")
 
 
-@pytest.mark.parametrize(("count", "part"), [(2, 0), (4, 1)])
+@pytest.mark.parametrize(("count", "part"), [(2, 0), pytest.param(4, 1, marks=pytest.mark.long)])
 def test_partitioned_programs_match_one_process(count: int, part: int, tmp_path: Path) -> None:
     run_programs(
         select_part(random_programs(partition_some(), EXAMPLE_COUNT), part),

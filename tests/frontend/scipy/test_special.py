@@ -116,6 +116,7 @@ def derivative_of(name: str, argument: int) -> Any:
     return jit(grad(getattr(special, name), argument), static_argnums=static)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("name", "args", "wanted"), VALUES)
 def test_derivatives(name: str, args: tuple[Any, ...], wanted: float) -> None:
     function, step = getattr(special, name), 1e-5

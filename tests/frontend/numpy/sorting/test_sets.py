@@ -80,7 +80,7 @@ def test_the_small_unique_functions() -> None:
     assert eagerly(snp.unique_counts, x).counts.tolist() == [1, 2, 1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(WHOLE, WHOLE)
 def test_sets(x: Any, y: Any) -> None:
     for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
