@@ -492,3 +492,77 @@ def solve(
     from shardir.frontend.cli.solve import solve_instance
 
     solve_instance(file, seconds, start, output, evaluate)
+
+
+PIPELINE_SCHEDULE_EXAMPLES = """Examples:
+
+  shardir pipeline-schedule 1f1b --ranks 4 --microbatches 8
+
+  shardir pipeline-schedule zbv --ranks 4 --microbatches 8 --times 10,9,7 --transfer 0.5
+
+  shardir pipeline-schedule search --ranks 8 --microbatches 24 --memory-limit 16
+
+  shardir pipeline-schedule 1f1b --ranks 4 --microbatches 8 --transfers --output 1f1b.csv
+
+  shardir pipeline-schedule 1f1b.csv --sends rendezvous"""
+
+
+def pipeline_schedule(
+    schedule: Annotated[
+        str,
+        typer.Argument(
+            help="the name of a published schedule, `search`, or a CSV file in torch's notation"
+        ),
+    ],
+    ranks: Annotated[int | None, typer.Option(help="number of ranks")] = None,
+    microbatches: Annotated[int | None, typer.Option(help="number of microbatches")] = None,
+    stages_per_rank: Annotated[
+        int | None,
+        typer.Option(help="number of stages of each rank, if it is free"),
+    ] = None,
+    times: Annotated[
+        str, typer.Option(help="time of a forward pass, an input gradient and a weight gradient")
+    ] = "1,1,1",
+    transfer: Annotated[float, typer.Option(help="time of a transfer between two ranks")] = 0,
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="activations of a microbatch until its input gradient, and then until its weight "
+            "gradient"
+        ),
+    ] = "1,1",
+    memory_limit: Annotated[
+        float | None, typer.Option(help="the most activations of a rank, for `search`")
+    ] = None,
+    transfers: Annotated[
+        bool, typer.Option("--transfers", help="insert sends and receives")
+    ] = False,
+    sends: Annotated[
+        str, typer.Option(help="when a send ends: buffered, or rendezvous (with its receive)")
+    ] = "buffered",
+    output: Annotated[
+        Path | None, typer.Option(help="file that receives the schedule as CSV")
+    ] = None,
+) -> None:
+    """Print a schedule of pipeline parallelism, verify it, and simulate its time and memory.
+
+    The schedules are gpipe, 1f1b, interleaved-1f1b, looped-bfs, interleaved-zero-bubble, zb-h1,
+    zb-h2, zbv and dualpipev. `search` finds a schedule whose ranks hold at most --memory-limit
+    activations. A schedule that never ends is refused, and the error names the cycle.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.pipeline_schedule import print_schedule
+
+    print_schedule(
+        schedule,
+        ranks=ranks,
+        microbatches=microbatches,
+        stages_per_rank=stages_per_rank,
+        times=times,
+        transfer=transfer,
+        memory=memory,
+        memory_limit=memory_limit,
+        has_transfers=transfers,
+        sends=sends,
+        output=output,
+    )

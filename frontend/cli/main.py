@@ -1,6 +1,7 @@
 """The command line: `opt` runs passes, `passes` lists them, `run` runs a program, `explain`
 explains shardings, `emit` writes source code for other machines, `test` checks story files,
-`solve` solves planning problems."""
+`solve` solves planning problems, and
+`pipeline-schedule` simulates schedules of pipeline parallelism."""
 
 import os
 import sys
@@ -49,6 +50,7 @@ for _command, _examples, _name in (
     (commands.passes, commands.PASSES_EXAMPLES, "passes"),
     (commands.check_stories, commands.TEST_EXAMPLES, "test"),
     (commands.solve, commands.SOLVE_EXAMPLES, "solve"),
+    (commands.pipeline_schedule, commands.PIPELINE_SCHEDULE_EXAMPLES, "pipeline-schedule"),
 ):
     app.command(name=_name, epilog=_examples)(with_load(_command))
 

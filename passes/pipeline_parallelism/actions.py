@@ -8,8 +8,10 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shardir.errors import ShardirError
 
-class PipelineScheduleError(ValueError):
+
+class PipelineScheduleError(ShardirError, ValueError):
     """A pipeline schedule is malformed, incomplete or never ends."""
 
 

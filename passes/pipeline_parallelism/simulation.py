@@ -65,6 +65,12 @@ class PassMemory:
     """The part of it that is held until the gradient of the weights (M_W)."""
 
 
+EQUAL_TIMES = PassTimes()
+"""Every pass takes one unit of time."""
+EQUAL_MEMORY = PassMemory()
+"""A microbatch holds one unit of memory until the gradient of the weights."""
+
+
 @dataclass(frozen=True)
 class PipelineSimulation:
     """The times of all actions of a schedule."""
@@ -121,10 +127,10 @@ class PipelineSimulation:
 
 def simulate_schedule(
     schedule: PipelineSchedule,
-    times: PassTimes | Sequence[PassTimes] = PassTimes(),
+    times: PassTimes | Sequence[PassTimes] = EQUAL_TIMES,
     *,
     transfer: Number = 0,
-    memory: PassMemory | Sequence[PassMemory] = PassMemory(),
+    memory: PassMemory | Sequence[PassMemory] = EQUAL_MEMORY,
 ) -> PipelineSimulation:
     """Return the times of all actions of a schedule and the peak memory of each rank.
 

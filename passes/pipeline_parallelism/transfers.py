@@ -1,21 +1,16 @@
 """Insert the sends and receives of a pipeline schedule."""
 
-from collections.abc import Iterable
-
 from shardir.passes.pipeline_parallelism.actions import Action, ActionKind, PipelineScheduleError
-from shardir.passes.pipeline_parallelism.progress import (
-    Dependencies,
-    matching_transfer,
-    run_in_order,
-)
+from shardir.passes.pipeline_parallelism.progress import Dependencies, matching_transfer
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
+from shardir.passes.pipeline_parallelism.simulation import simulate_schedule
 
 
 def add_transfers(schedule: PipelineSchedule) -> PipelineSchedule:
     """Return the schedule with a send after each result that another rank needs, and its receive.
 
-    All ranks have the transfers in one common order, in which each rank starts its send and its
-    receive; therefore the result does not deadlock, even if sends are synchronous.
+    All ranks have the transfers in one common order, that of the ends of the passes if each takes
+    one unit of time. Therefore the ranks do not wait for each other, even if sends are synchronous.
 
     Raises:
         PipelineScheduleError: the schedule has transfers already, or ranks wait for each other.
@@ -25,7 +20,14 @@ def add_transfers(schedule: PipelineSchedule) -> PipelineSchedule:
     ranks, last = schedule.rank_of_stage, schedule.stage_count - 1
     rows: list[list[Action]] = [[] for _ in schedule.rows]
 
-    def visit(rank: int, action: Action, _: Iterable[Action]) -> None:
+    simulation = simulate_schedule(schedule)
+    computed = [
+        (simulation.ends[action], rank, action)
+        for rank in range(len(schedule.rows))
+        for action in schedule.actions(rank)
+        if action in simulation.ends
+    ]
+    for _, rank, action in sorted(computed, key=lambda each: each[:2]):
         rows[rank].append(action)
         for part in action.parts:
             is_forward = part.kind is ActionKind.FORWARD
@@ -37,6 +39,4 @@ def add_transfers(schedule: PipelineSchedule) -> PipelineSchedule:
                 send = Action(part.stage, kind, part.microbatch)
                 rows[rank].append(send)
                 rows[ranks[following]].append(matching_transfer(send))
-
-    run_in_order(schedule, visit)
     return schedule_of_rows(rows)

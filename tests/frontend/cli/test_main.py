@@ -236,7 +236,7 @@ def test_execution_of_opaque_text_operations_is_an_error(
             [command, "--help"]
             for command in (
                 *("as-jax", "draw", "emit", "explain", "opt"),
-                *("passes", "profile", "run", "solve", "test"),
+                *("passes", "pipeline-schedule", "profile", "run", "solve", "test"),
             )
         ),
     ],

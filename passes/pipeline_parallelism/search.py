@@ -1,0 +1,269 @@
+"""Search a pipeline schedule with separate weight gradients under a memory limit.
+
+The search extends the heuristic of Qi et al. (2024, arXiv 2401.10241, section 3.1). A greedy policy
+simulates all ranks; its parameters are improved one at a time. The result is at most as long as the
+published schedules that fit into the memory.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from shardir.passes.pipeline_parallelism.actions import Action, ActionKind, PipelineScheduleError
+from shardir.passes.pipeline_parallelism.named_schedules import make_schedule
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
+from shardir.passes.pipeline_parallelism.simulation import (
+    EQUAL_MEMORY,
+    EQUAL_TIMES,
+    Number,
+    PassMemory,
+    PassTimes,
+    PipelineSimulation,
+    simulate_schedule,
+)
+
+F = ActionKind.FORWARD
+I, W = ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT  # noqa: E741
+
+PUBLISHED_CANDIDATES = ("1f1b", "zb-h1", "zb-h2")
+SWEEP_COUNT = 2
+"""The number of times that each parameter of the policy is varied."""
+TOLERANCE = 1e-9
+"""Times and memory that differ by less are equal."""
+
+
+@dataclass(frozen=True)
+class GreedyPolicy:
+    """The choices of a rank that is free; ranks compute forward and backward passes in turn."""
+
+    in_flight_per_rank: float = 2.05
+    """The number of microbatches that a rank holds before their backward passes, for each rank that
+    follows."""
+    delay: float = 1.2
+    """The number of weight gradients that may be due, relative to the ratio of one hop forward and
+    back to a weight gradient, for each rank that precedes. A rank with more of them computes one
+    first."""
+    min_gap: float = 0
+    """A weight gradient fills the time before a pass whose input arrives after at least this
+    multiple of its own time."""
+    max_wait: float = 0.9
+    """Before its first backward pass, a rank waits for it rather than computing a forward pass, if
+    its input arrives within this multiple of the time of a forward pass."""
+
+
+INITIAL_POLICIES = (
+    GreedyPolicy(),
+    GreedyPolicy(in_flight_per_rank=2, delay=1, min_gap=1, max_wait=0),
+)
+"""The policies from which the search starts."""
+PARAMETER_VALUES: dict[str, Sequence[float]] = {
+    "in_flight_per_rank": (1, 1.25, 1.5, 1.75, 1.9, 2, 2.05, 2.1, 2.25),
+    "delay": (0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.2, 1.35),
+    "min_gap": (0, 0.5, 1),
+    "max_wait": (0, 0.25, 0.5, 0.9, 1),
+}
+"""The values that the search tries."""
+
+
+def search_schedule(
+    *,
+    ranks: int,
+    microbatches: int,
+    times: PassTimes = EQUAL_TIMES,
+    transfer: Number = 0,
+    memory: PassMemory = EQUAL_MEMORY,
+    memory_limit: Number,
+) -> PipelineSimulation:
+    """Return the simulation of the shortest schedule found; its ranks hold `memory_limit` at most.
+
+    Args:
+        ranks: The number of ranks; each has one stage.
+        microbatches: The number of microbatches.
+        times: The times of the passes of every stage.
+        transfer: The time between a pass and one on another rank that needs its result.
+        memory: The activations of a microbatch in every stage.
+        memory_limit: The most activations that a rank may hold, in the unit of `memory`.
+
+    Raises:
+        PipelineScheduleError: the limit is below the activations of one microbatch, or ranks or
+            microbatches are not positive.
+    """
+    if memory_limit < memory.input_gradient:
+        raise PipelineScheduleError(
+            f"memory_limit is {float(memory_limit):g}, and one microbatch needs "
+            f"{float(memory.input_gradient):g}"
+        )
+
+    def simulate(schedule: PipelineSchedule) -> PipelineSimulation:
+        return simulate_schedule(schedule, times, transfer=transfer, memory=memory)
+
+    published = (
+        simulate(make_schedule(name, ranks=ranks, microbatches=microbatches))
+        for name in PUBLISHED_CANDIDATES
+    )
+    candidates = [each for each in published if max(each.peaks) <= memory_limit]
+    machine = _Machine(ranks, microbatches, times, transfer, memory, memory_limit)
+    rows = _search_policy(machine)
+    if rows is not None:
+        candidates.append(simulate(schedule_of_rows(rows)))
+    if not candidates:
+        candidates.append(simulate(_one_at_a_time(ranks, microbatches)))
+    return min(candidates, key=lambda each: each.cost)
+
+
+def _one_at_a_time(ranks: int, microbatches: int) -> PipelineSchedule:
+    """Return the schedule that holds one microbatch on each rank."""
+    return schedule_of_rows(
+        [
+            [Action(rank, kind, k) for k in range(microbatches) for kind in (F, I, W)]
+            for rank in range(ranks)
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The sizes, times and memory of a pipeline."""
+
+    ranks: int
+    microbatches: int
+    times: PassTimes
+    transfer: Number
+    memory: PassMemory
+    limit: Number
+
+
+def _search_policy(machine: _Machine) -> list[list[Action]] | None:
+    """Return the rows of the best policy, or `None` if every policy exhausts the memory."""
+    results: dict[GreedyPolicy, tuple[float, list[list[Action]]]] = {}
+
+    def cost(policy: GreedyPolicy) -> float:
+        if policy not in results:
+            results[policy] = _GreedySimulation(machine, policy).run()
+        return results[policy][0]
+
+    for best in INITIAL_POLICIES:
+        for _ in range(SWEEP_COUNT):
+            for parameter, values in PARAMETER_VALUES.items():
+                changed = [replace(best, **{parameter: value}) for value in values]
+                best = min([best, *changed], key=cost)
+    least, rows = min(results.values(), key=lambda result: result[0])
+    return rows if math.isfinite(least) else None
+
+
+class _GreedySimulation:
+    """All ranks under one policy. A rank is examined when it is free and when an input arrives."""
+
+    def __init__(self, machine: _Machine, policy: GreedyPolicy) -> None:
+        ranks, count = machine.ranks, machine.microbatches
+        times, memory = machine.times, machine.memory
+        self.machine, self.policy = machine, policy
+        self.durations = {
+            F: float(times.forward),
+            I: float(times.input_gradient),
+            W: float(times.weight_gradient),
+        }
+        self.transfer = float(machine.transfer)
+        self.held_change = {
+            F: float(memory.input_gradient),
+            I: float(memory.weight_gradient - memory.input_gradient),
+            W: -float(memory.weight_gradient),
+        }
+        self.limit = float(machine.limit) + TOLERANCE
+        hop = self.durations[F] + self.durations[I] + 2 * self.transfer
+        due_per_rank = policy.delay * hop / (self.durations[W] or 1)
+        self.max_due = [rank * due_per_rank for rank in range(ranks)]
+        self.max_in_flight = [
+            1 + math.ceil(policy.in_flight_per_rank * (ranks - 1 - rank) - TOLERANCE)
+            for rank in range(ranks)
+        ]
+        self.inputs = {F: [[math.inf] * count for _ in range(ranks)]}
+        self.inputs[F][0] = [0.0] * count
+        self.inputs[I] = [[math.inf] * count for _ in range(ranks)]
+        self.done = {kind: [0] * ranks for kind in (F, I, W)}
+        self.held = [0.0] * ranks
+        self.free = [0.0] * ranks
+        self.starts = [math.inf] * ranks
+        self.last_pass = [F] * ranks
+        self.rows: list[list[Action]] = [[] for _ in range(ranks)]
+        self.events: list[tuple[float, int]] = [(0.0, 0)]
+        self.wake = [0.0, *([math.inf] * (ranks - 1))]
+
+    def run(self) -> tuple[float, list[list[Action]]]:
+        """Return the longest time of a rank and the rows; infinite if the ranks cannot go on."""
+        while self.events:
+            now, rank = heapq.heappop(self.events)
+            if now != self.wake[rank]:
+                continue
+            self.wake[rank] = math.inf
+            if now < self.free[rank]:
+                self._wake_at(rank, self.free[rank])
+                continue
+            kind = self._choose(rank, now)
+            if kind is not None:
+                self._start(rank, kind, now)
+        if any(count < self.machine.microbatches for count in self.done[W]):
+            return math.inf, []
+        cost = max(end - start for end, start in zip(self.free, self.starts, strict=True))
+        return cost, self.rows
+
+    def _wake_at(self, rank: int, time: float) -> None:
+        if time < self.wake[rank]:
+            self.wake[rank] = time
+            heapq.heappush(self.events, (time, rank))
+
+    def _next_inputs(self, rank: int) -> Iterator[tuple[ActionKind, float]]:
+        """Yield the passes that the memory and the policy allow, with the arrival of the input."""
+        count = self.machine.microbatches
+        forward, backward = self.done[F][rank], self.done[I][rank]
+        if backward < forward:
+            yield I, self.inputs[I][rank][backward]
+        if (
+            forward < count
+            and forward - backward < self.max_in_flight[rank]
+            and self.held[rank] + self.held_change[F] <= self.limit
+        ):
+            yield F, self.inputs[F][rank][forward]
+
+    def _choose(self, rank: int, now: float) -> ActionKind | None:
+        """Return the kind of the next action, or `None` to wait for an input."""
+        due = self.done[I][rank] - self.done[W][rank]
+        if due > self.max_due[rank]:
+            return W
+        arrivals = dict(self._next_inputs(rank))
+        ready = [kind for kind, arrival in arrivals.items() if arrival <= now + TOLERANCE]
+        following = min((t for t in arrivals.values() if t > now + TOLERANCE), default=math.inf)
+        first_backward = arrivals.get(I, math.inf) - now
+        if (
+            ready == [F]
+            and self.done[I][rank] == 0
+            and first_backward < self.policy.max_wait * self.durations[F]
+        ):
+            ready = []
+        if ready:
+            return I if I in ready and (F not in ready or self.last_pass[rank] is F) else F
+        gap = following - now
+        if due and (gap >= self.policy.min_gap * self.durations[W]):
+            return W
+        if math.isfinite(following):
+            self._wake_at(rank, following)
+        return None
+
+    def _start(self, rank: int, kind: ActionKind, now: float) -> None:
+        number = self.done[kind][rank]
+        end = now + self.durations[kind]
+        self.rows[rank].append(Action(rank, kind, number))
+        self.starts[rank] = min(self.starts[rank], now)
+        self.free[rank] = end
+        self.done[kind][rank] += 1
+        self.held[rank] += self.held_change[kind]
+        if kind is not W:
+            self.last_pass[rank] = kind
+            receiver = rank + 1 if kind is F else rank - 1
+            if receiver == self.machine.ranks:
+                self.inputs[I][rank][number] = end
+            elif receiver >= 0:
+                self.inputs[kind][receiver][number] = end + self.transfer
+                self._wake_at(receiver, max(end + self.transfer, self.free[receiver]))
+        self._wake_at(rank, end)

@@ -1,0 +1,278 @@
+"""Pipeline schedules: torch's orders and notation, transfers, and the errors of wrong schedules."""
+
+import pytest
+
+from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError, parse_action
+from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
+from shardir.passes.pipeline_parallelism.progress import SendMode, verify_schedule
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+from shardir.passes.pipeline_parallelism.search import search_schedule
+from shardir.passes.pipeline_parallelism.simulation import (
+    PassTimes,
+    simulate_schedule,
+    without_transfers,
+)
+from shardir.passes.pipeline_parallelism.transfers import add_transfers
+from tests.passes.pipeline_parallelism.torch_schedules import CLASSES, torch_rows
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("ranks", [2, 4, pytest.param(8, marks=LONG)])
+@pytest.mark.parametrize("rounds", [1, 2, pytest.param(4, marks=LONG)])
+def test_orders_are_those_of_torch(name: str, ranks: int, rounds: int) -> None:
+    pytest.importorskip("torch.distributed.pipelining")
+    microbatches = ranks * rounds
+    if name == "dualpipev" and rounds == 1:
+        pytest.skip("DualPipeV needs two microbatches for each rank")
+    ours = make_schedule(name, ranks=ranks, microbatches=microbatches)
+    theirs = torch_rows(name, ranks, microbatches)
+    if name == "1f1b":
+        # torch 2.13 numbers the forward passes of the last rank from 1.
+        theirs[-1] = [
+            text if "F" not in text else f"{ranks - 1}F{int(text.partition('F')[2]) - 1}"
+            for text in theirs[-1]
+        ]
+    assert [[str(action) for action in row] for row in ours.rows] == theirs
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("gpipe", 160),
+        ("1f1b", 160),
+        ("interleaved-1f1b", 352),
+        ("looped-bfs", 352),
+        ("interleaved-zero-bubble", 416),
+        ("zbv", 384),
+        ("dualpipev", 317),
+    ],
+)
+def test_transfers_are_as_many_as_those_of_torch(name: str, count: int) -> None:
+    """torch's `_add_send_recv` gives these numbers for 4 ranks and 8 microbatches."""
+    schedule = make_schedule(name, ranks=4, microbatches=8)
+    complete = add_transfers(schedule)
+    assert sum(map(len, complete.rows)) == count
+    assert without_transfers(complete) == schedule
+    for sends in SendMode:
+        verify_schedule(complete, sends)
+
+
+def test_the_text_is_read_and_printed_unchanged() -> None:
+    text = (
+        "0F0,0SEND_F0,,0RECV_B0,0I0,0W0,0UNSHARD,0RESHARD,0REDUCE_GRAD\n"
+        "1RECV_F0,1F0,1B0,1SEND_B0,(1F1;1B2)OVERLAP_F_B\n"
+    )
+    assert PipelineSchedule.parse(text).to_csv() == text
+
+
+def test_each_named_schedule_prints_and_parses() -> None:
+    for name in NAMED_SCHEDULES:
+        schedule = make_schedule(name, ranks=2, microbatches=4)
+        assert PipelineSchedule.parse(schedule.to_csv()) == schedule
+
+
+def test_transfers_follow_the_passes() -> None:
+    schedule = add_transfers(make_schedule("1f1b", ranks=2, microbatches=2))
+    assert (
+        schedule.to_csv()
+        == """\
+0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1
+1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1
+"""
+    )
+
+
+def test_times_of_stages_and_of_overlapped_passes() -> None:
+    schedule = PipelineSchedule.parse("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n")
+    times = [PassTimes(2, 1, 1), PassTimes(3, 2, 1, overlapped=4)]
+    simulation = simulate_schedule(schedule, times, transfer=0.5)
+    assert {str(action): end for action, end in simulation.ends.items()} == {
+        "0F0": 2,
+        "0F1": 4,
+        "1F0": 5.5,
+        "(1F1;1B0)OVERLAP_F_B": 9.5,
+        "0B0": 12,
+        "1B1": 12.5,
+        "0B1": 15,
+    }
+    assert simulation.makespan == 15
+    assert simulation.busy == (8, 10)
+    assert simulation.peaks == (2, 2)
+
+
+CYCLE = "the schedule never ends, because of a cyclic wait: "
+
+
+@pytest.mark.parametrize(
+    ("text", "sends", "message"),
+    [
+        (
+            "0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n",
+            "buffered",
+            CYCLE + "rank 0 stops at 0B0, which needs 1B0 of rank 1; "
+            "rank 1 stops at 1F1, which needs 0F1 of rank 0",
+        ),
+        (
+            "0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+            "1RECV_F1,1F1,1B1,1SEND_B1,1RECV_F0,1F0,1B0,1SEND_B0\n",
+            "rendezvous",
+            CYCLE + "rank 0 stops at 0SEND_F0, which needs 1RECV_F0 of rank 1; "
+            "rank 1 stops at 1RECV_F1, which needs 0SEND_F1 of rank 0",
+        ),
+        (
+            "0F0,0B0\n1B0,1F0\n",
+            "buffered",
+            CYCLE + "rank 1 stops at 1B0, which needs 1F0 later in the same row",
+        ),
+        ("0F0,0B0\n1F0,1I0\n", "buffered", "rank 1 computes stage 1 and lacks 1W0"),
+        ("0F0,0B0\n1F0\n", "buffered", "rank 1 computes stage 1 and lacks 1B0"),
+        ("0F0,0F0\n", "buffered", "rank 0 has 0F0 twice; leave one of them out"),
+        (
+            "0F0,1F0\n1F1\n",
+            "buffered",
+            "rank 0 and rank 1 compute stage 1; move 1F1 to the row of rank 0",
+        ),
+        (
+            "0F0\n2F0\n",
+            "buffered",
+            "no rank computes stage 1; number the stages from 0 without gaps",
+        ),
+        (
+            "0F0,0SEND_F0\n1F0\n",
+            "buffered",
+            "rank 0 sends by 0SEND_F0, and no rank has 1RECV_F0",
+        ),
+        (
+            "0F0\n1RECV_F0,1F0\n",
+            "buffered",
+            "rank 1 receives by 1RECV_F0, and no rank has 0SEND_F0",
+        ),
+        (
+            "0F0,0SEND_F0,1RECV_F0,1F0\n",
+            "buffered",
+            "rank 0 has both 0SEND_F0 and 1RECV_F0; results need no transfer within a rank",
+        ),
+        (
+            "0F0,0SEND_F0\n1RECV_F0,1F0,1RECV_F1,1F1\n0F1,0SEND_F1\n",
+            "buffered",
+            "rank 0 and rank 2 compute stage 0; move 0F1 to the row of rank 0",
+        ),
+        (
+            "0F0,0REDUCE_GRAD,0B0\n",
+            "buffered",
+            "rank 0 has 0B0 after 0REDUCE_GRAD, which reduces the gradients of all microbatches; "
+            "move the reduction to the end",
+        ),
+        ("0F0,3UNSHARD\n", "buffered", "rank 0 has 3UNSHARD, and no rank computes stage 3"),
+    ],
+)
+def test_a_wrong_schedule_is_refused(text: str, sends: str, message: str) -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        verify_schedule(PipelineSchedule.parse(text), SendMode(sends))
+    assert str(caught.value) == message
+
+
+ACTIONS = "F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "F0",
+            f"'F0' is not an action; write the stage, one of {ACTIONS}, and the microbatch, such "
+            "as 2F0",
+        ),
+        (
+            "2BW0",
+            f"'2BW0' is not an action; write the stage, one of {ACTIONS}, and the microbatch, such "
+            "as 2F0; this is the notation of torch before 2.6: write B instead of BW, and I "
+            "instead of B",
+        ),
+        ("2F", "'2F' lacks the number of a microbatch"),
+        ("2UNSHARD3", "'2UNSHARD3' names microbatch 3, and UNSHARD belongs to a whole stage"),
+        (
+            "(0B0;1F0)OVERLAP_F_B",
+            "'(0B0;1F0)OVERLAP_F_B' overlaps B and F; a forward pass F overlaps a backward pass B "
+            "or I",
+        ),
+    ],
+)
+def test_a_malformed_action_is_refused(text: str, message: str) -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        parse_action(text)
+    assert str(caught.value) == message
+
+
+def test_an_error_of_the_text_names_the_cell() -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        PipelineSchedule.parse("0F0,0F1\n1F0,,1X\n")
+    assert str(caught.value).startswith("row 2, column 3: '1X' is not an action")
+    with pytest.raises(PipelineScheduleError, match="the text has no action"):
+        PipelineSchedule.parse("\n,,\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "microbatches", "stages_per_rank", "message"),
+    [
+        (
+            "1f2b",
+            2,
+            2,
+            None,
+            f"'1f2b' is not a pipeline schedule; use one of {', '.join(NAMED_SCHEDULES)}",
+        ),
+        ("1f1b", 0, 2, None, "ranks is 0; it must be at least 1"),
+        ("1f1b", 2, 0, None, "microbatches is 0; it must be at least 1"),
+        ("looped-bfs", 2, 2, 0, "stages_per_rank is 0; it must be at least 1"),
+        ("zbv", 2, 4, 3, "zbv has 2 stages on each rank; stages_per_rank is 3"),
+        ("1f1b", 2, 4, 2, "1f1b has 1 stage on each rank; stages_per_rank is 2"),
+        (
+            "dualpipev",
+            4,
+            7,
+            None,
+            "dualpipev needs at least 2 microbatches for each rank, 8 for 4 ranks; microbatches "
+            "is 7",
+        ),
+        (
+            "interleaved-1f1b",
+            4,
+            9,
+            None,
+            "interleaved-1f1b divides the microbatches into rounds of about 4, one microbatch for "
+            "each rank; 9 microbatches do not divide into 2 equal rounds",
+        ),
+    ],
+)
+def test_sizes_without_a_schedule_are_refused(
+    name: str, ranks: int, microbatches: int, stages_per_rank: int | None, message: str
+) -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        make_schedule(name, ranks=ranks, microbatches=microbatches, stages_per_rank=stages_per_rank)
+    assert str(caught.value) == message
+
+
+def test_the_search_respects_any_limit() -> None:
+    for limit in (1, 2, 3.5, 100):
+        found = search_schedule(ranks=3, microbatches=5, memory_limit=limit)
+        verify_schedule(found.schedule)
+        assert max(found.peaks) <= limit
+    with pytest.raises(PipelineScheduleError) as caught:
+        search_schedule(ranks=3, microbatches=5, memory_limit=0.5)
+    assert str(caught.value) == "memory_limit is 0.5, and one microbatch needs 1"
+
+
+def test_transfers_are_inserted_once() -> None:
+    schedule = add_transfers(make_schedule("gpipe", ranks=2, microbatches=1))
+    with pytest.raises(PipelineScheduleError) as caught:
+        add_transfers(schedule)
+    assert str(caught.value) == "the schedule has sends and receives already"
+
+
+def test_times_are_for_all_stages_or_for_each() -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        simulate_schedule(make_schedule("gpipe", ranks=3, microbatches=1), [PassTimes()] * 2)
+    assert str(caught.value) == "times has 2 entries, and the schedule has 3 stages"
