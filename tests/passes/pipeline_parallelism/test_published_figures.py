@@ -55,7 +55,7 @@ def test_searched_schedules_are_at_most_as_long_as_those_of_the_paper(
     )
     verify_schedule(found.schedule)
     assert max(found.peaks) <= limit
-    assert round(found.bubble_rate, 4) <= (row.zb_2p if is_double else row.zb_h1)
+    assert round(float(found.bubble_rate), 4) <= (row.zb_2p if is_double else row.zb_h1)
 
 
 def sizes() -> Iterator[object]:
