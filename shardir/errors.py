@@ -124,6 +124,10 @@ class OutOfMemoryError(ShardirError, MemoryError):
     """Memory that the system, or a limit, refuses. No state was changed."""
 
 
+class MachineError(ShardirError, ValueError):
+    """A machine description lacks a number or is not valid, or a mesh does not fit the machine."""
+
+
 class RuleError(ShardirError, ValueError):
     """A factor rule that cannot be parsed, or that does not fit an operation."""
 

@@ -1,0 +1,161 @@
+"""`Machine`: the time of computations and collectives on a described machine with a mesh."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardir.errors import MachineError
+from shardir.machine.collective_time import time_over_levels
+from shardir.machine.description import (
+    COLLECTIVE_KINDS,
+    DEFAULT_DTYPE,
+    MachineDescription,
+    Rate,
+    read_description,
+)
+from shardir.machine.placement import Level, place_axes
+
+_SUB_AXIS = re.compile(r"(?P<name>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine whose links carry the axes of a mesh.
+
+    `description` is the content of its file, `axes` has the sizes of the mesh axes, and `placement`
+    the links of each axis, innermost first.
+    """
+
+    description: MachineDescription
+    axes: Mapping[str, int]
+    placement: Mapping[str, tuple[Level, ...]]
+
+    @property
+    def name(self) -> str:
+        """The name of the machine: the name of its file."""
+        return self.description.name
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory capacity of one device."""
+        capacity = self.description.memory_capacity
+        if capacity is None:
+            self.description.refuse(
+                "memory.capacity", '[memory]\ncapacity = 80e9  # bytes\nsource = "..."'
+            )
+        return capacity
+
+    @property
+    def launch_seconds(self) -> float:
+        """The time between the starts of two kernels that do no work."""
+        seconds = self.description.launch_seconds
+        if seconds is None:
+            self.description.refuse("launch.seconds", '[launch]\nseconds = 5e-6\nsource = "..."')
+        return seconds
+
+    def peak_flops(self, dtype: str) -> float:
+        """Return the peak rate of matrix products of a dtype, in flops per second."""
+        return self._rate("matmul", dtype).peak
+
+    def matmul_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
+        """Return the time of one matrix product: the larger of the times of its arithmetic and of
+        its memory traffic, and the time of a launch.
+        """
+        return self._seconds("matmul", flops, bytes_moved, dtype)
+
+    def pointwise_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
+        """Return the time of one kernel that is not a matrix product."""
+        return self._seconds("pointwise", flops, bytes_moved, dtype)
+
+    def collective_seconds(self, kind: str, bytes_per_device: float, axes: Sequence[str]) -> float:
+        """Return the time of one collective along mesh axes.
+
+        `kind` is the name of the operation, such as `all-reduce` or `all_reduce`. The bytes are the
+        larger of the operand and the result on one device. An axis is a name, or a sub-axis as the
+        text of programs writes it: `data:(2)4`.
+        """
+        kind = kind.replace("_", "-")
+        if kind not in COLLECTIVE_KINDS:
+            raise MachineError(
+                f"{kind!r} is not a collective; kinds are {', '.join(COLLECTIVE_KINDS)}"
+            )
+        levels = [level for axis in reversed(axes) for level in self.levels(axis)]
+        order = list(self.description.links)
+        levels.sort(key=lambda level: order.index(level.link.name))
+        return time_over_levels(kind, bytes_per_device, levels)
+
+    def levels(self, axis: str) -> tuple[Level, ...]:
+        """Return the parts of an axis or a sub-axis on each link, innermost first."""
+        match = _SUB_AXIS.fullmatch(axis)
+        name = match["name"] if match else axis
+        if name not in self.placement:
+            known = ", ".join(self.placement) or "(none)"
+            raise MachineError(
+                f"machine {self.name!r} has no link for the axis {name!r}: it was loaded with the "
+                f"axes {known}; pass all axes of the mesh to load_machine"
+            )
+        if match is None:
+            return self.placement[name]
+        size, pre = int(match["size"]), int(match["pre"])
+        if not size or not pre or self.axes[name] % (size * pre):
+            raise MachineError(f"{axis!r} is not a sub-axis of {name!r} of size {self.axes[name]}")
+        start = self.axes[name] // (pre * size)
+        end = start * size
+        found = []
+        for level in self.placement[name]:
+            low, high = max(start, level.stride), min(end, level.stride * level.size)
+            if high > low:
+                offset = low // level.stride
+                found.append(
+                    Level(
+                        level.link,
+                        high // low,
+                        low,
+                        level.dimension,
+                        level.ring_stride * offset,
+                        level.is_ring and high // low == level.size,
+                    )
+                )
+        return tuple(found)
+
+    def _seconds(self, section: str, flops: float, bytes_moved: float, dtype: str) -> float:
+        memory = self.description.memory
+        if memory is None:
+            self.description.refuse(
+                "memory.bandwidth",
+                '[memory]\nbandwidth = 2e12  # bytes per second\nefficiency = 0.8\nsource = "..."',
+            )
+        arithmetic = self._rate(section, dtype).seconds(flops) if flops else 0.0
+        return max(arithmetic, memory.seconds(bytes_moved)) + self.launch_seconds
+
+    def _rate(self, section: str, dtype: str) -> Rate:
+        rates = self.description.matmul if section == "matmul" else self.description.pointwise
+        rate = rates.get(dtype) or rates.get(DEFAULT_DTYPE)
+        if rate is None:
+            self.description.refuse(
+                f"{section}.{dtype}.flops_per_second",
+                f'[{section}.{dtype}]\nflops_per_second = 1e12\nefficiency = 0.8\nsource = "..."',
+            )
+        return rate
+
+
+def load_machine(
+    name_or_path: str | Path,
+    *,
+    axes: Mapping[str, int] | None = None,
+    links: Mapping[str, str] | None = None,
+) -> Machine:
+    """Return the machine of a description, with mesh axes placed on its links.
+
+    `name_or_path` is the name of a description of this package or a TOML file. `axes` has the size
+    of each mesh axis, major to minor. The last axes are placed in the node first; `links` names the
+    link of an axis instead: `load_machine("a100x8", axes={"data": 8, "model": 8},
+    links={"model": "nvlink"})`.
+    """
+    description = read_description(name_or_path)
+    sizes = dict(axes or {})
+    for axis, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise MachineError(f"the axis {axis!r} has size {size!r}; sizes are positive integers")
+    return Machine(description, sizes, place_axes(description, sizes, links))
