@@ -14,6 +14,7 @@ import numpy as np
 from shardir.errors import MachineError
 
 _BYTES_COLUMNS = ("bytes", "size(B)")
+_BUS_COLUMN = "busbw(GB/s)"
 _SECONDS_PER_UNIT = {"seconds": 1.0, "time(ms)": 1e-3, "time(us)": 1e-6, "time(ns)": 1e-9}
 
 
@@ -23,7 +24,10 @@ class CollectiveTable:
 
     nbytes: tuple[float, ...]
     seconds: tuple[float, ...]
-    path: str = ""
+    source: str = ""
+    bus_bandwidths: tuple[float, ...] = ()
+    """Bytes per second as the tests of NCCL print them, of the last measurement of each size; empty
+    without the column `busbw(GB/s)`."""
 
     def interpolate(self, nbytes: float) -> float:
         """Return the time of a size, interpolated on logarithmic axes.
@@ -54,18 +58,26 @@ def read_table(path: Path) -> CollectiveTable:
             f"a column {' or '.join(_BYTES_COLUMNS)}, and a column {' or '.join(_SECONDS_PER_UNIT)}"
         )
     time = header.index(unit)
+    bus = header.index(_BUS_COLUMN) if _BUS_COLUMN in header else None
     times: dict[float, list[float]] = {}
+    bus_bandwidths: dict[float, float] = {}
     for number, row in enumerate(rows[1:], 2):
         try:
             nbytes, seconds = float(row[size]), float(row[time]) * _SECONDS_PER_UNIT[unit]
+            bandwidth = float(row[bus]) * 1e9 if bus is not None else 0.0
         except (ValueError, IndexError):
-            nbytes = seconds = 0.0
+            nbytes = seconds = bandwidth = 0.0
         if not 0 < nbytes < np.inf or not 0 < seconds < np.inf:
             raise MachineError(
                 f"{path}: row {number} is {','.join(row)!r}; bytes and time are positive numbers"
             )
         times.setdefault(nbytes, []).append(seconds)
+        bus_bandwidths[nbytes] = bandwidth
     if len(times) < 2:
         raise MachineError(f"{path} has {len(times)} sizes; a table has at least 2")
     sizes = sorted(times)
-    return CollectiveTable(tuple(sizes), tuple(float(np.mean(times[n])) for n in sizes), str(path))
+    return CollectiveTable(
+        tuple(sizes),
+        tuple(float(np.mean(times[n])) for n in sizes),
+        bus_bandwidths=tuple(bus_bandwidths[n] for n in sizes) if bus is not None else (),
+    )

@@ -5,9 +5,10 @@ bytes of one call) and the achieved fraction of the peak. A number that a file l
 when a prediction needs it; nothing replaces it.
 """
 
+import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from math import inf, log
@@ -22,6 +23,9 @@ DESCRIPTIONS = Path(__file__).with_name("descriptions")
 
 Topology = Literal["switch", "ring", "torus", "tree"]
 TOPOLOGIES: tuple[Topology, ...] = ("switch", "ring", "torus", "tree")
+
+LOCAL = "local"
+"""The name of the machine that runs this process. `shardir calibrate --local` measures it."""
 
 COLLECTIVE_KINDS = (
     "all-reduce",
@@ -107,10 +111,30 @@ class MachineDescription:
     memory_capacity: int | None
     memory: Rate | None
     launch_seconds: float | None
+    launch_source: str
     matmul: Mapping[str, Rate]
     pointwise: Mapping[str, Rate]
     links: Mapping[str, Link]
     """Links by name, from the innermost (inside a node) to the outermost."""
+    is_shared: bool = False
+    """True if all devices of a mesh share one processor and its memory, as virtual devices do."""
+
+    def sources(self) -> dict[str, str]:
+        """Return the source of each table of numbers, by key."""
+        found = {} if self.memory is None else {"memory": self.memory.source}
+        if self.launch_source:
+            found["launch"] = self.launch_source
+        for section, rates in (("matmul", self.matmul), ("pointwise", self.pointwise)):
+            found |= {f"{section}.{dtype}": rate.source for dtype, rate in rates.items()}
+        for link in self.links.values():
+            found[f"links.{link.name}"] = link.source
+            for (kind, group), fit in link.fits.items():
+                found[f"links.{link.name}, {kind} over {group}"] = fit.source
+        return found
+
+    def assumptions(self) -> dict[str, str]:
+        """Return the sources that say which numbers are assumed, by key."""
+        return {key: text for key, text in self.sources().items() if "assumed" in text}
 
     def refuse(self, key: str, example: str) -> NoReturn:
         """Raise the error of a number that the file lacks."""
@@ -124,17 +148,21 @@ def list_descriptions() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in DESCRIPTIONS.glob("*.toml")))
 
 
+def local_description_path() -> Path:
+    """Return the file that describes this machine, in the folder `SHARDIR_CACHE_DIR` or the user's
+    cache folder.
+    """
+    folder = os.environ.get("SHARDIR_CACHE_DIR")
+    if not folder:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = str(Path(base) / "shardir")
+    return Path(folder).absolute() / f"{LOCAL}.toml"
+
+
 def read_description(name_or_path: str | Path) -> MachineDescription:
     """Read the description with a name, or the one in a TOML file."""
     path = _find_description(name_or_path)
-    content = _read_toml(path)
-    base = content.pop("base", None)
-    if base is not None:
-        if not isinstance(base, str) or base not in list_descriptions():
-            names = ", ".join(list_descriptions())
-            raise MachineError(f"{path}: base is {base!r}; it must be one of {names}")
-        content = _merge(_read_toml(DESCRIPTIONS / f"{base}.toml"), content)
-    return _Reader(path).description(content)
+    return _Reader(path).description(_read_content(path))
 
 
 def _find_description(name_or_path: str | Path) -> Path:
@@ -143,13 +171,40 @@ def _find_description(name_or_path: str | Path) -> Path:
         return Path(text)
     if text in list_descriptions():
         return DESCRIPTIONS / f"{text}.toml"
-    names = list_descriptions()
+    if text == LOCAL:
+        path = local_description_path()
+        if not path.exists():
+            raise MachineError(
+                "this machine has not been measured; run: shardir calibrate --local (it writes "
+                f"{path})"
+            )
+        return path
+    names = (*list_descriptions(), LOCAL)
     close = get_close_matches(text, names, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise MachineError(
         f"there is no machine {text!r}; {hint}machines are {', '.join(names)}, or a path that ends "
         "in .toml"
     )
+
+
+def _read_content(path: Path) -> dict[str, Any]:
+    """Return the content of a file, merged into the description that its key `base` names."""
+    content = _read_toml(path)
+    links = content.get("links")
+    for link in links.values() if isinstance(links, dict) else ():
+        entries = link.get("collectives", ()) if isinstance(link, dict) else ()
+        for entry in entries:
+            # Table files lie beside the description that names them, not beside one based on it.
+            if isinstance(entry, dict) and isinstance(entry.get("file"), str):
+                entry["file"] = str(path.parent / entry["file"])
+    base = content.pop("base", None)
+    if base is None:
+        return content
+    names = list_descriptions()
+    if base not in names:
+        raise MachineError(f"{path}: base is {base!r}; it must be one of {', '.join(names)}")
+    return _merge(_read_content(DESCRIPTIONS / f"{base}.toml"), content)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -181,7 +236,17 @@ class _Reader:
 
     def description(self, content: dict[str, Any]) -> MachineDescription:
         self.check_keys(
-            content, "", {"description", "memory", "launch", "matmul", "pointwise", "links"}
+            content,
+            "",
+            {
+                "description",
+                "devices_share_processor",
+                "memory",
+                "launch",
+                "matmul",
+                "pointwise",
+                "links",
+            },
         )
         memory = self.table(content, "memory", "")
         capacity, rate = None, None
@@ -193,14 +258,17 @@ class _Reader:
             if "bandwidth" in memory:
                 rate = self.rate(memory, "memory", "bandwidth")
         launch = self.table(content, "launch", "")
-        launch_seconds = None
+        launch_seconds, launch_source = None, ""
         if launch:
             self.check_keys(launch, "launch", {"seconds", "source"})
-            self.source(launch, "launch")
+            launch_source = self.source(launch, "launch")
             launch_seconds = self.number(launch, "launch", "seconds", least=0.0)
         description = content.get("description", "")
         if not isinstance(description, str):
             self.fail("description", "must be a string")
+        is_shared = content.get("devices_share_processor", False)
+        if not isinstance(is_shared, bool):
+            self.fail("devices_share_processor", "must be true or false")
         links = self.table(content, "links", "")
         return MachineDescription(
             name=self.path.stem,
@@ -209,9 +277,11 @@ class _Reader:
             memory_capacity=capacity,
             memory=rate,
             launch_seconds=launch_seconds,
+            launch_source=launch_source,
             matmul=self.rates(content, "matmul"),
             pointwise=self.rates(content, "pointwise"),
             links={name: self.link(links, name) for name in links},
+            is_shared=is_shared,
         )
 
     def rates(self, content: dict[str, Any], section: str) -> dict[str, Rate]:
@@ -302,7 +372,9 @@ class _Reader:
     def fit(self, entry: Any, key: str) -> tuple[str, int, AlphaBeta | CollectiveTable]:
         if not isinstance(entry, dict):
             self.fail(key, "must be a table")
-        self.check_keys(entry, key, {"kind", "group", "latency", "bandwidth", "file", "source"})
+        self.check_keys(
+            entry, key, {"kind", "group", "latency", "bandwidth", "file", "table", "source"}
+        )
         kind, group = entry.get("kind"), entry.get("group")
         if kind not in COLLECTIVE_KINDS:
             self.fail(f"{key}.kind", f"is {kind!r}; it must be one of {COLLECTIVE_KINDS}")
@@ -312,11 +384,30 @@ class _Reader:
         if "file" in entry:
             if not isinstance(entry["file"], str):
                 self.fail(f"{key}.file", "must be the name of a table file")
-            return cast(str, kind), group, read_table(self.path.parent / entry["file"])
+            table = read_table(Path(entry["file"]))
+            return cast(str, kind), group, replace(table, source=source)
+        if "table" in entry:
+            return cast(str, kind), group, self.inline_table(entry["table"], key, source)
         latency = self.number(entry, key, "latency", least=0.0)
         return cast(str, kind), group, AlphaBeta(
             latency, self.number(entry, key, "bandwidth"), source
         )  # fmt: skip
+
+    def inline_table(self, pairs: Any, key: str, source: str) -> CollectiveTable:
+        fault = "must be at least two pairs of bytes and seconds, in order of bytes"
+        if not isinstance(pairs, list) or len(pairs) < 2:
+            self.fail(f"{key}.table", fault)
+        sizes: list[float] = []
+        times: list[float] = []
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
+                self.fail(f"{key}.table", fault)
+            nbytes, seconds = map(float, pair)
+            if not 0 < nbytes < inf or not 0 < seconds < inf or (sizes and nbytes <= sizes[-1]):
+                self.fail(f"{key}.table", fault)
+            sizes.append(nbytes)
+            times.append(seconds)
+        return CollectiveTable(tuple(sizes), tuple(times), source=source)
 
     def table(self, content: dict[str, Any], name: str, parent: str) -> dict[str, Any]:
         table = content.get(name, {})

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from shardir.errors import MachineError
@@ -83,7 +84,15 @@ class Machine:
         levels = [level for axis in reversed(axes) for level in self.levels(axis)]
         order = list(self.description.links)
         levels.sort(key=lambda level: order.index(level.link.name))
-        return time_over_levels(kind, bytes_per_device, levels)
+        seconds = time_over_levels(kind, bytes_per_device, levels)
+        # Other groups run the same collective at the same time on the shared processor.
+        group = prod(level.size for level in levels)
+        return seconds * self._sharers / group if self.description.is_shared else seconds
+
+    @property
+    def _sharers(self) -> int:
+        """The number of devices that share one processor."""
+        return prod(self.axes.values()) if self.description.is_shared else 1
 
     def levels(self, axis: str) -> tuple[Level, ...]:
         """Return the parts of an axis or a sub-axis on each link, innermost first."""
@@ -127,7 +136,8 @@ class Machine:
                 '[memory]\nbandwidth = 2e12  # bytes per second\nefficiency = 0.8\nsource = "..."',
             )
         arithmetic = self._rate(section, dtype).seconds(flops) if flops else 0.0
-        return max(arithmetic, memory.seconds(bytes_moved)) + self.launch_seconds
+        work = max(arithmetic, memory.seconds(bytes_moved))
+        return work * self._sharers + self.launch_seconds
 
     def _rate(self, section: str, dtype: str) -> Rate:
         rates = self.description.matmul if section == "matmul" else self.description.pointwise
