@@ -35,6 +35,9 @@ COLLECTIVE_KINDS = (
     "collective-permute",
 )
 
+ROUNDING = 1e-4
+"""The relative error of numbers in files that are written with few digits."""
+
 DEFAULT_DTYPE = "default"
 """The key of the rate of every dtype that has no rate of its own."""
 
@@ -320,7 +323,7 @@ class _Reader:
                 self.fail(key, f"has the pair {pair}; sizes are positive, fractions in (0, 1]")
             if table and size <= table[-1][0]:
                 self.fail(key, fault)
-            if table and fraction / table[-1][1] > size / table[-1][0]:
+            if table and fraction / table[-1][1] > size / table[-1][0] * (1 + ROUNDING):
                 self.fail(
                     key,
                     f"rises so fast before {pair} that a larger call would take less time; the "

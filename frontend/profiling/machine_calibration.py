@@ -1,0 +1,207 @@
+"""Microbenchmarks of the CPU backend: products, elementwise operations and collectives.
+
+Each benchmark calls a compiled function for some time, in several rounds, and reports the median.
+The results describe the machine for simulations (`shardir.machine`).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from shardir.backends.cpu.threads.memory_limits import available_memory_bytes
+from shardir.backends.cpu.threads.workers import worker_count
+from shardir.frontend.arrays.device_transfer import block_until_ready, device_put
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.lax.collective_ops.collectives import (
+    all_gather,
+    all_to_all,
+    ppermute,
+    psum,
+    psum_scatter,
+)
+from shardir.frontend.numpy.creation.filling import ones
+from shardir.frontend.shardings.devices import devices
+from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.transforms.shard_map import shard_map
+from shardir.ir.dtypes import DTYPE_INFO
+from shardir.machine.measurements import Measurements
+
+MATMUL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
+"""The rows and columns of square matrices."""
+MATMUL_DTYPES = ("f32", "f64", "bf16")
+COPY_BYTES = tuple(4096 << shift for shift in range(2, 15, 2))
+"""The bytes of the operand and of the result of an elementwise operation."""
+COLLECTIVE_BYTES = tuple(4096 << shift for shift in range(0, 13, 2))
+"""The larger of the bytes of the operand and of the result on each device."""
+CHAIN_LENGTH = 33
+"""The number of small products whose time, less that of one, is the time of their launches."""
+FUSED_OPERATIONS = 64
+"""The number of operations of the elementwise kernel that measures the rate of arithmetic."""
+FUSED_ELEMENTS = (1024, 8192, 65536)
+LEAST_SHARE = 0.3
+"""The least share of the work in the time of a call that counts as a measurement."""
+ROUND_COUNT = 3
+ROUND_SECONDS = 0.01
+"""The time of one benchmark in one round."""
+
+Key = tuple[str, str, int, float]
+"""What a benchmark measures: section, dtype or kind, group size, and flops or bytes."""
+
+
+@dataclass
+class _Benchmark:
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    samples: list[float] = field(default_factory=list)
+
+    def run(self, seconds: float) -> None:
+        """Call the function for some time and keep the time of each call."""
+        block_until_ready(self.function(*self.arguments))
+        end = time.perf_counter() + seconds
+        while True:
+            start = time.perf_counter()
+            block_until_ready(self.function(*self.arguments))
+            stop = time.perf_counter()
+            self.samples.append(stop - start)
+            if stop > end:
+                return
+
+
+def measure_local_machine(
+    rounds: int = ROUND_COUNT,
+    round_seconds: float = ROUND_SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Measurements:
+    """Run all benchmarks; `progress` receives the number of finished ones and of all."""
+    benchmarks = _list_benchmarks()
+    total = rounds * len(benchmarks)
+    for number in range(rounds):
+        for position, benchmark in enumerate(benchmarks.values()):
+            benchmark.run(round_seconds)
+            if progress is not None:
+                progress(number * len(benchmarks) + position + 1, total)
+    medians = {key: median(benchmark.samples) for key, benchmark in benchmarks.items()}
+    one = medians["chain", "", 1, 1.0]
+    launch = max((medians["chain", "", 1, CHAIN_LENGTH] - one) / (CHAIN_LENGTH - 1), 1e-9)
+    calls = {group: seconds for (section, _, group, _), seconds in medians.items()
+             if section == "call"}  # fmt: skip
+    calls[1] = one - launch
+
+    def points(section: str, name: str, group: int = 1) -> list[tuple[float, float]]:
+        """Return sizes and seconds without the time of the call from Python.
+
+        Sizes whose time is little more than that of the call are left out: the difference is noise.
+        """
+        measured = sorted(
+            (key[3], seconds)
+            for key, seconds in medians.items()
+            if key[:3] == (section, name, group)
+        )
+        work = [(size, max(seconds - calls[group], 1e-9), seconds) for size, seconds in measured]
+        clear = [(size, net) for size, net, seconds in work if net >= LEAST_SHARE * seconds]
+        return clear if len(clear) > 1 else [(size, net) for size, net, _ in work[-2:]]
+
+    collectives = {key[1:3] for key in medians if key[0] == "collective"}
+    return Measurements(
+        memory_capacity=available_memory_bytes(),
+        launch_seconds=launch,
+        matmul={dtype: points("matmul", dtype) for dtype in MATMUL_DTYPES},
+        pointwise={"default": points("pointwise", "default"), "f64": points("pointwise", "f64")},
+        copies=points("copy", ""),
+        collectives={
+            (kind, group): points("collective", kind, group) for kind, group in sorted(collectives)
+        },
+        processor=f"{_processor_name()}, {worker_count()} threads",
+    )
+
+
+def _list_benchmarks() -> dict[Key, _Benchmark]:
+    found: dict[Key, _Benchmark] = {}
+    for dtype in MATMUL_DTYPES:
+        for n in MATMUL_SIZES:
+            matrix = ones((n, n), dtype=DTYPE_INFO[dtype].numpy)
+            found["matmul", dtype, 1, 2.0 * n**3] = _Benchmark(jit(_multiply), (matrix, matrix))
+    small = ones((4, 4), dtype="float32")
+    found["chain", "", 1, 1.0] = _Benchmark(jit(_multiply), (small, small))
+    found["chain", "", 1, CHAIN_LENGTH] = _Benchmark(jit(_multiply_in_chain), (small, small))
+    for nbytes in COPY_BYTES:
+        vector = ones((nbytes // 4,), dtype="float32")
+        found["copy", "", 1, 2.0 * nbytes] = _Benchmark(jit(_increment), (vector,))
+    for dtype, name in (("default", "float32"), ("f64", "float64")):
+        for count in FUSED_ELEMENTS:
+            vector = ones((count,), dtype=name)
+            key = ("pointwise", dtype, 1, float(FUSED_OPERATIONS * count))
+            found[key] = _Benchmark(jit(_iterate), (vector,))
+    group = 2
+    while group <= len(devices()):
+        found |= _list_collectives(group)
+        group *= 2
+    return found
+
+
+def _list_collectives(group: int) -> dict[Key, _Benchmark]:
+    """Return benchmarks of all collectives over one group of devices."""
+    mesh = make_mesh((group,), ("d",), devices=devices()[:group])
+    spec = PartitionSpec("d")
+    sharding = NamedSharding(mesh, spec)
+    pairs = [(device, (device + 1) % group) for device in range(group)]
+    bodies: dict[str, Callable[[Any], Any]] = {
+        "all-reduce": lambda x: psum(x, "d"),
+        "all-gather": lambda x: all_gather(x, "d", tiled=True),
+        "reduce-scatter": lambda x: psum_scatter(x, "d", tiled=True),
+        "all-to-all": lambda x: all_to_all(x, "d", 0, 0, tiled=True),
+        "collective-permute": lambda x: ppermute(x, "d", pairs),
+    }
+
+    def compile_on_mesh(body: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return jit(shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec))
+
+    def vector(nbytes: int) -> Any:
+        return device_put(ones((group * nbytes // 4,), dtype="float32"), sharding)
+
+    found: dict[Key, _Benchmark] = {
+        ("call", "", group, 0.0): _Benchmark(compile_on_mesh(_increment), (vector(4),))
+    }
+    for kind, body in bodies.items():
+        function = compile_on_mesh(body)
+        for nbytes in COLLECTIVE_BYTES:
+            operand = nbytes // group if kind == "all-gather" else nbytes
+            key = ("collective", kind, group, float(nbytes))
+            found[key] = _Benchmark(function, (vector(operand),))
+    return found
+
+
+def _multiply(x: Any, y: Any) -> Any:
+    return x @ y
+
+
+def _multiply_in_chain(x: Any, y: Any) -> Any:
+    for _ in range(CHAIN_LENGTH):
+        x = x @ y
+    return x
+
+
+def _increment(x: Any) -> Any:
+    return x + 1
+
+
+def _iterate(x: Any) -> Any:
+    y = x
+    for _ in range(FUSED_OPERATIONS // 2):
+        y = y * x + x
+    return y
+
+
+def _processor_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines()
+             if line.startswith("model name")]  # fmt: skip
+    return names[0] if names else "an unnamed processor"

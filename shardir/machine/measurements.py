@@ -1,0 +1,135 @@
+"""Description of a machine from measured times of products, copies and collectives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+from statistics import mean, median
+from typing import Any
+
+Points = Sequence[tuple[float, float]]
+"""Pairs of a size (flops or bytes) and the seconds of one call, sorted by size."""
+
+SHORTEST_SECONDS = 1e-9
+"""What remains at least of a measured time after the time of a launch is subtracted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Measured times of a machine whose devices share one processor.
+
+    `matmul` and `pointwise` have flops and seconds by dtype, `copies` bytes and seconds of
+    elementwise operations, and `collectives` bytes and seconds by kind and group size. Times of
+    computations include `launch_seconds`.
+    """
+
+    memory_capacity: int
+    launch_seconds: float
+    matmul: Mapping[str, Points]
+    pointwise: Mapping[str, Points]
+    copies: Points
+    collectives: Mapping[tuple[str, int], Points]
+    processor: str
+    """The name of the processor, and the number of threads."""
+
+
+def describe_measurements(measurements: Measurements) -> dict[str, Any]:
+    """Return the content of a description file."""
+    launch = measurements.launch_seconds
+    by = f"measured by shardir calibrate --local on {measurements.processor}"
+
+    def rate(points: Points, name: str) -> dict[str, Any]:
+        work = [(size, max(seconds - launch, SHORTEST_SECONDS)) for size, seconds in points]
+        peak, efficiency = peak_and_efficiency(work)
+        return {
+            name: peak,
+            "efficiency": [list(pair) for pair in efficiency],
+            "source": f"{by}; {describe_errors(leave_one_out_errors(work))}",
+        }
+
+    def collective(kind: str, group: int, points: Points) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "group": group,
+            "table": [list(point) for point in increasing(points)],
+            "source": f"{by}; {describe_errors(leave_one_out_errors(points))}",
+        }
+
+    # The slowest time per byte of a permute limits groups that were not measured.
+    permutes = [p for (kind, _), p in measurements.collectives.items()
+                if kind == "collective-permute"]  # fmt: skip
+    links = {}
+    if permutes:
+        bandwidth, latency = (
+            min(p[-1][0] / p[-1][1] for p in permutes),
+            max(p[0][1] for p in permutes),
+        )
+        links["memory"] = {
+            "topology": "switch",
+            "group_size": inf,
+            "bandwidth": bandwidth,
+            "efficiency": 1.0,
+            "latency": latency,
+            "hop_latency": latency,
+            "source": f"{by}: collective-permutes",
+            "collectives": [
+                collective(kind, group, points)
+                for (kind, group), points in measurements.collectives.items()
+            ],
+        }
+    return {
+        "description": f"this machine: {measurements.processor}; its devices share the processor",
+        "devices_share_processor": True,
+        "memory": {
+            "capacity": measurements.memory_capacity,
+            **rate(measurements.copies, "bandwidth"),
+        },
+        "launch": {"seconds": launch, "source": f"{by}: chains of small products"},
+        "matmul": {d: rate(p, "flops_per_second") for d, p in measurements.matmul.items()},
+        "pointwise": {d: rate(p, "flops_per_second") for d, p in measurements.pointwise.items()},
+        "links": links,
+    }
+
+
+def peak_and_efficiency(points: Points) -> tuple[float, list[tuple[float, float]]]:
+    """Return the highest rate of the points, and the fraction of it at each size."""
+    rates = [(size, size / seconds) for size, seconds in increasing(points)]
+    peak = max(rate for _, rate in rates)
+    return peak, [(size, rate / peak) for size, rate in rates]
+
+
+def increasing(points: Points) -> list[tuple[float, float]]:
+    """Return the points such that no time is shorter than that of a smaller size.
+
+    Neighbours in the wrong order get the geometric mean of their times.
+    """
+    blocks: list[tuple[float, int]] = []
+    for _, seconds in points:
+        blocks.append((log(seconds), 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (low, low_count), (high, high_count) = blocks[-2:]
+            count = low_count + high_count
+            blocks[-2:] = [((low * low_count + high * high_count) / count, count)]
+    times = [exp(value) for value, count in blocks for _ in range(count)]
+    return [(size, seconds) for (size, _), seconds in zip(points, times, strict=True)]
+
+
+def leave_one_out_errors(points: Points) -> list[float]:
+    """Return the relative error of each inner point when the others predict it by interpolation."""
+    errors = []
+    for (low, before), (size, seconds), (high, after) in zip(
+        points, points[1:], points[2:], strict=False
+    ):
+        position = log(size / low) / log(high / low)
+        predicted = before * (after / before) ** position
+        errors.append(abs(predicted / seconds - 1))
+    return errors
+
+
+def describe_errors(errors: Sequence[float]) -> str:
+    """Return the text of cross-validated errors."""
+    if not errors:
+        return "too few sizes for a cross-validation"
+    return (
+        f"cross-validated error (each inner size from the others): median {median(errors):.1%}, "
+        f"mean {mean(errors):.1%}"
+    )
